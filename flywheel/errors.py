@@ -1,0 +1,106 @@
+"""Every error that flywheel raises on purpose, and the exit codes of the command line.
+
+FlywheelError                    anything a user can act on; carries `.hint`
+├── ConfigError                  flywheel.toml or a pipeline file is wrong (names file and line)
+├── UsageError                   the command's arguments do not fit the project's state
+├── ContractError                a table or a record does not fit its schema
+├── IngestError                  the logs could not be read as asked (too much quarantine, nothing found)
+├── StoreError                   the store is missing, read-only, damaged or out of space
+├── BusyError                    another run holds the project's lock
+├── ExtensionError               a plugin is missing or broken
+├── TrainError                   a training round could not be made or was stopped
+└── EvalError                    an evaluation could not be made
+
+Messages name what and where (file:line or id) and never contain text from a log.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = [
+    "BusyError",
+    "ConfigError",
+    "ContractError",
+    "EvalError",
+    "ExitCode",
+    "ExtensionError",
+    "FlywheelError",
+    "IngestError",
+    "StoreError",
+    "TrainError",
+    "UsageError",
+]
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status means; the same table stands in docs/reference/exit-codes.md."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    HELD = 3
+    BUSY = 4
+    NOTHING = 99
+    INTERRUPTED = 130
+
+
+class FlywheelError(Exception):
+    """A failure the user can act on.
+
+    Args:
+        message: what failed and where, without log content.
+        hint: a command to type or an edit to make.
+    """
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return _rebuild, (type(self), self.message, self.hint)
+
+
+def _rebuild(kind: type[FlywheelError], message: str, hint: str) -> FlywheelError:
+    return kind(message, hint=hint)
+
+
+class ConfigError(FlywheelError):
+    """flywheel.toml or a pipeline file is wrong."""
+
+
+class UsageError(FlywheelError):
+    """The command's arguments do not fit the project's state."""
+
+
+class ContractError(FlywheelError):
+    """A table or record does not fit its schema."""
+
+
+class IngestError(FlywheelError):
+    """The logs could not be read as asked."""
+
+
+class StoreError(FlywheelError):
+    """The store is missing, read-only, damaged or out of space."""
+
+
+class BusyError(FlywheelError):
+    """Another run holds the project's lock."""
+
+    exit_code = ExitCode.BUSY
+
+
+class ExtensionError(FlywheelError):
+    """A plugin is missing or broken."""
+
+
+class TrainError(FlywheelError):
+    """A training round could not be made or was stopped."""
+
+
+class EvalError(FlywheelError):
+    """An evaluation could not be made."""

@@ -1,0 +1,290 @@
+"""The six extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
+
+Built-ins are declared in our own pyproject.toml through the same groups; there is no privileged path. An extension is
+loaded only when it is named, so a broken plugin fails only who names it.
+
+| group                | contract      | gives                                                              |
+|----------------------|---------------|--------------------------------------------------------------------|
+| flywheel.readers     | `Reader`      | events from one record of a log                                    |
+| flywheel.rewards     | `Signal`      | opinions on episodes and steps                                     |
+| flywheel.pairs       | `PairBuilder` | candidate preference pairs                                         |
+| flywheel.trainers    | `Trainer`     | an adapter, in a process of its own                                |
+| flywheel.evaluators  | `Evaluator`   | scores of one policy, case by case                                 |
+| flywheel.gates       | `GateRule`    | one rule's verdict                                                 |
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from flywheel.errors import ExtensionError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, RewardsConfig
+    from flywheel.records import EvalReport, Promotion, RoundManifest, RuleResult
+
+__all__ = [
+    "GROUPS",
+    "BadRecordError",
+    "CaseScore",
+    "Evaluator",
+    "Extension",
+    "GateInput",
+    "GateRule",
+    "Generation",
+    "Holdout",
+    "PairBuilder",
+    "Policy",
+    "Reader",
+    "Sample",
+    "Signal",
+    "TrainResult",
+    "TrainSpec",
+    "Trainer",
+    "list_extensions",
+    "load_extension",
+]
+
+GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates")
+
+
+class BadRecordError(Exception):
+    """A reader refuses one record; it goes to quarantine with this reason.
+
+    Args:
+        reason: a stable code, e.g. "bad_record".
+        detail: what was wrong, in words without log text.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The beginning of a file, for detection: its first parsed records (at most 20) and its name."""
+
+    file_name: str
+    records: Sequence[Any]
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Turns one record of a log (a line, an array element, a Parquet row) into events; keeps no state.
+
+    `sniff` returns a confidence in [0, 1] that the records are of this format. `read` yields dicts with the fields of
+    `LogEvent` except event_id, source_format, source_file and source_line, which ingest fills in; `payload` may be a
+    plain value. It raises `BadRecordError` for a record it cannot make sense of.
+    """
+
+    name: str
+    version: int
+
+    def sniff(self, sample: Sample) -> float: ...
+
+    def read(self, record: Any, line: int) -> Iterable[dict[str, Any]]: ...
+
+
+class Signal(Protocol):
+    """Opinions on episodes or steps: a frame with the columns of `Reward`; reads nothing but its arguments."""
+
+    def __call__(
+        self, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig
+    ) -> pl.DataFrame: ...
+
+
+class PairBuilder(Protocol):
+    """Candidate pairs of one partition of tasks: a frame with the columns of `PreferencePair`, unfiltered."""
+
+    def __call__(
+        self, episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig
+    ) -> pl.DataFrame: ...
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """What a trainer gets: paths and values only, so that it can be written to JSON and run in another process.
+
+    `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
+    weight; for DPO prompt, chosen, rejected, tools, p_better and weight.
+    """
+
+    round: int
+    method: Literal["sft", "dpo"]
+    data: Path
+    out_dir: Path  # the adapter's folder: written whole, marker last
+    work_dir: Path  # checkpoints and logs; may be deleted after the round
+    base_model: str
+    start_adapter: Path | None
+    reference: Literal["parent", "base", "none"]
+    config: Config
+    seed: int
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a trainer gives back; also written as result.json in the work folder."""
+
+    steps: int
+    tokens: int
+    checks: Mapping[str, float] = field(default_factory=dict)
+    timings_s: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class Trainer(Protocol):
+    """Trains one round; leaves an adapter in `spec.out_dir` and metrics in `spec.work_dir / "metrics.jsonl"`."""
+
+    def __call__(self, spec: TrainSpec) -> TrainResult: ...
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generated action: the raw text and the parsed assistant message (normal form, `Message` as a dict)."""
+
+    text: str
+    message: dict[str, Any]
+    well_formed: bool  # every tool call in it parsed and names a known tool
+
+
+class Policy(Protocol):
+    """A model with or without an adapter, as an evaluator sees it."""
+
+    name: str  # "base" or "round N"
+    sha256: str  # identifies the weights
+
+    def generate(
+        self, prompts: Sequence[Sequence[dict[str, Any]]], tools: Sequence[list[dict[str, Any]] | None], *, max_new_tokens: int
+    ) -> list[Generation]:
+        """Return the greedy next action after each prompt (a list of messages)."""
+        ...
+
+    def log_prob(
+        self,
+        prompts: Sequence[Sequence[dict[str, Any]]],
+        tools: Sequence[list[dict[str, Any]] | None],
+        completions: Sequence[dict[str, Any]],
+    ) -> list[tuple[float, int]]:
+        """Return (sum of log-probabilities in nats, number of tokens) of each completion's tokens."""
+        ...
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """What an evaluator may look at: the held-out part of the tables, and the project's folder for its own cases."""
+
+    episodes: pl.DataFrame
+    steps: pl.DataFrame
+    returns: pl.DataFrame
+    pairs: pl.DataFrame
+    project_dir: Path
+
+
+@dataclass(frozen=True)
+class CaseScore:
+    """One policy's score on one case. Cases of two policies are paired by (metric, case_id)."""
+
+    case_id: str
+    task_id: str
+    metric: str
+    score: float  # in [0, 1]; higher is better
+    binary: bool = True
+    primary: bool = False  # the suite's headline metric
+    slices: Mapping[str, str] = field(default_factory=dict)
+
+
+class Evaluator(Protocol):
+    """Scores one policy on held-out cases; the same holdout and configuration give the same cases in any order.
+
+    One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash.
+    """
+
+    def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]: ...
+
+
+@dataclass(frozen=True)
+class GateInput:
+    """What a gate rule judges: the report, the round's manifest, all earlier decisions, and facts checked by the registry."""
+
+    report: EvalReport
+    manifest: RoundManifest
+    history: Sequence[Promotion]
+    problems: Sequence[str] = ()  # integrity failures found by the registry (changed adapter, broken chain, ...)
+
+
+class GateRule(Protocol):
+    """One rule of the gate; pure."""
+
+    def __call__(self, given: GateInput, cfg: GateConfig) -> RuleResult: ...
+
+
+@dataclass(frozen=True)
+class Extension:
+    """One installed extension, not yet loaded."""
+
+    group: str
+    name: str
+    target: str
+    distribution: str
+    version: str
+
+
+def _entries(group: str) -> dict[str, EntryPoint]:
+    return {e.name: e for e in entry_points(group=f"flywheel.{group}")}
+
+
+def list_extensions(group: str | None = None) -> list[Extension]:
+    """Return the installed extensions, sorted by group and name, without importing them."""
+    groups = GROUPS if group is None else (group,)
+    found = [(g, e) for g in groups for e in _entries(g).values()]
+    rows = [
+        Extension(g, e.name, e.value, e.dist.name if e.dist else "?", e.dist.version if e.dist else "?") for g, e in found
+    ]
+    return sorted(rows, key=lambda r: (GROUPS.index(r.group), r.name))
+
+
+def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
+    """Return the object behind an extension's name, or behind `module:function`.
+
+    Args:
+        group: one of `GROUPS`.
+        name: an entry-point name or "module:attribute".
+        search: folder added to the import path for module:attribute names (the project's).
+
+    Raises:
+        ExtensionError: nothing has that name, or importing it fails.
+    """
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        if search is not None and str(search) not in sys.path:
+            sys.path.insert(0, str(search))
+        return _resolve(group, name, module, attribute)
+    entries = _entries(group)
+    if name not in entries:
+        known = ", ".join(sorted(entries)) or "none"
+        raise ExtensionError(f"no {group} extension named `{name}`", hint=f"installed: {known}; or name module:function")
+    module, _, attribute = entries[name].value.partition(":")
+    return _resolve(group, name, module, attribute)
+
+
+def _resolve(group: str, name: str, module: str, attribute: str) -> Any:
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ExtensionError(
+            f"{group} extension `{name}` does not load: {type(error).__name__}: {error}",
+            hint=f"python -c 'import {module}' shows where it fails",
+        ) from error
+    return found
