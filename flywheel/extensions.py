@@ -164,7 +164,11 @@ class Policy(Protocol):
     sha256: str  # identifies the weights
 
     def generate(
-        self, prompts: Sequence[Sequence[dict[str, Any]]], tools: Sequence[list[dict[str, Any]] | None], *, max_new_tokens: int
+        self,
+        prompts: Sequence[Sequence[dict[str, Any]]],
+        tools: Sequence[list[dict[str, Any]] | None],
+        *,
+        max_new_tokens: int,
     ) -> list[Generation]:
         """Return the greedy next action after each prompt (a list of messages)."""
         ...
@@ -248,7 +252,8 @@ def list_extensions(group: str | None = None) -> list[Extension]:
     groups = GROUPS if group is None else (group,)
     found = [(g, e) for g in groups for e in _entries(g).values()]
     rows = [
-        Extension(g, e.name, e.value, e.dist.name if e.dist else "?", e.dist.version if e.dist else "?") for g, e in found
+        Extension(g, e.name, e.value, e.dist.name if e.dist else "?", e.dist.version if e.dist else "?")
+        for g, e in found
     ]
     return sorted(rows, key=lambda r: (GROUPS.index(r.group), r.name))
 
@@ -272,7 +277,9 @@ def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
     entries = _entries(group)
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
-        raise ExtensionError(f"no {group} extension named `{name}`", hint=f"installed: {known}; or name module:function")
+        raise ExtensionError(
+            f"no {group} extension named `{name}`", hint=f"installed: {known}; or name module:function"
+        )
     module, _, attribute = entries[name].value.partition(":")
     return _resolve(group, name, module, attribute)
 

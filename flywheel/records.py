@@ -30,6 +30,7 @@ __all__ = [
     "LogEvent",
     "Message",
     "MetricRow",
+    "Plan",
     "PreferencePair",
     "Promotion",
     "Quarantined",
@@ -154,8 +155,8 @@ class LogEvent(Row):
       "prompt_token_ids", "completion_token_ids", "completion_logprobs", "sampling": {...}}
     - tool_call: {"arguments": {...}} a call seen apart from a model message (a span).
     - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s"}
-    - feedback: {"name": str (required; thumbs, rating, edit, retry, export, copy, apply, undo, comment, escalation, ...),
-      "value": float, "label": str, "comment": str, "text": the accepted or edited output, "target": "call" | "step" |
+    - feedback: {"name": str (required; thumbs, rating, edit, retry, export, copy, apply, undo, comment, escalation,
+      ...), "value": float, "label": str, "comment": str, "text": the accepted or edited output, "target": "call" | "step" |
       "trace" | "session" | "response", "target_id": str, "annotator": "human" | "llm" | "code" | "implicit"}
     - outcome: {"name": str (required; reward, test, check, ...), "value": float (required), "scale": [min, max],
       "source": "verifier" | "callback" | "recorded"}
@@ -192,7 +193,9 @@ class Quarantined(Row):
     source_file: str = Field(description="File it stands in.")
     source_line: int = Field(ge=0, description="1-based line or record; 0 for the whole file.")
     source_format: str | None = Field(default=None, description="Reader that refused it; null when none was found.")
-    reason: str = Field(description="Stable reason code: bad_json, bad_record, bad_encoding, truncated, unknown_format.")
+    reason: str = Field(
+        description="Stable reason code: bad_json, bad_record, bad_encoding, truncated, unknown_format."
+    )
     detail: str = Field(description="What was wrong, without log text.")
     size_bytes: int = Field(ge=0, description="Length of the refused line.")
     content_hash: str = Field(description="SHA-256 of the refused bytes, so that a retry can recognise them.")
@@ -391,6 +394,32 @@ class RoundManifest(Document):
     error: str = Field(default="", description="Why the round failed, if it did.")
 
 
+class Plan(Document):
+    """What the next round will contain, as a value: `plan` prints it, `train` executes it."""
+
+    document: ClassVar[str] = "plan"
+
+    schema_version: int = 1
+    round: int = Field(ge=1, description="Number of the round.")
+    method: Literal["sft", "dpo"] = Field(description="What will be trained.")
+    method_reason: str = Field(description="Why this method, with the numbers that decided.")
+    parent: int | None = Field(description="Round whose adapter it starts from; null = base.")
+    start_reason: str = Field(description="Why it starts there.")
+    reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
+    base_model: str = Field(description="Base model as configured.")
+    base_model_sha256: str = Field(description="Hash over the base model's weight files.")
+    inputs: dict[str, dict[str, str]] = Field(description="Stage → {snapshot, sha256} of every table read.")
+    counts: dict[str, int] = Field(description="Funnel of the rows: considered, kept, dropped by reason.")
+    rows: int = Field(ge=0, description="Rows to train on.")
+    tasks: int = Field(ge=0, description="Distinct tasks among them.")
+    steps: int = Field(ge=0, description="Optimiser steps.")
+    characters: int = Field(ge=0, description="Characters in all rows; about four make a token in English.")
+    dataset_sha256: str = Field(description="Hash of the dataset that will be written.")
+    train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
+    config: dict[str, Any] = Field(description="Resolved model and train sections.")
+    same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
+
+
 class MetricRow(_Frozen):
     """One metric of a round beside the baseline's, on the same cases."""
 
@@ -472,6 +501,5 @@ class Promotion(Document):
 
 
 TABLES: dict[str, type[Row]] = {
-    row.table: row
-    for row in (LogEvent, Quarantined, Episode, Step, Reward, Return, PreferencePair, Example, Group)
+    row.table: row for row in (LogEvent, Quarantined, Episode, Step, Reward, Return, PreferencePair, Example, Group)
 }

@@ -1,0 +1,233 @@
+"""Writing files so that a kill, a full disk or a second process never leaves half of one; hashing; the project's lock.
+
+Everything flywheel writes goes through here: to a `.partial` sibling, fsync, then one `os.replace`. A reader sees the
+old file or the new one. Paths are plain local paths today; a store in object storage needs this file changed, no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import BusyError, StoreError
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+__all__ = [
+    "PARTIAL",
+    "ProjectLock",
+    "append_line",
+    "atomic_folder",
+    "atomic_path",
+    "atomic_write",
+    "hash_file",
+    "hash_text",
+    "read_json",
+    "remove_partials",
+    "write_by_content",
+    "write_json",
+]
+
+PARTIAL = ".partial"
+_CHUNK = 1 << 20
+
+_HINTS = {
+    errno.ENOSPC: "free some space; `du -sh .flywheel rounds` shows what the project uses; then type the command again",
+    errno.EDQUOT: "the disk quota is used up; free some space and type the command again",
+    errno.EFBIG: "a file size limit was hit (`ulimit -f`); raise it and type the command again",
+    errno.EROFS: "the file system is read-only; mount it writable or choose another folder with -C",
+    errno.EACCES: "no permission to write here; check the folder's owner and mode",
+    errno.EPERM: "no permission to write here; check the folder's owner and mode",
+    errno.ENOTDIR: "a file stands where a folder is needed; move it away",
+}
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn an operating system's refusal into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _HINTS:
+            raise
+        raise StoreError(f"cannot write `{path}`: {os.strerror(error.errno)}", hint=_HINTS[error.errno]) from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a `.partial` path to write to; move it to `path` when the block ends without an error.
+
+    Raises:
+        StoreError: the disk is full, read-only or not ours to write.
+    """
+    partial = path.with_name(f".{path.name}{PARTIAL}")
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            _sync(partial)
+            os.replace(partial, path)
+            _sync(path.parent)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Give an empty `.partial` folder to fill; move it to `path` (replacing it) when the block ends without an error."""
+    partial = path.with_name(f".{path.name}{PARTIAL}")
+    with _writing(path):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            shutil.rmtree(path, ignore_errors=True)
+            os.replace(partial, path)
+            _sync(path.parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def write_by_content(folder: Path, suffix: str, write: Callable[[Path], None]) -> tuple[Path, str]:
+    """Let `write` fill a file, then name it `part-<sha>` by its content.
+
+    Returns:
+        The final path and the SHA-256 of its bytes. A file of that content that is already there is kept.
+
+    Raises:
+        StoreError: the disk is full, read-only or not ours to write.
+    """
+    partial = folder / f".part{suffix}{PARTIAL}"
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            write(partial)
+            _sync(partial)
+            sha256 = hash_file(partial)
+            final = folder / f"part-{sha256[:32]}{suffix}"
+            os.replace(partial, final)
+            _sync(folder)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    return final, sha256
+
+
+def atomic_write(path: Path, text: str) -> None:
+    """Write text so that `path` holds either what it held or all of `text`."""
+    with atomic_path(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="surrogatepass")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON document with sorted keys, indented, atomically."""
+    atomic_write(path, json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Return the JSON document in `path`.
+
+    Raises:
+        StoreError: it is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StoreError(f"`{path}` is missing", hint="was the store or the round removed by hand?") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"`{path}` is damaged: not valid JSON", hint="restore it from a backup, or remove it"
+        ) from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line to a small file, atomically: the whole file is replaced, so no line is ever torn."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    atomic_write(path, before + line.rstrip("\n") + "\n")
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def hash_text(text: str) -> str:
+    """Return the SHA-256 of a text's UTF-8 bytes, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def remove_partials(folder: Path) -> int:
+    """Remove what interrupted writes left under `folder`; call only under the project's lock. Return the count."""
+    left = sorted(folder.rglob(f".*{PARTIAL}")) if folder.exists() else []
+    for path in left:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return len(left)
+
+
+class ProjectLock:
+    """The one lock of a project: held by the process, released by the kernel however the process ends.
+
+    Raises:
+        BusyError: on entering, when another process holds it; the message names the holder.
+    """
+
+    def __init__(self, folder: Path, command: str) -> None:
+        self._folder = folder
+        self._command = command
+        self._lock: FileLock | None = None
+
+    def __enter__(self) -> ProjectLock:
+        from filelock import FileLock, Timeout
+
+        with _writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self._folder / "lock", blocking=False)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise BusyError(
+                    f"busy: {self._holder()}", hint="wait for it to end and type the command again"
+                ) from None
+            self._lock = lock
+            write_json(self._folder / "lock.json", {"pid": os.getpid(), "command": self._command})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            (self._folder / "lock.json").unlink(missing_ok=True)
+            self._lock.release()
+
+    def _holder(self) -> str:
+        try:
+            holder = json.loads((self._folder / "lock.json").read_text(encoding="utf-8"))
+            return f"`{holder['command']}` (process {holder['pid']}) holds the project's lock"
+        except (OSError, ValueError, KeyError):
+            return "another process holds the project's lock"

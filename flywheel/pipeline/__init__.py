@@ -1,0 +1,19 @@
+"""The pipeline: which stages exist, what is stale, and the runner that alone reads and writes for them."""
+
+from flywheel.pipeline.build import StageStatus, build, explain_stage, select_stages, statuses
+from flywheel.pipeline.intake import IngestResult, ingest_logs
+from flywheel.pipeline.stages import ACTIONS, STAGES, Stage, check_order
+
+__all__ = [
+    "ACTIONS",
+    "STAGES",
+    "IngestResult",
+    "Stage",
+    "StageStatus",
+    "build",
+    "check_order",
+    "explain_stage",
+    "ingest_logs",
+    "select_stages",
+    "statuses",
+]

@@ -1,0 +1,204 @@
+"""Bringing the derived tables up to date: fingerprints, staleness, and the one place where stages read and write.
+
+A stage's fingerprint = content of the tables it needs + its resolved settings + its version + the versions of its
+extensions. Equal fingerprint: fresh, skipped. `explain` says which component changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.config import Config
+from flywheel.errors import UsageError
+from flywheel.funnel import Funnel
+from flywheel.pipeline.stages import STAGES, Stage, stage_of
+from flywheel.records import TABLES
+from flywheel.store import Part, Snapshot, Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["StageStatus", "build", "explain_stage", "select_stages", "statuses"]
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """One stage as it stands or as a build left it."""
+
+    stage: str
+    state: str  # "fresh", "stale", "built", "never"
+    why: tuple[str, ...]
+    rows: Mapping[str, int]
+    funnel: Mapping[str, int]
+    seconds: float = 0.0
+
+
+def fingerprint(stage: Stage, store: Store, config: Config) -> dict[str, Any]:
+    """Return what the stage's output depends on, component by component."""
+    inputs = {}
+    for table in stage.needs:
+        snapshot = store.current(stage_of(table))
+        inputs[f"input {table}"] = snapshot.table_sha256(table) if snapshot else ""
+    return {
+        **inputs,
+        "settings": stage.settings(config),
+        "version": stage.version,
+        "extensions": stage.extension_versions(config),
+        "partitions": store.partitions,
+    }
+
+
+def _flatten(value: Any, path: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {path: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat |= _flatten(inner, f"{path}.{key}" if path else str(key))
+    return flat
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differing components of two fingerprints, as short sentences."""
+    found = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if name.startswith("input "):
+            found.append(f"{name.removeprefix('input ')} changed")
+        elif name == "version":
+            found.append(f"stage version {old} → {new}")
+        else:
+            flat_old, flat_new = _flatten(old or {}), _flatten(new or {})
+            label = "config" if name == "settings" else name
+            found += [
+                f"{label} {key} {flat_old.get(key)} → {flat_new.get(key)}"
+                for key in sorted({*flat_old, *flat_new})
+                if flat_old.get(key) != flat_new.get(key)
+            ]
+    return found
+
+
+def _status(stage: Stage, store: Store, config: Config) -> StageStatus:
+    snapshot = store.current(stage.name)
+    if snapshot is None:
+        return StageStatus(stage.name, "never", ("never built",), {}, {})
+    why = changes(snapshot.fingerprint, fingerprint(stage, store, config))
+    rows = {t: snapshot.rows(t) for t in stage.makes}
+    return StageStatus(stage.name, "stale" if why else "fresh", tuple(why), rows, snapshot.funnel)
+
+
+def statuses(store: Store, config: Config) -> list[StageStatus]:
+    """Return each stage's state; a stage after a stale one is stale too, because its input will change."""
+    found: list[StageStatus] = []
+    stale_tables: dict[str, str] = {}
+    for stage in STAGES:
+        status = _status(stage, store, config)
+        behind = sorted({stale_tables[t] for t in stage.needs if t in stale_tables})
+        if status.state == "fresh" and behind:
+            status = StageStatus(stage.name, "stale", tuple(behind), status.rows, status.funnel)
+        if status.state != "fresh":
+            stale_tables |= dict.fromkeys(stage.makes, f"{stage.name} is stale")
+        found.append(status)
+    return found
+
+
+def select_stages(selection: str | None) -> list[Stage]:
+    """Return the stages named by a selection: `pairs`, `rewards+` (and all after it), or None for all.
+
+    Raises:
+        UsageError: no stage has that name.
+    """
+    if selection is None:
+        return list(STAGES)
+    name = selection.removesuffix("+")
+    names = [s.name for s in STAGES]
+    if name not in names:
+        raise UsageError(
+            f"no stage `{name}`", hint=f"stages: {', '.join(names)}; `{names[0]}+` means it and all after it"
+        )
+    first = names.index(name)
+    return list(STAGES[first:]) if selection.endswith("+") else [STAGES[first]]
+
+
+def _partition_of(column: str, partitions: int) -> pl.Expr:
+    """Return the partition of rows keyed by an id in hex: the first four digits modulo the number of partitions."""
+    import polars as pl
+
+    return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
+
+
+def _load(stage: Stage, store: Store, partition: int) -> dict[str, pl.DataFrame]:
+    frames = {}
+    for table in stage.needs:
+        snapshot = store.current(stage_of(table))
+        parts: Iterable[Part] = snapshot.parts if snapshot else ()
+        if stage.by == "conversation":
+            frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
+        else:
+            lazy = store.read(parts, table).filter(_partition_of("task_id", store.partitions) == partition)
+            frames[table] = lazy.sort(list(TABLES[table].key)).collect()
+    return frames
+
+
+def _run(stage: Stage, store: Store, config: Config, project: Path) -> Snapshot:
+    total, parts = Funnel(), []
+    for partition in range(store.partitions):
+        funnel = Funnel()
+        made = stage.run(_load(stage, store, partition), config, funnel, project)
+        funnel.check(stage.name)
+        total.merge(funnel.as_dict())
+        parts += [store.write(table, made[table], partition=partition) for table in stage.makes]
+    written = [p for p in parts if p is not None]
+    return store.commit(
+        stage.name, fingerprint=fingerprint(stage, store, config), parts=written, funnel=total.as_dict()
+    )
+
+
+def build(
+    store: Store,
+    config: Config,
+    project: Path,
+    *,
+    stages: list[Stage] | None = None,
+    full_refresh: bool = False,
+    on_stage: Callable[[StageStatus], None] = lambda _: None,
+) -> list[StageStatus]:
+    """Run the stale ones of the given stages, in order; return what happened to each."""
+    done = []
+    for stage in STAGES if stages is None else stages:
+        status = _status(stage, store, config)
+        if status.state != "fresh" or full_refresh:
+            started = time.monotonic()
+            snapshot = _run(stage, store, config, project)
+            rows = {t: snapshot.rows(t) for t in stage.makes}
+            why = status.why or ("full refresh",)
+            status = StageStatus(stage.name, "built", why, rows, snapshot.funnel, time.monotonic() - started)
+        on_stage(status)
+        done.append(status)
+    return done
+
+
+def explain_stage(store: Store, config: Config, name: str) -> list[str]:
+    """Return sentences on why a stage is stale or fresh, and its funnel.
+
+    Raises:
+        UsageError: no stage has that name.
+    """
+    stage = select_stages(name)[0]
+    status = next(s for s in statuses(store, config) if s.stage == stage.name)
+    if status.state == "fresh":
+        lines = [f"{name} is fresh: its inputs, settings, version and extensions are those of its last build."]
+    else:
+        lines = [f"{name} is {'not built yet' if status.state == 'never' else 'stale'}: {'; '.join(status.why)}."]
+    snapshot = store.current(stage.name)
+    if snapshot:
+        lines.append(
+            f"Last build: snapshot {snapshot.number}, " + ", ".join(f"{n:,} {t}" for t, n in status.rows.items()) + "."
+        )
+        lines += [f"  {count:>9,}  {reason}" for reason, count in snapshot.funnel.items()]
+    return lines

@@ -1,0 +1,208 @@
+"""From log files to the events table: reading, deduplicating against what is stored, one snapshot at the end.
+
+The snapshot of the `ingest` stage carries the list of source files with what was read of each, so that events and
+cursor can never disagree: both change in one write. Counts are of records (lines, array elements, Parquet rows):
+read = kept + duplicate + ignored + quarantined.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.config import Config, IngestConfig
+from flywheel.errors import IngestError
+from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.records import content_id
+from flywheel.store import Part, Snapshot, Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.stages.ingest import Batch
+
+__all__ = ["IngestResult", "ingest_logs", "load_readers"]
+
+_FLUSH_ROWS = 200_000
+_SHOWN = 3
+
+
+@dataclass
+class IngestResult:
+    """What one `flywheel ingest` did."""
+
+    files: int = 0
+    unchanged: int = 0
+    read: int = 0
+    kept: int = 0
+    duplicate: int = 0
+    events: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+    quarantined: Counter[str] = field(default_factory=Counter)
+    redacted: Counter[str] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    first_bad: list[str] = field(default_factory=list)
+
+    def funnel(self) -> dict[str, int]:
+        """Return the counts in the form of `Funnel.as_dict`."""
+        counts = {"considered": self.read, "kept": self.kept, "dropped: duplicate": self.duplicate}
+        counts |= {f"dropped: ignored, {k}": v for k, v in sorted(self.ignored.items())}
+        counts |= {f"dropped: quarantined, {k}": v for k, v in sorted(self.quarantined.items())}
+        counts |= {f"note: redacted {k}": v for k, v in sorted(self.redacted.items())}
+        return counts | {"note: events": self.events}
+
+
+def load_readers(config: IngestConfig, project: Path) -> dict[str, Reader]:
+    """Return the readers that detection may choose from: all installed ones, or the one the configuration names."""
+    names = [e.name for e in list_extensions("readers")] if config.format == "auto" else [config.format]
+    return {name: load_extension("readers", name, search=project) for name in names}
+
+
+class _Intake:
+    """Collects deduplicated rows and writes them as parts when enough have come."""
+
+    def __init__(self, store: Store, before: Snapshot | None) -> None:
+        self._store = store
+        self._before = before
+        self._seen: dict[int, set[str]] = {}
+        self._waiting: dict[int, list[pl.DataFrame]] = {}
+        self._rows = 0
+        self._bad: list[pl.DataFrame] = []
+        self.parts: list[Part] = list(before.parts) if before else []
+
+    def add(self, batch: Batch, result: IngestResult) -> None:
+        """Take in one batch and count what became of its records."""
+        fresh = self._unseen(batch.events)
+        accepted = batch.read - sum(batch.ignored.values()) - batch.quarantined.height
+        kept = fresh.select("source_file", "source_line").n_unique() if fresh.height else 0
+        result.read += batch.read
+        result.kept += kept
+        result.duplicate += accepted - kept
+        result.events += fresh.height
+        result.ignored.update(batch.ignored)
+        result.redacted.update(batch.redacted)
+        result.quarantined.update(batch.quarantined["reason"].to_list())
+        room = max(0, _SHOWN - len(result.first_bad))
+        for row in batch.quarantined.head(room).iter_rows(named=True):
+            result.first_bad.append(f"{row['source_file']}:{row['source_line']}: {row['reason']}: {row['detail']}")
+        if batch.quarantined.height:
+            self._bad.append(batch.quarantined)
+        if self._rows >= _FLUSH_ROWS:
+            self.flush()
+
+    def _unseen(self, events: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
+        if events.height == 0:
+            return events
+        conversations = events["conversation_id"].unique().to_list()
+        where = {c: int(content_id(c)[:4], 16) % self._store.partitions for c in conversations}
+        events = events.sort("source_file", "source_line", "seq", "event_id").unique(
+            "event_id", keep="first", maintain_order=True
+        )
+        partition = events["conversation_id"].replace_strict(where, return_dtype=pl.Int64)
+        fresh = []
+        for number in sorted(set(where.values())):
+            rows, seen = events.filter(partition == number), self._known(number)
+            rows = rows.filter(~pl.Series([i in seen for i in rows["event_id"].to_list()], dtype=pl.Boolean))
+            seen.update(rows["event_id"].to_list())
+            self._waiting.setdefault(number, []).append(rows)
+            self._rows += rows.height
+            fresh.append(rows)
+        return pl.concat(fresh)
+
+    def _known(self, partition: int) -> set[str]:
+        if partition not in self._seen:
+            before = [p for p in self._before.parts if p.partition == partition] if self._before else []
+            ids = self._store.read(before, "events").select("event_id").collect()["event_id"]
+            self._seen[partition] = set(ids.to_list())
+        return self._seen[partition]
+
+    def flush(self) -> None:
+        """Write what waits as parts; they stay invisible until the snapshot names them."""
+        import polars as pl
+
+        for number, frames in sorted(self._waiting.items()):
+            part = self._store.write("events", pl.concat(frames), partition=number)
+            if part is not None and part not in self.parts:
+                self.parts.append(part)
+        self._waiting, self._rows = {}, 0
+
+    def finish(self) -> None:
+        """Write everything that is left, quarantine included."""
+        import polars as pl
+
+        self.flush()
+        if self._bad:
+            key = ["source_file", "source_line", "reason", "content_hash"]
+            known = self._store.read(self._before.parts if self._before else (), "quarantine").select(key).collect()
+            rows = pl.concat(self._bad).unique(key, keep="first", maintain_order=True).join(known, on=key, how="anti")
+            part = self._store.write("quarantine", rows, partition=0)
+            if part is not None and part not in self.parts:
+                self.parts.append(part)
+
+
+def _refuse_too_bad(result: IngestResult, limit: float) -> None:
+    bad = sum(result.quarantined.values())
+    if result.read and bad / result.read > limit:
+        shown = "\n  ".join(result.first_bad)
+        raise IngestError(
+            f"{bad:,} of {result.read:,} records are unreadable ({bad / result.read:.1%}, limit {limit:.1%}); "
+            f"nothing was stored. The first:\n  {shown}",
+            hint="mend the export, name its format with --format, or raise ingest.max_quarantine",
+        )
+
+
+def ingest_logs(
+    store: Store,
+    config: Config,
+    project: Path,
+    paths: Sequence[Path],
+    *,
+    key: bytes,
+    dry_run: bool = False,
+) -> IngestResult:
+    """Read log files into the store; the same files twice change nothing.
+
+    Args:
+        store: where events go.
+        config: ingest settings.
+        project: folder that recorded paths are relative to.
+        paths: files, folders or globs.
+        key: the project's redaction key.
+        dry_run: count everything, store nothing.
+
+    Raises:
+        IngestError: nothing was found, or more than `ingest.max_quarantine` of the records is unreadable.
+        StoreError: the disk refuses.
+    """
+    from flywheel.stages.ingest import SourceState, discover, ingest
+
+    found = discover(paths)
+    before = store.current("ingest")
+    sources: dict[str, Any] = dict(before.extra["sources"]) if before else {}
+    known: Mapping[str, SourceState] = {path: SourceState.from_dict(state) for path, state in sources.items()}
+    result, intake = IngestResult(files=len(found)), _Intake(store, before)
+    readers = load_readers(config.ingest, project)
+    for batch in ingest(found, root=project, known=known, cfg=config.ingest, key=key, readers=readers):
+        intake.add(batch, result)
+        if batch.state is not None:
+            result.formats[batch.state.format] += 1
+            sources[batch.state.path] = batch.state.to_dict()
+    result.unchanged = result.files - sum(result.formats.values())
+    _refuse_too_bad(result, config.ingest.max_quarantine)
+    if not dry_run:
+        intake.finish()
+        if before is None or sources != before.extra["sources"]:
+            versions = {r.name: r.version for r in readers.values()}
+            store.commit(
+                "ingest",
+                fingerprint={"readers": versions},
+                parts=intake.parts,
+                funnel=result.funnel(),
+                extra={"sources": sources},
+            )
+    return result

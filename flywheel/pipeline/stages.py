@@ -1,0 +1,150 @@
+"""The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
+
+A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks.
+Partitions never depend on each other, so a distributed engine can run the same functions. To add a stage, write its
+function and one line in `STAGES`; raise `version` when the meaning of its output changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from flywheel.config import Config
+from flywheel.errors import ConfigError
+from flywheel.extensions import list_extensions, load_extension
+from flywheel.funnel import Funnel
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ACTIONS", "STAGES", "Frames", "Stage", "check_order", "stage_of"]
+
+Frames = Mapping[str, "pl.DataFrame"]
+StageFunction = Callable[[Frames, Config, Funnel, Path], Frames]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One table-making stage."""
+
+    name: str
+    needs: tuple[str, ...]
+    makes: tuple[str, ...]
+    by: Literal["conversation", "task"]
+    run: StageFunction
+    settings: Callable[[Config], dict[str, Any]]
+    extensions: Callable[[Config], tuple[str, list[str]]] | None = None
+    version: int = 1
+
+    def extension_versions(self, config: Config) -> dict[str, str]:
+        """Return name → distribution and version of every extension the stage would run."""
+        if self.extensions is None:
+            return {}
+        group, names = self.extensions(config)
+        installed = {e.name: f"{e.distribution} {e.version}" for e in list_extensions(group)}
+        return {name: installed.get(name, "by path") for name in names}
+
+
+def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.episodes import build_episodes
+
+    del project
+    episodes, steps = build_episodes(frames["events"], config.episodes, funnel)
+    return {"episodes": episodes, "steps": steps}
+
+
+def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.rewards import build_rewards
+
+    signals = {name: load_extension("rewards", name, search=project) for name in config.rewards.signals}
+    rewards = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
+    return {"rewards": rewards}
+
+
+def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.returns import build_returns
+
+    del project
+    return {"returns": build_returns(frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)}
+
+
+def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.examples import build_examples
+
+    del project
+    return {"examples": build_examples(frames["episodes"], frames["steps"], frames["returns"], config.pairs, funnel)}
+
+
+def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.pairs import build_pairs
+
+    builders = {name: load_extension("pairs", name, search=project) for name in config.pairs.builders}
+    args = (frames["episodes"], frames["steps"], frames["returns"])
+    return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
+
+
+def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.groups import build_groups
+
+    del project
+    return {"groups": build_groups(frames["episodes"], frames["steps"], frames["returns"], config.groups, funnel)}
+
+
+_JUDGED = ("episodes", "steps", "returns")
+
+STAGES: tuple[Stage, ...] = (
+    Stage("episodes", ("events",), ("episodes", "steps"), "conversation", _episodes,
+          lambda c: {"episodes": c.episodes.model_dump()}),
+    Stage("rewards", ("events", "episodes", "steps"), ("rewards",), "conversation", _rewards,
+          lambda c: {"rewards.signals": c.rewards.signals}, lambda c: ("rewards", c.rewards.signals)),
+    Stage("returns", ("episodes", "steps", "rewards"), ("returns",), "task", _returns,
+          lambda c: {"rewards": c.rewards.model_dump(exclude={"signals"})}),
+    Stage("examples", _JUDGED, ("examples",), "task", _examples,
+          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}),
+    Stage("pairs", _JUDGED, ("pairs",), "task", _pairs,
+          lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders)),
+    Stage("groups", _JUDGED, ("groups",), "task", _groups, lambda c: {"groups": c.groups.model_dump()}),
+)  # fmt: skip
+
+# What a pipeline file may list besides table stages, and what each needs and makes.
+ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "ingest": ((), ("events", "quarantine")),
+    "train": (("examples", "pairs"), ("round",)),
+    "eval": (("round", "episodes", "steps", "returns", "pairs"), ("eval_report",)),
+    "gate": (("eval_report",), ("promotion",)),
+    "report": (("eval_report",), ("page",)),
+}
+
+
+def stage_of(table: str) -> str:
+    """Return the name of the stage that makes a table."""
+    if table in {"events", "quarantine"}:
+        return "ingest"
+    return next(s.name for s in STAGES if table in s.makes)
+
+
+def check_order(names: list[str], file: str) -> None:
+    """Check by data that every stage's needs are made before it.
+
+    Raises:
+        ConfigError: an unknown stage, a stage twice, or one whose input nobody makes before it.
+    """
+    flows = {s.name: (s.needs, s.makes) for s in STAGES} | ACTIONS
+    made: set[str] = set()
+    for position, name in enumerate(names):
+        if name not in flows:
+            raise ConfigError(f"`{file}`: unknown stage `{name}`", hint=f"stages: {', '.join(flows)}")
+        if name in names[:position]:
+            raise ConfigError(f"`{file}`: stage `{name}` stands twice", hint="remove one of them")
+        needs, makes = flows[name]
+        for table in needs:
+            if table not in made:
+                maker = next(n for n, (_, m) in flows.items() if table in m)
+                raise ConfigError(
+                    f"`{file}`: stage `{name}` needs {table}, which no stage before it makes",
+                    hint=f"put `{maker}` before `{name}`",
+                )
+        made |= set(makes)

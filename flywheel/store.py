@@ -1,0 +1,212 @@
+"""The only door through which tables are read and written.
+
+Layout under the store's folder:
+
+    store.json                       layout version and number of partitions
+    tables/<table>/p<NN>/part-<sha>.parquet     immutable, named by content
+    snapshots/<stage>/<n>.json       what a stage's output consists of; the highest n is current
+    cache/                           recomputable values by content key
+    runs.jsonl                       one line a command run
+
+A part is checked against its table's contract when it is written: polars refuses a wrong name, type or null. A snapshot
+is written last, so a killed stage leaves the old snapshot current and orphan parts that the rerun finds by content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel import files
+from flywheel.contracts import arrow_schema, conform, polars_schema, schema_name
+from flywheel.errors import ContractError, StoreError
+from flywheel.records import TABLES, canonical_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["PARTITIONS", "Part", "Snapshot", "Store"]
+
+LAYOUT = 1
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """One immutable Parquet file of a table."""
+
+    table: str
+    partition: int
+    path: str  # relative to the store
+    sha256: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a stage's output consists of, what it was made from, and its funnel; no times: equal inputs, equal bytes."""
+
+    stage: str
+    number: int
+    fingerprint: Mapping[str, Any]
+    parts: tuple[Part, ...]
+    funnel: Mapping[str, int]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the content: tables and their parts, not the number."""
+        return files.hash_text(canonical_json([[p.table, p.partition, p.sha256] for p in self.parts]))
+
+    def table_sha256(self, table: str) -> str:
+        """Hash over the parts of one table."""
+        return files.hash_text(canonical_json([[p.partition, p.sha256] for p in self.parts if p.table == table]))
+
+    def rows(self, table: str) -> int:
+        """Return the number of rows of one of its tables."""
+        return sum(p.rows for p in self.parts if p.table == table)
+
+
+class Store:
+    """A project's tables and snapshots.
+
+    Args:
+        root: the store's folder; made on the first write.
+
+    Raises:
+        StoreError: the folder holds a store of another layout version.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._snapshots: dict[tuple[str, int], Snapshot] = {}
+        header = root / "store.json"
+        self.partitions = PARTITIONS
+        if header.exists():
+            found = files.read_json(header)
+            if found.get("layout") != LAYOUT:
+                raise StoreError(
+                    f"`{root}` has layout {found.get('layout')}, this flywheel reads {LAYOUT}",
+                    hint="use the flywheel version that wrote it, or ingest into a new store",
+                )
+            self.partitions = int(found["partitions"])
+
+    def create(self) -> None:
+        """Make the store's folder and header if they are not there, and sweep what interrupted writes left."""
+        if not (self.root / "store.json").exists():
+            files.write_json(self.root / "store.json", {"layout": LAYOUT, "partitions": self.partitions})
+        files.remove_partials(self.root)
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    def write(self, table: str, frame: pl.DataFrame, *, partition: int) -> Part | None:
+        """Write a frame as one part; None when it has no rows. The only way into a table.
+
+        Raises:
+            ContractError: the frame does not fit the table's contract.
+            StoreError: the disk refuses.
+        """
+        import polars as pl
+
+        if frame.height == 0:
+            return None
+        row = TABLES[table]
+        rows = conform(frame, row)
+
+        def sink(path: Path) -> None:
+            rows.sink_parquet(path, compression="zstd", arrow_schema=arrow_schema(row), maintain_order=True)
+
+        folder = self.root / "tables" / table / f"p{partition:02d}"
+        try:
+            final, sha256 = files.write_by_content(folder, ".parquet", sink)
+        except pl.exceptions.PolarsError as error:
+            raise ContractError(
+                f"table {table}: {type(error).__name__} when writing: a value does not fit its column",
+                hint=f"see schemas/{schema_name(row)}/v{row.version}.json; nulls are refused where the schema has none",
+            ) from error
+        return Part(
+            table, partition, final.relative_to(self.root).as_posix(), sha256, frame.height, final.stat().st_size
+        )
+
+    def read(self, parts: Iterable[Part], table: str) -> pl.LazyFrame:
+        """Return the rows of the given parts of a table, in part order."""
+        import polars as pl
+
+        paths = [self.root / p.path for p in parts if p.table == table]
+        if not paths:
+            return pl.LazyFrame(schema=polars_schema(TABLES[table]))
+        missing = [p for p in paths if not p.exists()]
+        if missing:
+            raise StoreError(
+                f"a part of table {table} is missing: `{missing[0]}`",
+                hint="`flywheel build --full-refresh` makes derived tables again",
+            )
+        return pl.scan_parquet(paths, glob=False, missing_columns="insert")
+
+    def table(self, table: str, stage: str) -> pl.LazyFrame:
+        """Return a table as the current snapshot of its stage has it."""
+        snapshot = self.current(stage)
+        return self.read(snapshot.parts if snapshot else (), table)
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def numbers(self, stage: str) -> list[int]:
+        """Return the numbers of a stage's snapshots, oldest first."""
+        folder = self.root / "snapshots" / stage
+        if not folder.exists():
+            return []
+        return sorted(int(p.stem) for p in folder.iterdir() if p.suffix == ".json" and p.stem.isdigit())
+
+    def current(self, stage: str) -> Snapshot | None:
+        """Return a stage's current snapshot, or None if it never ran."""
+        numbers = self.numbers(stage)
+        return self.snapshot(stage, numbers[-1]) if numbers else None
+
+    def snapshot(self, stage: str, number: int) -> Snapshot:
+        """Return one snapshot of a stage.
+
+        Raises:
+            StoreError: there is none of that number.
+        """
+        if (stage, number) not in self._snapshots:
+            raw = files.read_json(self.root / "snapshots" / stage / f"{number}.json")
+            raw["parts"] = tuple(Part(**p) for p in raw["parts"])
+            self._snapshots[stage, number] = Snapshot(**raw)
+        return self._snapshots[stage, number]
+
+    def commit(
+        self,
+        stage: str,
+        *,
+        fingerprint: Mapping[str, Any],
+        parts: Iterable[Part],
+        funnel: Mapping[str, int],
+        extra: Mapping[str, Any] | None = None,
+    ) -> Snapshot:
+        """Make a new current snapshot of a stage: the one write that changes what readers see."""
+        number = (self.numbers(stage) or [0])[-1] + 1
+        ordered = tuple(sorted(parts, key=lambda p: (p.table, p.partition, p.path)))
+        snapshot = Snapshot(stage, number, dict(fingerprint), ordered, dict(funnel), dict(extra or {}))
+        document = {**asdict(snapshot), "parts": [asdict(p) for p in ordered]}
+        files.write_json(self.root / "snapshots" / stage / f"{number}.json", document)
+        self._snapshots[stage, number] = snapshot
+        return snapshot
+
+    # --- cache and run log ----------------------------------------------------------------------------------------
+
+    def cached(self, kind: str, key: str) -> Any | None:
+        """Return a cached JSON value, or None."""
+        path = self.root / "cache" / kind / f"{key}.json"
+        return files.read_json(path) if path.exists() else None
+
+    def cache(self, kind: str, key: str, value: object) -> None:
+        """Keep a JSON value that can be computed again, by content key."""
+        files.write_json(self.root / "cache" / kind / f"{key}.json", value)
+
+    def log_run(self, entry: Mapping[str, Any]) -> None:
+        """Append one line to runs.jsonl (a plain append: a torn last line is skipped by readers)."""
+        with (self.root / "runs.jsonl").open("a", encoding="utf-8") as handle:
+            handle.write(canonical_json(dict(entry)) + "\n")
