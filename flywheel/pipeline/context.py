@@ -1,0 +1,31 @@
+"""What every pipeline action gets: the project's folder, configuration, store and registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flywheel.config import Config
+from flywheel.rounds import Registry
+from flywheel.store import Store
+
+__all__ = ["Context", "utc_now"]
+
+
+def utc_now() -> datetime:
+    """Return the time that decisions are stamped with."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Context:
+    """A project, opened."""
+
+    project: Path
+    config: Config
+    store: Store
+    registry: Registry
+    say: Callable[[str], None] = lambda _: None  # progress, for people
+    clock: Callable[[], datetime] = utc_now

@@ -1,0 +1,171 @@
+"""What the next round will contain, as a value that `plan` prints and `train` executes, so a dry run cannot lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flywheel import files
+from flywheel.errors import TrainError, UsageError
+from flywheel.funnel import Funnel
+from flywheel.pipeline.build import changes
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import stage_of
+from flywheel.records import Plan, canonical_json, content_id
+from flywheel.rounds import round_name
+
+if TYPE_CHECKING:
+    from flywheel.stages.select import MethodChoice
+
+__all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
+
+_INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """A plan and the rows it will train on."""
+
+    plan: Plan
+    dataset: str  # JSONL
+
+
+def round_config(ctx: Context) -> dict[str, Any]:
+    """Return the configuration that a round's result depends on."""
+    return {"model": ctx.config.model.model_dump(mode="json"), "train": ctx.config.train.model_dump(mode="json")}
+
+
+def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return 'key old → new' for every differing configuration value."""
+    return [line.removeprefix("config ") for line in changes({"settings": before}, {"settings": now})]
+
+
+def check_number(ctx: Context, number: int | None) -> int:
+    """Return the round to train: the given one if it can be trained, else the next.
+
+    Raises:
+        UsageError: the number is not the next round's.
+    """
+    following = ctx.registry.next_number()
+    if number is None or number == following or number in ctx.registry.trained():
+        return following if number is None else number
+    have = ctx.registry.numbers()
+    known = f"rounds so far: {', '.join(map(str, have))}" if have else "no round has been trained yet"
+    raise UsageError(
+        f"round {number} cannot be trained: {known}, the next is {following}",
+        hint=f"flywheel train --round {following}",
+    )
+
+
+def _start(ctx: Context, number: int) -> tuple[int | None, str]:
+    train, champion = ctx.config.train, ctx.registry.champion
+    if train.start == "base":
+        return None, "train.start is base"
+    if champion is None:
+        return None, "no champion yet"
+    if (number - 1) % train.rebase_every == 0:
+        return None, f"every {train.rebase_every} rounds one starts afresh from the base"
+    return champion, f"round {champion} is champion"
+
+
+def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dict[str, Any]]) -> float | None:
+    """Return the start policy's rate of well-formed calls: from its evaluation if there is one, else measured."""
+    report = ctx.registry.report(parent) if parent is not None else None
+    stored = [m.value for m in report.metrics if m.metric == "well_formed" and m.slice == "all"] if report else []
+    if stored:
+        return stored[0]
+    if not probe_rows:
+        return None
+    from flywheel.models.load import base_identity
+    from flywheel.stages.evaluate.probe import well_formed_rate
+
+    adapter = ctx.registry.adapter(parent)
+    sha256 = ctx.registry.manifest(parent).adapter_sha256 if parent is not None else ""
+    probe = sorted(probe_rows, key=canonical_json)[: ctx.config.train.probe_prompts]
+    base = base_identity(ctx.config.model).sha256
+    key = content_id(base, sha256, probe, ctx.config.eval.max_new_tokens, ctx.config.model.dtype)
+    cached = ctx.store.cached("probe", key)
+    if cached is None:
+        ctx.say(f"measuring how often {round_name(parent)} makes a well-formed call ({len(probe)} prompts)")
+        cached = well_formed_rate(ctx.config, adapter, probe)
+        ctx.store.cache("probe", key, cached)
+    return float(cached)
+
+
+def _choose(ctx: Context, parent: int | None, counts: dict[str, int], probe: Sequence[dict[str, Any]]) -> MethodChoice:
+    from flywheel.stages.select import choose_method
+
+    train = ctx.config.train
+    rate = _well_formed_rate(ctx, parent, probe) if train.method == "auto" else None
+    return choose_method(counts["examples"], counts["pairs"], rate, train)
+
+
+def make_plan(ctx: Context, number: int) -> PlannedRound:
+    """Plan a round from the tables as they stand.
+
+    Raises:
+        TrainError: there is too little to train on; says what is missing.
+    """
+    from flywheel.models.load import base_identity
+    from flywheel.stages.select import select_rows
+
+    tables = {name: ctx.store.table(name, stage_of(name)).collect() for name in ("examples", "pairs")}
+    parent, start_reason = _start(ctx, number)
+    train = ctx.config.train
+    candidates = {
+        method: (select_rows(tables["examples"], tables["pairs"], train, method, funnel), funnel)
+        for method, funnel in (("sft", Funnel()), ("dpo", Funnel()))
+    }
+    counts = {"examples": len(candidates["sft"][0]), "pairs": len(candidates["dpo"][0])}
+    choice = _choose(ctx, parent, counts, candidates["sft"][0])
+    rows, funnel = candidates[choice.method]
+    if len(rows) < train.min_rows:
+        raise TrainError(
+            f"round {number}: {len(rows)} rows for {choice.method}, train.min_rows is {train.min_rows}",
+            hint="ingest more logs, or see what was dropped with `flywheel explain pairs`",
+        )
+    dataset = "".join(canonical_json(row) + "\n" for row in rows)
+    tasks = sorted({row["task_id"] for row in rows})
+    steps = math.ceil(math.ceil(len(rows) / train.batch_size) / train.accumulation * train.epochs)
+    plan = Plan(
+        round=number,
+        method=choice.method,
+        method_reason=choice.reason,
+        parent=parent,
+        start_reason=start_reason,
+        reference="none" if choice.method == "sft" else train.reference,
+        base_model=ctx.config.model.base,
+        base_model_sha256=base_identity(ctx.config.model).sha256,
+        inputs=_inputs(ctx),
+        counts=funnel.as_dict(),
+        rows=len(rows),
+        tasks=len(tasks),
+        steps=train.max_steps if train.max_steps > 0 else steps,
+        characters=len(dataset),
+        dataset_sha256=files.hash_text(dataset),
+        train_tasks_sha256=files.hash_text(canonical_json(tasks)),
+        config=round_config(ctx),
+    )
+    return PlannedRound(plan.model_copy(update={"same_as": _repeat_of(ctx, plan)}), dataset)
+
+
+def _inputs(ctx: Context) -> dict[str, dict[str, str]]:
+    found = {}
+    for table in _INPUT_TABLES:
+        snapshot = ctx.store.current(stage_of(table))
+        if snapshot is not None:
+            found[table] = {"snapshot": f"{snapshot.stage}/{snapshot.number}", "sha256": snapshot.table_sha256(table)}
+    return found
+
+
+def _repeat_of(ctx: Context, plan: Plan) -> int | None:
+    """Return a trained round with the same start, data and configuration: training again would give the same adapter."""
+    for number in ctx.registry.trained():
+        manifest = ctx.registry.manifest(number)
+        same_data = manifest.dataset and manifest.dataset[0].sha256 == plan.dataset_sha256
+        same_start = (manifest.parent, manifest.method) == (plan.parent, plan.method)
+        if number != plan.round and same_data and same_start and not differing_keys(manifest.config, plan.config):
+            return number
+    return None
