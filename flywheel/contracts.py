@@ -41,7 +41,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
 }
 
 
-def schema_name(row: type[Row] | type[Document]) -> str:
+def schema_name(row: type[Row | Document]) -> str:
     """Return the published name of a record's schema."""
     return next(name for name, (model, _) in SCHEMA_MODELS.items() if model is row)
 

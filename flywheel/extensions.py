@@ -90,9 +90,13 @@ class Reader(Protocol):
     name: str
     version: int
 
-    def sniff(self, sample: Sample) -> float: ...
+    def sniff(self, sample: Sample) -> float:
+        """Return the confidence in [0, 1] that the records are of this format."""
+        ...
 
-    def read(self, record: Any, line: int) -> Iterable[dict[str, Any]]: ...
+    def read(self, record: Any, line: int) -> Iterable[dict[str, Any]]:
+        """Yield the events of one record."""
+        ...
 
 
 class Signal(Protocol):
@@ -218,7 +222,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True)
 class GateInput:
-    """What a gate rule judges: the report, the round's manifest, all earlier decisions, and facts checked by the registry."""
+    """What a gate rule judges: the report, the manifest, all earlier decisions, and what the registry found wrong."""
 
     report: EvalReport
     manifest: RoundManifest

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from flywheel.errors import BusyError, StoreError
 
@@ -33,6 +33,7 @@ __all__ = [
     "hash_text",
     "read_json",
     "remove_partials",
+    "shipped",
     "write_by_content",
     "write_json",
 ]
@@ -83,7 +84,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         try:
             yield partial
             _sync(partial)
-            os.replace(partial, path)
+            partial.replace(path)
             _sync(path.parent)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -92,7 +93,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give an empty `.partial` folder to fill; move it to `path` (replacing it) when the block ends without an error."""
+    """Give an empty `.partial` folder to fill; move it over `path` when the block ends well."""
     partial = path.with_name(f".{path.name}{PARTIAL}")
     with _writing(path):
         shutil.rmtree(partial, ignore_errors=True)
@@ -100,7 +101,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         try:
             yield partial
             shutil.rmtree(path, ignore_errors=True)
-            os.replace(partial, path)
+            partial.replace(path)
             _sync(path.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -124,7 +125,7 @@ def write_by_content(folder: Path, suffix: str, write: Callable[[Path], None]) -
             _sync(partial)
             sha256 = hash_file(partial)
             final = folder / f"part-{sha256[:32]}{suffix}"
-            os.replace(partial, final)
+            partial.replace(final)
             _sync(folder)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -190,6 +191,13 @@ def remove_partials(folder: Path) -> int:
     return len(left)
 
 
+def shipped(folder: str) -> Path:
+    """Return a folder that ships with flywheel (pipelines, schemas, sample_logs): in the wheel, else in the checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "_shipped" / folder
+    return inside if inside.is_dir() else package.parent / folder
+
+
 class ProjectLock:
     """The one lock of a project: held by the process, released by the kernel however the process ends.
 
@@ -202,7 +210,7 @@ class ProjectLock:
         self._command = command
         self._lock: FileLock | None = None
 
-    def __enter__(self) -> ProjectLock:
+    def __enter__(self) -> Self:
         from filelock import FileLock, Timeout
 
         with _writing(self._folder):

@@ -156,8 +156,8 @@ class LogEvent(Row):
     - tool_call: {"arguments": {...}} a call seen apart from a model message (a span).
     - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s"}
     - feedback: {"name": str (required; thumbs, rating, edit, retry, export, copy, apply, undo, comment, escalation,
-      ...), "value": float, "label": str, "comment": str, "text": the accepted or edited output, "target": "call" | "step" |
-      "trace" | "session" | "response", "target_id": str, "annotator": "human" | "llm" | "code" | "implicit"}
+      ...), "value": float, "label": str, "comment": str, "text": the accepted or edited output, "target": "call" |
+      "step" | "trace" | "session" | "response", "target_id": str, "annotator": "human" | "llm" | "code" | "implicit"}
     - outcome: {"name": str (required; reward, test, check, ...), "value": float (required), "scale": [min, max],
       "source": "verifier" | "callback" | "recorded"}
     """

@@ -6,6 +6,7 @@ is the same evaluation: it neither spends alpha nor appends a second decision.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -94,10 +95,12 @@ class _Scorer:
             self._ctx.say(f"scoring {round_name(number)} on {suite}")
             evaluator = load_extension("evaluators", suite, search=self._ctx.project)
             policy = self._policy_set().policy(self._ctx.registry.adapter(number), round_name(number), adapter_sha256)
-            cached = [asdict(s) for s in evaluator(policy, self._holdout, self._ctx.config.eval)]
-            cached = [{**s, "score": None if s["score"] != s["score"] else s["score"]} for s in cached]  # noqa: PLR0124
+            cached = [
+                {**asdict(s), "score": None if math.isnan(s.score) else s.score}
+                for s in evaluator(policy, self._holdout, self._ctx.config.eval)
+            ]
             self._ctx.store.cache("scores", key, cached)
-        return [CaseScore(**{**s, "score": float("nan") if s["score"] is None else s["score"]}) for s in cached]
+        return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
 
     def _policy_set(self) -> PolicySet:
         if self._policies is None:

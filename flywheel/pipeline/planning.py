@@ -161,7 +161,7 @@ def _inputs(ctx: Context) -> dict[str, dict[str, str]]:
 
 
 def _repeat_of(ctx: Context, plan: Plan) -> int | None:
-    """Return a trained round with the same start, data and configuration: training again would give the same adapter."""
+    """Return a trained round of the same start, data and configuration: this one would have the same adapter."""
     for number in ctx.registry.trained():
         manifest = ctx.registry.manifest(number)
         same_data = manifest.dataset and manifest.dataset[0].sha256 == plan.dataset_sha256

@@ -1,0 +1,184 @@
+"""What each command answers: the documents that `--json` prints, with their published schemas (`cli/<command>`).
+
+The terminal's tables are drawn from the same values, so a script never has to parse them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from flywheel.records import Document, EvalReport, Promotion
+
+__all__ = [
+    "ANSWERS",
+    "BuildAnswer",
+    "EvalAnswer",
+    "ExplainAnswer",
+    "IngestAnswer",
+    "InitAnswer",
+    "LogAnswer",
+    "LogRow",
+    "PluginsAnswer",
+    "RunAnswer",
+    "RunStage",
+    "ShowAnswer",
+    "StageAnswer",
+    "StatusAnswer",
+]
+
+
+class InitAnswer(Document):
+    """`flywheel init`."""
+
+    document: ClassVar[str] = "cli/init"
+
+    made: list[str] = Field(description="Files written.")
+
+
+class IngestAnswer(Document):
+    """`flywheel ingest`: read = kept + duplicate + ignored + quarantined."""
+
+    document: ClassVar[str] = "cli/ingest"
+
+    files: int = Field(description="Files found.")
+    unchanged: int = Field(description="Files that held nothing new.")
+    formats: dict[str, int] = Field(description="Files read, by format.")
+    read: int = Field(description="Records read: lines, array elements or rows.")
+    kept: int = Field(description="Records that gave at least one new event.")
+    duplicate: int = Field(description="Records whose events were all known.")
+    ignored: dict[str, int] = Field(description="Understood records that hold no event, by reason.")
+    quarantined: dict[str, int] = Field(description="Unreadable records, by reason.")
+    first_quarantined: list[str] = Field(description="file:line: reason of the first few.")
+    events: int = Field(description="New events.")
+    redacted: dict[str, int] = Field(description="Replaced values, by kind.")
+    dry_run: bool = Field(description="Whether nothing was stored.")
+
+
+class StageAnswer(Document):
+    """One stage in `build` and `status`."""
+
+    document: ClassVar[str] = "cli/stage"
+
+    stage: str
+    state: str = Field(description="fresh, stale, built or never.")
+    why: list[str] = Field(description="What changed since the last build.")
+    rows: dict[str, int] = Field(description="Rows by table.")
+    funnel: dict[str, int] = Field(description="considered = kept + dropped by reason.")
+    seconds: float = 0.0
+
+
+class BuildAnswer(Document):
+    """`flywheel build`."""
+
+    document: ClassVar[str] = "cli/build"
+
+    stages: list[StageAnswer]
+
+
+class StatusAnswer(Document):
+    """`flywheel status`."""
+
+    document: ClassVar[str] = "cli/status"
+
+    project: str
+    store: str
+    store_bytes: int
+    champion: int | None = Field(description="null while the base model serves.")
+    challenger: int | None
+    previous: int | None
+    next_round: int
+    source_files: int = Field(description="Files ingested so far.")
+    new_files: int = Field(description="Files under ingest.sources that are new or have grown.")
+    stages: list[StageAnswer]
+    next: str = Field(description="The command to type next.")
+
+
+class LogRow(Document):
+    """One round in `log`."""
+
+    document: ClassVar[str] = "cli/log_row"
+
+    round: int
+    state: str
+    method: str
+    parent: int | None
+    rows: int
+    metric: str = Field(description="Primary metric with its interval, for people; '' when not evaluated.")
+    aliases: list[str]
+
+
+class LogAnswer(Document):
+    """`flywheel log`."""
+
+    document: ClassVar[str] = "cli/log"
+
+    rounds: list[LogRow]
+    decisions: list[Promotion]
+
+
+class EvalAnswer(Document):
+    """`flywheel eval` and `flywheel promote`."""
+
+    document: ClassVar[str] = "cli/eval"
+
+    report: EvalReport
+    promotion: Promotion | None = Field(description="The gate's decision, with --promote.")
+    page: str = Field(description="The report page.")
+
+
+class ShowAnswer(Document):
+    """`flywheel show`."""
+
+    document: ClassVar[str] = "cli/show"
+
+    kind: str = Field(description="round, episode, pair, example or group.")
+    record: dict[str, Any]
+
+
+class ExplainAnswer(Document):
+    """`flywheel explain`."""
+
+    document: ClassVar[str] = "cli/explain"
+
+    subject: str
+    lines: list[str]
+
+
+class PluginsAnswer(Document):
+    """`flywheel plugins`."""
+
+    document: ClassVar[str] = "cli/plugins"
+
+    extensions: list[dict[str, str]]
+
+
+class RunStage(Document):
+    """One stage of a pipeline run."""
+
+    document: ClassVar[str] = "cli/run_stage"
+
+    stage: str
+    outcome: str
+    seconds: float
+
+
+class RunAnswer(Document):
+    """`flywheel run`."""
+
+    document: ClassVar[str] = "cli/run"
+
+    pipeline: str
+    stages: list[RunStage]
+    exit_code: int
+    page: str = Field(description="The report page; '' when none was made.")
+
+
+ANSWERS: dict[str, type[Document]] = {
+    model.document: model
+    for model in (
+        InitAnswer, IngestAnswer, BuildAnswer, StatusAnswer, LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer,
+        PluginsAnswer, RunAnswer,
+    )
+}  # fmt: skip

@@ -1,0 +1,232 @@
+"""Looking at a project: status, log, show and explain. `status` and `log` read JSON files only (no polars, no torch)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.answers import LogRow, ShowAnswer
+from flywheel.errors import FlywheelError, UsageError
+from flywheel.pipeline.build import StageStatus, explain_stage
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import STAGES, stage_of
+from flywheel.records import EvalReport, MetricRow
+from flywheel.rounds import Registry, round_name
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
+
+_BY_ID = {"episodes": "episode_id", "pairs": "pair_id", "examples": "example_id", "groups": "group_id"}
+_SINGULAR = {"episodes": "episode", "pairs": "pair", "examples": "example", "groups": "group"}
+_LEAST_ID = 6
+
+
+def source_files(ctx: Context) -> tuple[int, int]:
+    """Return how many files were ingested and how many under `ingest.sources` are new or have another size."""
+    from flywheel.stages.ingest import discover
+
+    snapshot = ctx.store.current("ingest")
+    sources: dict[str, dict[str, Any]] = dict(snapshot.extra["sources"]) if snapshot else {}
+    try:
+        found = discover([ctx.project / s for s in ctx.config.ingest.sources])
+    except FlywheelError:
+        found = []
+    new = 0
+    for path in found:
+        label = path.relative_to(ctx.project).as_posix() if path.is_relative_to(ctx.project) else str(path)
+        state = sources.get(label)
+        new += state is None or state["size_bytes"] != path.stat().st_size
+    return len(sources), new
+
+
+def next_command(ctx: Context, stages: Sequence[StageStatus], *, known: int, new: int) -> str:
+    """Return the one command that brings the wheel forward."""
+    if new or not known:
+        return "flywheel ingest" if new else "flywheel ingest LOGS"
+    if any(s.state != "fresh" for s in stages):
+        return "flywheel build"
+    trained = ctx.registry.trained()
+    if trained and ctx.registry.manifest(trained[-1]).state == "trained":
+        return f"flywheel eval --round {trained[-1]} --promote"
+    return "flywheel plan"
+
+
+def metric_text(row: MetricRow) -> str:
+    """Return a metric with its baseline, difference, interval and n in one line."""
+    if row.value is None or row.baseline is None or row.delta is None:
+        return f"{row.metric}: no cases"
+    span = f" [{row.low * 100:+.1f}, {row.high * 100:+.1f}]" if row.low is not None and row.high is not None else ""
+    return f"{row.metric} {row.baseline:.1%} → {row.value:.1%}, {row.delta * 100:+.1f} pp{span}, n {row.n}"
+
+
+def _headline(report: EvalReport | None) -> str:
+    rows = [m for m in report.metrics if m.primary and m.slice == "all"] if report else []
+    return metric_text(rows[0]) if rows else ""
+
+
+def log_rows(registry: Registry) -> list[LogRow]:
+    """Return a line for each round, newest first."""
+    aliases = registry.aliases()
+    rows = []
+    for number in reversed(registry.numbers()):
+        manifest = registry.manifest(number)
+        rows.append(
+            LogRow(
+                round=number,
+                state=manifest.state,
+                method=manifest.method,
+                parent=manifest.parent,
+                rows=manifest.counts.get("kept", 0),
+                metric=_headline(registry.report(number)),
+                aliases=[f"@{name}" for name, at in aliases.items() if at == number],
+            )
+        )
+    return rows
+
+
+# --- show -----------------------------------------------------------------------------------------------------------
+
+
+def _unfold(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a table row with its JSON columns parsed."""
+    folded = {"observation", "action", "tail", "tools", "prompt", "chosen", "rejected", "completion"}
+    parsed = {k: json.loads(v) if k in folded and isinstance(v, str) else v for k, v in row.items()}
+    if "completions_G" in parsed:
+        parsed["completions_G"] = [json.loads(c) for c in parsed["completions_G"]]
+    return parsed
+
+
+def _find(ctx: Context, table: str, wanted: str) -> pl.DataFrame:
+    import polars as pl
+
+    column = _BY_ID[table]
+    return ctx.store.table(table, stage_of(table)).filter(pl.col(column).str.starts_with(wanted)).sort(column).collect()
+
+
+def _rows_of(ctx: Context, table: str, episode_id: str, order: list[str]) -> list[dict[str, Any]]:
+    import polars as pl
+
+    lazy = ctx.store.table(table, stage_of(table)).filter(pl.col("episode_id") == episode_id)
+    return [_unfold(r) for r in lazy.sort(order).collect().iter_rows(named=True)]
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=lambda v: v.isoformat()))
+
+
+def show(ctx: Context, subject: str) -> ShowAnswer:
+    """Return one thing in full: a round (number or alias), or an episode, pair, example or group (first digits of its id).
+
+    Raises:
+        UsageError: nothing, or more than one thing, has that name.
+    """
+    if subject.isdigit() or subject.startswith("@") or subject == "latest":
+        number = ctx.registry.resolve(subject)
+        if number is None:
+            raise UsageError(f"`{subject}` is the base model: there is no round to show", hint="flywheel log")
+        record = ctx.registry.manifest(number).model_dump(mode="json")
+        record["aliases"] = [a for a, at in ctx.registry.aliases().items() if at == number]
+        return ShowAnswer(kind="round", record=record)
+    table, row = _lookup(ctx, subject)
+    record = _unfold(row)
+    if table == "episodes":
+        record["steps"] = _rows_of(ctx, "steps", row["episode_id"], ["index"])
+        record["rewards"] = _rows_of(ctx, "rewards", row["episode_id"], ["step", "signal"])
+        record["returns"] = _rows_of(ctx, "returns", row["episode_id"], ["step"])
+    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record))
+
+
+def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
+    if len(wanted) >= _LEAST_ID:
+        for table in _BY_ID:
+            found = _find(ctx, table, wanted)
+            if found.height > 1:
+                raise UsageError(f"`{wanted}` begins {found.height} ids of {table}", hint="type more of the id")
+            if found.height == 1:
+                return table, found.row(0, named=True)
+    raise UsageError(
+        f"nothing is named `{wanted}`",
+        hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode, pair, example or group id",
+    )
+
+
+# --- explain --------------------------------------------------------------------------------------------------------
+
+
+def explain(ctx: Context, subject: str) -> list[str]:
+    """Return sentences with numbers: why a stage is stale, a round was chosen and held, an episode got its reward.
+
+    Raises:
+        UsageError: nothing has that name or id.
+    """
+    if subject in {s.name for s in STAGES}:
+        return explain_stage(ctx.store, ctx.config, subject)
+    shown = show(ctx, subject)
+    if shown.kind == "round":
+        return _explain_round(ctx, int(shown.record["round"]))
+    if shown.kind == "episode":
+        return _explain_episode(shown.record)
+    if shown.kind == "pair":
+        return _explain_pair(shown.record)
+    return [f"{shown.kind} {subject}: see `flywheel show {subject}`"]
+
+
+def _explain_round(ctx: Context, number: int) -> list[str]:
+    manifest = ctx.registry.manifest(number)
+    lines = [
+        f"round {number} is {manifest.state}: {manifest.method} from {round_name(manifest.parent)}, "
+        f"reference {manifest.reference}.",
+        f"Method: {manifest.method_reason}",
+    ]
+    if manifest.error:
+        lines.append(f"It failed: {manifest.error}")
+    report = ctx.registry.report(number)
+    if report is not None:
+        lines.append(
+            f"Evaluated beside {report.baseline} on {report.n_cases} cases of {report.n_tasks} held-out tasks."
+        )
+        lines += [f"  {metric_text(m)}" for m in report.metrics if m.slice == "all"]
+    for decision in (p for p in ctx.registry.promotions() if p.round == number):
+        lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
+        lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}" for r in decision.rules]
+    return lines
+
+
+def _explain_episode(record: dict[str, Any]) -> list[str]:
+    whole = next((r for r in record["returns"] if r["step"] is None), None)
+    lines = [
+        f"episode {record['episode_id']}: {record['n_steps']} steps by policy {record['policy']}, {record['stop_reason']}."
+    ]
+    if whole is not None:
+        lines.append(
+            f"R = {whole['value']:+.3f}: P(success) {whole['p_success']:.2f}, cost {whole['cost']:.2f}, "
+            f"risk {whole['risk']:.2f}, from {whole['n_support']} signals."
+            if whole["known"]
+            else "Nothing is known of its outcome: no signal voted; it trains nothing."
+        )
+    for r in record["rewards"]:
+        where = "episode" if r["step"] is None else f"step {r['step']}"
+        evidence = ", ".join(e[:8] for e in r["evidence"]) or "none"
+        lines.append(
+            f"  {r['signal']} ({r['family']}, {r['kind']}) gave {where} {r['score']:+.2f} at weight {r['weight']:.2f}; "
+            f"evidence {evidence}"
+        )
+    lines += [
+        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {r['n_support']} episodes"
+        for r in record["returns"]
+        if r["step"] is not None
+    ]
+    return lines
+
+
+def _explain_pair(record: dict[str, Any]) -> list[str]:
+    return [
+        f"pair {record['pair_id']} by builder {record['builder']}: margin {record['margin']:.2f}, "
+        f"P(chosen better) {record['p_better']:.2f}, weight {record['weight']:.2f}, split {record['split']}.",
+        f"  chosen: step {record['chosen_step']} of episode {record['chosen_episode']}",
+        f"  rejected: step {record['rejected_step']} of episode {record['rejected_episode']}",
+        f"  both made the same calls for {record['same_prefix_until']} steps before.",
+    ]

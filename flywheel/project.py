@@ -1,0 +1,348 @@
+"""The Python API: a project, opened from its folder; one method for each command of the command line.
+
+from flywheel import Project
+project = Project(".")
+project.ingest(["logs"]); project.build(); project.train(); project.evaluate(promote=True)
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flywheel import files
+from flywheel.answers import (
+    BuildAnswer,
+    EvalAnswer,
+    ExplainAnswer,
+    IngestAnswer,
+    LogAnswer,
+    PluginsAnswer,
+    RunAnswer,
+    ShowAnswer,
+    StageAnswer,
+    StatusAnswer,
+)
+from flywheel.config import CONFIG_FILE, Config, load_config
+from flywheel.errors import UsageError
+from flywheel.extensions import list_extensions
+from flywheel.pipeline.build import StageStatus, build, select_stages, statuses
+from flywheel.pipeline.context import Context
+from flywheel.records import Plan, Promotion, RoundManifest
+from flywheel.rounds import Registry
+from flywheel.store import Store
+
+__all__ = ["Project", "find_project"]
+
+KEY_FILE = ".flywheel.key"
+
+
+def find_project(start: Path) -> Path:
+    """Return the nearest folder at or above `start` that has a flywheel.toml, else `start` itself."""
+    start = start.resolve()
+    return next((f for f in (start, *start.parents) if (f / CONFIG_FILE).exists()), start)
+
+
+class Project:
+    """A folder with logs, a store and rounds.
+
+    Args:
+        folder: the project's folder; no configuration file is needed.
+        config: configuration to use instead of the folder's flywheel.toml.
+        say: gets progress, in sentences for people.
+
+    Raises:
+        ConfigError: flywheel.toml does not fit.
+        StoreError: the store has another layout.
+    """
+
+    def __init__(
+        self, folder: Path | str = ".", *, config: Config | None = None, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        if not self.folder.is_dir():
+            raise UsageError(f"`{folder}` is no folder", hint="give the project's folder with -C")
+        self.config = config if config is not None else load_config(self.folder / CONFIG_FILE)
+        self.store = Store(self.folder / self.config.store)
+        self.registry = Registry(self.folder / self.config.rounds)
+        self._say = say
+
+    @property
+    def context(self) -> Context:
+        """The project as pipeline actions get it."""
+        return Context(self.folder, self.config, self.store, self.registry, self._say)
+
+    @contextmanager
+    def locked(self, command: str) -> Iterator[Context]:
+        """Hold the project's lock; on entry, sweep what an interrupted run left and finish a cut-off alias move.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+        with files.ProjectLock(self.store.root, command):
+            self.store.create()
+            files.remove_partials(self.registry.root)
+            self.registry.recover()
+            yield self.context
+
+    def key(self) -> bytes:
+        """Return the redaction key: FLYWHEEL_KEY, else the project's key file, made on first use outside the store."""
+        given = os.environ.get("FLYWHEEL_KEY")
+        if given:
+            return given.encode()
+        path = self.folder / KEY_FILE
+        if not path.exists():
+            files.atomic_write(path, secrets.token_hex(32) + "\n")
+            path.chmod(0o600)
+        return path.read_text(encoding="ascii").strip().encode()
+
+    # --- data -----------------------------------------------------------------------------------------------------
+
+    def ingest(
+        self, paths: Sequence[Path | str] = (), *, log_format: str | None = None, dry_run: bool = False
+    ) -> IngestAnswer:
+        """Read new log lines into the store. The same files twice change nothing.
+
+        Raises:
+            IngestError: nothing was found, or too much is unreadable.
+        """
+        from flywheel.pipeline.intake import ingest_logs
+
+        config = self.config
+        if log_format is not None:
+            config = config.model_copy(update={"ingest": config.ingest.model_copy(update={"format": log_format})})
+        chosen = [Path(p) for p in paths] or [self.folder / s for s in config.ingest.sources]
+        with self.locked("ingest") as ctx:
+            found = ingest_logs(ctx.store, config, self.folder, chosen, key=self.key(), dry_run=dry_run)
+        return IngestAnswer(
+            files=found.files,
+            unchanged=found.unchanged,
+            formats=dict(sorted(found.formats.items())),
+            read=found.read,
+            kept=found.kept,
+            duplicate=found.duplicate,
+            ignored=dict(sorted(found.ignored.items())),
+            quarantined=dict(sorted(found.quarantined.items())),
+            first_quarantined=found.first_bad,
+            events=found.events,
+            redacted=dict(sorted(found.redacted.items())),
+            dry_run=dry_run,
+        )
+
+    def build(
+        self,
+        *,
+        select: str | None = None,
+        full_refresh: bool = False,
+        on_stage: Callable[[StageAnswer], None] = lambda _: None,
+    ) -> BuildAnswer:
+        """Bring the derived tables up to date; fresh stages are skipped.
+
+        Raises:
+            UsageError: `select` names no stage.
+        """
+        stages = select_stages(select)
+        with self.locked("build") as ctx:
+            done = build(
+                ctx.store,
+                ctx.config,
+                self.folder,
+                stages=stages,
+                full_refresh=full_refresh,
+                on_stage=lambda s: on_stage(_stage_answer(s)),
+            )
+        return BuildAnswer(stages=[_stage_answer(s) for s in done])
+
+    def status(self) -> StatusAnswer:
+        """Return what is new, stale and pending; reads JSON files only."""
+        from flywheel.pipeline.overview import next_command, source_files
+
+        stages = statuses(self.store, self.config)
+        known, new = source_files(self.context)
+        aliases = self.registry.aliases()
+        snapshots = [self.store.current(name) for name in ("ingest", *(s.stage for s in stages))]
+        return StatusAnswer(
+            project=self.config.name or self.folder.name,
+            store=self.config.store,
+            store_bytes=sum(p.size_bytes for s in snapshots if s for p in s.parts),
+            **aliases,
+            next_round=self.registry.next_number(),
+            source_files=known,
+            new_files=new,
+            stages=[_stage_answer(s) for s in stages],
+            next=next_command(self.context, stages, known=known, new=new),
+        )
+
+    # --- rounds ---------------------------------------------------------------------------------------------------
+
+    def plan(self, number: int | None = None) -> Plan:
+        """Return what the next round would contain; builds stale tables first, trains nothing.
+
+        Raises:
+            UsageError: the number is not the next round's.
+            TrainError: there is too little to train on.
+        """
+        from flywheel.pipeline.planning import check_number, make_plan
+
+        with self.locked("plan") as ctx:
+            chosen = check_number(ctx, number)
+            build(ctx.store, ctx.config, self.folder)
+            return make_plan(ctx, chosen).plan
+
+    def train(
+        self,
+        number: int | None = None,
+        *,
+        method: str | None = None,
+        plan: Plan | None = None,
+        on_metrics: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> RoundManifest:
+        """Train a round: build what is stale, plan, execute. A trained round is returned as it is.
+
+        Raises:
+            UsageError: the number is not the next round's, or the round was begun under another configuration.
+            TrainError: there is too little to train on, or training failed.
+        """
+        from flywheel.pipeline.planning import check_number
+        from flywheel.pipeline.training import train_round
+
+        with self.locked("train") as opened:
+            ctx = opened if method is None else _with_method(opened, method)
+            chosen = check_number(ctx, number)
+            if chosen not in ctx.registry.numbers():
+                build(ctx.store, ctx.config, self.folder)
+            return train_round(ctx, chosen, plan=plan, on_metrics=on_metrics)
+
+    def evaluate(
+        self,
+        number: int | None = None,
+        *,
+        against: str | None = None,
+        suites: Sequence[str] | None = None,
+        promote: bool = False,
+    ) -> EvalAnswer:
+        """Evaluate a round beside the champion; with `promote`, let the gate decide and move the pointer.
+
+        Raises:
+            UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
+            EvalError: there is nothing to evaluate on.
+        """
+        from flywheel.pipeline.judging import evaluate, judge
+        from flywheel.pipeline.page import write_page
+
+        if promote and against is not None:
+            raise UsageError("--promote compares with the champion", hint="leave --against out, or leave --promote out")
+        with self.locked("eval") as ctx:
+            report = evaluate(ctx, number, against=against, suites=suites)
+            promotion = judge(ctx, report.round, by="eval --promote") if promote else None
+            return EvalAnswer(report=report, promotion=promotion, page=str(write_page(ctx, report.round)))
+
+    def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
+        """Apply the gate to a stored report; or, by force and with a reason, move the champion without it.
+
+        Raises:
+            UsageError: force without a reason, or the round cannot be promoted.
+            EvalError: the round has no evaluation.
+        """
+        from flywheel.pipeline import judging
+        from flywheel.pipeline.page import write_page
+
+        if force and not reason.strip():
+            raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")
+        with self.locked("promote") as ctx:
+            if force:
+                decided = judging.force(ctx, number, reason=reason.strip(), by="promote --force")
+            else:
+                decided = judging.judge(ctx, number, by="promote")
+            write_page(ctx, number)
+            return decided
+
+    def rollback(self, to: str | None = None, *, reason: str = "") -> Promotion:
+        """Move the champion back to the previous one, or to a named round or `base`.
+
+        Raises:
+            UsageError: there is nothing to go back to.
+        """
+        from flywheel.pipeline.judging import roll_back
+
+        with self.locked("rollback") as ctx:
+            return roll_back(ctx, to, reason=reason, by="rollback")
+
+    def run(
+        self,
+        pipeline: str = "nightly",
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        on_stage: Callable[[str, str], None] = lambda _name, _outcome: None,
+    ) -> RunAnswer:
+        """Run a whole pipeline under one lock.
+
+        Raises:
+            ConfigError: there is no such pipeline, or its file does not fit.
+            FlywheelError: a stage failed.
+        """
+        from flywheel.pipeline.recipes import run_recipe
+
+        with self.locked(f"run {pipeline}") as ctx:
+            return run_recipe(ctx, pipeline, key=self.key(), since=since, until=until, on_stage=on_stage)
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def log(self, limit: int | None = None) -> LogAnswer:
+        """Return rounds and decisions, newest first."""
+        from flywheel.pipeline.overview import log_rows
+
+        return LogAnswer(
+            rounds=log_rows(self.registry)[:limit], decisions=list(reversed(self.registry.promotions()))[:limit]
+        )
+
+    def show(self, subject: str) -> ShowAnswer:
+        """Return a round, an episode with its steps and rewards, a pair, an example or a group in full.
+
+        Raises:
+            UsageError: nothing has that name or id.
+        """
+        from flywheel.pipeline.overview import show
+
+        return show(self.context, subject)
+
+    def explain(self, subject: str) -> ExplainAnswer:
+        """Return sentences with numbers on why a stage is stale, a round was held, or an episode got its reward.
+
+        Raises:
+            UsageError: nothing has that name or id.
+        """
+        from flywheel.pipeline.overview import explain
+
+        return ExplainAnswer(subject=subject, lines=explain(self.context, subject))
+
+    def plugins(self) -> PluginsAnswer:
+        """Return the installed extensions, without loading them."""
+        rows = [
+            {"group": e.group, "name": e.name, "target": e.target, "distribution": e.distribution, "version": e.version}
+            for e in list_extensions()
+        ]
+        return PluginsAnswer(extensions=rows)
+
+
+def _with_method(ctx: Context, method: str) -> Context:
+    config = Config.model_validate(
+        {**ctx.config.model_dump(), "train": {**ctx.config.train.model_dump(), "method": method}}
+    )
+    return Context(ctx.project, config, ctx.store, ctx.registry, ctx.say, ctx.clock)
+
+
+def _stage_answer(status: StageStatus) -> StageAnswer:
+    return StageAnswer(
+        stage=status.stage,
+        state=status.state,
+        why=list(status.why),
+        rows=dict(status.rows),
+        funnel=dict(status.funnel),
+        seconds=round(status.seconds, 3),
+    )
