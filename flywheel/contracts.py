@@ -1,7 +1,7 @@
 """From records to contracts: the Arrow schema that the store enforces and the JSON Schema that is published.
 
 One source: the pydantic records. `arrow_schema(Episode)` is given to the Parquet sink, which refuses a wrong name,
-type or null; `json_schema(Episode)` is written to `schemas/<name>/v<N>.json`.
+type or null; `model_schema("episode", Episode, 1)` is written to `schemas/<name>/v<N>.json`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import BaseModel
 
-__all__ = ["SCHEMA_MODELS", "arrow_schema", "conform", "json_schema", "polars_schema", "schema_name"]
+__all__ = ["SCHEMA_MODELS", "arrow_schema", "conform", "model_schema", "polars_schema", "schema_name"]
 
 SCHEMA_BASE = "https://flywheel-rl.invalid/schemas"
 
@@ -137,18 +137,10 @@ def _column(name: str, dtype: pl.DataType) -> pl.Expr:
     return pl.col(name).cast(dtype)
 
 
-def json_schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of a published record.
-
-    Raises:
-        ContractError: no record has that name.
-    """
-    if name not in SCHEMA_MODELS:
-        raise ContractError(f"no schema named {name}", hint=f"one of: {', '.join(sorted(SCHEMA_MODELS))}")
-    model, version = SCHEMA_MODELS[name]
-    schema = model.model_json_schema(mode="validation")
+def model_schema(name: str, model: type[BaseModel], version: int) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a model, with its published name and version as `$id`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"{SCHEMA_BASE}/{name}/v{version}.json",
-        **schema,
+        **model.model_json_schema(mode="validation"),
     }

@@ -104,7 +104,9 @@ class Signal(Protocol):
 
     def __call__(
         self, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig
-    ) -> pl.DataFrame: ...
+    ) -> pl.DataFrame:
+        """Return opinions with the columns of `Reward`."""
+        ...
 
 
 class PairBuilder(Protocol):
@@ -112,7 +114,9 @@ class PairBuilder(Protocol):
 
     def __call__(
         self, episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig
-    ) -> pl.DataFrame: ...
+    ) -> pl.DataFrame:
+        """Return candidate pairs with the columns of `PreferencePair`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,9 @@ class TrainResult:
 class Trainer(Protocol):
     """Trains one round; leaves an adapter in `spec.out_dir` and metrics in `spec.work_dir / "metrics.jsonl"`."""
 
-    def __call__(self, spec: TrainSpec) -> TrainResult: ...
+    def __call__(self, spec: TrainSpec) -> TrainResult:
+        """Train and return what was measured; raise `TrainError` when it cannot be done."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -217,7 +223,9 @@ class Evaluator(Protocol):
     One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash.
     """
 
-    def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]: ...
+    def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:
+        """Return the scores; a score of NaN means the case could not be scored, with slices["missing"] saying why."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -233,7 +241,9 @@ class GateInput:
 class GateRule(Protocol):
     """One rule of the gate; pure."""
 
-    def __call__(self, given: GateInput, cfg: GateConfig) -> RuleResult: ...
+    def __call__(self, given: GateInput, cfg: GateConfig) -> RuleResult:
+        """Return the rule's result with its numbers."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def remove_partials(folder: Path) -> int:
 
 
 def shipped(folder: str) -> Path:
-    """Return a folder that ships with flywheel (pipelines, schemas, sample_logs): in the wheel, else in the checkout."""
+    """Return a shipped folder (pipelines, schemas, sample_logs): inside the wheel, else in the checkout."""
     package = Path(__file__).resolve().parent
     inside = package / "_shipped" / folder
     return inside if inside.is_dir() else package.parent / folder

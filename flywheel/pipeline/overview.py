@@ -1,4 +1,4 @@
-"""Looking at a project: status, log, show and explain. `status` and `log` read JSON files only (no polars, no torch)."""
+"""Looking at a project: status, log, show, explain. `status` and `log` read JSON files only: no polars, no torch."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _plain(value: Any) -> Any:
 
 
 def show(ctx: Context, subject: str) -> ShowAnswer:
-    """Return one thing in full: a round (number or alias), or an episode, pair, example or group (first digits of its id).
+    """Return one thing in full: a round, or an episode, pair, example or group by the first digits of its id.
 
     Raises:
         UsageError: nothing, or more than one thing, has that name.
@@ -177,8 +177,8 @@ def explain(ctx: Context, subject: str) -> list[str]:
 def _explain_round(ctx: Context, number: int) -> list[str]:
     manifest = ctx.registry.manifest(number)
     lines = [
-        f"round {number} is {manifest.state}: {manifest.method} from {round_name(manifest.parent)}, "
-        f"reference {manifest.reference}.",
+        f"round {number} is {manifest.state}: {manifest.method} from {round_name(manifest.parent)}.",
+        f"Reference policy: {manifest.reference}.",
         f"Method: {manifest.method_reason}",
     ]
     if manifest.error:
@@ -210,10 +210,8 @@ def _explain_episode(record: dict[str, Any]) -> list[str]:
     for r in record["rewards"]:
         where = "episode" if r["step"] is None else f"step {r['step']}"
         evidence = ", ".join(e[:8] for e in r["evidence"]) or "none"
-        lines.append(
-            f"  {r['signal']} ({r['family']}, {r['kind']}) gave {where} {r['score']:+.2f} at weight {r['weight']:.2f}; "
-            f"evidence {evidence}"
-        )
+        kind, opinion = f"{r['family']}, {r['kind']}", f"{r['score']:+.2f} at weight {r['weight']:.2f}"
+        lines.append(f"  {r['signal']} ({kind}) gave {where} {opinion}; evidence {evidence}")
     lines += [
         f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {r['n_support']} episodes"
         for r in record["returns"]
@@ -224,8 +222,8 @@ def _explain_episode(record: dict[str, Any]) -> list[str]:
 
 def _explain_pair(record: dict[str, Any]) -> list[str]:
     return [
-        f"pair {record['pair_id']} by builder {record['builder']}: margin {record['margin']:.2f}, "
-        f"P(chosen better) {record['p_better']:.2f}, weight {record['weight']:.2f}, split {record['split']}.",
+        f"pair {record['pair_id']} by builder {record['builder']}, split {record['split']}.",
+        f"Margin {record['margin']:.2f}, P(chosen better) {record['p_better']:.2f}, weight {record['weight']:.2f}.",
         f"  chosen: step {record['chosen_step']} of episode {record['chosen_episode']}",
         f"  rejected: step {record['rejected_step']} of episode {record['rejected_episode']}",
         f"  both made the same calls for {record['same_prefix_until']} steps before.",

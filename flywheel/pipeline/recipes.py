@@ -70,7 +70,7 @@ class _Run:
             "ingest": self._ingest, "train": self._train, "eval": self._eval, "gate": self._gate, "report": self._report,
         }  # fmt: skip
         if name in action:
-            return "skipped: nothing new to train on" if self.waiting and name != "ingest" else action[name]()
+            return "skipped: nothing new to train on" if self.waiting else action[name]()
         (status,) = build(self.ctx.store, self.ctx.config, self.ctx.project, stages=select_stages(name))
         rows = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
         return f"{status.state}: {rows}"

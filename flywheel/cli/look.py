@@ -1,0 +1,70 @@
+"""log, show, explain, schema, plugins: looking at what is there and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from flywheel.cli.render import columns, plain
+from flywheel.cli.session import session
+
+__all__ = ["add_commands"]
+
+
+def log(
+    ctx: typer.Context,
+    *,
+    limit: Annotated[int | None, typer.Option("--limit", help="Show only so many.", min=1)] = None,
+) -> None:
+    """List rounds, newest first: state, method, data, score, alias."""
+    current = session(ctx)
+    answer = current.project().log(limit)
+    rows = [["round", "state", "method", "from", "rows", "primary metric", ""]]
+    rows += [
+        [str(r.round), r.state, r.method, "base" if r.parent is None else str(r.parent), f"{r.rows:,}", r.metric,
+         " ".join(r.aliases)]
+        for r in answer.rounds
+    ]  # fmt: skip
+    current.out.result(
+        columns(rows, right=(0, 4)) if answer.rounds else ["no rounds yet", "next  flywheel plan"], answer
+    )
+
+
+def show(ctx: typer.Context, subject: Annotated[str, typer.Argument(metavar="ROUND|EPISODE|PAIR|...")]) -> None:
+    """Print one thing in full: a round by number or alias, or an episode, pair, example or group by its id."""
+    current = session(ctx)
+    answer = current.project().show(subject)
+    current.out.result([answer.kind, plain(answer.record)], answer)
+
+
+def explain(ctx: typer.Context, subject: Annotated[str, typer.Argument(metavar="STAGE|ROUND|EPISODE|PAIR")]) -> None:
+    """Say why: why a stage is stale, a round was held, an episode got its reward."""
+    current = session(ctx)
+    answer = current.project().explain(subject)
+    current.out.result(answer.lines, answer)
+
+
+def schema(name: Annotated[str | None, typer.Argument(help="Name of a schema; without one, the list.")] = None) -> None:
+    """Print a published JSON Schema."""
+    from flywheel.pipeline.schemas import all_schemas, schema_document
+
+    if name is None:
+        typer.echo("\n".join(sorted(all_schemas())))
+    else:
+        typer.echo(json.dumps(schema_document(name), indent=1, ensure_ascii=False))
+
+
+def plugins(ctx: typer.Context) -> None:
+    """List the installed extensions by group."""
+    current = session(ctx)
+    answer = current.project().plugins()
+    rows = [[e["group"], e["name"], e["target"], f"{e['distribution']} {e['version']}"] for e in answer.extensions]
+    current.out.result(columns(rows), answer)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register this file's commands."""
+    for command in (log, show, explain, schema, plugins):
+        app.command()(command)

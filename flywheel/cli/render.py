@@ -1,0 +1,114 @@
+"""Turning answers into text: aligned columns on stdout, sentences on stderr, one JSON document with --json.
+
+Everything is readable without colour; colour only marks ✓ and ✗ on a terminal and honours NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from flywheel.records import EvalReport, MetricRow, RuleResult
+
+__all__ = ["Output", "columns", "funnel_lines", "metric_lines", "rule_lines", "size"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where and how a command's words go."""
+
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    progress: bool = True
+
+    def result(self, lines: Sequence[str], document: BaseModel) -> None:
+        """Print a command's result to stdout: text, or with --json one document."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n")
+        elif not self.quiet:
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+    def say(self, line: str) -> None:
+        """Print a sentence on what is going on to stderr."""
+        if not self.quiet and not self.as_json:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+    @property
+    def live(self) -> bool:
+        """Whether a progress bar may be drawn: on a terminal only."""
+        return self.progress and not self.quiet and not self.as_json and sys.stderr.isatty()
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """Return rows as aligned lines, two spaces between columns; the columns in `right` are right-aligned."""
+    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    lines = []
+    for row in rows:
+        cells = [cell.rjust(width[i]) if i in right else cell.ljust(width[i]) for i, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def size(n: int) -> str:
+    """Return a number of bytes for people."""
+    value, units = float(n), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:  # noqa: PLR2004 - SI prefixes
+        value, units = value / 1000, units[1:]
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def funnel_lines(funnel: Mapping[str, int]) -> list[str]:
+    """Return a funnel as indented lines."""
+    return [f"  {count:>9,}  {name}" for name, count in funnel.items()]
+
+
+def _number(value: float | None, *, binary: bool) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1%}" if binary else f"{value:.3f}"
+
+
+def _difference(row: MetricRow, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value * 100:+.1f} pp" if row.binary else f"{value:+.3f}"
+
+
+def metric_lines(report: EvalReport) -> list[str]:
+    """Return the evaluation's table: each metric with n, both values, difference and interval."""
+    baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
+    rows = [["metric", "n", baseline, f"round {report.round}", "delta", "95 % interval"]]
+    for m in report.metrics:
+        name = m.metric if m.slice == "all" else f"  {m.slice}"
+        span = "-" if m.low is None else f"[{_difference(m, m.low)}, {_difference(m, m.high)}]"
+        rows.append(
+            [name + (" *" if m.primary and m.slice == "all" else ""), str(m.n), _number(m.baseline, binary=m.binary),
+             _number(m.value, binary=m.binary), _difference(m, m.delta), span]
+        )  # fmt: skip
+    return [*columns(rows, right=(1, 2, 3, 4)), "* primary: the gate judges superiority on it"]
+
+
+def _mark(*, passed: bool) -> str:
+    mark = "✓" if passed else "✗"
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured else mark
+
+
+def rule_lines(rules: Sequence[RuleResult]) -> list[str]:
+    """Return each gate rule with its mark and its numbers in a sentence."""
+    width = max((len(r.rule) for r in rules), default=0)
+    return [f"{_mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+
+
+def plain(value: Any) -> str:
+    """Return a JSON value as indented text."""
+    return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False)

@@ -1,0 +1,227 @@
+"""plan, train, eval, promote, rollback, run: turning the wheel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flywheel.cli.render import Output, columns, funnel_lines, metric_lines, rule_lines, size
+from flywheel.cli.session import session
+
+if TYPE_CHECKING:
+    from flywheel.records import Plan, Promotion, RoundManifest
+
+__all__ = ["add_commands"]
+
+RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
+
+
+def plan(
+    ctx: typer.Context,
+    *,
+    number: RoundOption = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `train --plan`.", metavar="FILE")] = None,
+    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when nothing is new.")] = False,
+) -> None:
+    """Show what the next round would contain: start, method and why, data, budget."""
+    current = session(ctx)
+    made = current.project().plan(number)
+    if out is not None:
+        from flywheel.files import write_json
+
+        write_json(out, made.model_dump(mode="json"))
+    current.out.result(_plan_lines(made), made)
+    if detailed and made.same_as is not None:
+        raise typer.Exit(99)
+
+
+def _plan_lines(p: Plan) -> list[str]:
+    parent = "the base model" if p.parent is None else f"round {p.parent}"
+    rows = [
+        [f"round {p.round}", f"from {parent} ({p.start_reason})"],
+        ["base", f"{p.base_model} @ {p.base_model_sha256[:12]}"],
+        ["method", f"{p.method}: {p.method_reason}"],
+        ["reference", p.reference],
+        ["rows", f"{p.rows:,} of {p.tasks:,} tasks, dataset {p.dataset_sha256[:12]}"],
+        ["budget", f"{p.steps:,} optimiser steps over {size(p.characters)} of text"],
+    ]
+    lines = columns(rows) + funnel_lines(p.counts)
+    if p.same_as is not None:
+        return [*lines, f"nothing new: it would repeat round {p.same_as}"]
+    return [*lines, f"next  flywheel train --round {p.round}"]
+
+
+@contextmanager
+def _progress(out: Output) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Give a callback for training metrics: a live bar on a terminal, nothing elsewhere."""
+    if not out.live:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    text = TextColumn("{task.description}")
+    with Progress(text, BarColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("loading the model", total=None)
+
+        def show(metrics: dict[str, Any]) -> None:
+            words = [f"{k} {metrics[k]:.3g}" for k in ("loss", "rewards/margins", "tokens_per_s") if k in metrics]
+            bar.update(task, completed=metrics.get("step", 0), total=metrics.get("of"), description="  ".join(words))
+
+        yield show
+
+
+def train(
+    ctx: typer.Context,
+    *,
+    number: RoundOption = None,
+    method: Annotated[str | None, typer.Option("--method", help="sft, dpo or auto; default: train.method.")] = None,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="A plan saved by `plan --out`.", metavar="FILE")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, train nothing.")] = False,
+    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when it was trained already.")] = False,
+) -> None:
+    """Train a round: build what is stale, plan, execute. An interrupted round goes on; a trained one is left alone."""
+    from flywheel.records import Plan
+
+    if dry_run:
+        plan(ctx, number=number, out=None, detailed=detailed)
+        return
+    current = session(ctx)
+    saved = Plan.model_validate(json.loads(plan_file.read_text(encoding="utf-8"))) if plan_file else None
+    project = current.project()
+    before = set(project.registry.trained())
+    with _progress(current.out) as on_metrics:
+        manifest = project.train(number, method=method, plan=saved, on_metrics=on_metrics)
+    lines = _train_lines(manifest, already=manifest.round in before)
+    current.out.result(lines, manifest)
+    if detailed and manifest.round in before:
+        raise typer.Exit(99)
+
+
+def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
+    first = f"round {m.round} was trained already" if already else f"trained round {m.round}"
+    rows = [
+        ["method", f"{m.method}: {m.method_reason}"],
+        ["rows", f"{m.counts.get('kept', 0):,}"],
+        ["adapter", f"{m.adapter_sha256[:12]}   {size(sum(o.size_bytes for o in m.outputs))}"],
+        ["time", f"{m.timings_s.get('total', 0):.1f} s"],
+    ]
+    rows += [[name, f"{value:.4f}"] for name, value in m.checks.items()]
+    return [first, *columns(rows), f"next  flywheel eval --round {m.round} --promote"]
+
+
+def evaluate(
+    ctx: typer.Context,
+    *,
+    number: Annotated[int | None, typer.Option("--round", help="Default: the newest trained round.", min=1)] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", help="Round, alias or `base`; default: @champion.", metavar="ROUND")
+    ] = None,
+    suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
+    promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
+) -> None:
+    """Judge a round beside the champion on held-out tasks. With --promote: exit 0 promoted, 3 held."""
+    current = session(ctx)
+    answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
+    report = answer.report
+    lines = [
+        f"round {report.round} on {report.n_cases} cases of {report.n_tasks} held-out tasks",
+        *metric_lines(report),
+    ]
+    if answer.promotion is not None:
+        lines += _decision_lines(answer.promotion)
+    current.out.result([*lines, f"see   {answer.page}"], answer)
+    if answer.promotion is not None and answer.promotion.decision == "held":
+        raise typer.Exit(3)
+
+
+def _decision_lines(p: Promotion) -> list[str]:
+    champion = "the base model" if p.champion_after is None else f"round {p.champion_after}"
+    verdict = f"{p.verdict}: " if p.verdict else ""
+    words = {
+        "promoted": f"round {p.round} is champion",
+        "held": f"round {p.round} is held, {champion} stays champion",
+        "forced": f"round {p.round} is champion by force: {p.reason}",
+        "rolled_back": f"round {p.round} is rolled back, {champion} is champion",
+    }
+    return [*rule_lines(p.rules), verdict + words[p.decision]]
+
+
+def promote(
+    ctx: typer.Context,
+    number: Annotated[int, typer.Argument(metavar="ROUND", min=1)],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Move the champion without the gate; needs --reason.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Apply the gate to a round's stored report, without evaluating again."""
+    current = session(ctx)
+    if force:
+        _confirm(f"make round {number} champion without the gate?", yes=yes)
+    decided = current.project().promote(number, force=force, reason=reason)
+    current.out.result(_decision_lines(decided), decided)
+    if decided.decision == "held":
+        raise typer.Exit(3)
+
+
+def rollback(
+    ctx: typer.Context,
+    *,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Round, or `base`; default: @previous.", metavar="ROUND")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Move the champion back."""
+    current = session(ctx)
+    _confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
+    decided = current.project().rollback(to, reason=reason)
+    current.out.result(_decision_lines(decided), decided)
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    import sys
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        sys.stderr.write(f"error: {question} say so with --yes (there is no terminal to ask)\n")
+        raise typer.Exit(2)
+    typer.confirm(question, abort=True, err=True)
+
+
+def run(
+    ctx: typer.Context,
+    pipeline: Annotated[str, typer.Argument(help="Name of a pipeline.", metavar="[PIPELINE]")] = "nightly",
+    *,
+    since: Annotated[str | None, typer.Option("--from", help="First stage to run.", metavar="STAGE")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Last stage to run.", metavar="STAGE")] = None,
+    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when nothing was new.")] = False,
+) -> None:
+    """Run a whole pipeline under one lock, one line a stage: for cron, systemd and Airflow."""
+    current = session(ctx)
+    answer = current.project().run(
+        pipeline, since=since, until=until, on_stage=lambda name, outcome: current.out.say(f"{name:<9} {outcome}")
+    )
+    current.out.result([f"see   {answer.page}" if answer.page else "done"], answer)
+    if answer.exit_code == 99 and not detailed:  # noqa: PLR2004 - ExitCode.NOTHING, 0 unless asked for
+        return
+    raise typer.Exit(answer.exit_code)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register this file's commands."""
+    for command in (plan, train):
+        app.command()(command)
+    app.command("eval")(evaluate)
+    for command in (promote, rollback, run):
+        app.command()(command)

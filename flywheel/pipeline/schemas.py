@@ -1,0 +1,49 @@
+"""The published JSON Schemas: records, configuration, pipelines and the commands' answers, from one source each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel import files
+from flywheel.answers import ANSWERS
+from flywheel.config import Config, Pipeline
+from flywheel.contracts import SCHEMA_MODELS, model_schema
+from flywheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["all_schemas", "schema_document", "write_schemas"]
+
+
+def all_schemas() -> dict[str, tuple[type[BaseModel], int]]:
+    """Return name → (model, version) of everything under `schemas/`."""
+    return {
+        **SCHEMA_MODELS,
+        "config": (Config, 1),
+        "pipeline": (Pipeline, 1),
+        **{name: (model, model.version) for name, model in ANSWERS.items()},
+    }
+
+
+def schema_document(name: str) -> dict[str, Any]:
+    """Return one JSON Schema.
+
+    Raises:
+        UsageError: no schema has that name.
+    """
+    known = all_schemas()
+    if name not in known:
+        raise UsageError(f"no schema named `{name}`", hint=f"one of: {', '.join(sorted(known))}")
+    return model_schema(name, *known[name])
+
+
+def write_schemas(folder: Path) -> list[Path]:
+    """Write every schema to `<folder>/<name>/v<N>.json` and return the paths."""
+    made = []
+    for name, (_, version) in sorted(all_schemas().items()):
+        path = folder / name / f"v{version}.json"
+        files.write_json(path, schema_document(name))
+        made.append(path)
+    return made
