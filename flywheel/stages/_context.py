@@ -1,0 +1,116 @@
+"""What an agent saw before each action: the context of a step, put together again from the `steps` table.
+
+A step stores only what was new to it, so a context is the sum of its predecessors (see `records.Step`). Pairs, examples
+and groups all need it, and must agree to the byte, because the identity of a row is the hash of its prompt.
+
+Call ids are renamed to call00000, call00001, ... in order of appearance (nine letters and digits, which the strictest
+chat templates demand): the log's random ids would make equal prompts differ and would be noise in training.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flywheel.records import canonical_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Fragment", "StepContext", "call_id", "contexts", "episode_fragments"]
+
+
+class Fragment(NamedTuple):
+    """One step's own part of the conversation: comma-separated JSON messages, without the brackets of a list."""
+
+    step: int
+    resets: bool
+    n_calls: int
+    observation: str
+    action: str
+
+
+class StepContext(NamedTuple):
+    """A step as a training row sees it; both texts are canonical JSON lists of messages."""
+
+    prompt: str
+    completion: str
+    n_calls: int  # calls in the prompt: the number that the next call's id carries
+
+
+def call_id(number: int) -> str:
+    """Return the id of the call with this number in its context."""
+    return f"call{number:05d}"
+
+
+class _Numbering:
+    """Renames the call ids of one conversation, in order; an id that is used again means the newest call."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._names: dict[str, str] = {}
+
+    def _next(self) -> str:
+        self.count += 1
+        return call_id(self.count - 1)
+
+    def message(self, message: dict[str, Any]) -> dict[str, Any]:
+        for call in message.get("tool_calls") or []:
+            name = self._next()
+            if call.get("id"):
+                call["id"] = self._names[call["id"]] = name
+        answered = message.get("tool_call_id")
+        if answered:
+            message["tool_call_id"] = self._names.setdefault(answered, answered)
+        return message
+
+    def text(self, messages: str) -> str:
+        """Return a JSON list of messages without its brackets, ids renamed."""
+        if '"tool_call' not in messages:
+            return messages.strip()[1:-1]
+        return ",".join(canonical_json(self.message(m)) for m in json.loads(messages))
+
+
+def episode_fragments(steps: pl.DataFrame) -> Iterator[tuple[str, list[Fragment]]]:
+    """Yield each episode with its steps' fragments, sorted by episode and index."""
+    columns = ["episode_id", "index", "observation", "resets_context", "action"]
+    episode, fragments, numbering = "", list[Fragment](), _Numbering()
+    for row in steps.select(columns).sort("episode_id", "index").iter_rows():
+        if row[0] != episode:
+            if fragments:
+                yield episode, fragments
+            episode, fragments, numbering = row[0], [], _Numbering()
+        if row[3]:
+            numbering = _Numbering()  # the same visible context must give the same text, whatever came before
+        observation = numbering.text(row[2])
+        before = numbering.count
+        fragments.append(Fragment(row[1], row[3], before, observation, numbering.text(f"[{row[4]}]")))
+    if fragments:
+        yield episode, fragments
+
+
+def contexts(
+    steps: pl.DataFrame, wanted: Collection[tuple[str, int]] | None = None
+) -> dict[tuple[str, int], StepContext]:
+    """Return the context of each wanted (episode, index), or of every step.
+
+    Args:
+        steps: rows of the steps table; whole episodes.
+        wanted: the steps asked for; the result holds those of them that exist.
+    """
+    import polars as pl
+
+    if wanted is not None:
+        steps = steps.filter(pl.col("episode_id").is_in(sorted({episode for episode, _ in wanted})))
+    found: dict[tuple[str, int], StepContext] = {}
+    for episode, fragments in episode_fragments(steps):
+        seen: list[str] = []
+        for part in fragments:
+            seen = [] if part.resets else seen
+            if part.observation:
+                seen.append(part.observation)
+            if wanted is None or (episode, part.step) in wanted:
+                found[episode, part.step] = StepContext(f"[{','.join(seen)}]", f"[{part.action}]", part.n_calls)
+            seen.append(part.action)
+    return found

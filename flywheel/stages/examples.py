@@ -1,0 +1,113 @@
+"""Labelled single actions: demonstrations for SFT where the label is true, unpaired rows for KTO either way.
+
+In: episodes, steps and returns of whole tasks. Out: rows of the examples table, one for each distinct (prompt,
+completion) whose worth is known; every other step is dropped with a counted reason. The rules are in `_judge`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from flywheel.contracts import polars_schema
+from flywheel.records import Example, ToolStatus, content_id
+from flywheel.stages._context import contexts
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import PairsConfig
+    from flywheel.funnel import Funnel
+
+__all__ = ["build_examples"]
+
+DESIRABLE = 0.7
+UNDESIRABLE = 0.3
+
+
+def build_examples(
+    episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig, funnel: Funnel
+) -> pl.DataFrame:
+    """Label the steps of episodes with a known outcome; both splits, sorted by id."""
+    import polars as pl
+
+    funnel.considered += steps.height
+    judged = _judge(_with_returns(steps, returns), cfg, funnel)
+    rows = _one_per_text(_rows(judged, episodes, steps), funnel)
+    funnel.kept += rows.height
+    for label, name in ((True, "desirable"), (False, "undesirable")):
+        funnel.note(name, rows.filter(pl.col("label") == label).height)
+    return rows.sort("example_id")
+
+
+def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps with their episode's p_success, weight and known, and their own credit (0 when not given)."""
+    import polars as pl
+
+    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "p_success", "weight", "known")
+    credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", index="step", credit="value")
+    return (
+        steps.join(whole, on="episode_id", how="left")
+        .join(credit, on=["episode_id", "index"], how="left")
+        .with_columns(pl.col("known").fill_null(value=False), pl.col("credit").fill_null(0.0))
+        .sort("episode_id", "index")
+    )
+
+
+def _judge(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:
+    """Give each step a label and a weight, or drop it.
+
+    A call that failed or did not parse is undesirable whatever became of its episode, and surely so. Any other step
+    follows its episode, unless the credit of the step says the opposite by `pairs.min_margin` or more.
+    """
+    import polars as pl
+
+    failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
+    steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)
+    good, bad = pl.col("p_success") >= DESIRABLE, pl.col("p_success") <= UNDESIRABLE
+    against = (good & (pl.col("credit") <= -cfg.min_margin)) | (bad & (pl.col("credit") >= cfg.min_margin))
+    steps = funnel.drop(steps, ~pl.col("failed") & ~good & ~bad, "unclear outcome")
+    steps = funnel.drop(steps, ~pl.col("failed") & against, "credit against outcome")
+    certainty = pl.when("failed").then(1.0).otherwise((2 * pl.col("p_success") - 1).abs())
+    steps = steps.with_columns(label=good & ~pl.col("failed"), weight=certainty * pl.col("weight"))
+    return funnel.drop(steps, pl.col("weight") <= 0, "no confidence")
+
+
+def _rows(judged: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools").iter_rows()}
+    found = contexts(steps, set(judged.select("episode_id", "index").rows()))
+    rows: list[dict[str, Any]] = []
+    copied = ("task_id", "state_key", "label", "p_success", "weight", "episode_id")
+    for row in judged.select(*copied, "index").iter_rows(named=True):
+        step = row.pop("index")
+        context = found[row["episode_id"], step]
+        split, tools = facts[row["episode_id"]]
+        texts = {"prompt": context.prompt, "completion": context.completion, "tools": tools}
+        # The tools are part of the identity: one prompt with other tools is another question.
+        rows.append({**row, **texts, "split": split, "step": step, "example_id": content_id(*texts.values())})
+    return pl.DataFrame(rows, schema=polars_schema(Example))
+
+
+def _one_per_text(rows: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Keep one row for each (prompt, completion): of the label with more weight behind it, the heaviest.
+
+    Actions without any text or call are dropped first: there is nothing to learn from them.
+    """
+    import polars as pl
+
+    rows = rows.with_columns(_empty=pl.Series([_says_nothing(text) for text in rows["completion"]], dtype=pl.Boolean))
+    rows = funnel.drop(rows, pl.col("_empty"), "empty action")
+    vote = pl.when("label").then("weight").otherwise(-pl.col("weight"))
+    rows = rows.sort("episode_id", "step").with_columns(_vote=vote.sum().over("example_id").round(9))
+    rows = funnel.drop(rows, pl.col("_vote") == 0, "conflicting labels")
+    rows = funnel.drop(rows, pl.col("label") != (pl.col("_vote") > 0), "outvoted label")
+    rows = rows.sort("weight", "episode_id", "step", descending=[True, False, False])
+    rows = funnel.drop(rows, pl.col("example_id").is_first_distinct().not_(), "duplicate")
+    return rows.drop("_empty", "_vote")
+
+
+def _says_nothing(completion: str) -> bool:
+    message = json.loads(completion)[0]
+    return not message.get("tool_calls") and not str(message.get("content") or "").strip()

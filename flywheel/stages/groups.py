@@ -1,0 +1,133 @@
+"""Groups of logged attempts at one task, with group-relative advantages.
+
+In: episodes, steps and returns of whole tasks. Out: rows of the groups table. Members share the task, the tools and the
+system prompt; what the user said may be worded otherwise in each, and the group's prompt is its first member's. The
+funnel counts attempts.
+
+Rewards are centred on the mean of the *other* members and never divided by the group's spread: with logs that would
+blow up the groups in which nearly all attempts did equally well.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from flywheel.contracts import polars_schema
+from flywheel.records import Group, content_id
+from flywheel.stages._context import Fragment, episode_fragments
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import GroupsConfig
+    from flywheel.funnel import Funnel
+
+__all__ = ["advantages", "build_groups"]
+
+STD_EPSILON = 1e-4  # as GRPO implementations have it
+
+
+def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"] = "rloo") -> list[float]:
+    """Return each member's advantage within its group; they sum to 0.
+
+    Args:
+        rewards: at least two, unless the mode is "dr".
+        mode: "rloo" takes the mean of the others as baseline, "dr" the mean of all, "grpo_std" divides by the sample
+            standard deviation (only for comparison with other tools).
+    """
+    n = len(rewards)
+    mean = math.fsum(rewards) / n
+    centred = [reward - mean for reward in rewards]
+    if mode == "dr":
+        return centred
+    if mode == "rloo":
+        return [c * n / (n - 1) for c in centred]
+    spread = math.sqrt(math.fsum(c * c for c in centred) / (n - 1))
+    return [c / (spread + STD_EPSILON) for c in centred]
+
+
+def build_groups(
+    episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel
+) -> pl.DataFrame:
+    """Group the attempts at each task whose outcome is known; both splits, sorted by id."""
+    import polars as pl
+
+    funnel.considered += episodes.height
+    attempts = _attempts(episodes, returns, funnel)
+    fragments = dict(episode_fragments(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].to_list()))))
+    attempts = _with_signature(attempts, fragments, funnel)
+    attempts = _sized(attempts, cfg, funnel)
+    key = ["task_id", "_signature"]
+    rows = [_group(members, fragments) for _, members in attempts.group_by(key, maintain_order=True)]
+    funnel.kept += attempts.height
+    funnel.note("groups", len(rows))
+    return pl.DataFrame(rows, schema=polars_schema(Group)).sort("group_id")
+
+
+def _attempts(episodes: pl.DataFrame, returns: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    import polars as pl
+
+    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known")
+    attempts = episodes.sort("task_id", "episode_id").join(whole, on="episode_id", how="left", maintain_order="left")
+    attempts = funnel.drop(attempts, ~pl.col("known").fill_null(value=False), "unknown outcome")
+    return funnel.drop(attempts, pl.col("n_steps") == 0, "no action")
+
+
+def _with_signature(attempts: pl.DataFrame, fragments: dict[str, list[Fragment]], funnel: Funnel) -> pl.DataFrame:
+    """Add what members must share besides the task; drop attempts whose log rewrote its own history."""
+    import polars as pl
+
+    rewritten = [any(part.resets for part in fragments[e][1:]) for e in attempts["episode_id"]]
+    attempts = attempts.with_columns(pl.Series("_rewritten", rewritten, dtype=pl.Boolean))
+    attempts = funnel.drop(attempts, pl.col("_rewritten"), "context rewritten")
+    pairs = attempts.select("episode_id", "tools").iter_rows()
+    signatures = [content_id(tools, _system_prompt(fragments[episode][0])) for episode, tools in pairs]
+    return attempts.with_columns(pl.Series("_signature", signatures, dtype=pl.String))
+
+
+def _system_prompt(first: Fragment) -> list[str]:
+    messages = json.loads(f"[{first.observation}]")
+    return [str(m.get("content") or "") for m in messages if m["role"] == "system"]
+
+
+def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.DataFrame:
+    """Drop attempts without enough company, those beyond the largest size, and groups without a difference.
+
+    Which members of a large group stay is decided by their episode id, a hash: stable, and blind to their reward.
+    """
+    import polars as pl
+
+    key = ["task_id", "_signature"]
+    attempts = funnel.drop(attempts, pl.len().over(key) < cfg.min_size, "too few attempts")
+    attempts = funnel.drop(attempts, pl.int_range(pl.len()).over(key) >= cfg.max_size, "over groups.max_size")
+    spread = (pl.col("value").max() - pl.col("value").min()).over(key)
+    return funnel.drop(attempts, spread < cfg.min_range, "no difference in the group")
+
+
+def _group(members: pl.DataFrame, fragments: dict[str, list[Fragment]]) -> dict[str, Any]:
+    episodes: list[str] = members["episode_id"].to_list()
+    policies: list[str] = members["policy"].to_list()
+    rewards: list[float] = members["value"].to_list()
+    first = members.row(0, named=True)
+    return {
+        "group_id": content_id(first["task_id"], first["_signature"], episodes),
+        "task_id": first["task_id"],
+        "split": first["split"],
+        "prompt": f"[{fragments[episodes[0]][0].observation}]",
+        "tools": first["tools"],
+        "mixed_policies": len(set(policies)) > 1,
+        "episodes_G": episodes,
+        "completions_G": [_completion(fragments[episode]) for episode in episodes],
+        "rewards_G": rewards,
+        "advantages_G": advantages(rewards),
+        "policies_G": policies,
+    }
+
+
+def _completion(parts: list[Fragment]) -> str:
+    """Return the messages after the prompt, up to the last action."""
+    texts = [parts[0].action, *(text for part in parts[1:] for text in (part.observation, part.action) if text)]
+    return f"[{','.join(texts)}]"

@@ -1,0 +1,172 @@
+"""Whether everything new in a chosen action could be known before it was taken (no information leak).
+
+A corrected call often names what only the error message revealed. To prefer it *before* that message teaches guessing.
+So every content token of the chosen action that the rejected one lacks must stand in the prompt or the tool schemas:
+identifiers, numbers, words of short or code-like argument values; of prose only what names something (numbers,
+identifiers). Equal up to letter case, leading and trailing zeros, thousands separators, and the parts of a compound
+(2024-05-20 is grounded in "May 20th" and a 2024). Words of SQL, names a query defines itself, 0 and 1 need no source.
+
+The rule is deliberately strict: a value that the model worked out by itself counts as unseen, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["is_prose", "named_tokens", "ungrounded"]
+
+_ESCAPES = re.compile(r"\\+[nrt\"/]")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_COMPOUND = re.compile(r"\w+(?:[-./@:+']\w+)*")
+_PART = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
+_OWN_NAMES = re.compile(
+    r"\bas\s+\"?(\w+)\"?|(\w+)\s+as\s*\(|\b(?:from|join)\s+[\w.\"]+\s+(?!on\b|where\b)(\w+)", re.IGNORECASE
+)
+_WORD = re.compile(r"[A-Za-z][A-Za-z']*")
+
+_MIN_PROSE_WORDS = 6
+_MIN_PROSE_SHARE = 0.15
+_FUNCTION_WORD_LIST = (
+    "the a an i you we they it he she this that these those to of for was were are be been has have had will would can "
+    "could should my your their his her its there which who whom is must may so because if but"
+)
+_NUMBER_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+           "december")  # fmt: skip
+_SPELT = (
+    {word: str(n) for n, word in enumerate(_NUMBER_WORDS)}
+    | {month: str(n) for n, month in enumerate(_MONTHS, 1)}
+    | {month[:3]: str(n) for n, month in enumerate(_MONTHS, 1)}
+)
+_VOCABULARY_LIST = (
+    "select from where group by order having join left right inner outer full cross on using as and or not in is null "
+    "like ilike between case when then else end distinct limit offset union all except intersect with recursive exists "
+    "any sum count avg min max median round floor ceil abs coalesce nullif cast try_cast date time timestamp interval "
+    "date_trunc date_part extract strftime year quarter month week day hour now current_date over partition rows "
+    "row_number rank dense_rank lag lead first last filter asc desc nulls lower upper trim substr substring length "
+    "concat replace true false none int integer bigint double float real decimal numeric varchar text string boolean"
+)
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
+_VOCABULARY = frozenset(_VOCABULARY_LIST.split())
+
+
+def is_prose(text: str) -> bool:
+    """Return whether a text is sentences, as opposed to a value or code; decided by its share of function words."""
+    words = _WORD.findall(text)
+    if len(words) < _MIN_PROSE_WORDS:
+        return False
+    return sum(w.lower() in _FUNCTION_WORDS for w in words) >= _MIN_PROSE_SHARE * len(words)
+
+
+def _plain(text: str) -> str:
+    return _THOUSANDS.sub("", _ESCAPES.sub(" ", text))
+
+
+def _norm(token: str) -> str:
+    if _NUMBER.fullmatch(token):
+        whole, _, rest = token.partition(".")
+        rest = rest.rstrip("0")
+        return (whole.lstrip("0") or "0") + (f".{rest}" if rest else "")
+    return token.casefold()
+
+
+def _names_something(token: str) -> bool:
+    """Return whether a word of prose is a number, an identifier or a code."""
+    return any(c.isdigit() or c in "_@" for c in token) or (len(token) > 1 and token.isupper())
+
+
+def _free(token: str) -> bool:
+    """Return whether a token needs no source."""
+    return token in {"0", "1"} or token in _VOCABULARY or (len(token) == 1 and token.isalpha())
+
+
+def _value_tokens(text: str) -> set[str]:
+    tokens = _COMPOUND.findall(_plain(text))
+    if is_prose(text):
+        return {_norm(t) for t in tokens if _names_something(t)}
+    own = {_norm(name) for found in _OWN_NAMES.findall(text) for name in found if name}
+    return {_norm(t) for t in tokens} - own
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers inside a JSON value, keys included."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value).lstrip("-")
+
+
+def named_tokens(message: dict[str, Any]) -> set[str]:
+    """Return the content tokens of an action: of its calls, or of its text when it makes none."""
+    calls = message.get("tool_calls") or []
+    parts = [t for call in calls for t in (call["name"], *_strings(call.get("arguments") or {}))]
+    parts = parts if calls else [str(message.get("content") or "")]
+    return {token for part in parts for token in _value_tokens(part) if not _free(token)}
+
+
+@lru_cache(maxsize=64)
+def _visible(text: str) -> frozenset[str]:
+    """Return every token of a JSON text and every part of a token, in normal form."""
+    seen: set[str] = set()
+    for value in _strings(json.loads(text)):
+        for token in _COMPOUND.findall(_plain(value)):
+            parts = _PART.findall(token)
+            seen.update(_norm(p) for p in (token, *parts))
+            seen.update(_SPELT[p.casefold()] for p in parts if p.casefold() in _SPELT)
+            seen.update(_norm(m[1]) for p in parts if (m := _ORDINAL.fullmatch(p)))
+    return frozenset(seen)
+
+
+def _names_and_keys(message: dict[str, Any]) -> set[str]:
+    calls = message.get("tool_calls") or []
+    return {_norm(t) for c in calls for t in (c["name"], *(c.get("arguments") or {}))}
+
+
+def ungrounded(chosen: dict[str, Any], rejected: dict[str, Any], prompt: str, tools: str | None) -> set[str]:
+    """Return the content tokens of `chosen` that are neither in `rejected` nor visible before the action.
+
+    Args:
+        chosen: assistant message.
+        rejected: assistant message.
+        prompt: JSON list of messages.
+        tools: JSON list of tool schemas; when unknown, the names and keys of a call to another tool need no source,
+            because the agent knew tools that the log does not show.
+    """
+    new = named_tokens(chosen) - named_tokens(rejected)
+    called = {c["name"] for c in rejected.get("tool_calls") or []}
+    if tools is None and not called & {c["name"] for c in chosen.get("tool_calls") or []}:
+        new -= _names_and_keys(chosen)
+    visible = _visible(prompt) | (_visible(tools) if tools else frozenset[str]())
+    return {token for token in new if token not in visible and not _parts_visible(token, visible)}
+
+
+def _parts_visible(token: str, visible: frozenset[str]) -> bool:
+    parts = [_norm(p) for p in _PART.findall(token)]
+    return len(parts) > 1 and not _NUMBER.fullmatch(token) and all(p in visible or _free(p) for p in parts)
