@@ -1,0 +1,46 @@
+"""Fixtures that every room's tests may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# One key and no network for every test and every process a test starts.
+os.environ["FLYWHEEL_KEY"] = "test-key"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def sample_logs() -> Path:
+    """The repository's own logs."""
+    return ROOT / "sample_logs"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real agent logs beside the checkout; the test is skipped where they are absent."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the real logs are not beside this checkout (../shared/data)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tau_airline(shared_data: Path) -> Path:
+    """200 gpt-4o attempts at 50 airline tasks."""
+    path = shared_data / "tau-bench" / "gpt-4o-airline.json.gz"
+    if not path.is_file():
+        pytest.skip("../shared/data/tau-bench/gpt-4o-airline.json.gz is absent")
+    return path

@@ -1,0 +1,50 @@
+"""Defaults, files, did-you-mean, overrides."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from flywheel.config import Config, load_config, load_pipeline, merge_overrides, render_default_config
+from flywheel.errors import ConfigError
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    assert load_config(tmp_path / "flywheel.toml") == Config()
+
+
+def test_the_written_defaults_are_the_defaults() -> None:
+    assert Config.model_validate(tomllib.loads(render_default_config())) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("[pairs]\nmin_marign = 0.2\n", "line 2: unknown key `pairs.min_marign`", "did you mean `min_margin`?"),
+        ("\n\n[pears]\nx = 1\n", "line 3: unknown key `pears`", "did you mean `pairs`?"),
+        ("[train]\n\nepochs = -1\n", "line 3: `train.epochs`: Input should be greater than 0", ""),
+        ("[train.lora]\nr = 0\n", "line 2: `train.lora.r`", ""),
+        ("[train\n", "not valid TOML", ""),
+        ("[episodes]\nholdout_share = 'private text'\n", "line 2: `episodes.holdout_share`", ""),
+    ],
+)
+def test_a_wrong_file_is_an_error_with_its_line(tmp_path: Path, text: str, message: str, hint: str) -> None:
+    path = tmp_path / "flywheel.toml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert "private text" not in caught.value.message
+
+
+def test_a_pipeline_overrides_values_and_only_known_ones() -> None:
+    pipeline = load_pipeline('name = "p"\nstages = ["ingest"]\n[overrides.train]\nmax_rows = 7\n', "p.toml")
+
+    merged = merge_overrides(Config(), pipeline.overrides)
+    assert merged.train.max_rows == 7
+    assert merged.train.seed == Config().train.seed
+    with pytest.raises(ConfigError, match="unknown key"):
+        load_pipeline('name = "p"\nstages = ["ingest"]\n[overrides.train]\nmax_row = 7\n', "p.toml")

@@ -1,0 +1,74 @@
+"""The six groups: listed without loading, loaded by name or path, clear when they fail."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from flywheel.errors import ExtensionError
+from flywheel.extensions import (
+    GROUPS,
+    Evaluator,
+    GateRule,
+    PairBuilder,
+    Reader,
+    Signal,
+    Trainer,
+    list_extensions,
+    load_extension,
+)
+
+PROTOCOLS = {"rewards": Signal, "pairs": PairBuilder, "trainers": Trainer, "evaluators": Evaluator, "gates": GateRule}
+
+
+def test_every_group_has_built_ins_through_the_same_door() -> None:
+    ours = [e for e in list_extensions() if e.distribution == "flywheel-rl"]
+    assert {e.group for e in ours} == set(GROUPS)
+
+
+@pytest.mark.parametrize("extension", list_extensions(), ids=lambda e: f"{e.group}.{e.name}")
+def test_every_installed_extension_loads_and_has_the_protocols_signature(extension: object) -> None:
+    group, name = getattr(extension, "group"), getattr(extension, "name")  # noqa: B009 - pytest passes an object
+    found = load_extension(group, name)
+    if group == "readers":
+        assert isinstance(found, Reader)
+        return
+    wanted = inspect.signature(PROTOCOLS[group].__call__)
+    positional = [p for p in wanted.parameters if p != "self"]
+    assert list(inspect.signature(found).parameters)[: len(positional)] == positional
+
+
+def test_the_protocols_are_pinned() -> None:
+    signatures = {g: list(inspect.signature(p.__call__).parameters)[1:] for g, p in PROTOCOLS.items()}
+    assert signatures == {
+        "rewards": ["episodes", "steps", "events", "cfg"],
+        "pairs": ["episodes", "steps", "returns", "cfg"],
+        "trainers": ["spec"],
+        "evaluators": ["policy", "holdout", "cfg"],
+        "gates": ["given", "cfg"],
+    }
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ExtensionError, match="no gates extension named `nope`") as caught:
+        load_extension("gates", "nope")
+    assert "superiority" in caught.value.hint
+
+
+def test_a_broken_plugin_fails_only_who_names_it(tmp_path: Path) -> None:
+    (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('at import')\n")
+
+    with pytest.raises(ExtensionError, match="does not load: RuntimeError"):
+        load_extension("gates", "broken_plugin:rule", search=tmp_path)
+    with pytest.raises(ExtensionError, match="AttributeError"):
+        load_extension("gates", "flywheel.errors:nothing")
+    assert load_extension("gates", "flywheel.errors:ExitCode.HELD") == 3
+
+
+def test_listing_imports_no_extension() -> None:
+    code = "import sys; from flywheel.extensions import list_extensions; list_extensions(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "polars", "flywheel.stages.gate"} & set(loaded)

@@ -1,0 +1,126 @@
+"""Atomic writes, content names, the lock."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from flywheel import files
+from flywheel.errors import BusyError, StoreError
+
+
+def test_atomic_write_keeps_the_old_file_when_the_block_fails(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    files.atomic_write(path, "old")
+
+    def fail(partial: Path) -> None:
+        partial.write_text("half")
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"), files.atomic_path(path) as partial:
+        fail(partial)
+
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def _write_x(path: Path) -> None:
+    path.write_text("x")
+
+
+def test_parts_are_named_by_content(tmp_path: Path) -> None:
+    first, sha = files.write_by_content(tmp_path, ".txt", _write_x)
+    second, again = files.write_by_content(tmp_path, ".txt", _write_x)
+
+    assert first == second
+    assert sha == again == files.hash_text("x")
+    assert [p.name for p in tmp_path.iterdir()] == [f"part-{sha[:32]}.txt"]
+
+
+def test_append_line_never_tears(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    files.append_line(path, "one")
+    files.append_line(path, "two\n")
+
+    assert path.read_text() == "one\ntwo\n"
+
+
+def test_a_missing_or_damaged_document_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is missing"):
+        files.read_json(tmp_path / "a.json")
+    (tmp_path / "b.json").write_text('{"secret": ')
+    with pytest.raises(StoreError, match="damaged") as caught:
+        files.read_json(tmp_path / "b.json")
+    assert "secret" not in str(caught.value)
+
+
+def test_partials_are_swept(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / ".a.partial").write_text("half")
+    (tmp_path / ".folder.partial").mkdir()
+
+    assert files.remove_partials(tmp_path) == 2
+    assert list(tmp_path.rglob("*.partial")) == []
+
+
+def test_a_full_disk_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE makes the kernel refuse the write, as a full disk does."""
+    code = textwrap.dedent(
+        """
+        import resource, signal, sys
+        from pathlib import Path
+        from flywheel import files
+        from flywheel.errors import StoreError
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            files.atomic_write(Path(sys.argv[1]) / "a.txt", "x" * 5000)
+        except StoreError as error:
+            print(error.message); print(error.hint)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+
+    assert "File too large" in done.stdout
+    assert "ulimit" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    assert signal.getsignal(signal.SIGXFSZ) is not None
+
+
+def test_the_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
+    code = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from flywheel.files import ProjectLock
+        with ProjectLock(Path(sys.argv[1]), "build"):
+            print("held", flush=True)
+            sys.stdin.read()
+        """
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with (
+            pytest.raises(BusyError, match=f"`build` \\(process {holder.pid}\\)"),
+            files.ProjectLock(tmp_path, "train"),
+        ):
+            pass
+        holder.kill()
+        holder.wait()
+        with files.ProjectLock(tmp_path, "train"):
+            assert files.read_json(tmp_path / "lock.json") == {"command": "train", "pid": os.getpid()}
+    finally:
+        holder.kill()
+        holder.communicate()

@@ -1,0 +1,138 @@
+"""Aliases, the decision log and what a kill between the two leaves behind."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from flywheel import files
+from flywheel.errors import StoreError, UsageError
+from flywheel.records import Promotion, RoundManifest
+from flywheel.rounds import ADAPTER_WEIGHTS, Registry, round_name
+
+Decision = Literal["promoted", "held", "forced", "rolled_back"]
+
+
+def _manifest(number: int, **changes: Any) -> RoundManifest:
+    values: dict[str, Any] = {
+        "round": number, "state": "trained", "method": "sft", "method_reason": "because", "parent": None,
+        "reference": "none", "base_model": "embedded", "base_model_sha256": "b", "inputs": {}, "counts": {},
+        "config": {}, "seed": 0, "adapter_sha256": files.hash_text(f"weights {number}"),
+    }  # fmt: skip
+    return RoundManifest(**{**values, **changes})
+
+
+def _trained(registry: Registry, number: int) -> None:
+    registry.save(_manifest(number))
+    weights = registry.folder(number) / "adapter" / ADAPTER_WEIGHTS
+    weights.parent.mkdir()
+    weights.write_text(f"weights {number}")
+
+
+def _decision(number: int, before: int | None, after: int | None, decision: Decision = "promoted") -> Promotion:
+    return Promotion(
+        round=number,
+        decision=decision,
+        champion_before=before,
+        champion_after=after,
+        by="test",
+        at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    made = Registry(tmp_path / "rounds")
+    for number in (1, 2, 3):
+        _trained(made, number)
+    return made
+
+
+def test_an_empty_registry_is_served_by_the_base(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+
+    assert registry.champion is None
+    assert registry.next_number() == 1
+    assert registry.resolve("@champion") is None
+    with pytest.raises(UsageError, match="no round has been trained yet"):
+        registry.resolve("latest")
+
+
+def test_names_of_rounds(registry: Registry) -> None:
+    registry.decide(_decision(1, None, 1))
+
+    assert registry.resolve("2") == 2
+    assert registry.resolve("latest") == 3
+    assert registry.resolve("@champion") == 1
+    assert registry.resolve("base") is None
+    for name in ("9", "nonsense", "@previous"):
+        with pytest.raises(UsageError):
+            registry.resolve(name)
+
+
+def test_promotion_hold_and_rollback_move_the_aliases(registry: Registry) -> None:
+    registry.decide(_decision(1, None, 1))
+    registry.decide(_decision(2, 1, 1, "held"))
+    assert registry.aliases() == {"champion": 1, "challenger": 2, "previous": None}
+    registry.decide(_decision(3, 1, 3))
+    assert registry.aliases() == {"champion": 3, "challenger": 2, "previous": 1}
+    registry.decide(_decision(3, 3, 1, "rolled_back"))
+    assert registry.aliases() == {"champion": 1, "challenger": 2, "previous": 3}
+
+
+def test_a_kill_between_decision_and_pointer_is_finished_later(registry: Registry) -> None:
+    registry.decide(_decision(1, None, 1))
+    before = (registry.root / "aliases.json").read_text()
+    registry.decide(_decision(2, 1, 2))
+    (registry.root / "aliases.json").write_text(before)
+    assert registry.champion == 1
+
+    assert registry.recover()
+    assert registry.aliases() == {"champion": 2, "challenger": None, "previous": 1}
+    assert not registry.recover()
+
+
+def test_a_tampered_decision_breaks_the_chain(registry: Registry) -> None:
+    for number, before in ((1, None), (2, 1), (3, 2)):
+        registry.decide(_decision(number, before, number))
+    assert registry.problems([3]) == []
+    path = registry.root / "promotions.jsonl"
+    lines = path.read_text().splitlines()
+    lines[1] = lines[1].replace('"by":"test"', '"by":"someone else"')
+    path.write_text("\n".join(lines) + "\n")
+
+    assert registry.problems([]) == ["promotions.jsonl line 3 does not follow from the line before"]
+    path.write_text("{}\n")
+    with pytest.raises(StoreError, match="line 1 does not fit"):
+        registry.promotions()
+
+
+def test_a_swapped_adapter_is_found(registry: Registry) -> None:
+    (registry.folder(2) / "adapter" / ADAPTER_WEIGHTS).write_text("another")
+
+    assert registry.problems([1, 2]) == ["round 2: the adapter file is not the one its manifest names"]
+    (registry.folder(2) / "adapter" / ADAPTER_WEIGHTS).unlink()
+    assert registry.problems([2]) == ["round 2 has no adapter file"]
+
+
+def test_a_round_that_was_begun_is_the_next_one(registry: Registry) -> None:
+    registry.save(_manifest(4, state="built", adapter_sha256=""))
+
+    assert registry.next_number() == 4
+    assert registry.trained() == [1, 2, 3]
+
+
+def test_a_damaged_manifest_is_named_without_its_values(registry: Registry) -> None:
+    path = registry.folder(1) / "manifest.json"
+    path.write_text(json.dumps({"round": "secret"}))
+
+    with pytest.raises(StoreError, match="does not fit its schema") as caught:
+        registry.manifest(1)
+    assert "secret" not in str(caught.value)
+
+
+def test_round_names() -> None:
+    assert (round_name(None), round_name(3)) == ("base", "round 3")
