@@ -114,10 +114,11 @@ class Store:
         if frame.height == 0:
             return None
         row = TABLES[table]
-        rows = conform(frame, row)
+        rows, schema = conform(frame, row), arrow_schema(row)
+        version = {"flywheel.schema": f"{schema_name(row)}/v{row.version}"}
 
         def sink(path: Path) -> None:
-            rows.sink_parquet(path, compression="zstd", arrow_schema=arrow_schema(row), maintain_order=True)
+            rows.sink_parquet(path, compression="zstd", arrow_schema=schema, metadata=version, maintain_order=True)
 
         folder = self.root / "tables" / table / f"p{partition:02d}"
         try:

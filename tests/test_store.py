@@ -37,7 +37,7 @@ def test_a_row_comes_back_as_it_went_in(store: Store) -> None:
 
     assert part is not None
     assert store.read([part], "rewards").collect().equals(_rewards())
-    metadata = pq.read_schema(store.root / part.path).metadata
+    metadata = pq.read_metadata(store.root / part.path).metadata
     assert metadata[b"flywheel.schema"] == b"reward/v1"
 
 

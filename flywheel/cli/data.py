@@ -24,7 +24,10 @@ def init(
     *,
     demo: Annotated[bool, typer.Option("--demo", help="Add sample logs to try it on.")] = False,
 ) -> None:
-    """Write flywheel.toml with every default, a nightly recipe and a .gitignore."""
+    """Write the defaults down: flywheel.toml, a recipe.
+
+    Also a .gitignore for the store and the rounds' heavy files.
+    """
     from flywheel.answers import InitAnswer
     from flywheel.pipeline.scaffold import scaffold
 
@@ -44,7 +47,11 @@ def ingest(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,
     detailed: DetailedExit = False,
 ) -> None:
-    """Read new log lines into the store: redacted, de-duplicated, nothing lost. The same files twice change nothing."""
+    """Read new log lines into the store.
+
+    Redacted, de-duplicated, nothing lost: read = kept + duplicate + ignored + quarantined. The same files twice change
+    nothing.
+    """
     current = session(ctx)
     answer = current.project().ingest([p.resolve() for p in paths or []], log_format=log_format, dry_run=dry_run)
     current.out.result(_ingest_lines(answer), answer)
@@ -72,7 +79,10 @@ def build(
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild fresh stages too.")] = False,
     detailed: DetailedExit = False,
 ) -> None:
-    """Bring episodes, rewards, returns, examples, pairs and groups up to date."""
+    """Bring the derived tables up to date.
+
+    Episodes, rewards, returns, examples, pairs and groups; what is fresh is skipped.
+    """
     current = session(ctx)
     answer = current.project().build(select=select, full_refresh=full_refresh)
     rows = [_stage_row(s) for s in answer.stages]
@@ -91,7 +101,7 @@ def _stage_row(stage: StageAnswer) -> list[str]:
 
 
 def status(ctx: typer.Context) -> None:
-    """Show what is new, stale and pending, who is champion, and the next command."""
+    """Show what is new, stale and pending, and what next."""
     current = session(ctx)
     answer = current.project().status()
     current.out.result(_status_lines(answer), answer)

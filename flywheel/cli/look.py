@@ -18,7 +18,7 @@ def log(
     *,
     limit: Annotated[int | None, typer.Option("--limit", help="Show only so many.", min=1)] = None,
 ) -> None:
-    """List rounds, newest first: state, method, data, score, alias."""
+    """List rounds, newest first."""
     current = session(ctx)
     answer = current.project().log(limit)
     rows = [["round", "state", "method", "from", "rows", "primary metric", ""]]
@@ -33,14 +33,20 @@ def log(
 
 
 def show(ctx: typer.Context, subject: Annotated[str, typer.Argument(metavar="ROUND|EPISODE|PAIR|...")]) -> None:
-    """Print one thing in full: a round by number or alias, or an episode, pair, example or group by its id."""
+    """Print one thing in full.
+
+    A round by number or alias; an episode, pair, example or group by the first digits of its id.
+    """
     current = session(ctx)
     answer = current.project().show(subject)
     current.out.result([answer.kind, plain(answer.record)], answer)
 
 
 def explain(ctx: typer.Context, subject: Annotated[str, typer.Argument(metavar="STAGE|ROUND|EPISODE|PAIR")]) -> None:
-    """Say why: why a stage is stale, a round was held, an episode got its reward."""
+    """Say why, in sentences with numbers.
+
+    Why a stage is stale, a round was held, an episode got its reward.
+    """
     current = session(ctx)
     answer = current.project().explain(subject)
     current.out.result(answer.lines, answer)

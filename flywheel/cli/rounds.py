@@ -28,7 +28,11 @@ def plan(
     out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `train --plan`.", metavar="FILE")] = None,
     detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when nothing is new.")] = False,
 ) -> None:
-    """Show what the next round would contain: start, method and why, data, budget."""
+    """Show what the next round would contain.
+
+    Its start, its method and why, its data with the funnel, its budget. Stale tables are built first; nothing is
+    trained.
+    """
     current = session(ctx)
     made = current.project().plan(number)
     if out is not None:
@@ -87,7 +91,10 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, train nothing.")] = False,
     detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when it was trained already.")] = False,
 ) -> None:
-    """Train a round: build what is stale, plan, execute. An interrupted round goes on; a trained one is left alone."""
+    """Train a round.
+
+    Builds what is stale, plans, executes. An interrupted round goes on where it stopped; a trained one is left alone.
+    """
     from flywheel.records import Plan
 
     if dry_run:
@@ -127,7 +134,10 @@ def evaluate(
     suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
 ) -> None:
-    """Judge a round beside the champion on held-out tasks. With --promote: exit 0 promoted, 3 held."""
+    """Judge a round beside the champion on held-out tasks.
+
+    With --promote the gate decides: exit 0 promoted, 3 held.
+    """
     current = session(ctx)
     answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
     report = answer.report
@@ -162,7 +172,7 @@ def promote(
     reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Apply the gate to a round's stored report, without evaluating again."""
+    """Apply the gate to a round's stored report."""
     current = session(ctx)
     if force:
         _confirm(f"make round {number} champion without the gate?", yes=yes)
@@ -207,7 +217,10 @@ def run(
     until: Annotated[str | None, typer.Option("--until", help="Last stage to run.", metavar="STAGE")] = None,
     detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when nothing was new.")] = False,
 ) -> None:
-    """Run a whole pipeline under one lock, one line a stage: for cron, systemd and Airflow."""
+    """Run a whole pipeline under one lock.
+
+    One line a stage; for cron, systemd and Airflow.
+    """
     current = session(ctx)
     answer = current.project().run(
         pipeline, since=since, until=until, on_stage=lambda name, outcome: current.out.say(f"{name:<9} {outcome}")
@@ -220,8 +233,9 @@ def run(
 
 def add_commands(app: typer.Typer) -> None:
     """Register this file's commands."""
-    for command in (plan, train):
-        app.command()(command)
+    app.command()(plan)
+    app.command()(train)
     app.command("eval")(evaluate)
-    for command in (promote, rollback, run):
-        app.command()(command)
+    app.command()(promote)
+    app.command()(rollback)
+    app.command()(run)

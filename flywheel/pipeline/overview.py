@@ -197,16 +197,12 @@ def _explain_round(ctx: Context, number: int) -> list[str]:
 
 def _explain_episode(record: dict[str, Any]) -> list[str]:
     whole = next((r for r in record["returns"] if r["step"] is None), None)
-    lines = [
-        f"episode {record['episode_id']}: {record['n_steps']} steps by policy {record['policy']}, {record['stop_reason']}."
-    ]
+    who = f"policy {record['policy']}, {record['stop_reason']}"
+    lines = [f"episode {record['episode_id']}: {record['n_steps']} steps by {who}."]
     if whole is not None:
-        lines.append(
-            f"R = {whole['value']:+.3f}: P(success) {whole['p_success']:.2f}, cost {whole['cost']:.2f}, "
-            f"risk {whole['risk']:.2f}, from {whole['n_support']} signals."
-            if whole["known"]
-            else "Nothing is known of its outcome: no signal voted; it trains nothing."
-        )
+        parts = f"P(success) {whole['p_success']:.2f}, cost {whole['cost']:.2f}, risk {whole['risk']:.2f}"
+        known = f"R = {whole['value']:+.3f}: {parts}, from {whole['n_support']} signals."
+        lines.append(known if whole["known"] else "Its outcome is not known: no signal voted; it trains nothing.")
     for r in record["rewards"]:
         where = "episode" if r["step"] is None else f"step {r['step']}"
         evidence = ", ".join(e[:8] for e in r["evidence"]) or "none"

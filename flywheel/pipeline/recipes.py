@@ -67,8 +67,12 @@ class _Run:
     def stage(self, name: str) -> str:
         """Run one stage and return its outcome in a few words."""
         action = {
-            "ingest": self._ingest, "train": self._train, "eval": self._eval, "gate": self._gate, "report": self._report,
-        }  # fmt: skip
+            "ingest": self._ingest,
+            "train": self._train,
+            "eval": self._eval,
+            "gate": self._gate,
+            "report": self._report,
+        }
         if name in action:
             return "skipped: nothing new to train on" if self.waiting else action[name]()
         (status,) = build(self.ctx.store, self.ctx.config, self.ctx.project, stages=select_stages(name))
