@@ -32,7 +32,9 @@ def log(
     )
 
 
-def show(ctx: typer.Context, subject: Annotated[str, typer.Argument(metavar="ROUND|EPISODE|PAIR|...")]) -> None:
+def show(
+    ctx: typer.Context, subject: Annotated[str, typer.Argument(help="Round number, alias or id.", metavar="SUBJECT")]
+) -> None:
     """Print one thing in full.
 
     A round by number or alias; an episode, pair, example or group by the first digits of its id.
@@ -42,7 +44,9 @@ def show(ctx: typer.Context, subject: Annotated[str, typer.Argument(metavar="ROU
     current.out.result([answer.kind, plain(answer.record)], answer)
 
 
-def explain(ctx: typer.Context, subject: Annotated[str, typer.Argument(metavar="STAGE|ROUND|EPISODE|PAIR")]) -> None:
+def explain(
+    ctx: typer.Context, subject: Annotated[str, typer.Argument(help="Stage, round or id.", metavar="SUBJECT")]
+) -> None:
     """Say why, in sentences with numbers.
 
     Why a stage is stale, a round was held, an episode got its reward.

@@ -166,7 +166,7 @@ def _decision_lines(p: Promotion) -> list[str]:
 
 def promote(
     ctx: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="ROUND", min=1)],
+    number: Annotated[int, typer.Argument(help="Number of the round.", metavar="ROUND", min=1)],
     *,
     force: Annotated[bool, typer.Option("--force", help="Move the champion without the gate; needs --reason.")] = False,
     reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",

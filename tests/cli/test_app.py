@@ -1,0 +1,128 @@
+"""Global options, errors as two lines, exit codes: each as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from flywheel import __version__
+from flywheel.cli.app import hoist_globals
+
+
+def flywheel(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("flywheel")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def snapshot(done: subprocess.CompletedProcess[str]) -> str:
+    return f"exit {done.returncode}\n--- stdout\n{done.stdout}--- stderr\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "moved"),
+    [
+        (["status", "--json"], ["--json", "status"]),
+        (["train", "-C", "x", "--round", "1"], ["-C", "x", "train", "--round", "1"]),
+        (["ingest", "--project=x", "a"], ["--project=x", "ingest", "a"]),
+        (["ingest", "--", "-q"], ["ingest", "--", "-q"]),
+        (["-C"], ["-C"]),
+    ],
+)
+def test_global_options_work_before_and_after_the_command(typed: list[str], moved: list[str]) -> None:
+    assert hoist_globals(typed) == moved
+
+
+def test_version(tmp_path: Path) -> None:
+    assert snapshot(flywheel("--version", cwd=tmp_path)) == f"exit 0\n--- stdout\nflywheel {__version__}\n--- stderr\n"
+
+
+def test_help_does_not_depend_on_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = flywheel("--help", cwd=tmp_path).stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert flywheel("--help", cwd=tmp_path).stdout == plain
+
+
+def test_training_a_round_too_far_says_which_is_next(tmp_path: Path) -> None:
+    assert snapshot(flywheel("train", "--round", "12", cwd=tmp_path)) == (
+        "exit 1\n--- stdout\n--- stderr\n"
+        "error: round 12 cannot be trained: no round has been trained yet, the next is 1\n\n"
+        "hint: flywheel train --round 1\n"
+    )
+
+
+def test_evaluating_before_training_says_so(tmp_path: Path) -> None:
+    assert snapshot(flywheel("eval", "--promote", cwd=tmp_path)) == (
+        "exit 1\n--- stdout\n--- stderr\n"
+        "error: no round has been trained yet\n\nhint: `flywheel train` makes the first one\n"
+    )
+
+
+def test_an_empty_project(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    done = flywheel("-C", "agent", "status", cwd=tmp_path)
+    assert snapshot(done) == (
+        "exit 0\n--- stdout\n"
+        "project  agent   store .flywheel (0 B)\n"
+        "rounds   champion base model   challenger none   next 1\n"
+        "logs     0 files ingested, 0 new or grown\n"
+        "episodes  never  never built\n"
+        "rewards   never  never built\n"
+        "returns   never  never built\n"
+        "examples  never  never built\n"
+        "pairs     never  never built\n"
+        "groups    never  never built\n"
+        "next     flywheel ingest LOGS\n"
+        "--- stderr\n"
+    )
+    assert flywheel("-C", "agent", "log", cwd=tmp_path).stdout == "no rounds yet\nnext  flywheel plan\n"
+
+
+def test_a_wrong_configuration_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "flywheel.toml").write_text("[pairs]\nmin_marign = 1\n")
+    assert snapshot(flywheel("status", cwd=tmp_path)) == (
+        "exit 1\n--- stdout\n--- stderr\n"
+        "error: `flywheel.toml` line 2: unknown key `pairs.min_marign`\n\nhint: did you mean `min_margin`?\n"
+    )
+
+
+def test_a_mistyped_command_is_a_usage_error(tmp_path: Path) -> None:
+    done = flywheel("ingets", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "ingest" in done.stderr
+
+
+def test_rollback_without_a_terminal_needs_yes(tmp_path: Path) -> None:
+    done = flywheel("rollback", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+
+
+def test_nothing_to_read_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for typed in (["ingest"], ["ingest", "missing/"]):
+        done = flywheel(*typed, cwd=tmp_path)
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: ")
+        assert "\nhint: " in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_init_writes_the_defaults_once(tmp_path: Path) -> None:
+    done = flywheel("init", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["made"] == ["flywheel.toml", "pipelines/nightly.toml", ".gitignore"]
+    again = flywheel("init", cwd=tmp_path)
+    assert again.returncode == 1
+    assert "already there" in again.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "log", "plugins"])
+def test_json_answers_fit_their_published_schema(command: str, tmp_path: Path, root: Path) -> None:
+    import jsonschema
+
+    done = flywheel(command, "--json", cwd=tmp_path)
+    schema = json.loads((root / "schemas" / "cli" / command / "v1.json").read_text())
+    jsonschema.validate(json.loads(done.stdout), schema)
