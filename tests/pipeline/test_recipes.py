@@ -1,0 +1,40 @@
+"""Shipped recipes load and are in order; a project's own file wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flywheel.errors import ConfigError, UsageError
+from flywheel.files import shipped
+from flywheel.pipeline.recipes import _between, find_recipe, recipe_names
+
+
+@pytest.mark.parametrize("name", [p.stem for p in shipped("pipelines").glob("*.toml")])
+def test_every_shipped_recipe_fits(name: str, tmp_path: Path) -> None:
+    assert find_recipe(tmp_path, name).name == name
+
+
+def test_nightly_is_the_shipped_one_until_the_project_has_its_own(tmp_path: Path) -> None:
+    assert find_recipe(tmp_path, "nightly").name == "dpo_nightly"
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "nightly.toml").write_text('name = "mine"\nstages = ["ingest", "episodes"]\n')
+    assert find_recipe(tmp_path, "nightly").stages == ["ingest", "episodes"]
+    assert recipe_names(tmp_path) == ["dpo_nightly", "nightly"]
+
+
+def test_a_recipe_out_of_order_or_unknown_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "bad.toml").write_text('name = "bad"\nstages = ["pairs"]\n')
+    with pytest.raises(ConfigError, match=r"bad\.toml.*needs episodes"):
+        find_recipe(tmp_path, "bad")
+    with pytest.raises(ConfigError, match="no pipeline named `weekly`"):
+        find_recipe(tmp_path, "weekly")
+
+
+def test_from_and_until() -> None:
+    names = ["ingest", "episodes", "rewards"]
+    assert _between(names, None, None) == names
+    assert _between(names, "episodes", "episodes") == ["episodes"]
+    with pytest.raises(UsageError, match="no stage `gate`"):
+        _between(names, "gate", None)
