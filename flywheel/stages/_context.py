@@ -59,7 +59,8 @@ class _Numbering:
         for call in message.get("tool_calls") or []:
             name = self._next()
             if call.get("id"):
-                call["id"] = self._names[call["id"]] = name
+                self._names[call["id"]] = name
+                call["id"] = name
         answered = message.get("tool_call_id")
         if answered:
             message["tool_call_id"] = self._names.setdefault(answered, answered)

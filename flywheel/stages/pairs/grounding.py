@@ -33,8 +33,8 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 _MIN_PROSE_WORDS = 6
 _MIN_PROSE_SHARE = 0.15
 _FUNCTION_WORD_LIST = (
-    "the a an i you we they it he she this that these those to of for was were are be been has have had will would can "
-    "could should my your their his her its there which who whom is must may so because if but"
+    "the an you we they it he she this that these those to of for was were are be been has have had will would can "
+    "could should my your their his her its there which who whom must may because if but"
 )
 _NUMBER_WORDS = (
     "zero",
@@ -100,9 +100,9 @@ def _free(token: str) -> bool:
     return token in {"0", "1"} or token in _VOCABULARY or (len(token) == 1 and token.isalpha())
 
 
-def _value_tokens(text: str) -> set[str]:
+def _value_tokens(text: str, *, prose: bool = False) -> set[str]:
     tokens = _COMPOUND.findall(_plain(text))
-    if is_prose(text):
+    if prose or is_prose(text):
         return {_norm(t) for t in tokens if _names_something(t)}
     own = {_norm(name) for found in _OWN_NAMES.findall(text) for name in found if name}
     return {_norm(t) for t in tokens} - own
@@ -127,8 +127,10 @@ def named_tokens(message: dict[str, Any]) -> set[str]:
     """Return the content tokens of an action: of its calls, or of its text when it makes none."""
     calls = message.get("tool_calls") or []
     parts = [t for call in calls for t in (call["name"], *_strings(call.get("arguments") or {}))]
-    parts = parts if calls else [str(message.get("content") or "")]
-    return {token for part in parts for token in _value_tokens(part) if not _free(token)}
+    tokens = {token for part in parts for token in _value_tokens(part)}
+    if not calls:
+        tokens = _value_tokens(str(message.get("content") or ""), prose=True)
+    return {token for token in tokens if not _free(token)}
 
 
 @lru_cache(maxsize=64)

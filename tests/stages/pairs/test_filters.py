@@ -1,0 +1,203 @@
+"""Every refused pair has its reason, and what is left holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from flywheel.config import PairsConfig
+from flywheel.contracts import conform, polars_schema
+from flywheel.funnel import Funnel
+from flywheel.records import PreferencePair, canonical_json, content_id
+from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+Make = Callable[[list[dict[str, Any]]], Frames]
+CFG = PairsConfig()
+TOOLS = canonical_json(
+    [{"name": "look"}, {"name": "good"}, {"name": "bad"}, {"name": "sql", "keys": ["q", "text", "n"]}]
+)
+
+
+def run(made: Frames, cfg: PairsConfig = CFG, **builders: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    funnel = Funnel()
+    pairs = build_pairs(*made, cfg, builders or {"retry_fixed": retry_fixed, "sibling": sibling}, funnel)
+    funnel.check("pairs")
+    conform(pairs, PreferencePair).collect()
+    return pairs.to_dicts(), {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v}
+
+
+def attempt(name: str, call: tuple[str, Any], p: float, *later: dict[str, Any], **turn: Any) -> dict[str, Any]:
+    steps = [{"user": "I need 5 of West, order 77", "call": ("look", {})}, {"call": call, **turn}, *later]
+    return {"id": name, "p": p, "steps": steps, "tools": TOOLS}
+
+
+GOOD = attempt("a", ("good", {"n": 5}), 0.95)
+BAD = attempt("b", ("bad", {"n": 5}), 0.05)
+
+
+def test_a_clear_pair_survives(frames: Make) -> None:
+    pairs, counts = run(frames([GOOD, BAD]))
+    assert [pair["builder"] for pair in pairs] == ["sibling"]
+    assert counts == {
+        "considered": 1,
+        "kept": 1,
+        "note: candidates of sibling": 1,
+        "note: kept of sibling": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("attempts", "reason"),
+    [
+        ([GOOD, attempt("b", ("bad", {"n": 5}), 0.85)], "margin"),
+        ([attempt("a", ("good", {"n": 5}), 0.6), attempt("b", ("bad", {"n": 5}), 0.4)], "p_better"),
+        ([attempt("a", ("good", None), 0.95, status="unknown"), BAD], "malformed chosen"),
+        ([attempt("a", ("good", {"n": 5}), 0.95, status="failed"), BAD], "chosen call failed"),
+        ([attempt("a", ("good", {"n": 5}), 0.95, {"call": ("bad", {"n": 5})}), BAD], "other order"),
+        ([attempt("a", ("good", {"n": 123}), 0.95), BAD], "not grounded"),
+    ],
+)
+def test_each_filter_drops_and_counts(frames: Make, attempts: list[dict[str, Any]], reason: str) -> None:
+    pairs, counts = run(frames(attempts))
+    assert pairs == []
+    assert counts[f"sibling: {reason}"] == 1
+
+
+def test_a_call_that_answers_another_conversation_is_dropped(frames: Make) -> None:
+    foreign = {**BAD, "steps": [{**BAD["steps"][0], "result": "code 4711"}, {"call": ("bad", {"n": 4711})}]}
+    invented = {**BAD, "steps": [BAD["steps"][0], {"call": ("bad", {"n": 4711})}]}
+    assert run(frames([GOOD, foreign]))[1]["sibling: other context"] == 1
+    assert run(frames([GOOD, invented]))[1]["kept"] == 1
+
+
+PROSE = "The user would like to have the order of the West moved"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "dropped"),
+    [
+        ({"text": PROSE}, {"text": PROSE.replace("would like", "wants")}, True),
+        ({"text": PROSE + " to 77"}, {"text": PROSE}, True),
+        ({"text": PROSE + " to 77"}, {"text": PROSE + " to 5"}, False),
+        ({"text": PROSE, "n": 5}, {"text": PROSE, "n": 77}, False),
+        ({"q": "SELECT n FROM West"}, {"q": "SELECT text FROM West"}, False),
+    ],
+)
+def test_calls_that_differ_in_wording_only(frames: Make, chosen: Any, rejected: Any, *, dropped: bool) -> None:
+    _, counts = run(frames([attempt("a", ("sql", chosen), 0.95), attempt("b", ("sql", rejected), 0.05)]))
+    assert counts.get("sibling: near-identical", 0) == int(dropped)
+    assert counts["kept" if not dropped else "sibling: near-identical"] == 1
+
+
+def retry(name: str, error: str, fixed: str, p: float = 0.95) -> dict[str, Any]:
+    steps = [
+        {"user": "total by region of table sales", "call": ("sql", {"q": "SELECT revenue"}), "status": "failed",
+         "result": error},
+        {"call": ("sql", {"q": fixed})},
+    ]  # fmt: skip
+    return {"id": name, "p": p, "steps": steps, "tools": TOOLS, "task": name}
+
+
+def test_a_planted_leak_is_refused_and_an_honest_fix_is_kept(frames: Make) -> None:
+    leak = retry("leak", "no column revenue; did you mean amount_usd?", "SELECT amount_usd")
+    honest = retry("honest", "no column revenue", "SELECT region FROM sales")
+    pairs, counts = run(frames([leak, honest]))
+    assert [pair["task_id"] for pair in pairs] == ["honest"]
+    assert counts["retry_fixed: not grounded"] == 1
+
+
+def test_a_fix_in_a_failed_episode_is_no_evidence(frames: Make) -> None:
+    _, counts = run(frames([retry("e", "no", "SELECT region FROM sales", p=0.05)]))
+    assert counts["retry_fixed: margin"] == 1
+
+
+def custom(**changes: Any) -> Callable[..., pl.DataFrame]:
+    """Return a builder of one pair of plain texts between the episodes a and b."""
+
+    def build(*_: Any) -> pl.DataFrame:
+        row: dict[str, Any] = {
+            "task_id": "t", "split": "train", "state_key": "s", "prompt": '[{"content":"hi","role":"user"}]',
+            "chosen": '[{"content":"good day to you","role":"assistant"}]', "tools": None, "same_prefix_until": 0,
+            "rejected": '[{"content":"no","role":"assistant"}]', "margin": 1.0, "p_better": 0.9, "weight": 1.0,
+            "builder": "mine", "chosen_episode": "a", "chosen_step": 0, "rejected_episode": "b", "rejected_step": 0,
+        }  # fmt: skip
+        row |= changes
+        row["pair_id"] = content_id(row["prompt"], row["chosen"], row["rejected"])
+        return pl.DataFrame([row], schema=polars_schema(PreferencePair))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"rejected_episode": "nobody"}, "unknown outcome"),
+        ({"chosen": '[{"content":"NO","role":"assistant"}]'}, "near-identical"),
+        ({"chosen": '[{"content":" no ","role":"assistant"}]'}, "same action"),
+        ({"chosen": '[{"content":" ","role":"assistant"}]'}, "malformed chosen"),
+        ({"chosen": '[{"content":"call 555-0100","role":"assistant"}]'}, "not grounded"),
+    ],
+)
+def test_pairs_of_a_plugin_pass_the_same_filters(frames: Make, changes: dict[str, Any], reason: str | None) -> None:
+    _, counts = run(frames([GOOD, BAD]), mine=custom(**changes))
+    assert counts.get("kept", 0) == int(reason is None)
+    assert counts.get(f"mine: {reason}", 0) == int(reason is not None)
+
+
+def test_duplicates_and_caps_prefer_the_first_builder_then_the_margin(frames: Make) -> None:
+    made = frames([GOOD, BAD])
+    texts = [f'[{{"content":"answer {word}","role":"assistant"}}]' for word in ("one", "two", "three")]
+    builders: dict[str, Any] = {
+        "b1": custom(chosen=texts[0], margin=0.5, prompt='[{"content":"zero 1 2 3","role":"user"}]'),
+        "b2": custom(chosen=texts[1], margin=0.9, prompt='[{"content":"zero 1 2 3","role":"user"}]'),
+        "b3": custom(chosen=texts[1], margin=0.9, prompt='[{"content":"zero 1 2 3","role":"user"}]'),
+        "b4": custom(chosen=texts[2], margin=0.8, state_key="other"),
+    }
+    pairs, counts = run(made, PairsConfig(max_per_state=1), **builders)
+    assert sorted(pair["margin"] for pair in pairs) == [0.5, 0.8]
+    assert counts["duplicate"] == 1
+    assert counts["over pairs.max_per_state"] == 1
+    pairs, counts = run(made, PairsConfig(max_per_task=2), **builders)
+    assert sorted(pair["margin"] for pair in pairs) == [0.5, 0.9]
+    assert counts["over pairs.max_per_task"] == 1
+
+
+def test_no_builders_and_no_rows_give_no_pairs(frames: Make) -> None:
+    funnel = Funnel()
+    assert build_pairs(*frames([]), CFG, {}, funnel).height == 0
+    assert run(frames([])) == ([], {})
+
+
+names = st.sampled_from(["look", "good", "bad", "sql"])
+outcomes = st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.95])
+logs = st.lists(st.tuples(st.sampled_from("tu"), outcomes, st.lists(names, min_size=1, max_size=4)), max_size=12)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(logs)
+def test_what_always_holds(frames: Make, log: list[tuple[str, float, list[str]]]) -> None:
+    made = frames(
+        [
+            {
+                "id": f"e{n}",
+                "task": task,
+                "p": p,
+                "tools": TOOLS,
+                "steps": [{"user": "5", "call": (c, {"n": 5})} for c in calls],
+            }
+            for n, (task, p, calls) in enumerate(log)
+        ]
+    )
+    pairs, _ = run(made)
+    assert pairs == run((made[0].reverse(), made[1].reverse(), made[2].reverse()))[0]
+    for pair in pairs:
+        assert pair["chosen"] != pair["rejected"]
+        assert pair["margin"] >= CFG.min_margin - 1e-9
+        assert pair["p_better"] >= CFG.min_p_better - 1e-9
+    assert len({pair["pair_id"] for pair in pairs}) == len(pairs)

@@ -1,0 +1,96 @@
+"""No information leak: what a chosen action names must have been visible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flywheel.records import canonical_json
+from flywheel.stages.pairs.grounding import is_prose, named_tokens, ungrounded
+
+NOTHING: dict[str, Any] = {"role": "assistant"}
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": "call00000", "name": name, "arguments": arguments}]}
+
+
+def prompt(*texts: str) -> str:
+    return canonical_json([{"role": "user", "content": text} for text in texts])
+
+
+TOOLS = canonical_json(
+    [{"type": "function", "function": {"name": name}} for name in ("run_sql", "book", "note", "f")]
+    + [{"enum": ["economy", "query", "date", "n", "text", "city", "where"]}]
+)
+
+
+def test_a_column_that_only_the_error_named_is_a_leak() -> None:
+    before = prompt("Total revenue by region? Table sales has column region.")
+    failed = call("run_sql", query="SELECT region, SUM(revenue) FROM sales GROUP BY region")
+    fixed = call("run_sql", query="SELECT region, SUM(amount_usd) FROM sales GROUP BY region")
+    assert ungrounded(fixed, failed, before, TOOLS) == {"amount_usd"}
+    assert ungrounded(fixed, failed, prompt("columns: region, amount_usd"), TOOLS) == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        ("2024-05-20", "on May 20th, 2024"),
+        ("2024-05-20", "date: 2024-05-20"),
+        ("1234.50", "a total of 1,234.5 dollars"),
+        ("New York", "from new york to Seattle"),
+        ("gift_card_88", "my gift card 88"),
+        ("Ünal", "ich heiße ünal"),
+        ("top\nten", '{"a":"top\\nten"}'),
+        ("SELECT COUNT(*) FROM sales s WHERE s.region = 'West' LIMIT 1", "sales in region West"),
+        ("WITH x AS (SELECT region FROM sales) SELECT region AS area FROM x", "sales by region"),
+        ("limit 5", "the five best"),
+    ],
+)
+def test_equal_in_another_form_is_grounded(value: str, seen: str) -> None:
+    assert ungrounded(call("f", text=value), NOTHING, prompt(seen), TOOLS) == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "missing"),
+    [
+        ("2024-05-21", {"2024-05-21"}),
+        ("12345", {"12345"}),
+        ("HAT045", {"hat045"}),
+        ("SELECT region FROM returns", {"returns"}),
+        ("I will book the flight HAT045 for you because you are a gold member", {"hat045"}),
+        ("I will look at what was said and then do the right thing for you", set()),
+    ],
+)
+def test_what_was_never_seen_is_not_grounded(value: str, missing: set[str]) -> None:
+    seen = prompt("Sales by region on May 20th, 2024. I have 1234 points.")
+    assert ungrounded(call("f", text=value), NOTHING, seen, TOOLS) == missing
+
+
+def test_what_the_rejected_action_names_needs_no_source() -> None:
+    assert ungrounded(call("f", n=77, city="Rome"), call("f", n=77, city="Oslo"), prompt("hi"), TOOLS) == {"rome"}
+
+
+def test_numbers_and_nested_values_count() -> None:
+    chosen = call("book", passengers=[{"age": 42}], total=-31.50, sure=True, note=None)
+    assert {"42", "31.5"} <= named_tokens(chosen)
+    assert ungrounded(chosen, NOTHING, prompt("age 42, 31.50, total, sure, note, passengers"), TOOLS) == set()
+
+
+def test_unknown_tools_excuse_the_name_and_keys_of_another_tool_only() -> None:
+    other = call("lookup", key="Rome")
+    assert ungrounded(other, call("guess", city="Rome"), prompt("hi"), None) == set()
+    assert ungrounded(call("lookup", key="Rome"), call("lookup", city="Rome"), prompt("hi"), None) == {"key"}
+    assert ungrounded(other, call("guess", city="Rome"), prompt("hi"), TOOLS) == {"lookup", "key"}
+
+
+def test_text_answers_are_held_to_the_same_rule() -> None:
+    answer = {"role": "assistant", "content": "The total that you asked for is 480 for the region"}
+    assert ungrounded(answer, NOTHING, prompt("total by region?"), TOOLS) == {"480"}
+
+
+def test_prose_is_told_from_values_and_code() -> None:
+    assert is_prose("The user wants to change the name on a reservation and asks for help")
+    assert not is_prose("SELECT a, b FROM t WHERE c IS NOT NULL AND d IN (1, 2) ORDER BY a LIMIT 5")
+    assert not is_prose("New York")

@@ -1,0 +1,123 @@
+"""Groups: who belongs together, and advantages with known answers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+import pytest
+from flywheel.config import GroupsConfig
+from flywheel.contracts import conform
+from flywheel.funnel import Funnel
+from flywheel.records import Group
+from flywheel.stages.groups import advantages, build_groups
+from hypothesis import given
+from hypothesis import strategies as st
+
+Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+Make = Callable[[list[dict[str, Any]]], Frames]
+
+
+def run(made: Frames, **cfg: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    funnel = Funnel()
+    groups = build_groups(*made, GroupsConfig(**cfg), funnel)
+    funnel.check("groups")
+    conform(groups, Group).collect()
+    return groups.to_dicts(), {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v}
+
+
+def attempt(name: str, p: float | None, **more: Any) -> dict[str, Any]:
+    steps = [{"user": "go", "call": ("f", {"x": name})}, {"say": "there"}]
+    return {"id": name, "steps": steps, **({} if p is None else {"p": p})} | more
+
+
+@pytest.mark.parametrize(
+    ("rewards", "mode", "expected"),
+    [
+        ([0.9, 0.2, 0.4], "rloo", [0.6, -0.45, -0.15]),
+        ([0.9, 0.2, 0.4], "dr", [0.4, -0.3, -0.1]),
+        ([0.9, 0.2, 0.4], "grpo_std", [1.109093, -0.83182, -0.277273]),
+        ([1, 0, 0, 1], "grpo_std", [0.865875, -0.865875, -0.865875, 0.865875]),
+    ],
+)
+def test_known_advantages(rewards: list[float], mode: Literal["rloo", "dr", "grpo_std"], expected: list[float]) -> None:
+    assert advantages(rewards, mode) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_published_vectors(shared_data: Path) -> None:
+    known = json.loads((shared_data.parent / "vectors" / "known_answers.json").read_text(encoding="utf-8"))["grpo"]
+    assert advantages(known["rewards"], "grpo_std") == pytest.approx(known["adv_std"], abs=1e-6)
+    assert advantages(known["rewards2"], "grpo_std") == pytest.approx(known["adv2_std"], abs=1e-6)
+    assert advantages(known["rewards2"], "dr") == pytest.approx(known["dr2"], abs=1e-6)
+    assert advantages(known["rewards2"]) == pytest.approx(known["rloo2"], abs=1e-6)
+
+
+@given(st.lists(st.floats(-3, 3), min_size=2, max_size=16))
+def test_advantages_sum_to_nothing_and_are_leave_one_out(rewards: list[float]) -> None:
+    found = advantages(rewards)
+    assert math.fsum(found) == pytest.approx(0, abs=1e-12)
+    others = [(math.fsum(rewards) - r) / (len(rewards) - 1) for r in rewards]
+    assert found == pytest.approx([r - b for r, b in zip(rewards, others, strict=True)], abs=1e-9)
+
+
+def test_a_group_is_the_known_attempts_at_a_task(frames: Make) -> None:
+    attempts = [attempt("a", 0.95), attempt("b", 0.05), attempt("c", None), attempt("d", 0.9, task="other")]
+    (group,), counts = run(frames(attempts))
+    assert group["episodes_G"] == ["a", "b"]
+    assert group["rewards_G"] == pytest.approx([0.9, -0.9])
+    assert group["advantages_G"] == pytest.approx([1.8, -1.8])
+    assert not group["mixed_policies"]
+    assert counts == {"considered": 4, "kept": 2, "unknown outcome": 1, "too few attempts": 1, "note: groups": 1}
+
+
+def test_prompt_and_completions_make_up_the_conversation(frames: Make) -> None:
+    (group,), _ = run(frames([attempt("a", 0.95), attempt("b", 0.05)]))
+    assert [m["role"] for m in json.loads(group["prompt"])] == ["system", "user"]
+    for text, name in zip(group["completions_G"], "ab", strict=True):
+        messages = json.loads(text)
+        assert [m["role"] for m in messages] == ["assistant", "tool", "assistant"]
+        assert messages[0]["tool_calls"][0]["arguments"] == {"x": name}
+        assert messages[0]["tool_calls"][0]["id"] == messages[1]["tool_call_id"] == "call00000"
+
+
+@pytest.mark.parametrize("different", [{"tools": "[]"}, {"system": "Be rude."}, {"task": "other"}])
+def test_members_share_task_tools_and_system_prompt(frames: Make, different: dict[str, Any]) -> None:
+    groups, counts = run(frames([attempt("a", 0.95), attempt("b", 0.05, **different)]))
+    assert (groups, counts["too few attempts"]) == ([], 2)
+
+
+def test_mixed_policies_are_marked(frames: Make) -> None:
+    (group,), _ = run(frames([attempt("a", 0.95, policy="r1"), attempt("b", 0.05, policy="r2")]))
+    assert group["mixed_policies"]
+    assert group["policies_G"] == ["r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "reason", "count"),
+    [
+        ([attempt("a", 0.95), attempt("b", 0.93)], "no difference in the group", 2),
+        ([attempt("a", 0.95), attempt("b", 0.05, steps=[])], "no action", 1),
+        ([attempt("a", 0.95), attempt("b", 0.05, steps=[{"say": "x"}, {"say": "y", "resets": True}])],
+         "context rewritten", 1),
+    ],
+)  # fmt: skip
+def test_what_is_no_group(frames: Make, attempts: list[dict[str, Any]], reason: str, count: int) -> None:
+    groups, counts = run(frames(attempts))
+    assert (groups, counts[reason]) == ([], count)
+
+
+def test_a_large_group_keeps_its_first_members_by_id(frames: Make) -> None:
+    made = frames([attempt(name, p) for name, p in zip("dbca", (0.9, 0.1, 0.8, 0.2), strict=True)])
+    (group,), counts = run(made, max_size=3)
+    assert group["episodes_G"] == ["a", "b", "c"]
+    assert counts["over groups.max_size"] == 1
+
+
+def test_no_rows_give_no_groups_and_order_does_not_matter(frames: Make) -> None:
+    assert run(frames([])) == ([], {})
+    made = frames([attempt(name, p) for name, p in zip("dbca", (0.9, 0.1, 0.8, 0.2), strict=True)])
+    assert run(made) == run((made[0].reverse(), made[1].reverse(), made[2].reverse()))

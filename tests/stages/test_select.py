@@ -1,0 +1,127 @@
+"""Which rows make a round, and by which method."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from flywheel.config import PairsConfig, TrainConfig
+from flywheel.errors import TrainError
+from flywheel.funnel import Funnel
+from flywheel.records import content_id
+from flywheel.stages.examples import build_examples
+from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
+from flywheel.stages.select import choose_method, select_rows
+
+Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+Make = Callable[[list[dict[str, Any]]], Frames]
+CFG = TrainConfig()
+
+
+def attempt(name: str, p: float, *, tool: str = "good", **more: Any) -> dict[str, Any]:
+    return {"id": name, "p": p, "steps": [{"user": f"I am {name}", "call": (tool, {})}]} | more
+
+
+def tables(made: Frames) -> tuple[pl.DataFrame, pl.DataFrame]:
+    builders = {"retry_fixed": retry_fixed, "sibling": sibling}
+    pairs = build_pairs(*made, PairsConfig(), builders, Funnel())
+    return build_examples(*made, PairsConfig(), Funnel()), pairs
+
+
+def run(made: Frames, method: Any, cfg: TrainConfig = CFG) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    funnel = Funnel()
+    rows = select_rows(*tables(made), cfg, method, funnel)
+    funnel.check("select")
+    assert json.loads(json.dumps(rows)) == rows
+    return rows, {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v}
+
+
+def test_rows_for_sft_are_demonstrations_of_the_train_split(frames: Make) -> None:
+    attempts = [attempt("a", 0.95, tools='[{"name":"good"}]'), attempt("b", 0.05), attempt("c", 0.95, split="holdout")]
+    (row,), counts = run(frames(attempts), "sft")
+    assert sorted(row) == ["completion", "id", "prompt", "task_id", "tools", "weight"]
+    assert row["completion"][0]["tool_calls"][0]["arguments"] == {}
+    assert row["tools"] == [{"name": "good"}]
+    assert counts == {"considered": 3, "kept": 1, "held out": 1, "undesirable": 1}
+
+
+def test_rows_for_dpo_are_the_pairs_of_the_train_split(frames: Make) -> None:
+    attempts = [attempt("a", 0.95), attempt("b", 0.05, tool="bad")]
+    held = [
+        attempt(f"h{n}", p, tool=tool, task="h", split="holdout") for n, p, tool in ((1, 0.95, "x"), (2, 0.05, "y"))
+    ]
+    (row,), counts = run(frames([*attempts, *held]), "dpo")
+    assert sorted(row) == ["chosen", "id", "p_better", "prompt", "rejected", "task_id", "tools", "weight"]
+    assert (row["task_id"], row["tools"]) == ("t", None)
+    assert counts == {"considered": 2, "kept": 1, "held out": 1}
+
+
+def test_one_answer_to_a_question(frames: Make) -> None:
+    asked: list[dict[str, Any]] = [{"user": "go", "call": (tool, {})} for tool in ("f", "g")]
+    attempts = [{"id": f"e{n}", "p": p, "steps": [asked[n]]} for n, p in ((0, 0.8), (1, 0.95))]
+    (row,), counts = run(frames(attempts), "sft")
+    assert row["completion"][0]["tool_calls"][0]["name"] == "g"
+    assert counts["prompt has another answer"] == 1
+
+
+def test_an_action_is_not_shown_over_and_over(frames: Make) -> None:
+    rows, counts = run(frames([attempt(f"e{n}", 0.95) for n in range(10)]), "sft")
+    assert len(rows) == 3
+    assert counts["action often shown"] == 7
+
+
+def test_the_cap_and_the_order_depend_on_content_alone(frames: Make) -> None:
+    made = frames([attempt(f"e{n}", 0.95, task=f"t{n}") for n in range(20)])
+    rows, counts = run(made, "sft", TrainConfig(max_rows=5))
+    assert counts["over train.max_rows"] == 15
+    assert rows == sorted(rows, key=content_id)
+    examples, pairs = tables(made)
+    again = select_rows(examples.reverse(), pairs, TrainConfig(max_rows=5), "sft", Funnel())
+    assert again == rows
+    assert {row["id"] for row in rows} == set(sorted(examples["example_id"])[:5])
+
+
+def test_nothing_gives_nothing(frames: Make) -> None:
+    assert run(frames([]), "sft") == ([], {})
+    assert run(frames([]), "dpo") == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("examples", "pairs", "rate", "method", "reason"),
+    [
+        (50, 50, 0.1, "sft", "the start policy makes 10% well-formed calls, under train.cold_start_below 50%"),
+        (50, 50, 0.5, "dpo", "pairs: 50, train.min_rows 8"),
+        (50, 50, None, "dpo", "not measured"),
+        (1_234, 7, 0.9, "sft", "examples: 1,234, train.min_rows 8; pairs: 7, too few"),
+    ],
+)
+def test_auto_chooses_by_the_numbers_and_says_them(
+    examples: int, pairs: int, rate: float | None, method: str, reason: str
+) -> None:
+    choice = choose_method(examples, pairs, rate, CFG)
+    assert choice.method == method
+    assert reason in choice.reason
+
+
+def test_a_method_that_was_asked_for_is_taken() -> None:
+    choice = choose_method(50, 50, None, TrainConfig(method="sft"))
+    assert (choice.method, choice.reason) == ("sft", "sft: train.method asks for it; examples: 50, train.min_rows 8")
+
+
+@pytest.mark.parametrize(
+    ("examples", "pairs", "rate", "asked", "message"),
+    [
+        (7, 7, 0.9, "auto", "7 pairs and 7 examples, train.min_rows is 8"),
+        (7, 50, 0.1, "auto", "7 examples, train.min_rows is 8"),
+        (50, 7, 0.9, "dpo", "7 pairs, train.min_rows is 8"),
+    ],
+)
+def test_too_little_is_an_error_that_says_what_is_missing(
+    examples: int, pairs: int, rate: float, asked: Any, message: str
+) -> None:
+    with pytest.raises(TrainError, match=message) as caught:
+        choose_method(examples, pairs, rate, TrainConfig(method=asked))
+    assert "flywheel explain" in caught.value.hint
