@@ -1,0 +1,223 @@
+"""From events to episodes and steps: one conversation is one attempt at one task.
+
+In: all events of a set of conversations, in any order. Out: the tables `episodes` and `steps`. Tasks are named by the
+source or derived from the first request; the holdout is decided here, by the task's hash, for ever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from flywheel.contracts import arrow_schema, conform
+from flywheel.records import Episode, Row, Split, Step, StopReason, ToolStatus, content_id
+from flywheel.stages.episodes.canonical import (
+    action_key,
+    dump,
+    first_state,
+    in_holdout,
+    next_state,
+    parse,
+    task_of_key,
+    task_of_request,
+)
+from flywheel.stages.episodes.transcript import Event, Transcript, read_transcript
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import EpisodesConfig
+    from flywheel.funnel import Funnel
+
+__all__ = ["build_episodes"]
+
+_LATER = ("feedback", "outcome")  # judgements: no part of what happened between user and agent
+_BIG_INTEGER = r"[:,\[]\s*-?\d{19,}"
+
+
+class _Row(NamedTuple):
+    """The columns of an event that an episode is made from."""
+
+    conversation_id: str
+    event_id: str
+    ts: datetime | None
+    span_id: str | None
+    parent_id: str | None
+    kind: str
+    model: str | None
+    policy: str | None
+    task_key: str | None
+    user: str | None
+    tool_name: str | None
+    tool_call_id: str | None
+    payload: str
+    exact: bool
+    source_format: str
+
+
+class _Log(NamedTuple):
+    """One conversation's events, in order."""
+
+    conversation_id: str
+    rows: list[_Row]
+
+
+def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return (episodes, steps) of the conversations; counts conversations.
+
+    Events are ordered by time, then by their position in the source; an event without a time stands where its position
+    puts it. A conversation that has nothing but judgements, or no message at all, gives no episode and is counted. The
+    results of an episode's last calls stand both in that step's status and, as messages, in the episode's tail: the
+    tail is everything that happened after the last action, in order.
+    """
+    episodes: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
+    for log in _conversations(events):
+        funnel.considered += 1
+        transcript = read_transcript([_event(row) for row in log.rows if row.kind not in _LATER])
+        if not transcript.actions and not transcript.tail:
+            only_judged = all(row.kind in _LATER for row in log.rows)
+            funnel.dropped["feedback without conversation" if only_judged else "no messages"] += 1
+            continue
+        funnel.kept += 1
+        funnel.note("model calls told twice", transcript.repeated_calls)
+        funnel.note("tool results without a call", transcript.orphan_results)
+        episode = _episode(log, transcript, cfg)
+        episodes.append(episode)
+        steps += _steps(episode, transcript)
+    return _table(episodes, Episode), _table(steps, Step)
+
+
+def _table(rows: list[dict[str, Any]], record: type[Row]) -> pl.DataFrame:
+    """Return the rows as a frame; by way of Arrow, whose lists are built several times faster."""
+    import polars as pl
+    import pyarrow as pa
+
+    frame = pl.from_arrow(pa.Table.from_pylist(rows, schema=arrow_schema(record)))
+    return conform(cast(pl.DataFrame, frame), record).collect()
+
+
+def _conversations(events: pl.DataFrame) -> Iterator[_Log]:
+    import polars as pl
+
+    happened = pl.when(~pl.col("kind").is_in(_LATER)).then(pl.col("ts"))
+    ordered = (
+        events.unique("event_id", keep="first")
+        .with_columns(exact=pl.col("payload").str.contains(_BIG_INTEGER))
+        .sort("conversation_id", "seq", "event_id")
+        .with_columns(order=pl.coalesce("ts", happened.forward_fill().over("conversation_id")))
+        .sort("conversation_id", "order", "seq", "event_id", nulls_last=False)
+        .select(_Row._fields)
+    )
+    rows: list[_Row] = []
+    for row in map(_Row._make, ordered.iter_rows()):
+        if rows and rows[0].conversation_id != row.conversation_id:
+            yield _Log(rows[0].conversation_id, rows)
+            rows = []
+        rows.append(row)
+    if rows:
+        yield _Log(rows[0].conversation_id, rows)
+
+
+def _event(row: _Row) -> Event:
+    payload = parse(row.payload, exact=row.exact)
+    return Event(
+        row.event_id,
+        row.kind,
+        row.span_id,
+        row.parent_id,
+        row.tool_name,
+        row.tool_call_id,
+        payload if isinstance(payload, dict) else {},
+    )
+
+
+def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str, Any]:
+    task_id, task_rule = _task(log, transcript)
+    calls = [call for action in transcript.actions for call in action.calls]
+    acting = [row for row in log.rows if row.kind == "model_call"] or log.rows
+    policy = _commonest(row.policy for row in acting)
+    times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
+    tags = transcript.tags | ({"mixed_policies"} if len({row.policy for row in acting}) > 1 else set())
+    usage = transcript.usage
+    return {
+        "episode_id": content_id("episode", log.conversation_id),
+        "conversation_id": log.conversation_id,
+        "task_id": task_id,
+        "task_rule": task_rule,
+        "policy": policy or "unknown",
+        "model": _commonest(row.model for row in acting),
+        "user": _commonest(row.user for row in log.rows),
+        "started": min(times, default=None),
+        "ended": max(times, default=None),
+        "stop_reason": _stop_reason(transcript).value,
+        "split": (Split.HOLDOUT if in_holdout(task_id, cfg.holdout_share) else Split.TRAIN).value,
+        "n_steps": len(transcript.actions),
+        "n_tool_calls": len(calls),
+        "n_tool_errors": sum(call.status == ToolStatus.FAILED.value for call in calls),
+        "input_tokens": _whole(usage.get("input_tokens")),
+        "output_tokens": _whole(usage.get("output_tokens")),
+        "cost_usd": usage.get("cost_usd"),
+        "latency_s": usage.get("latency_s"),
+        "tools": dump(list(transcript.tools.values())) if transcript.tools else None,
+        "tail": dump(transcript.tail),
+        "tags": sorted(tags),
+        "source_format": log.rows[0].source_format,
+    }
+
+
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
+
+
+def _commonest(values: Iterable[str | None]) -> str | None:
+    counts = Counter(value for value in values if value)
+    return min(counts, key=lambda value: (-counts[value], value), default=None)
+
+
+def _task(log: _Log, transcript: Transcript) -> tuple[str, str]:
+    named = next((row.task_key for row in log.rows if row.task_key), None)
+    if named is not None:
+        return task_of_key(named), "task_key"
+    seen = transcript.actions[0].observation if transcript.actions else transcript.tail
+    texts = (m["content"] for m in seen if m["role"] == "user" and isinstance(m.get("content"), str))
+    request = next((text for text in texts if text.strip()), None)
+    if request is None:  # nobody asked for anything: a task of its own
+        request = log.conversation_id
+    return task_of_request(request, sorted(transcript.tools) or None), "first_request"
+
+
+def _stop_reason(transcript: Transcript) -> StopReason:
+    if not transcript.actions:
+        return StopReason.NO_ACTION
+    last = [m["role"] for m in transcript.tail if m["role"] in {"user", "tool"}][-1:]
+    if last == ["user"]:
+        return StopReason.USER_LEFT
+    calls = transcript.actions[-1].calls
+    if not calls:
+        return StopReason.TOOL_RESULT if last else StopReason.ANSWERED
+    return StopReason.TOOL_RESULT if all(call.answered for call in calls) else StopReason.TOOL_PENDING
+
+
+def _steps(episode: dict[str, Any], transcript: Transcript) -> Iterator[dict[str, Any]]:
+    state = first_state(episode["task_id"])
+    for index, action in enumerate(transcript.actions):
+        keys = [call.key for call in action.calls]
+        yield {
+            "episode_id": episode["episode_id"],
+            "task_id": episode["task_id"],
+            "index": index,
+            "observation": dump(action.observation),
+            "resets_context": action.resets_context,
+            "action": dump(action.message),
+            "state_key": state,
+            "action_key": action_key(keys),
+            "tool_names": [call.name for call in action.calls],
+            "tool_status": [call.status for call in action.calls],
+            "malformed": any(call.malformed for call in action.calls),
+            "event_id": action.event_id,
+            "result_event_ids": [event for call in action.calls for event in call.events],
+        }
+        state = next_state(state, keys)

@@ -1,0 +1,115 @@
+"""What makes two requests, two calls or two states "the same": canonical forms and the ids made from them.
+
+In: parsed JSON of messages and calls. Out: text and ids that ignore what carries no meaning (key order, 1.0 or 1, case,
+width and outer blanks of strings), so that attempts at one task meet in the same anchor states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from flywheel.records import ID_HEX, canonical_json, content_id
+
+__all__ = [
+    "action_key",
+    "call_key",
+    "dump",
+    "first_state",
+    "in_holdout",
+    "next_state",
+    "normal_text",
+    "parse",
+    "task_of_key",
+    "task_of_request",
+]
+
+HOLDOUT_SALT = "flywheel-holdout:"
+
+
+def parse(text: str, *, exact: bool) -> Any:
+    """Return the JSON value; `exact` keeps integers beyond 64 bits, which the fast parser turns into floats."""
+    if exact:
+        return json.loads(text)
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
+def dump(value: Any) -> str:
+    """Return canonical JSON, by the fast writer where it can."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:
+        return canonical_json(value)
+
+
+def normal_text(text: str) -> str:
+    """Return the text in NFKC, case-folded, with each run of blanks as one space."""
+    return " ".join(_fold(text).split())
+
+
+def _fold(text: str) -> str:
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, str):
+        return _fold(value).strip()
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return value
+
+
+def call_key(call: dict[str, Any]) -> str:
+    """Return the canonical text of one call; a call that did not parse is told apart by its raw text."""
+    arguments = call.get("arguments")
+    if arguments is None:
+        return f"{call['name']} !{normal_text(call.get('arguments_raw') or '')}"
+    return f"{call['name']} {dump(_canonical(arguments))}"
+
+
+def action_key(keys: Sequence[str]) -> str | None:
+    """Return the key of an action from its calls' keys, whose order does not matter; None without calls."""
+    return "\n".join(sorted(keys)) if keys else None
+
+
+def first_state(task_id: str) -> str:
+    """Return the anchor state in which no call was made yet."""
+    return content_id("state", task_id)
+
+
+def next_state(state: str, keys: Sequence[str]) -> str:
+    """Return the anchor state after an action's calls; text leaves the state as it is.
+
+    Chained, so that a long episode costs linear time: two states are equal when task and calls so far are.
+    """
+    for key in sorted(keys):
+        state = hashlib.sha256(f"{state}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:ID_HEX]
+    return state
+
+
+def task_of_key(task_key: str) -> str:
+    """Return the task id for a task that the source names."""
+    return content_id("task", task_key)
+
+
+def task_of_request(request: str, tool_names: Sequence[str] | None) -> str:
+    """Return the task id derived from the first request and, when known, the tools at hand."""
+    return content_id("request", normal_text(request), None if tool_names is None else sorted(tool_names))
+
+
+def in_holdout(task_id: str, share: float) -> bool:
+    """Return whether the task's fixed point in [0, 1) lies below the share: a greater share only adds tasks."""
+    point = int(hashlib.sha256((HOLDOUT_SALT + task_id).encode()).hexdigest()[:8], 16)
+    return point / 2**32 < share

@@ -1,0 +1,133 @@
+"""Joining tool calls with their results: by call id, and by order where the log has no ids.
+
+In: calls as the actions are met, results as messages or events are met. Out: each call's status and the events that
+prove it. An explicit ok or failed beats unknown, and a result event (a span, a tool log) beats a message in a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flywheel.records import ToolStatus
+
+__all__ = ["OpenCall", "Result", "Results"]
+
+_EXPLICIT = {ToolStatus.OK.value, ToolStatus.FAILED.value}
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """One call of an action, and what is known of its end."""
+
+    call_id: str
+    name: str
+    key: str
+    malformed: bool
+    status: str = ToolStatus.UNKNOWN.value
+    told_by_event: bool = False
+    answered: bool = False
+    events: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A tool's answer as one place of the log tells it."""
+
+    call_id: str
+    name: str
+    status: str
+    event_id: str
+    is_event: bool
+    message: dict[str, Any]
+
+
+class Results:
+    """The calls of one conversation, matched with results as they come."""
+
+    def __init__(self) -> None:
+        self.by_order = 0  # results that were matched without an id
+        self._by_id: dict[str, OpenCall] = {}
+        self._open: list[OpenCall] = []  # not answered yet, oldest first
+        self._latest: Sequence[OpenCall] = ()
+        self._early: dict[str, Result] = {}  # came before its call: two clocks in one log
+        self._unclaimed: dict[str, int] = {}  # calls that no span told of yet, by key and by name
+
+    @property
+    def orphans(self) -> int:
+        """Results that no call ever claimed."""
+        return len(self._early)
+
+    def call(self, calls: Sequence[OpenCall]) -> list[Result]:
+        """Take in an action's calls; return results for them that had come too early."""
+        self._open = [c for c in self._open if not c.answered]
+        self._open += calls
+        self._latest = calls
+        early = []
+        for call in calls:
+            for key in (call.key, call.name):
+                self._unclaimed[key] = self._unclaimed.get(key, 0) + 1
+            if not call.call_id:
+                continue
+            self._by_id[call.call_id] = call
+            if call.call_id in self._early:
+                result = self._early.pop(call.call_id)
+                _settle(call, result)
+                early.append(result)
+        return early
+
+    def result(self, result: Result) -> bool:
+        """Match a result; return whether it is news, i.e. the first answer to its call."""
+        call = self._find(result)
+        if call is None:
+            if result.is_event:
+                self._early[result.call_id or f"?{len(self._early)}"] = result
+            return False
+        news = not call.answered
+        _settle(call, result)
+        return news
+
+    def claim(self, call_id: str, key: str) -> bool:
+        """Whether an action made this call: by id, else as a call with this key (or name) that no span told of yet."""
+        if call_id and call_id in self._by_id:
+            return True
+        left = self._unclaimed.get(key, 0)
+        self._unclaimed[key] = max(left - 1, 0)
+        return left > 0
+
+    def name_of(self, call_id: str) -> str:
+        """Return the tool of a call id, or ''."""
+        call = self._by_id.get(call_id)
+        return call.name if call else ""
+
+    def _find(self, result: Result) -> OpenCall | None:
+        found = self._by_id.get(result.call_id) if result.call_id else None
+        if found is None:
+            found = self._next_open(result)
+            self.by_order += found is not None
+        return found
+
+    def _next_open(self, result: Result) -> OpenCall | None:
+        """Return the open call that a result without a usable id answers: of the latest action, else of its name."""
+
+        def fits(call: OpenCall) -> bool:
+            return not call.answered and not (call.call_id and result.call_id)
+
+        latest = [call for call in self._latest if fits(call)]
+        named = [call for call in latest if call.name == result.name]
+        if named or (latest and not result.name):
+            return (named or latest)[0]
+        older: Iterable[OpenCall] = (c for c in self._open if fits(c) and result.name in {"", c.name})
+        return next(iter(older), latest[0] if latest else None)
+
+
+def _settle(call: OpenCall, result: Result) -> None:
+    if (result.is_event or not call.answered) and result.event_id not in call.events:
+        call.events.append(result.event_id)
+    call.answered = True
+    if result.status not in _EXPLICIT:
+        return
+    if result.is_event or not call.told_by_event:
+        call.status = result.status
+        call.told_by_event = call.told_by_event or result.is_event

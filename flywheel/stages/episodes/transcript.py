@@ -1,0 +1,251 @@
+"""From one conversation's events, in order, to its actions: what the agent saw before each, did, and got.
+
+In: (kind, event, payload) in time order. Out: actions with observations and results, and the tail after the last one.
+Logs tell a conversation in two ways, also mixed: a model call with `input` repeats the whole history, so only what the
+input adds to the context before it is an observation; without `input` the events between two calls are the observation.
+An input that does not continue the context (a compacted history, a sub-agent, a regenerated answer) replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from flywheel.records import ToolStatus
+from flywheel.stages.episodes.canonical import call_key
+from flywheel.stages.episodes.results import OpenCall, Result, Results
+
+__all__ = ["Action", "Event", "Transcript", "read_transcript"]
+
+Messages = list[dict[str, Any]]
+Usage = dict[str, float]
+
+_USAGE = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
+
+
+class Event(NamedTuple):
+    """An event with its payload parsed."""
+
+    event_id: str
+    kind: str
+    span_id: str | None
+    parent_id: str | None
+    tool_name: str | None
+    tool_call_id: str | None
+    payload: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Action:
+    """One assistant message, with what was new to the agent before it."""
+
+    observation: Messages
+    resets_context: bool
+    message: dict[str, Any]
+    event_id: str
+    calls: list[OpenCall]
+
+
+@dataclass(slots=True)
+class Transcript:
+    """A conversation put in order."""
+
+    actions: list[Action] = field(default_factory=list)
+    tail: Messages = field(default_factory=list)
+    tools: dict[str, dict[str, Any]] = field(default_factory=dict)  # by name, latest schema, first seen first
+    usage: Usage = field(default_factory=dict)
+    tags: set[str] = field(default_factory=set)
+    repeated_calls: int = 0  # model calls that the log tells twice
+    orphan_results: int = 0
+
+
+def read_transcript(events: Sequence[Event]) -> Transcript:
+    """Return the transcript of one conversation whose events are in order."""
+    walker = _Walker()
+    for event in events:
+        walker.take(event)
+    return walker.finish()
+
+
+def _calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    calls = message.get("tool_calls")
+    return [c for c in calls if isinstance(c, dict) and c.get("name")] if isinstance(calls, list) else []
+
+
+def _signature(message: dict[str, Any]) -> tuple[str, str, list[str]]:
+    """Return what identifies a message in a repeated history: ids, names, statuses and reasoning may be left out."""
+    content = message.get("content")
+    text = content.strip() if isinstance(content, str) else ""
+    return message.get("role", ""), text, [call_key(c) for c in _calls_of(message)]
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one == other or (one.get("role") == other.get("role") and _signature(one) == _signature(other))
+
+
+def _same_all(one: Messages | None, other: Messages | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return len(one) == len(other) and all(map(_same, one, other))
+
+
+def _output(event: Event) -> dict[str, Any]:
+    message = event.payload.get("message")
+    return message if isinstance(message, dict) else {}
+
+
+def _messages(value: Any) -> Messages:
+    return [m for m in value if isinstance(m, dict) and m.get("role")] if isinstance(value, list) else []
+
+
+def _tool_name(schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return ""
+    inner = schema.get("function")
+    return str((inner if isinstance(inner, dict) else schema).get("name") or "")
+
+
+class _Walker:
+    """Keeps the context that the agent has seen, and what came in since its last action."""
+
+    def __init__(self) -> None:
+        self.out = Transcript()
+        self.results = Results()
+        self.context: Messages = []
+        self.pending: Messages = []
+        self._resets = False  # whether what is pending replaces the context
+        self._seen_responses: set[str] = set()
+        self._last_call: tuple[Event, Messages | None] | None = None
+        self._tools: Any = None
+        self._take: dict[str, Callable[[Event], None]] = {
+            "request": self._request,
+            "model_call": self._model_call,
+            "tool_call": self._tool_call,
+            "tool_result": self._tool_result,
+        }
+
+    def take(self, event: Event) -> None:
+        handler = self._take.get(event.kind)
+        if handler is not None:
+            handler(event)
+            self._note_tools(event.payload.get("tools"))
+
+    def finish(self) -> Transcript:
+        self.out.tail = self.pending
+        self.out.orphan_results = self.results.orphans
+        flags = {
+            "paired_by_order": self.results.by_order,
+            "orphan_result": self.results.orphans,
+            "malformed_call": any(c.malformed for a in self.out.actions for c in a.calls),
+            "context_reset": any(a.resets_context for a in self.out.actions),
+        }
+        self.out.tags |= {name for name, on in flags.items() if on}
+        return self.out
+
+    def _note_tools(self, tools: Any) -> None:
+        if isinstance(tools, list) and tools and tools != self._tools:
+            self._tools = tools
+            self.out.tools.update((name, schema) for schema in tools if (name := _tool_name(schema)))
+
+    def _request(self, event: Event) -> None:
+        messages = _messages(event.payload.get("messages"))
+        n_seen = len(self.context) + len(self.pending)
+        repeats = 1 < n_seen <= len(messages)
+        fresh = _continuation(self.context + self.pending, messages) if repeats else None
+        if fresh is None and self.out.actions and any(m["role"] == "assistant" for m in messages):
+            self.pending, self._resets, fresh = [], True, messages
+        self._observe_results(fresh if fresh is not None else messages, event.event_id)
+        self.pending += fresh if fresh is not None else messages
+
+    def _model_call(self, event: Event) -> None:
+        message = event.payload.get("message")
+        given = _messages(event.payload["input"]) if isinstance(event.payload.get("input"), list) else None
+        if not isinstance(message, dict) or self._told_before(event, given):
+            return
+        if given is not None:
+            fresh = _continuation(self.context, given)
+            self._resets = fresh is None
+            self.pending = given if fresh is None else fresh
+            self._observe_results(self.pending, event.event_id)
+        self._act(event.event_id, {"role": "assistant", **message})
+        for name in _USAGE:
+            amount = event.payload.get(name)
+            if isinstance(amount, int | float):
+                self.out.usage[name] = self.out.usage.get(name, 0) + amount
+
+    def _told_before(self, event: Event, given: Messages | None) -> bool:
+        """Whether this call was met already: the same response, or a span around its own twin."""
+        before, self._last_call = self._last_call, (event, given)
+        response = event.payload.get("response_id")
+        repeated = bool(response) and response in self._seen_responses
+        if response:
+            self._seen_responses.add(response)
+        if before is not None and not repeated:
+            last, last_given = before
+            nested = (event.parent_id and event.parent_id == last.span_id) or (
+                last.parent_id and last.parent_id == event.span_id
+            )
+            repeated = bool(nested) and _same_all(given, last_given) and _same(_output(event), _output(last))
+        self.out.repeated_calls += repeated
+        return repeated
+
+    def _act(self, event_id: str, message: dict[str, Any]) -> None:
+        calls = [
+            OpenCall(str(c.get("id") or ""), c["name"], call_key(c), c.get("arguments") is None)
+            for c in _calls_of(message)
+        ]
+        self.out.actions.append(Action(self.pending, self._resets, message, event_id, calls))
+        if self._resets:
+            self.context.clear()
+        self.context += [*self.pending, message]
+        self._resets = False
+        self.pending = [early.message for early in self.results.call(calls)]
+
+    def _tool_call(self, event: Event) -> None:
+        """A call seen only as a span is an action of its own; most are part of a message met before."""
+        name = event.tool_name or str(event.payload.get("name") or "")
+        arguments, raw = event.payload.get("arguments"), event.payload.get("arguments_raw")
+        call: dict[str, Any] = {"id": event.tool_call_id or "", "name": name, "arguments": arguments}
+        if isinstance(raw, str) and arguments is None:
+            call["arguments_raw"] = raw
+        told = arguments is not None or "arguments_raw" in call
+        if not told:
+            call["arguments"] = {}
+        if name and not self.results.claim(call["id"], call_key(call) if told else name):
+            self.out.tags.add("call_without_message")
+            self._act(event.event_id, {"role": "assistant", "tool_calls": [call]})
+
+    def _tool_result(self, event: Event) -> None:
+        call_id = event.tool_call_id or ""
+        status = str(event.payload.get("status") or ToolStatus.UNKNOWN.value)
+        name = event.tool_name or self.results.name_of(call_id)
+        content = event.payload.get("content")
+        message: dict[str, Any] = {"role": "tool", "content": content if isinstance(content, str) else ""}
+        extra = {"tool_call_id": call_id, "name": name, "status": status}
+        message |= {key: value for key, value in extra.items() if value}
+        if self.results.result(Result(call_id, name, status, event.event_id, is_event=True, message=message)):
+            self.pending.append(message)
+
+    def _observe_results(self, messages: Messages, event_id: str) -> None:
+        """Match the tool messages of a history; without an id only those after the latest action can be told apart."""
+        last_action = max((n for n, m in enumerate(messages) if m["role"] == "assistant"), default=-1)
+        for position, message in enumerate(messages):
+            if message["role"] != "tool":
+                continue
+            call_id = str(message.get("tool_call_id") or "")
+            known = self.results.name_of(call_id)
+            if known and not message.get("name"):
+                message["name"] = known
+            if known or position > last_action:
+                status = str(message.get("status") or ToolStatus.UNKNOWN.value)
+                name = str(message.get("name") or "")
+                self.results.result(Result(call_id, name, status, event_id, is_event=False, message=message))
+
+
+def _continuation(context: Messages, given: Messages) -> Messages | None:
+    """Return the messages that `given` adds to the context, or None when it does not begin with it."""
+    n = len(context)
+    if len(given) < n or not all(_same(a, b) for a, b in zip(context, given, strict=False)):
+        return None
+    return given[n:]
