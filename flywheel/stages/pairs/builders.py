@@ -35,9 +35,9 @@ def probability_better(p_chosen: float, p_rejected: float) -> float:
 def sibling(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:
     """Pair different calls that attempts at one task made from the same anchor state, better mean return first.
 
-    The anchor state is the sequence of calls so far, not the wording around it: the prompt is the context of the
-    chosen side, and the rejected call was made after a text of the same course. Plain text actions have no canonical
-    form, so only calls are compared. margin = V(chosen) - V(rejected), the means of R over the known episodes through
+    The anchor state is the sequence of calls so far and which of them failed, not the wording around them: the prompt
+    is the context of the chosen side, and the rejected call was made after a conversation of the same course. Plain
+    text actions have no canonical form, so only calls are compared. margin = V(chosen) - V(rejected), the means of R over the known episodes through
     each action; p_better weighs their mean p_success, each drawn towards the state's mean by one episode.
     """
     del cfg
@@ -59,19 +59,26 @@ def sibling(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, 
 
 
 def _actions(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
-    """Return the tool-calling steps of episodes with a known outcome, with the episode's return beside them."""
+    """Return the tool-calling steps of episodes with a known outcome, with the episode's return beside them.
+
+    `failures` has a bit for each earlier call that failed (bits repeat after 62 calls): after an error, an agent is in
+    another state than after a result.
+    """
     import polars as pl
 
     known = returns.filter(pl.col("step").is_null() & pl.col("known"))
     calling = steps.sort("episode_id", "index").filter(pl.col("action_key").is_not_null())
+    bit = pl.lit(2).pow(pl.col("same_prefix_until") % 62)
     return (
         calling.with_columns(
             same_prefix_until=pl.int_range(pl.len()).over("episode_id").cast(pl.Int64),
             failed=pl.col("tool_status").list.contains(ToolStatus.FAILED.value) | pl.col("malformed"),
         )
+        .with_columns(failures=(pl.col("failed") * bit).cast(pl.Int64))
+        .with_columns(failures=(pl.col("failures").cum_sum() - pl.col("failures")).over("episode_id"))
         .join(known.select("episode_id", "p_success", "value", "weight"), on="episode_id")
-        .unique(["state_key", "action_key", "episode_id"], keep="first", maintain_order=True)
-        .sort("state_key", "action_key", "episode_id")
+        .unique(["state_key", "failures", "action_key", "episode_id"], keep="first", maintain_order=True)
+        .sort("state_key", "failures", "action_key", "episode_id")
     )
 
 
@@ -79,10 +86,10 @@ def _rivals(actions: pl.DataFrame) -> pl.DataFrame:
     """Return one row per (better, worse) pair of actions of a state, with a representative step for each."""
     import polars as pl
 
-    by = ["state_key", "action_key"]
-    prior = actions.group_by("state_key", maintain_order=True).agg(pl.col("p_success").mean().alias("p_state"))
+    state, by = ["state_key", "failures"], ["state_key", "failures", "action_key"]
+    prior = actions.group_by(state, maintain_order=True).agg(pl.col("p_success").mean().alias("p_state"))
     judged = (
-        actions.join(prior, on="state_key")
+        actions.join(prior, on=state)
         .group_by(by, maintain_order=True)
         .agg(
             pl.col("value").mean().round(12),
@@ -90,14 +97,14 @@ def _rivals(actions: pl.DataFrame) -> pl.DataFrame:
             p=((pl.col("p_success").sum() + PRIOR_EPISODES * pl.col("p_state").first()) / (pl.len() + PRIOR_EPISODES)),
         )
         .with_columns(
-            best=pl.col("value").rank("ordinal", descending=True).over("state_key"),
-            worst=pl.col("value").rank("ordinal").over("state_key"),
+            best=pl.col("value").rank("ordinal", descending=True).over(state),
+            worst=pl.col("value").rank("ordinal").over(state),
         )
     )
     chosen = judged.filter(pl.col("best") <= ACTIONS_PER_END).join(_typical(actions, best=True), on=by)
     rejected = judged.filter(pl.col("worst") <= ACTIONS_PER_END).join(_typical(actions, best=False), on=by)
     return (
-        chosen.join(rejected, on="state_key", suffix="_rejected")
+        chosen.join(rejected, on=state, suffix="_rejected")
         .filter(pl.col("value") > pl.col("value_rejected"))
         .select(
             "task_id",
@@ -119,8 +126,8 @@ def _typical(actions: pl.DataFrame, *, best: bool) -> pl.DataFrame:
     """Return the step that stands for each action: of its most (or least) successful episode, ties by id."""
     order = ["failed", "p_success", "value", "episode_id"] if best else ["p_success", "value", "episode_id"]
     down = [False, True, True, False] if best else [False, False, False]
-    kept = ["state_key", "action_key", "task_id", "episode_id", "index", "same_prefix_until"]
-    return actions.sort(order, descending=down).unique(kept[:2], keep="first", maintain_order=True).select(kept)
+    kept = ["state_key", "failures", "action_key", "task_id", "episode_id", "index", "same_prefix_until"]
+    return actions.sort(order, descending=down).unique(kept[:3], keep="first", maintain_order=True).select(kept)
 
 
 def retry_fixed(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:

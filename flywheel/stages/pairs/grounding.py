@@ -136,13 +136,17 @@ def named_tokens(message: dict[str, Any]) -> set[str]:
 @lru_cache(maxsize=64)
 def _visible(text: str) -> frozenset[str]:
     """Return every token of a JSON text and every part of a token, in normal form."""
+    return frozenset[str]().union(*(_forms(value) for value in set(_strings(json.loads(text)))))
+
+
+@lru_cache(maxsize=4096)  # prompts repeat themselves: the same system prompt, the same tool results
+def _forms(text: str) -> frozenset[str]:
     seen: set[str] = set()
-    for value in _strings(json.loads(text)):
-        for token in _COMPOUND.findall(_plain(value)):
-            parts = _PART.findall(token)
-            seen.update(_norm(p) for p in (token, *parts))
-            seen.update(_SPELT[p.casefold()] for p in parts if p.casefold() in _SPELT)
-            seen.update(_norm(m[1]) for p in parts if (m := _ORDINAL.fullmatch(p)))
+    for token in set(_COMPOUND.findall(_plain(text))):
+        parts = _PART.findall(token)
+        seen.update(_norm(p) for p in (token, *parts))
+        seen.update(_SPELT[p.casefold()] for p in parts if p.casefold() in _SPELT)
+        seen.update(_norm(m[1]) for p in parts if (m := _ORDINAL.fullmatch(p)))
     return frozenset(seen)
 
 

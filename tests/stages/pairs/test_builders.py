@@ -141,3 +141,12 @@ def test_reasoning_is_left_out_of_both_sides(frames: Make) -> None:
     thinking = steps.with_columns(pl.col("action").str.replace('"role"', '"reasoning":"hm","role"', literal=True))
     (pair,) = retry_fixed(episodes, thinking, returns, CFG).to_dicts()
     assert "reasoning" not in pair["chosen"] + pair["rejected"]
+
+
+def test_after_an_error_an_agent_is_in_another_state(frames: Make) -> None:
+    failed = attempt("b", "bad", 0.05)
+    failed["steps"][0]["status"] = "failed"
+    assert sibling(*frames([attempt("a", "good", 0.95), failed]), CFG).height == 0
+    both = attempt("a", "good", 0.95)
+    both["steps"][0]["status"] = "failed"
+    assert sibling(*frames([both, failed]), CFG).height == 1
