@@ -37,8 +37,9 @@ def sibling(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, 
 
     The anchor state is the sequence of calls so far and which of them failed, not the wording around them: the prompt
     is the context of the chosen side, and the rejected call was made after a conversation of the same course. Plain
-    text actions have no canonical form, so only calls are compared. margin = V(chosen) - V(rejected), the means of R over the known episodes through
-    each action; p_better weighs their mean p_success, each drawn towards the state's mean by one episode.
+    text actions have no canonical form, so only calls are compared. margin = V(chosen) - V(rejected), the means of R
+    over the known episodes through each action; p_better weighs their mean p_success, each drawn towards the state's
+    mean by one episode.
     """
     del cfg
     actions = _actions(steps, returns)
