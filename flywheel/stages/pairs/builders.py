@@ -77,7 +77,7 @@ def _actions(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(failures=(pl.col("failed") * bit).cast(pl.Int64))
         .with_columns(failures=(pl.col("failures").cum_sum() - pl.col("failures")).over("episode_id"))
-        .join(known.select("episode_id", "p_success", "value", "weight"), on="episode_id")
+        .join(known.select("episode_id", "p_success", "value", "weight"), on="episode_id", maintain_order="left")
         .unique(["state_key", "failures", "action_key", "episode_id"], keep="first", maintain_order=True)
         .sort("state_key", "failures", "action_key", "episode_id")
     )
@@ -88,15 +88,15 @@ def _rivals(actions: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     state, by = ["state_key", "failures"], ["state_key", "failures", "action_key"]
-    prior = actions.group_by(state, maintain_order=True).agg(pl.col("p_success").mean().alias("p_state"))
     judged = (
-        actions.join(prior, on=state)
+        actions.with_columns(p_state=pl.col("p_success").mean().over(state))
         .group_by(by, maintain_order=True)
         .agg(
             pl.col("value").mean().round(12),
             pl.col("weight").mean().round(12),
-            p=((pl.col("p_success").sum() + PRIOR_EPISODES * pl.col("p_state").first()) / (pl.len() + PRIOR_EPISODES)),
+            p=(pl.col("p_success").sum() + PRIOR_EPISODES * pl.col("p_state").first()) / (pl.len() + PRIOR_EPISODES),
         )
+        .with_columns(pl.col("p").round(12))
         .with_columns(
             best=pl.col("value").rank("ordinal", descending=True).over(state),
             worst=pl.col("value").rank("ordinal").over(state),
