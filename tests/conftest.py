@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.projects import make_tiny_model
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,3 +45,9 @@ def tau_airline(shared_data: Path) -> Path:
     if not path.is_file():
         pytest.skip("../shared/data/tau-bench/gpt-4o-airline.json.gz is absent")
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A two-layer random Llama with the embedded model's tokenizer."""
+    return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny")

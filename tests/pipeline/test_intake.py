@@ -1,0 +1,188 @@
+"""From files to the events table: idempotent, order-free, counted, nothing stored when too much is unreadable."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel.config import Config
+from flywheel.errors import IngestError, StoreError
+from flywheel.pipeline.intake import IngestResult, ingest_logs
+from flywheel.store import Store
+
+KEY = b"k"
+
+
+def line(conversation: str, seq: int, text: str) -> str:
+    event = {
+        "conversation_id": conversation,
+        "seq": seq,
+        "ts": f"2026-10-01T00:00:{seq:02d}Z",
+        "kind": "request",
+        "payload": {"messages": [{"role": "user", "content": text}]},
+    }
+    return json.dumps(event) + "\n"
+
+
+LINES = [line(f"c{n % 5}", n, f"question {n}") for n in range(20)]
+
+
+def run(project: Path, **changes: Any) -> tuple[Store, IngestResult]:
+    store = Store(project / ".flywheel")
+    store.create()
+    config = Config.model_validate({"ingest": changes.pop("ingest", {})})
+    paths = changes.pop("paths", [project / "logs"])
+    return store, ingest_logs(store, config, project, paths, key=KEY, **changes)
+
+
+def events(store: Store) -> list[str]:
+    return sorted(store.table("events", "ingest").collect()["event_id"].to_list())
+
+
+def adds_up(result: IngestResult) -> bool:
+    bad = sum(result.quarantined.values()) + sum(result.ignored.values())
+    return result.read == result.kept + result.duplicate + bad
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.jsonl").write_text("".join(LINES))
+    return tmp_path
+
+
+def test_twice_is_once(project: Path) -> None:
+    store, first = run(project)
+    again_store, again = run(project)
+
+    assert (first.read, first.kept, first.events) == (20, 20, 20)
+    assert (again.read, again.kept, again.unchanged) == (0, 0, 1)
+    assert events(store) == events(again_store)
+    assert store.numbers("ingest") == [1]
+    assert adds_up(first)
+
+
+def test_the_same_events_in_another_file_are_duplicates(project: Path) -> None:
+    run(project)
+    with gzip.open(project / "logs" / "copy.jsonl.gz", "wt") as handle:
+        handle.writelines(LINES)
+    store, result = run(project)
+
+    assert (result.read, result.kept, result.duplicate) == (20, 0, 20)
+    assert len(events(store)) == 20
+    assert adds_up(result)
+
+
+def test_a_grown_file_gives_only_its_new_lines(project: Path) -> None:
+    run(project)
+    with (project / "logs" / "a.jsonl").open("a") as handle:
+        handle.write(line("c9", 99 % 60, "new"))
+    store, result = run(project)
+
+    assert (result.events, result.kept) == (1, 1)
+    assert len(events(store)) == 21
+
+
+def test_cut_in_pieces_in_any_order_equals_the_whole(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    whole, _ = run(project)
+    pieces = tmp_path_factory.mktemp("pieces")
+    (pieces / "logs").mkdir()
+    for name, part in (("z", LINES[:7]), ("m", LINES[7:9]), ("a", LINES[9:])):
+        (pieces / "logs" / f"{name}.jsonl").write_text("".join(part))
+    cut, _ = run(pieces)
+
+    assert events(cut) == events(whole)
+    rows = "ts", "seq", "conversation_id", "kind", "payload"
+    frames = [s.table("events", "ingest").select(rows).collect().sort(rows) for s in (whole, cut)]
+    assert frames[0].equals(frames[1])
+
+
+def test_a_few_bad_lines_are_quarantined_with_file_and_line(project: Path) -> None:
+    (project / "logs" / "a.jsonl").write_text("".join(LINES[:10]) + '{"cut": \n' + "".join(LINES[10:]))
+    store, result = run(project)
+
+    row = store.table("quarantine", "ingest").collect().row(0, named=True)
+    assert (row["source_file"], row["source_line"]) == ("logs/a.jsonl", 11)
+    assert sum(result.quarantined.values()) == 1
+    assert result.first_bad[0].startswith("logs/a.jsonl:11: ")
+    assert adds_up(result)
+
+
+def test_too_many_bad_lines_store_nothing_and_say_which(project: Path) -> None:
+    (project / "logs" / "a.jsonl").write_text("".join(LINES) + "not json, private words\n" * 5)
+
+    with pytest.raises(IngestError, match="5 of 25 records are unreadable") as caught:
+        run(project)
+    assert "logs/a.jsonl:21" in caught.value.message
+    assert "private" not in caught.value.message
+    assert Store(project / ".flywheel").current("ingest") is None
+    _, result = run(project, ingest={"max_quarantine": 0.5})
+    assert sum(result.quarantined.values()) == 5
+
+
+def test_a_truncated_gzip_keeps_what_is_readable(project: Path) -> None:
+    packed = gzip.compress("".join(LINES).encode())
+    (project / "logs" / "a.jsonl").unlink()
+    many = gzip.compress("".join(line("big", n, f"{n} {n * 7919}") for n in range(60)).encode())
+    (project / "logs" / "b.jsonl.gz").write_bytes(many[: len(many) * 3 // 4])
+    (project / "logs" / "c.jsonl.gz").write_bytes(packed)
+    store, result = run(project)
+
+    assert 20 < len(events(store)) < 80
+    assert result.quarantined["truncated"] == 1
+    assert adds_up(result)
+
+
+def test_an_empty_folder_and_a_missing_path_are_errors_with_hints(project: Path) -> None:
+    (project / "logs" / "a.jsonl").unlink()
+    for paths in ([project / "logs"], [project / "nowhere"]):
+        with pytest.raises(IngestError) as caught:
+            run(project, paths=paths)
+        assert caught.value.hint
+
+
+def test_an_unknown_file_is_quarantined_and_named(project: Path) -> None:
+    (project / "logs" / "b.jsonl").write_text('{"colour": "red"}\n')
+    store, result = run(project, ingest={"max_quarantine": 0.5})
+
+    assert result.quarantined == {"unknown_format": 1}
+    detail = store.table("quarantine", "ingest").collect()["detail"].to_list()[0]
+    assert "red" not in detail
+    assert adds_up(result)
+
+
+def test_a_dry_run_stores_nothing(project: Path) -> None:
+    store, result = run(project, dry_run=True)
+
+    assert result.events == 20
+    assert store.current("ingest") is None
+
+
+def test_a_store_that_cannot_be_written_is_an_error_with_a_hint(tmp_path: Path, project: Path) -> None:
+    """A file stands where the store's tables should be: refused for every user, root too."""
+    store = Store(project / ".flywheel")
+    store.create()
+    (project / ".flywheel" / "tables").write_text("in the way")
+    with pytest.raises(StoreError) as caught:
+        run(project)
+    assert caught.value.hint
+    shutil.rmtree(project / ".flywheel")
+    assert tmp_path == project
+
+
+def test_values_are_redacted_before_they_are_stored(project: Path) -> None:
+    secret = "sk-proj-" + "a1B2c3D4" * 5
+    (project / "logs" / "b.jsonl").write_text(line("pii", 1, f"mail jane.roe@example.org, key {secret}"))
+    store, result = run(project)
+
+    everything = b"".join(p.read_bytes() for p in store.root.rglob("*") if p.is_file())
+    text = " ".join(store.table("events", "ingest").collect()["payload"].to_list())
+    assert "jane.roe" not in text
+    assert secret not in text
+    assert b"jane.roe" not in everything
+    assert result.redacted["email"] == 1
+    assert result.redacted["secret"] == 1

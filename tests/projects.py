@@ -1,0 +1,110 @@
+"""Projects that tests make: a tiny random model, a small configuration, a digest of everything that must be equal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from flywheel.records import content_id
+from flywheel.rounds import Registry
+from flywheel.store import Store
+
+__all__ = ["FLYWHEEL", "TINY_CONFIG", "champion_is_valid", "digest", "flywheel", "make_tiny_model", "write_config"]
+
+FLYWHEEL = str(Path(sys.executable).with_name("flywheel"))
+
+TINY_CONFIG = """
+[model]
+base = "{model}"
+
+[train]
+method = "sft"
+max_steps = 4
+checkpoint_every = 1
+max_rows = 12
+batch_size = 2
+threads = 1
+
+[eval]
+suites = ["next_action"]
+max_cases = 4
+max_new_tokens = 4
+"""
+
+
+def make_tiny_model(folder: Path) -> Path:
+    """Write a two-layer Llama with random weights (seed 0) and the embedded model's tokenizer; return its folder."""
+    import torch
+    from flywheel.config import ModelConfig
+    from flywheel.models.load import load_tokenizer
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = load_tokenizer(ModelConfig())
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=8192,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    torch.manual_seed(0)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def flywheel(project: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command line on a project."""
+    done = subprocess.run([FLYWHEEL, "-C", str(project), *arguments], capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(f"flywheel {' '.join(arguments)} → {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+_TIMES = {"timings_s", "at", "versions"}
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_times(v) for k, v in value.items() if k not in _TIMES}
+    return [_without_times(v) for v in value] if isinstance(value, list) else value
+
+
+def digest(project: Path) -> dict[str, Any]:
+    """Return everything about a project that must be equal after any number of kills; times are left out."""
+    store, registry = Store(project / ".flywheel"), Registry(project / "rounds")
+    stages = ["ingest", "episodes", "rewards", "returns", "examples", "pairs", "groups"]
+    current = {name: store.current(name) for name in stages}
+    return {
+        "tables": {n: {"content": s.sha256, "funnel": dict(s.funnel)} for n, s in current.items() if s},
+        "sources": dict(current["ingest"].extra["sources"]) if current["ingest"] else {},
+        "rounds": [_without_times(registry.manifest(n).model_dump(mode="json")) for n in registry.numbers()],
+        "reports": [
+            _without_times(report.model_dump(mode="json")) for n in registry.numbers() if (report := registry.report(n))
+        ],
+        "aliases": registry.aliases(),
+        "decisions": [
+            content_id(_without_times({**p.model_dump(mode="json"), "previous_sha256": "", "report_sha256": ""}))
+            for p in registry.promotions()
+        ],
+    }
+
+
+def champion_is_valid(project: Path) -> bool:
+    """Return whether the champion alias, as it stands this instant, names nothing or a whole round."""
+    registry = Registry(project / "rounds")
+    champion = registry.champion
+    return champion is None or registry.problems([champion]) == []
+
+
+def write_config(project: Path, model: Path) -> None:
+    """Write the small configuration into a project."""
+    (project / "flywheel.toml").write_text(TINY_CONFIG.format(model=json.dumps(str(model))[1:-1]), encoding="utf-8")
