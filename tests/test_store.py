@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,34 @@ def test_a_lost_part_is_named(store: Store) -> None:
 
     with pytest.raises(StoreError, match="a part of table rewards is missing"):
         store.table("rewards", "rewards")
+
+
+def test_a_full_disk_is_the_disks_fault_not_the_frames(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE makes the kernel refuse the part, as a full disk does; nothing half-written is left."""
+    code = """
+import resource, sys
+from pathlib import Path
+import polars as pl
+from flywheel.contracts import polars_schema
+from flywheel.errors import StoreError
+from flywheel.records import Reward
+from flywheel.store import Store
+store = Store(Path(sys.argv[1]))
+store.create()
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+frame = pl.read_ipc(sys.argv[2])
+try:
+    store.write("rewards", frame, partition=0)
+except StoreError as error:
+    print(error.message, "|", error.hint)
+"""
+    _rewards().write_ipc(tmp_path / "frame.arrow")
+    command = [sys.executable, "-c", code, str(tmp_path / "store"), str(tmp_path / "frame.arrow")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert "File too large" in done.stdout
+    assert "type the command again" in done.stdout
+    assert [p.name for p in (tmp_path / "store" / "tables" / "rewards" / "p00").iterdir()] == []
 
 
 def test_another_layout_is_refused(store: Store) -> None:
