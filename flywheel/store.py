@@ -14,6 +14,7 @@ is written last, so a killed stage leaves the old snapshot current and orphan pa
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel import files
 from flywheel.contracts import arrow_schema, conform, polars_schema, schema_name
 from flywheel.errors import ContractError, StoreError
-from flywheel.records import TABLES, canonical_json
+from flywheel.records import TABLES, Row, canonical_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,6 +71,31 @@ class Snapshot:
         return sum(p.rows for p in self.parts if p.table == table)
 
 
+def _encode(frame: pl.DataFrame, row: type[Row]) -> memoryview:
+    """Return a frame as Parquet bytes that fit the contract.
+
+    In memory first: a refusal here is the frame's fault, a refusal while writing the bytes is the disk's.
+    """
+    import polars as pl
+
+    buffer = io.BytesIO()
+    metadata = {"flywheel.schema": f"{schema_name(row)}/v{row.version}"}
+    try:
+        conform(frame, row).sink_parquet(
+            buffer, compression="zstd", arrow_schema=arrow_schema(row), metadata=metadata, maintain_order=True
+        )
+    except pl.exceptions.PolarsError as error:
+        raise ContractError(
+            f"table {row.table}: {type(error).__name__}: a value does not fit its column",
+            hint=f"see schemas/{schema_name(row)}/v{row.version}.json; nulls are refused where the schema has none",
+        ) from error
+    return buffer.getbuffer()
+
+
+def _fill(path: Path, content: memoryview) -> None:
+    path.write_bytes(content)
+
+
 class Store:
     """A project's tables and snapshots.
 
@@ -109,25 +135,12 @@ class Store:
             ContractError: the frame does not fit the table's contract.
             StoreError: the disk refuses.
         """
-        import polars as pl
-
         if frame.height == 0:
             return None
         row = TABLES[table]
-        rows, schema = conform(frame, row), arrow_schema(row)
-        version = {"flywheel.schema": f"{schema_name(row)}/v{row.version}"}
-
-        def sink(path: Path) -> None:
-            rows.sink_parquet(path, compression="zstd", arrow_schema=schema, metadata=version, maintain_order=True)
-
         folder = self.root / "tables" / table / f"p{partition:02d}"
-        try:
-            final, sha256 = files.write_by_content(folder, ".parquet", sink)
-        except pl.exceptions.PolarsError as error:
-            raise ContractError(
-                f"table {table}: {type(error).__name__} when writing: a value does not fit its column",
-                hint=f"see schemas/{schema_name(row)}/v{row.version}.json; nulls are refused where the schema has none",
-            ) from error
+        content = _encode(frame, row)
+        final, sha256 = files.write_by_content(folder, ".parquet", lambda path: _fill(path, content))
         return Part(
             table, partition, final.relative_to(self.root).as_posix(), sha256, frame.height, final.stat().st_size
         )
