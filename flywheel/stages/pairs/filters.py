@@ -163,8 +163,9 @@ def _other_order(pair: Pair, facts: _Facts) -> bool:
 
 
 def _not_grounded(pair: Pair, facts: _Facts) -> bool:
-    del facts
-    return bool(ungrounded(_message(pair, "chosen"), _message(pair, "rejected"), pair["prompt"], pair["tools"]))
+    chosen, rejected = (_message(pair, side) for side in ("chosen", "rejected"))
+    own = facts.prompts.get(_key(pair, "chosen"), "[]")
+    return bool(ungrounded(chosen, rejected, pair["prompt"], pair["tools"], own))
 
 
 def _other_context(pair: Pair, facts: _Facts) -> bool:
@@ -173,7 +174,7 @@ def _other_context(pair: Pair, facts: _Facts) -> bool:
     if prompt is None or pair["chosen_episode"] == pair["rejected_episode"]:
         return False
     chosen, rejected = (_message(pair, side) for side in ("chosen", "rejected"))
-    foreign = ungrounded(rejected, chosen, pair["prompt"], pair["tools"])
+    foreign = ungrounded(rejected, chosen, pair["prompt"], pair["tools"], prompt)
     return bool(foreign - ungrounded(rejected, chosen, prompt, pair["tools"]))
 
 
@@ -227,8 +228,8 @@ def _filter(
 ) -> pl.DataFrame:
     import polars as pl
 
-    sides = pairs.select("rejected_episode", "rejected_step").rows()
-    facts = _Facts(steps, returns, cfg, frozenset((episode, step) for episode, step in sides))
+    sides = [pairs.select(f"{side}_episode", f"{side}_step").rows() for side in ("chosen", "rejected")]
+    facts = _Facts(steps, returns, cfg, frozenset((key[0], key[1]) for keys in sides for key in keys))
     reasons = [_first_reason(pair, facts) for pair in pairs.iter_rows(named=True)]
     pairs = pairs.with_columns(pl.Series("_reason", reasons, dtype=pl.String))
     for reason, _ in FILTERS:

@@ -1,12 +1,14 @@
 """Whether everything new in a chosen action could be known before it was taken (no information leak).
 
 A corrected call often names what only the error message revealed. To prefer it *before* that message teaches guessing.
-So every content token of the chosen action that the rejected one lacks must stand in the prompt or the tool schemas:
-identifiers, numbers, words of short or code-like argument values; of prose only what names something (numbers,
-identifiers). Equal up to letter case, leading and trailing zeros, thousands separators, and the parts of a compound
-(2024-05-20 is grounded in "May 20th" and a 2024). Words of SQL, names a query defines itself, 0 and 1 need no source.
+So every content token of the chosen action that the rejected one lacks must stand in the prompt or the tool schemas,
+equal up to letter case, zeros at the ends, thousands separators and the parts of a compound (2024-05-20 is grounded in
+"May 20th" and a 2024).
 
-The rule is deliberately strict: a value that the model worked out by itself counts as unseen, too.
+Content tokens are identifiers, numbers and the words of argument values; of prose, only what names something. Plain
+words of code (commands, keywords, functions) are knowledge that needs no source, unless the agent came to see them
+between the prompt and the action: then that is where it had them from. Words of SQL, names that a query defines
+itself, 0 and 1 always pass. Otherwise the rule is strict: a value that the model worked out by itself counts as unseen.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ _OWN_NAMES = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
+_CODE = re.compile(r"[()=<>|;$*{}]|\S\s+\S+\s+\S+\s+\S")
 _MIN_PROSE_WORDS = 6
 _MIN_PROSE_SHARE = 0.15
 _FUNCTION_WORD_LIST = (
@@ -100,12 +103,19 @@ def _free(token: str) -> bool:
     return token in {"0", "1"} or token in _VOCABULARY or (len(token) == 1 and token.isalpha())
 
 
-def _value_tokens(text: str, *, prose: bool = False) -> set[str]:
-    tokens = _COMPOUND.findall(_plain(text))
+def _value_tokens(text: str, *, prose: bool = False) -> dict[str, bool]:
+    """Return a value's tokens, and of each whether it always needs a source."""
+    tokens = [t for t in _COMPOUND.findall(_plain(text)) if not _free(_norm(t))]
     if prose or is_prose(text):
-        return {_norm(t) for t in tokens if _names_something(t)}
+        return {_norm(t): True for t in tokens if _names_something(t)}
     own = {_norm(name) for found in _OWN_NAMES.findall(text) for name in found if name}
-    return {_norm(t) for t in tokens} - own
+    code = _CODE.search(text) is not None
+    return {_norm(t): not code or _identifies(t) for t in tokens if _norm(t) not in own}
+
+
+def _identifies(token: str) -> bool:
+    """Return whether a word of code is an identifier or a number of some length, as opposed to a plain word."""
+    return len(token) > 1 and any(c.isdigit() or c in "_@" for c in token)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -123,14 +133,21 @@ def _strings(value: Any) -> Iterator[str]:
         yield str(value).lstrip("-")
 
 
+def _tokens(message: dict[str, Any]) -> dict[str, bool]:
+    calls = message.get("tool_calls") or []
+    if not calls:
+        return _value_tokens(str(message.get("content") or ""), prose=True)
+    found: dict[str, bool] = {}
+    for call in calls:
+        for text in (call["name"], *_strings(call.get("arguments") or {})):
+            for token, strict in _value_tokens(text).items():
+                found[token] = strict or found.get(token, False)
+    return found
+
+
 def named_tokens(message: dict[str, Any]) -> set[str]:
     """Return the content tokens of an action: of its calls, or of its text when it makes none."""
-    calls = message.get("tool_calls") or []
-    parts = [t for call in calls for t in (call["name"], *_strings(call.get("arguments") or {}))]
-    tokens = {token for part in parts for token in _value_tokens(part)}
-    if not calls:
-        tokens = _value_tokens(str(message.get("content") or ""), prose=True)
-    return {token for token in tokens if not _free(token)}
+    return set(_tokens(message))
 
 
 @lru_cache(maxsize=64)
@@ -155,7 +172,9 @@ def _names_and_keys(message: dict[str, Any]) -> set[str]:
     return {_norm(t) for c in calls for t in (c["name"], *(c.get("arguments") or {}))}
 
 
-def ungrounded(chosen: dict[str, Any], rejected: dict[str, Any], prompt: str, tools: str | None) -> set[str]:
+def ungrounded(
+    chosen: dict[str, Any], rejected: dict[str, Any], prompt: str, tools: str | None, own: str = "[]"
+) -> set[str]:
     """Return the content tokens of `chosen` that are neither in `rejected` nor visible before the action.
 
     Args:
@@ -164,13 +183,16 @@ def ungrounded(chosen: dict[str, Any], rejected: dict[str, Any], prompt: str, to
         prompt: JSON list of messages.
         tools: JSON list of tool schemas; when unknown, the names and keys of a call to another tool need no source,
             because the agent knew tools that the log does not show.
+        own: JSON list of the messages that the agent really saw when it chose, if that was more than the prompt.
     """
-    new = named_tokens(chosen) - named_tokens(rejected)
+    tokens = _tokens(chosen)
+    new = tokens.keys() - _tokens(rejected).keys()
     called = {c["name"] for c in rejected.get("tool_calls") or []}
     if tools is None and not called & {c["name"] for c in chosen.get("tool_calls") or []}:
         new -= _names_and_keys(chosen)
     visible = _visible(prompt) | (_visible(tools) if tools else frozenset[str]())
-    return {token for token in new if token not in visible and not _parts_visible(token, visible)}
+    unseen = {token for token in new if token not in visible and not _parts_visible(token, visible)}
+    return {token for token in unseen if tokens[token] or token in _visible(own)}
 
 
 def _parts_visible(token: str, visible: frozenset[str]) -> bool:

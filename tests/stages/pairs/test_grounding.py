@@ -58,7 +58,8 @@ def test_equal_in_another_form_is_grounded(value: str, seen: str) -> None:
         ("2024-05-21", {"2024-05-21"}),
         ("12345", {"12345"}),
         ("HAT045", {"hat045"}),
-        ("SELECT region FROM returns", {"returns"}),
+        ("SELECT region FROM returns_2023", {"returns_2023"}),
+        ("SELECT region FROM returns", set()),
         ("I will book the flight HAT045 for you because you are a gold member", {"hat045"}),
         ("I will look at what was said and then do the right thing for you", set()),
     ],
@@ -66,6 +67,13 @@ def test_equal_in_another_form_is_grounded(value: str, seen: str) -> None:
 def test_what_was_never_seen_is_not_grounded(value: str, missing: set[str]) -> None:
     seen = prompt("Sales by region on May 20th, 2024. I have 1234 points.")
     assert ungrounded(call("f", text=value), NOTHING, seen, TOOLS) == missing
+
+
+def test_a_plain_word_of_code_is_a_leak_only_if_it_was_shown_in_between() -> None:
+    chosen, rejected = call("f", text="grep -rn hello /tmp | sort"), call("f", text="find /tmp")
+    assert ungrounded(chosen, rejected, prompt("look for hello in /tmp"), TOOLS) == set()
+    shown = prompt("look for hello in /tmp", "unknown command; try grep")
+    assert ungrounded(chosen, rejected, prompt("look for hello in /tmp"), TOOLS, shown) == {"grep"}
 
 
 def test_what_the_rejected_action_names_needs_no_source() -> None:
