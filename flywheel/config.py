@@ -102,6 +102,7 @@ class RewardsConfig(_Section):
         default=[
             "outcome", "tool_error", "loop", "thumbs", "adopted", "user_edit",
             "complaint", "thanks", "rephrase", "escalate", "abandon",
+            "cost", "risk",
         ],
         description="Signals to compute: names in the flywheel.rewards group or module:function.",
     )  # fmt: skip

@@ -1,0 +1,89 @@
+"""From episodes to opinions: every signal looks at every episode and says what it found, with its evidence.
+
+In: episodes, steps and events of a set of conversations, and the signals to run. Out: the table `rewards`, long: one
+row per episode, step and signal. Nothing is combined here, so weights can change without looking again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from flywheel.contracts import conform
+from flywheel.errors import ContractError, ExtensionError
+from flywheel.records import Reward
+from flywheel.stages.rewards.opinions import rewards_frame
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import RewardsConfig
+    from flywheel.extensions import Signal
+    from flywheel.funnel import Funnel
+
+__all__ = ["build_rewards"]
+
+
+def build_rewards(
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    events: pl.DataFrame,
+    cfg: RewardsConfig,
+    signals: Mapping[str, Signal],
+    funnel: Funnel,
+) -> pl.DataFrame:
+    """Return the opinions of all signals on all episodes; counts rows, and notes each signal's coverage.
+
+    Raises:
+        ExtensionError: a signal's rows do not fit the contract, are out of range, or judge one thing
+            twice.
+    """
+    import polars as pl
+
+    frames = [rewards_frame([])]
+    for name in sorted(signals):
+        rows = _checked(name, signals[name](episodes, steps, events, cfg))
+        funnel.note(f"rows of {name}", rows.height)
+        frames.append(rows)
+    rewards = pl.concat(frames)
+    _refuse_twice(rewards)
+    funnel.considered += rewards.height
+    rewards = funnel.drop(rewards, ~pl.col("episode_id").is_in(episodes["episode_id"].implode()), "unknown episode")
+    funnel.kept += rewards.height
+    return conform(rewards, Reward).collect()
+
+
+def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    hint = f"signal `{name}` must return rows of `Reward`: see `flywheel schema reward`"
+    try:
+        rows = conform(frame, Reward).collect()
+    except ContractError as error:
+        raise ExtensionError(f"signal `{name}`: {error.message}", hint=hint) from error
+    required = [column for column in rows.columns if column not in {"step", "arrived"}]
+    if rows.select(pl.any_horizontal(pl.col(required).is_null().any())).item():
+        raise ExtensionError(f"signal `{name}`: a null in a column that must not have one", hint=hint)
+    vote = pl.col("kind").is_in(["outcome", "implicit"])
+    risk, cost = pl.col("kind") == "risk", pl.col("kind") == "cost"
+    score, weight = pl.col("score"), pl.col("weight")
+    fits = (
+        (vote & score.is_between(-1, 1)) | (risk & score.is_between(0, 1)) | (cost & (score >= 0) & score.is_finite())
+    )
+    if not rows.select((fits & weight.is_between(0, 1)).all()).item():
+        raise ExtensionError(
+            f"signal `{name}`: a score or weight out of range",
+            hint="votes lie in [-1, 1], risks and weights in [0, 1], costs are finite and not negative",
+        )
+    return rows
+
+
+def _refuse_twice(rewards: pl.DataFrame) -> None:
+    import polars as pl
+
+    twice = rewards.filter(pl.struct(Reward.key).is_duplicated())
+    if not twice.is_empty():
+        raise ExtensionError(
+            f"signal `{twice.item(0, 'signal')}`: more than one row for an episode and step",
+            hint="a signal gives one opinion on one thing, with all its evidence, under a name of its own",
+        )

@@ -1,0 +1,113 @@
+"""What users said, turn by turn, with the event that proves it.
+
+In: episodes, steps and events. Out: each episode's user turns in order. A turn's evidence is the request event that
+brought it, or, in logs that only repeat the history, the model call that first saw it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from flywheel.stages.rewards.lexicon import fold
+from flywheel.stages.rewards.opinions import Said
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["EpisodeKey", "Turn", "user_turns"]
+
+EpisodeKey = tuple[str, str]  # episode id, task id
+
+_BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
+
+
+class Turn(NamedTuple):
+    """One user message."""
+
+    before_step: int  # the step that saw it first; the number of steps for what the agent never answered
+    text: str  # folded, see `lexicon.fold`
+    said: Said
+    reaction: bool  # whether the agent had spoken or acted before
+
+
+def user_turns(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> dict[EpisodeKey, list[Turn]]:
+    """Return the user turns of each episode that has any, in order."""
+    requests = _requests(episodes, events)
+    times = dict(events.filter(events["kind"] == "model_call").select("event_id", "ts").iter_rows())
+    found: dict[EpisodeKey, list[Turn]] = {}
+    for key, rows in _observations(episodes, steps).items():
+        turns = _turns(rows, requests.get(key[0], {}), times)
+        if turns:
+            found[key] = turns
+    return found
+
+
+class _Seen(NamedTuple):
+    step: int
+    messages: str
+    resets: bool
+    event_id: str
+
+
+def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKey, list[_Seen]]:
+    """Return what each episode's steps, and then its tail, saw of the user."""
+    import polars as pl
+
+    seen = steps.select("episode_id", "task_id", "index", "observation", "resets_context", "event_id")
+    tail = episodes.select(
+        "episode_id",
+        "task_id",
+        index="n_steps",
+        observation="tail",
+        resets_context=pl.lit(False),
+        event_id=pl.lit(""),
+    )
+    rows: dict[EpisodeKey, list[_Seen]] = defaultdict(list)
+    told = pl.concat([seen, tail]).filter(pl.col("observation").str.contains(_BY_USER, literal=True))
+    for row in told.sort("episode_id", "index").iter_rows():
+        rows[row[0], row[1]].append(_Seen(*row[2:]))
+    return rows
+
+
+def _requests(episodes: pl.DataFrame, events: pl.DataFrame) -> dict[str, dict[str, deque[Said]]]:
+    """Return, for each episode, the request events by the user texts in them, oldest first."""
+    import polars as pl
+
+    rows = (
+        events.filter((pl.col("kind") == "request") & pl.col("payload").str.contains(_BY_USER, literal=True))
+        .unique("event_id")
+        .join(episodes.select("conversation_id", "episode_id"), on="conversation_id")
+        .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
+        .select("episode_id", "event_id", "ts", "payload")
+    )
+    found: dict[str, dict[str, deque[Said]]] = defaultdict(lambda: defaultdict(deque))
+    for episode_id, event_id, ts, payload in rows.iter_rows():
+        for text in _user_texts(orjson.loads(payload).get("messages") or []):
+            found[episode_id][text].append(Said(event_id, ts))
+    return found
+
+
+def _user_texts(messages: Iterable[dict[str, Any]]) -> list[str]:
+    contents = (m.get("content") for m in messages if m.get("role") == "user")
+    return [content for content in contents if isinstance(content, str) and content.strip()]
+
+
+def _turns(rows: list[_Seen], requests: dict[str, deque[Said]], times: dict[str, Any]) -> list[Turn]:
+    turns: list[Turn] = []
+    seen: set[str] = set()
+    for row in rows:
+        acted = row.step > 0
+        for message in orjson.loads(row.messages):
+            acted = acted or message.get("role") == "assistant"
+            for text in _user_texts([message]):
+                if row.resets and text in seen:  # a rewritten history repeats what was said
+                    continue
+                seen.add(text)
+                brought = requests.get(text)
+                said = brought.popleft() if brought else Said(row.event_id, times.get(row.event_id))
+                turns.append(Turn(row.step, fold(text), said, acted))
+    return turns

@@ -1,0 +1,130 @@
+"""The rows that a signal writes, and the little that all signals need to find their evidence.
+
+In: what a signal found, one opinion at a time. Out: a frame with the columns of `Reward`, one row per episode, step and
+signal: several findings of one signal about one thing become one row with all the evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import orjson
+
+from flywheel.contracts import arrow_schema
+from flywheel.records import Reward
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Kind", "Opinions", "Said", "judgements", "rewards_frame", "scaled"]
+
+Kind = Literal["outcome", "implicit", "cost", "risk"]
+
+
+def rewards_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return rows as a frame with the columns of `Reward`."""
+    import polars as pl
+    import pyarrow as pa
+
+    frame = pl.from_arrow(pa.Table.from_pylist(list(rows), schema=arrow_schema(Reward)))
+    if not isinstance(frame, pl.DataFrame):  # pragma: no cover - from_arrow of a table is a frame
+        raise TypeError
+    return frame
+
+
+@dataclass(slots=True)
+class _Opinion:
+    scores: list[float] = field(default_factory=list)
+    family: str = ""
+    evidence: list[str] = field(default_factory=list)
+    arrived: datetime | None = None
+
+
+class Opinions:
+    """Collects one signal's opinions; opinions about the same thing are averaged and share their evidence."""
+
+    def __init__(self, signal: str, family: str, kind: Kind = "implicit", *, version: int = 1) -> None:
+        self._same = {"signal": signal, "kind": kind, "weight": 1.0, "signal_version": version}
+        self._family = family
+        self._found: dict[tuple[str, str, int | None], _Opinion] = {}
+
+    def add(
+        self, episode: tuple[str, str], score: float, said: Iterable[Said], *, step: int | None = None, family: str = ""
+    ) -> None:
+        """Add an opinion.
+
+        Args:
+            episode: its id and its task's id.
+            score: the vote in [-1, 1], the severity, or the raw cost.
+            said: the evidence: event ids with the time they arrived.
+            step: the step judged; None for the whole episode.
+            family: overrides the signal's family (a thumb up is another matter than a thumb down).
+        """
+        opinion = self._found.setdefault((*episode, step), _Opinion(family=family or self._family))
+        opinion.scores.append(score)
+        for one in said:
+            if one.event_id and one.event_id not in opinion.evidence:
+                opinion.evidence.append(one.event_id)
+            if one.ts is not None and (opinion.arrived is None or one.ts > opinion.arrived):
+                opinion.arrived = one.ts
+
+    def frame(self) -> pl.DataFrame:
+        """Return the opinions as a frame of rewards."""
+        return rewards_frame(
+            [
+                self._same
+                | {
+                    "episode_id": episode_id,
+                    "task_id": task_id,
+                    "step": step,
+                    "family": o.family,
+                    "score": sum(o.scores) / len(o.scores),
+                    "evidence": sorted(o.evidence),
+                    "arrived": o.arrived,
+                }
+                for (episode_id, task_id, step), o in self._found.items()
+            ]
+        )
+
+
+class Said(NamedTuple):
+    """A piece of evidence: an event, when it came, and what it carries."""
+
+    event_id: str
+    ts: datetime | None = None
+    payload: Mapping[str, Any] = {}
+
+
+def judgements(
+    episodes: pl.DataFrame, events: pl.DataFrame, kind: Literal["feedback", "outcome"]
+) -> dict[tuple[str, str], list[Said]]:
+    """Return each judged episode (id, task) with its feedback or outcome events, oldest first."""
+    import polars as pl
+
+    found: dict[tuple[str, str], list[Said]] = defaultdict(list)
+    rows = (
+        events.filter(pl.col("kind") == kind)
+        .unique("event_id")
+        .join(episodes.select("conversation_id", "episode_id", "task_id"), on="conversation_id")
+        .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
+        .select("episode_id", "task_id", "event_id", "ts", "payload")
+    )
+    for episode_id, task_id, event_id, ts, payload in rows.iter_rows():
+        value = orjson.loads(payload)
+        if isinstance(value, dict):
+            found[episode_id, task_id].append(Said(event_id, ts, value))
+    return dict(found)
+
+
+def scaled(payload: Mapping[str, Any], default: tuple[float, float] = (0.0, 1.0)) -> float | None:
+    """Return a judgement's value as a vote in [-1, 1], by its own range or the default one; None without a value."""
+    value, scale = payload.get("value"), payload.get("scale")
+    low, high = scale if isinstance(scale, list) and len(scale) == len(default) else default
+    if not all(isinstance(x, int | float) and math.isfinite(x) for x in (value, low, high)) or not low < high:
+        return None
+    return float(min(max(2 * (float(value or 0) - low) / (high - low) - 1, -1.0), 1.0))

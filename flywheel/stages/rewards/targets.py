@@ -1,0 +1,105 @@
+"""Steps as evidence: each episode's path of actions, their events, and the step that a feedback means.
+
+In: the steps and events of a partition. Out: paths, proofs and step numbers, for the signals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flywheel.stages.rewards.dialogue import EpisodeKey
+from flywheel.stages.rewards.opinions import Said
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["StepRow", "Targets", "by_episode", "is_destructive", "is_handoff", "proof", "times_of"]
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_DESTRUCTIVE = re.compile(
+    r"(?:^|_)(?:delete|drop|remove|cancel|refund|transfer|pay|purge|destroy|truncate|wipe|erase|revoke|terminate"
+    r"|overwrite|uninstall)(?:_|$)"
+)
+_PERSON = r"(?:humans?|agents?|operator|support|representative|supervisor|person)"
+_TO_A_PERSON = re.compile(rf"(?:^|_){_PERSON}(?:_|$)")
+_HANDOFF = re.compile(
+    rf"(?:^|_)(?:escalate|escalation|hand_?off|hand_?over)(?:_|$)|(?:^|_)(?:transfer|connect)_.*{_PERSON}(?:_|$)"
+)
+
+
+class StepRow(NamedTuple):
+    """The columns of a step that signals read."""
+
+    step: int
+    action_key: str | None
+    tool_names: list[str]
+    tool_status: list[str]
+    malformed: bool
+    event_id: str
+    result_event_ids: list[str]
+
+
+def by_episode(steps: pl.DataFrame) -> Iterator[tuple[EpisodeKey, list[StepRow]]]:
+    """Yield each episode that acted, with its steps in order."""
+    columns = ["episode_id", "task_id", *StepRow._fields]
+    rows = steps.rename({"index": "step"}).select(columns).sort("episode_id", "step").iter_rows()
+    for key, group in groupby(rows, key=lambda row: (row[0], row[1])):
+        yield key, [StepRow(*row[2:]) for row in group]
+
+
+def times_of(events: pl.DataFrame) -> dict[str, Said]:
+    """Return each event as evidence, by id."""
+    return {event_id: Said(event_id, ts) for event_id, ts in events.select("event_id", "ts").iter_rows()}
+
+
+def proof(step: StepRow, events: Mapping[str, Said]) -> list[Said]:
+    """Return the events that show what a step did, and then what it got."""
+    return [events.get(event_id, Said(event_id)) for event_id in (step.event_id, *step.result_event_ids)]
+
+
+def _plain(tool: str) -> str:
+    return re.sub(r"[^0-9a-z]+", "_", _CAMEL.sub("_", tool).lower())
+
+
+def is_destructive(tool: str) -> bool:
+    """Return whether a tool's name says that it destroys, moves or spends something."""
+    name = _plain(tool)
+    return bool(_DESTRUCTIVE.search(name)) and not _TO_A_PERSON.search(name)
+
+
+def is_handoff(tool: str) -> bool:
+    """Return whether a tool's name says that it hands the user to a person."""
+    return bool(_HANDOFF.search(_plain(tool)))
+
+
+class Targets:
+    """Finds the step that a feedback means: by the call's event, span, response or tool call id."""
+
+    def __init__(self, steps: pl.DataFrame, events: pl.DataFrame) -> None:
+        import polars as pl
+
+        feedback = events.filter(pl.col("kind") == "feedback")
+        aimed = feedback.filter(pl.col("payload").str.contains('"target_id":"', literal=True))
+        self._steps: dict[tuple[str, str], int] = {}
+        if aimed.is_empty():
+            return
+        calls = events.filter(
+            (pl.col("kind") == "model_call")
+            & pl.col("conversation_id").is_in(aimed["conversation_id"].unique().implode())
+        )
+        named = calls.select(
+            "event_id", "span_id", response_id=pl.col("payload").str.json_path_match("$.response_id")
+        ).join(steps.select("episode_id", "event_id", "index", "action"), on="event_id")
+        for event_id, span_id, response_id, episode_id, index, action in named.sort("episode_id", "index").iter_rows():
+            for name in (event_id, span_id, response_id, *re.findall(r'"id":"((?:[^"\\]|\\.)+)"', action)):
+                if name:
+                    self._steps.setdefault((episode_id, name), index)
+
+    def step(self, episode: EpisodeKey, payload: Mapping[str, Any]) -> int | None:
+        """Return the step that a feedback's payload names, or None when it means the whole episode."""
+        if payload.get("target") in {"trace", "session"}:
+            return None
+        return self._steps.get((episode[0], str(payload.get("target_id") or "")))
