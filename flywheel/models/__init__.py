@@ -1,0 +1,1 @@
+"""Base models, chat rendering and policies: what training and evaluation share. Torch is imported inside functions."""

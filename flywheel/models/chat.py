@@ -1,0 +1,206 @@
+"""Messages to text and back: the base model's own chat template where it knows tools, else flywheel's rendering.
+
+Rendering is prefix-preserving: the text of a prompt with its generation prompt is the beginning of the text of the same
+prompt with an action, so that training and serving see the same tokens; `ChatFormat.completion` checks it.
+
+Flywheel's own rendering, for templates without tools (SmolLM2's, say): one line a tool in the system message, a call as
+`<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, a tool's result as a user message in `<tool_response>`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import FlywheelError
+from flywheel.extensions import Generation
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["CALL_END", "ChatFormat", "parse_completion"]
+
+CALL_START, CALL_END = "<tool_call>", "</tool_call>"
+_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_PROBE = "flywheel_probe_tool"
+
+Messages = Sequence[Mapping[str, Any]]
+Tools = list[dict[str, Any]] | None
+
+
+def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = tool.get("function")
+    return inner if isinstance(inner, Mapping) else tool
+
+
+def _tool_line(tool: Mapping[str, Any]) -> str:
+    function = _function(tool)
+    parameters = function.get("parameters") or {}
+    required = set(parameters.get("required") or [])
+    arguments = [
+        f"{name}{'' if name in required else '?'}: {spec.get('type', 'any') if isinstance(spec, Mapping) else 'any'}"
+        for name, spec in (parameters.get("properties") or {}).items()
+    ]
+    summary = str(function.get("description") or "").strip().split("\n")[0]
+    return f"{function.get('name')}({', '.join(arguments)})" + (f" {summary}" if summary else "")
+
+
+def _call_text(call: Mapping[str, Any]) -> str:
+    arguments = call.get("arguments")
+    if arguments is None:
+        return f"{CALL_START}{call.get('arguments_raw') or ''}{CALL_END}"
+    return f"{CALL_START}{json.dumps({'name': call['name'], 'arguments': arguments}, ensure_ascii=False)}{CALL_END}"
+
+
+def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
+    content = message.get("content") or ""
+    if message["role"] == "tool":
+        return {"role": "user", "content": f"<tool_response>{content}</tool_response>"}
+    calls = "\n".join(_call_text(c) for c in message.get("tool_calls") or [])
+    return {"role": str(message["role"]), "content": "\n".join(t for t in (str(content), calls) if t)}
+
+
+def _plain_chat(messages: Messages, tools: Tools) -> list[dict[str, str]]:
+    """Return messages as plain text messages, the tools listed in the system message."""
+    plain = [_plain_message(m) for m in messages]
+    if not tools:
+        return plain
+    guide = f"Tools:\n{chr(10).join(_tool_line(t) for t in tools)}\nCall a tool with {CALL_START}{{...}}{CALL_END}."
+    if plain and plain[0]["role"] == "system":
+        return [{"role": "system", "content": f"{plain[0]['content']}\n{guide}"}, *plain[1:]]
+    return [{"role": "system", "content": guide}, *plain]
+
+
+def _native_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message in the form that tool-capable templates take: dict arguments, a name on tool results."""
+    kept = {k: message[k] for k in ("role", "content", "name", "tool_call_id") if message.get(k) is not None}
+    if message.get("tool_calls"):
+        kept["tool_calls"] = [
+            {
+                "type": "function",
+                "id": c.get("id", ""),
+                "function": {"name": c["name"], "arguments": c.get("arguments") or {}},
+            }
+            for c in message["tool_calls"]
+        ]
+    kept.setdefault("content", "")
+    return kept
+
+
+class ChatFormat:
+    """How one tokenizer's model reads and writes conversations.
+
+    Args:
+        tokenizer: the base model's, with a chat template.
+
+    Raises:
+        FlywheelError: the tokenizer has no chat template.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        if not tokenizer.chat_template:
+            raise FlywheelError("the base model has no chat template", hint="choose an instruction-tuned base model")
+        self.tokenizer = tokenizer
+        self.native_tools = self._knows_tools()
+
+    def _knows_tools(self) -> bool:
+        tool = {"type": "function", "function": {"name": _PROBE, "description": "", "parameters": {"type": "object"}}}
+        try:
+            text = self._apply([{"role": "user", "content": "x"}], [tool], generation_prompt=True)
+        except Exception:  # noqa: BLE001 - a template may raise anything; then it does not know tools
+            return False
+        return _PROBE in text
+
+    def _apply(self, messages: Sequence[Any], tools: Tools, *, generation_prompt: bool) -> str:
+        extra = {"tools": tools} if tools else {}
+        text = self.tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=generation_prompt, **extra
+        )
+        return str(text)
+
+    def _render(self, messages: Messages, tools: Tools, *, generation_prompt: bool) -> str:
+        if self.native_tools:
+            return self._apply([_native_message(m) for m in messages], tools, generation_prompt=generation_prompt)
+        return self._apply(_plain_chat(messages, tools), None, generation_prompt=generation_prompt)
+
+    def prompt(self, messages: Messages, tools: Tools) -> str:
+        """Return the text before an action, ending where the model begins to write."""
+        return self._render(messages, tools, generation_prompt=True)
+
+    def completion(self, messages: Messages, tools: Tools, action: Mapping[str, Any]) -> str:
+        """Return the text of an action as the model would write it, ending with its end-of-turn token.
+
+        Raises:
+            FlywheelError: the template renders the prompt differently when an action follows.
+        """
+        before = self.prompt(messages, tools)
+        whole = self._render([*messages, action], tools, generation_prompt=False)
+        if not whole.startswith(before):
+            raise FlywheelError(
+                "the chat template is not prefix-preserving: a prompt renders differently when an action follows",
+                hint="use a chat template that does not rewrite earlier turns",
+            )
+        text, end = whole[len(before) :], str(self.tokenizer.eos_token)
+        return text[: text.index(end) + len(end)] if end in text else text.rstrip("\n") + end
+
+    def parse(self, text: str, tools: Tools) -> Generation:
+        """Return what the model wrote as an assistant message."""
+        for token in self.tokenizer.all_special_tokens:
+            text = text.replace(token, "")
+        return parse_completion(text.strip(), tools)
+
+
+def _decoded(body: str) -> dict[str, Any]:
+    """Return one call in the normal form; arguments None where the text is no call."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        name = re.search(r'"name"\s*:\s*"([^"]{1,100})"', body)
+        return {"id": "", "name": name[1] if name else "", "arguments": None, "arguments_raw": body}
+    arguments = found.get("arguments", found.get("parameters", {}))
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            arguments = None
+    if not isinstance(arguments, dict):
+        return {"id": "", "name": found["name"], "arguments": None, "arguments_raw": body}
+    return {"id": "", "name": found["name"], "arguments": arguments}
+
+
+def _fits(call: Mapping[str, Any], tools: Tools) -> bool:
+    """Return whether a call parsed and, where the schemas are known, names a tool and gives its arguments."""
+    if call["arguments"] is None:
+        return False
+    if not tools:
+        return bool(call["name"])
+    known = {str(_function(t).get("name")): _function(t).get("parameters") or {} for t in tools}
+    if call["name"] not in known:
+        return False
+    schema = known[call["name"]]
+    properties, required = schema.get("properties") or {}, set(schema.get("required") or [])
+    given = set(call["arguments"])
+    return required <= given and (not properties or given <= set(properties))
+
+
+def parse_completion(text: str, tools: Tools) -> Generation:
+    """Parse a completion: tool calls in `<tool_call>` tags, or one bare JSON call, beside free text.
+
+    `well_formed` is true when there is at least one call and every call parsed, names a known tool, and gives its
+    required arguments and no unknown ones.
+    """
+    bodies = [m[1] for m in _CALL.finditer(text)]
+    content = _CALL.sub("", text).strip()
+    if not bodies and re.match(r'\{\s*"name"\s*:', text):
+        bodies, content = [text], ""
+    calls = [_decoded(body) for body in bodies]
+    message: dict[str, Any] = {"role": "assistant"}
+    if content:
+        message["content"] = content
+    if calls:
+        message["tool_calls"] = calls
+    return Generation(text=text, message=message, well_formed=bool(calls) and all(_fits(c, tools) for c in calls))

