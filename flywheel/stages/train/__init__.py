@@ -1,0 +1,1 @@
+"""Training rounds: TRL's trainers, configured, in a process of their own."""

@@ -1,0 +1,67 @@
+"""From a round's JSONL dataset to tokens: exactly what will be trained, refused rows counted, nothing truncated.
+
+A row's tokens are those of its prompt followed by those of its action, tokenised apart, as generation sees them. Only
+action tokens are in the loss: tool results and user text are part of prompts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.config import TrainConfig
+from flywheel.errors import TrainError
+
+if TYPE_CHECKING:
+    from flywheel.models.chat import ChatFormat
+
+__all__ = ["Tokenised", "read_rows", "tokenise"]
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """Rows as token ids: `prompt_ids` and one list for each side, with the number refused for their length."""
+
+    rows: list[dict[str, list[int]]]
+    refused: int
+    tokens: int
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a dataset file."""
+    with path.open(encoding="utf-8") as handle:
+        return [json.loads(line) for line in handle]
+
+
+def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...], cfg: TrainConfig) -> Tokenised:
+    """Tokenise rows; one longer than `train.max_length` is refused whole.
+
+    Args:
+        rows: training rows with `prompt`, `tools` and one list of messages for each side.
+        chat: how the base model reads and writes.
+        sides: "completion" for SFT; "chosen" and "rejected" for DPO.
+        cfg: longest row and the share that may be refused.
+
+    Raises:
+        TrainError: every row, or more than `train.max_refused`, is too long.
+    """
+    kept = []
+    for row in rows:
+        prompt = _ids(chat, chat.prompt(row["prompt"], row["tools"]))
+        answers = {s: _ids(chat, chat.completion(row["prompt"], row["tools"], row[s][0])) for s in sides}
+        if len(prompt) + max(len(a) for a in answers.values()) <= cfg.max_length:
+            kept.append({"prompt_ids": prompt, **{f"{s}_ids": a for s, a in answers.items()}})
+    refused = len(rows) - len(kept)
+    if not kept or refused / len(rows) > cfg.max_refused:
+        raise TrainError(
+            f"{refused:,} of {len(rows):,} rows are longer than train.max_length = {cfg.max_length:,} tokens",
+            hint="raise train.max_length (memory grows with it) or train.max_refused",
+        )
+    return Tokenised(kept, refused, sum(len(ids) for row in kept for ids in row.values()))
+
+
+def _ids(chat: ChatFormat, text: str) -> list[int]:
+    ids: list[int] = chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids

@@ -1,0 +1,49 @@
+"""`python -m flywheel.stages.train.worker SPEC PARENT`: one training round in a process of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from flywheel.errors import FlywheelError
+from flywheel.extensions import load_extension
+from flywheel.files import write_json
+from flywheel.stages.train.spec import read_spec, write_result
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent ends, however that ends (Linux; elsewhere a no-op)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def main(spec_path: Path, parent: int) -> int:
+    """Train as the spec says; leave result.json, or error.json with a message for the user."""
+    _die_with(parent)
+    spec = read_spec(spec_path)
+    try:
+        result = load_extension("trainers", f"trl-{spec.method}")(spec)
+    except FlywheelError as error:
+        write_json(spec.work_dir / "error.json", {"message": error.message, "hint": error.hint})
+        return 1
+    except Exception as error:  # noqa: BLE001 - the process boundary: the log gets the trace, the user its kind
+        traceback.print_exc()
+        message = f"training failed: {type(error).__name__}"
+        write_json(spec.work_dir / "error.json", {"message": message, "hint": f"see `{spec.work_dir / 'train.log'}`"})
+        return 1
+    write_result(result, spec.work_dir / "result.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,205 @@
+"""Rounds on a tiny random Llama: repeatable, resumable, the reference checked, only the action in the loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from flywheel import files
+from flywheel.config import Config
+from flywheel.errors import ConfigError, TrainError
+from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.records import canonical_json
+from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.stages.train.spec import launch, read_spec, write_spec
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "run_sql",
+            "parameters": {"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
+        },
+    }
+]
+
+
+def call(sql: str) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": "call00000", "name": "run_sql", "arguments": {"sql": sql}}]}
+
+
+def rows(method: str, n: int = 12) -> list[dict[str, Any]]:
+    made = []
+    for i in range(n):
+        row: dict[str, Any] = {
+            "prompt": [{"role": "user", "content": f"How many orders in month {i}?"}],
+            "tools": TOOLS,
+            "task_id": f"t{i}",
+            "weight": 1.0,
+        }
+        if method == "sft":
+            row["completion"] = [call(f"SELECT count(*) FROM orders WHERE month = {i}")]
+        else:
+            row["chosen"] = [call(f"SELECT count(*) FROM orders WHERE month = {i}")]
+            row["rejected"] = [call(f"SELECT * FROM order WHERE m = {i}")]
+        made.append(row)
+    return made
+
+
+def spec(
+    folder: Path,
+    model: Path,
+    method: Literal["sft", "dpo"] = "sft",
+    *,
+    start: Path | None = None,
+    reference: Literal["parent", "base", "none"] = "none",
+    **train: Any,
+) -> TrainSpec:
+    config = Config.model_validate(
+        {
+            "model": {"base": str(model)},
+            "train": {"max_steps": 6, "checkpoint_every": 2, "batch_size": 2, "threads": 1, **train},
+        }
+    )
+    files.atomic_write(folder / "train.jsonl", "".join(canonical_json(r) + "\n" for r in rows(method)))
+    return TrainSpec(
+        round=1,
+        method=method,
+        data=folder / "train.jsonl",
+        out_dir=folder / "adapter",
+        work_dir=folder / "work",
+        base_model=str(model),
+        start_adapter=start,
+        reference=reference,
+        config=config,
+        seed=0,
+    )
+
+
+def adapter_hash(made: TrainSpec) -> str:
+    return files.hash_file(made.out_dir / ADAPTER_WEIGHTS)
+
+
+@pytest.fixture(scope="module")
+def sft(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
+) -> tuple[TrainSpec, TrainResult, list[dict[str, Any]]]:
+    made, seen = spec(tmp_path_factory.mktemp("sft"), tiny_model), list[dict[str, Any]]()
+    return made, launch(made, seen.append), seen
+
+
+def test_a_spec_survives_the_border(tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model, start=tmp_path / "a")
+    write_spec(made, tmp_path / "spec.json")
+
+    assert read_spec(tmp_path / "spec.json") == made
+
+
+def test_a_round_leaves_an_adapter_and_its_measurements(
+    sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]], tiny_model: Path
+) -> None:
+    made, result, seen = sft
+
+    assert sorted(p.name for p in made.out_dir.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    config = json.loads((made.out_dir / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(tiny_model)
+    assert config["lora_alpha"] > 0
+    assert result.steps == 6
+    assert result.versions["trl"]
+    assert [m["step"] for m in seen if "loss" in m] == [1, 2, 3, 4, 5, 6]
+    assert seen[-1]["of"] == 6
+    assert all(m["tokens_per_s"] > 0 for m in seen)
+
+
+def test_the_same_round_twice_has_the_same_adapter(
+    sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]], tmp_path: Path, tiny_model: Path
+) -> None:
+    again = spec(tmp_path, tiny_model)
+    launch(again)
+
+    assert adapter_hash(again) == adapter_hash(sft[0])
+
+
+def test_a_finished_round_is_not_trained_again(sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]]) -> None:
+    before = (sft[0].out_dir / ADAPTER_WEIGHTS).stat().st_mtime_ns
+
+    assert launch(sft[0]) == sft[1]
+    assert (sft[0].out_dir / ADAPTER_WEIGHTS).stat().st_mtime_ns == before
+
+
+def _killed_at_step(made: TrainSpec, step: int) -> None:
+    """Run the round in a process group and kill -9 it when metrics.jsonl shows the step."""
+    made.work_dir.mkdir(parents=True, exist_ok=True)
+    path = made.work_dir / "outer.json"
+    write_spec(made, path)
+    code = (
+        "import sys; from pathlib import Path; from flywheel.stages.train.spec import launch, read_spec; "
+        "launch(read_spec(Path(sys.argv[1])))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], start_new_session=True)
+    metrics, deadline = made.work_dir / "metrics.jsonl", time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if metrics.exists() and f'"step": {step}' in metrics.read_text():
+            break
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_killed_twice_and_resumed_equals_uninterrupted(
+    sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]], tmp_path: Path, tiny_model: Path
+) -> None:
+    made = spec(tmp_path, tiny_model)
+    for step in (3, 5):
+        _killed_at_step(made, step)
+        assert not made.out_dir.exists()
+    result = launch(made)
+
+    assert result.steps == 6
+    assert adapter_hash(made) == adapter_hash(sft[0])
+
+
+def test_dpo_starts_at_log_2_and_raises_the_margin(
+    sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]], tmp_path: Path, tiny_model: Path
+) -> None:
+    made = spec(tmp_path, tiny_model, "dpo", start=sft[0].out_dir, reference="parent", dpo_learning_rate=1e-2)
+    seen: list[dict[str, Any]] = []
+    result = launch(made, seen.append)
+
+    assert result.checks["dpo_loss_step0"] == pytest.approx(0.693147, abs=1e-3)
+    margins = [m["rewards/margins"] for m in seen if "rewards/margins" in m]
+    assert margins[0] == pytest.approx(0, abs=1e-6)
+    assert margins[-1] > 0
+    assert sorted(p.name for p in made.out_dir.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+
+
+def test_the_base_as_reference_is_the_base(
+    sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]], tmp_path: Path, tiny_model: Path
+) -> None:
+    start = spec(tmp_path / "start", tiny_model, "dpo", reference="parent", dpo_learning_rate=5e-2)
+    launch(start)
+    made = spec(tmp_path / "next", tiny_model, "dpo", start=start.out_dir, reference="base")
+    result = launch(made)
+
+    assert abs(result.checks["dpo_loss_step0"] - 0.693147) > 1e-3
+    assert sft[1].steps == 6
+
+
+def test_rows_that_are_too_long_are_refused_and_counted(tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model, max_length=16)
+    with pytest.raises(TrainError, match=r"12 of 12 rows are longer than train\.max_length = 16 tokens"):
+        launch(made)
+
+
+def test_an_unknown_trl_key_is_refused_with_the_nearest(tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model, trl={"weight_decai": 0.1})
+    with pytest.raises((ConfigError, TrainError), match=r"unknown key `train\.trl\.weight_decai`") as caught:
+        launch(made)
+    assert "weight_decay" in caught.value.hint
