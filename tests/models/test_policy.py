@@ -1,0 +1,64 @@
+"""Policies on a tiny model: order kept, batches do not matter, adapters switch, log-probabilities are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flywheel.config import EvalConfig, ModelConfig
+from flywheel.models.policy import PolicySet
+
+PROMPTS: list[list[dict[str, Any]]] = [[{"role": "user", "content": "word " * n}] for n in (3, 40, 1, 12)]
+ANSWERS: list[dict[str, Any]] = [{"role": "assistant", "content": "yes " * n} for n in (1, 2, 9, 4)]
+NONE: list[None] = [None] * len(PROMPTS)
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter that changes the model: a LoRA with random weights on both sides."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("adapter")
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    made = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    made.save_pretrained(folder)
+    return folder
+
+
+def policies(tiny_model: Path, batch_size: int) -> PolicySet:
+    return PolicySet(ModelConfig(base=str(tiny_model)), EvalConfig(batch_size=batch_size))
+
+
+def test_log_probabilities_equal_a_plain_forward_pass(tiny_model: Path) -> None:
+    owner = policies(tiny_model, 2)
+    found = owner.policy(None, "base").log_prob(PROMPTS, NONE, ANSWERS)
+
+    for (score, n), prompt, answer in zip(found, PROMPTS, ANSWERS, strict=True):
+        before = owner.tokenizer(owner.chat.prompt(prompt, None))["input_ids"]
+        after = owner.tokenizer(owner.chat.completion(prompt, None, answer))["input_ids"]
+        with owner.active(None) as model, torch.inference_mode():
+            logp = torch.log_softmax(model(torch.tensor([before + after])).logits[0].float(), -1)
+        wanted = sum(float(logp[len(before) + i - 1, token]) for i, token in enumerate(after))
+        assert n == len(after)
+        assert score == pytest.approx(wanted, abs=1e-3)
+
+
+def test_batches_do_not_change_what_is_generated(tiny_model: Path) -> None:
+    one = policies(tiny_model, 1).policy(None, "base").generate(PROMPTS, NONE, max_new_tokens=6)
+    four = policies(tiny_model, 4).policy(None, "base").generate(PROMPTS, NONE, max_new_tokens=6)
+
+    assert one == four
+
+
+def test_adapters_switch_on_and_off(tiny_model: Path, adapter: Path) -> None:
+    owner = policies(tiny_model, 4)
+    base, tuned = owner.policy(None, "base"), owner.policy(adapter, "round 1", "abc")
+    first = base.log_prob(PROMPTS, NONE, ANSWERS)
+
+    assert tuned.log_prob(PROMPTS, NONE, ANSWERS) != first
+    assert base.log_prob(PROMPTS, NONE, ANSWERS) == first
+    assert (base.sha256, tuned.sha256) == (owner.base_sha256, "abc")
