@@ -1,0 +1,157 @@
+"""Conversations put in order: both ways of telling, and their mixtures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from flywheel.stages.episodes.transcript import Event, Transcript, read_transcript
+from tests.stages.conversations import Talk, call, user
+
+SYSTEM = {"role": "system", "content": "Help."}
+
+
+def read(talk: Talk) -> Transcript:
+    names = [name for name in Event._fields if name != "payload"]
+    rows = [{name: row[name] for name in names} | {"payload": json.loads(row["payload"])} for row in talk.rows]
+    return read_transcript([Event(**row) for row in rows])
+
+
+def said(content: str | None, calls: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    return {"role": "assistant"} | ({"content": content} if content else {}) | ({"tool_calls": calls} if calls else {})
+
+
+def answer(content: str, call_id: str, **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "content": content, "tool_call_id": call_id, **more}
+
+
+FIND = call("find", {"id": 7}, "c1")
+
+
+def incremental() -> Talk:
+    talk = Talk("t").ask(SYSTEM, "where is order 7?").act(calls=[FIND]).result("shipped", call_id="c1", name="find")
+    return talk.act("It is shipped.").ask("thanks")
+
+
+def repeated() -> Talk:
+    history = [SYSTEM, user("where is order 7?")]
+    later = [*history, said(None, [FIND]), answer("shipped", "c1", name="find", status="ok")]
+    talk = Talk("t").act(calls=[FIND], input=history).act("It is shipped.", input=later)
+    return talk.ask(*later, said("It is shipped."), "thanks")
+
+
+@pytest.mark.parametrize("talk", [incremental(), repeated()], ids=["incremental", "repeated"])
+def test_both_ways_of_telling_give_the_same_transcript(talk: Talk) -> None:
+    transcript = read(talk)
+    first, second = transcript.actions
+    assert first.observation == [SYSTEM, user("where is order 7?")]
+    assert second.observation == [answer("shipped", "c1", name="find", status="ok")]
+    assert [c.status for c in first.calls] == ["ok"]
+    assert (second.message["content"], transcript.tail) == ("It is shipped.", [user("thanks")])
+    assert not any(a.resets_context for a in transcript.actions)
+    assert not transcript.tags
+
+
+def test_a_repeated_history_may_leave_out_ids_names_and_blanks() -> None:
+    talk = Talk("t").act(calls=[FIND], input=[user("hi")])
+    talk.act("done", input=[user("hi "), said("", [call("find", {"id": 7.0})]), answer("x", "")])
+    first, second = read(talk).actions
+    assert [m["role"] for m in second.observation] == ["tool"]
+    assert (second.resets_context, first.calls[0].answered) == (False, True)
+
+
+def test_a_rewritten_history_replaces_the_context() -> None:
+    talk = Talk("t").act("one", input=[user("a")]).act("two", input=[user("summary of a"), user("b")])
+    talk.act("three", input=[user("summary of a"), user("b"), said("two"), user("c")])
+    actions = read(talk).actions
+    assert [a.resets_context for a in actions] == [False, True, False]
+    assert [a.observation for a in actions] == [[user("a")], [user("summary of a"), user("b")], [user("c")]]
+
+
+def test_requests_that_repeat_the_history_add_only_what_is_new() -> None:
+    talk = Talk("t").ask(SYSTEM, "a").ask(SYSTEM, "a").act("one").ask(SYSTEM, user("a"), said("one"), "b").act("two")
+    transcript = read(talk)
+    assert [a.observation for a in transcript.actions] == [[SYSTEM, user("a")], [user("b")]]
+    talk.ask(SYSTEM, user("short"), said("other"), "c").act("three")
+    last = read(talk).actions[-1]
+    assert (last.resets_context, len(last.observation)) == (True, 4)
+
+
+def test_results_of_spans_join_the_calls_of_a_repeated_history() -> None:
+    talk = Talk("t").act(calls=[FIND], input=[user("a")])
+    talk.event("tool_call", {"arguments": {"id": 7}}, tool_name="find", tool_call_id="c1")
+    talk.result("db timeout", "failed", call_id="c1", name="find")
+    talk.act("sorry", input=[user("a"), said(None, [FIND]), answer("db timeout", "c1", status="unknown")])
+    first, second = read(talk).actions
+    assert (first.calls[0].status, first.calls[0].events) == ("failed", [talk.rows[2]["event_id"]])
+    assert second.observation == [answer("db timeout", "c1", status="unknown", name="find")]
+
+
+def test_a_result_in_a_later_input_is_proved_by_that_call() -> None:
+    talk = repeated()
+    first = read(talk).actions[0]
+    assert first.calls[0].events == [talk.rows[1]["event_id"]]
+
+
+def test_a_result_after_the_last_action_is_its_status_and_the_tail() -> None:
+    talk = Talk("t").ask("a").act(calls=[FIND]).result("gone", "failed", call_id="c1").ask("hm")
+    transcript = read(talk)
+    assert transcript.actions[0].calls[0].status == "failed"
+    assert [m["role"] for m in transcript.tail] == ["tool", "user"]
+
+
+def test_a_result_told_twice_is_seen_once() -> None:
+    talk = Talk("t").ask("a").act(calls=[FIND]).result("x", "unknown", call_id="c1").result("x", "ok", call_id="c1")
+    transcript = read(talk.act("b"))
+    assert len(transcript.actions[1].observation) == 1
+    assert transcript.actions[0].calls[0].status == "ok"
+
+
+def test_a_call_told_by_two_spans_is_one_step() -> None:
+    talk = Talk("t").act("one", input=[user("a")], columns={"span_id": "outer"}, input_tokens=3)
+    talk.act("one", input=[user("a")], columns={"span_id": "inner", "parent_id": "outer"}, input_tokens=3)
+    talk.act("two", input=[user("a"), said("one"), user("b")], response_id="r", input_tokens=4)
+    talk.act("two", input=[user("a"), said("one"), user("b")], response_id="r", input_tokens=4)
+    transcript = read(talk)
+    assert [a.message["content"] for a in transcript.actions] == ["one", "two"]
+    assert (transcript.repeated_calls, transcript.usage) == (2, {"input_tokens": 7})
+
+
+def test_a_call_seen_only_as_a_span_is_an_action() -> None:
+    talk = Talk("t").ask("a").event("tool_call", {"arguments": {"id": 7}}, tool_name="find", tool_call_id="c1")
+    transcript = read(talk.result("x", call_id="c1"))
+    (action,) = transcript.actions
+    assert (action.calls[0].name, action.calls[0].status, action.calls[0].malformed) == ("find", "ok", False)
+    assert transcript.tags == {"call_without_message"}
+
+
+def test_results_without_ids_or_without_calls() -> None:
+    talk = (
+        Talk("t")
+        .ask("a")
+        .act(calls=[call("f", {}), call("g", None, raw="{")])
+        .result("x", name="g")
+        .result("y", name="f")
+    )
+    transcript = read(talk.result("who?", call_id="nobody").act("b"))
+    assert [c.answered for c in transcript.actions[0].calls] == [True, True]
+    assert [m["content"] for m in transcript.actions[1].observation] == ["x", "y"]
+    assert transcript.tags == {"paired_by_order", "orphan_result", "malformed_call"}
+
+
+def test_a_result_before_its_call_comes_after_it_in_the_transcript() -> None:
+    transcript = read(Talk("t").ask("a").result("x", call_id="c1").act(calls=[FIND]).act("b"))
+    assert [[m["role"] for m in a.observation] for a in transcript.actions] == [["user"], ["tool"]]
+
+
+def test_tools_are_joined_by_name() -> None:
+    schema = {"type": "function", "function": {"name": "f", "description": "old"}}
+    talk = Talk("t").ask("a", tools=[schema]).act("b", tools=[{"name": "g"}, {"name": "f", "description": "new"}])
+    assert list(read(talk).tools.values()) == [{"name": "f", "description": "new"}, {"name": "g"}]
+
+
+@pytest.mark.parametrize("payload", [{}, {"message": "text"}, {"message": None, "input": 3}, {"messages": [1, {}]}])
+def test_what_is_no_message_is_no_action(payload: dict[str, Any]) -> None:
+    transcript = read(Talk("t").event("model_call", payload).event("request", payload))
+    assert (transcript.actions, transcript.tail) == ([], [])
