@@ -58,7 +58,8 @@ class PolicySet:
             with self._model.disable_adapter() if self._adapters else contextlib.nullcontext():
                 yield self._model
             return
-        self._model.set_adapter(self._loaded(adapter))
+        name = self._loaded(adapter)  # may wrap the model, so before it is touched
+        self._model.set_adapter(name)
         yield self._model
 
     def _loaded(self, adapter: Path) -> str:

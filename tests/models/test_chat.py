@@ -62,7 +62,8 @@ def test_a_template_without_tools_gets_flywheels_rendering(plain: ChatFormat) ->
         "<|im_start|>system\nAnswer.\nTools:\nrun_sql(sql: string, limit?: integer) Run one query.\n"
         "Call a tool with <tool_call>{...}</tool_call>.<|im_end|>\n"
         "<|im_start|>user\nHow many?<|im_end|>\n"
-        '<|im_start|>assistant\n<tool_call>{"name": "run_sql", "arguments": {"sql": "SELECT 1"}}</tool_call><|im_end|>\n'
+        "<|im_start|>assistant\n"
+        '<tool_call>{"name": "run_sql", "arguments": {"sql": "SELECT 1"}}</tool_call><|im_end|>\n'
         "<|im_start|>user\n<tool_response>1</tool_response><|im_end|>\n<|im_start|>assistant\n"
     )
 
