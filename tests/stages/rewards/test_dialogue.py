@@ -1,0 +1,31 @@
+"""Users' turns and the events that prove them."""
+
+from __future__ import annotations
+
+from flywheel.stages.rewards.dialogue import user_turns
+from tests.stages.conversations import Talk, made, user
+
+
+def test_turns_with_the_requests_that_brought_them() -> None:
+    talk = Talk("a").ask("Hi").act("Yes?").ask("Find 7").use("find", {}).ask("Thanks")
+    ((_, turns),) = user_turns(*made(talk)[:3]).items()
+    assert [(t.before_step, t.text, t.reaction) for t in turns] == [
+        (0, "hi", False),
+        (1, "find 7", True),
+        (2, "thanks", True),
+    ]
+    assert [t.said.event_id for t in turns] == [talk.rows[n]["event_id"] for n in (0, 2, 5)]
+    assert turns[1].said.ts == talk.rows[2]["ts"]
+
+
+def test_in_a_repeated_history_the_model_call_is_the_proof() -> None:
+    said = {"role": "assistant", "content": "Yes?"}
+    talk = Talk("a").act("Yes?", input=[user("Hi")]).act("Ok", input=[user("Hi"), said, user("Find 7")])
+    talk.act("Again", input=[user("Hi"), user("summary")])
+    ((_, turns),) = user_turns(*made(talk)[:3]).items()
+    assert [t.text for t in turns] == ["hi", "find 7", "summary"]
+    assert [t.said.event_id for t in turns] == [row["event_id"] for row in talk.rows]
+
+
+def test_episodes_without_a_user_have_no_turns() -> None:
+    assert user_turns(*made(Talk("a").ask({"role": "system", "content": '"role":"user"'}).act("x"))[:3]) == {}

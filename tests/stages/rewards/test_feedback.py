@@ -1,0 +1,134 @@
+"""What users' doings and words are taken for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from flywheel.stages.rewards.feedback import abandon, adopted, complaint, escalate, rephrase, thanks, thumbs, user_edit
+from tests.stages.conversations import Talk, call, made
+
+
+def base(name: str = "a") -> Talk:
+    return Talk(name).ask("Which orders are late this week?").act("Order 7 and order 9 are late.")
+
+
+@pytest.mark.parametrize(
+    ("payload", "score"),
+    [
+        ({"name": "thumbs", "value": 1}, 1.0),
+        ({"name": "thumbs", "value": 0}, -1.0),
+        ({"name": "thumbs", "value": -1}, -1.0),
+        ({"name": "thumbs_down"}, -1.0),
+        ({"name": "thumbs-up"}, 1.0),
+        ({"name": "thumbs", "label": "Up"}, 1.0),
+        ({"name": "stars", "value": 5}, 1.0),
+        ({"name": "stars", "value": 1}, -1.0),
+        ({"name": "rating", "value": 4}, 0.5),
+        ({"name": "rating", "value": 3}, None),
+        ({"name": "rating", "value": 1}, None),
+        ({"name": "rating", "value": 1, "scale": [1, 5]}, -1.0),
+        ({"name": "score", "value": 0.75}, 0.5),
+        ({"name": "score", "value": 80}, None),
+        ({"name": "thumbs", "value": 1, "annotator": "llm"}, None),
+        ({"name": "thumbs"}, None),
+    ],
+)
+def test_thumbs(payload: dict[str, Any], score: float | None) -> None:
+    rows = thumbs(*made(base().event("feedback", payload)))
+    family = "sentiment_pos" if (score or 0) > 0 else "sentiment_neg"
+    assert rows.select("score", "family").rows() == ([] if score is None else [(score, family)])
+
+
+def test_the_latest_thumb_about_each_thing_counts() -> None:
+    talk = base().feedback("thumbs", value=1).feedback("thumbs", value=0)
+    step = talk.rows[1]["event_id"]
+    talk.feedback("thumbs", value=0, target_id=step).feedback("thumbs", value=1, target_id=step)
+    rows = thumbs(*made(talk)).sort("step")
+    assert rows.select("step", "score").rows() == [(None, -1.0), (0, 1.0)]
+    assert rows["evidence"].to_list() == [[talk.rows[3]["event_id"]], [talk.rows[5]["event_id"]]]
+
+
+def test_adoption() -> None:
+    talk = base().feedback("export").feedback("copy").feedback("view")
+    row = adopted(*made(talk)).row(0, named=True)
+    assert (row["score"], row["family"], len(row["evidence"])) == (1.0, "adoption", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "score"),
+    [
+        ("edit", "Order 7 and order 8 are late.", 1.0),
+        ("edit", "Nothing to see at all in this place, sorry!", -1.0),
+        ("edit", "Order 7 is late.", None),
+        ("undo", None, -1.0),
+        ("edit", None, None),
+    ],
+)
+def test_what_became_of_an_answer(name: str, text: str | None, score: float | None) -> None:
+    rows = user_edit(*made(base().feedback(name, **({} if text is None else {"text": text}))))
+    assert rows.select("step", "score").rows() == ([] if score is None else [(0, score)])
+
+
+def test_an_edit_of_a_named_call() -> None:
+    talk = Talk("a").ask("x").act(calls=[call("f", {"q": "late orders"}, "c")]).result("y", call_id="c").act("other")
+    rows = user_edit(*made(talk.feedback("edit", text='{"q":"late orders"}', target_id="c")))
+    assert rows.select("step", "score").rows() == [(0, 1.0)]
+
+
+def test_complaints_in_turns_comments_and_reports() -> None:
+    first = Talk("a").ask("this is useless").act("Sorry?")  # about something else: nobody had acted yet
+    turn, comment, report = base("b").ask("that is useless"), base("c"), base("d").feedback("ticket")
+    comment.feedback("thumbs", value=0, comment="not helpful")
+    rows = complaint(*made(first, turn, comment, report))
+    assert (rows.height, set(rows["score"]), set(rows["family"])) == (3, {-1.0}, {"sentiment_neg"})
+    proofs = {turn.rows[2]["event_id"], comment.rows[2]["event_id"], report.rows[2]["event_id"]}
+    assert {e for (e,) in rows["evidence"]} == proofs
+
+
+def test_thanks_only_when_the_work_is_over() -> None:
+    done = base("a").ask("Thank you!")
+    courteous = base("b").ask("Thanks. Now cancel 7.").use("cancel", {}).ask("hm")
+    sour = base("c").ask("Thanks, but that's wrong")
+    rows = thanks(*made(done, courteous, sour))
+    assert rows["evidence"].to_list() == [[done.rows[2]["event_id"]]]
+
+
+def test_rephrasing() -> None:
+    again = base("a").ask("Which orders are late in this week?").act("...")
+    other = base("b").ask("And who works in the warehouse today?").act("...")
+    correction = base("c").ask("No, I meant last week").act("...")
+    short = Talk("d").ask("yes").act("Sure?").ask("yes").act("...")
+    unanswered = Talk("e").ask("Which orders are late?", "Which orders are late??").act("...")
+    retry = base("f").feedback("regenerate")
+    found = made(again, other, correction, short, unanswered, retry)
+    names = dict(found.episodes.select("episode_id", "conversation_id").iter_rows())
+    assert sorted(names[e] for e in rephrase(*found)["episode_id"]) == ["a", "c", "f"]
+
+
+@pytest.mark.parametrize(("minutes", "exported", "votes"), [(9, False, 1), (11, False, 0), (9, True, 0)])
+def test_rephrasing_needs_haste_and_no_adoption(minutes: int, exported: bool, votes: int) -> None:  # noqa: FBT001
+    talk = base()
+    if exported:
+        talk.feedback("export")
+    talk.ask("Which orders are late in this week?").act("...")
+    talk.rows[-2]["ts"] = talk.rows[0]["ts"] + timedelta(minutes=minutes)
+    talk.rows[-1]["ts"] = talk.rows[-2]["ts"]
+    assert rephrase(*made(talk)).height == votes
+
+
+def test_escalation_by_user_agent_and_application() -> None:
+    by_user, by_app = base("a").ask("let me talk to a human"), base("b").feedback("escalation")
+    by_agent = Talk("c").ask("x").use("transfer_to_human_agents", {})
+    rows = escalate(*made(by_user, by_agent, by_app, base("d")))
+    assert (rows.height, set(rows["score"])) == (3, {-1.0})
+
+
+def test_abandonment() -> None:
+    pending = Talk("a").ask("x").act(calls=[call("f", {}, "1")])
+    failed = Talk("b").ask("x").use("f", {}, "failed")
+    closed, answered, left = Talk("c").ask("x").use("f", {}), base("d"), base("e").ask("hm")
+    found = made(pending, failed, closed, answered, left)
+    names = dict(found.episodes.select("episode_id", "conversation_id").iter_rows())
+    assert sorted(names[e] for e in abandon(*found)["episode_id"]) == ["a", "b"]

@@ -1,0 +1,79 @@
+"""Outcomes, errors, loops, cost and risk."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from flywheel.stages.rewards.outcome import cost, loop, outcome, risk, tool_error
+from tests.stages.conversations import Talk, call, made
+
+
+def test_outcome_takes_the_latest_of_each_name() -> None:
+    talk = (
+        Talk("a")
+        .ask("x")
+        .act("y")
+        .outcome(0)
+        .outcome(1)
+        .event("outcome", {"name": "tests", "value": 5, "scale": [0, 10]})
+    )
+    row = outcome(*made(talk)).row(0, named=True)
+    assert (row["score"], row["family"], row["kind"], row["step"]) == (0.5, "verifier", "outcome", None)
+    assert row["evidence"] == sorted(talk.rows[n]["event_id"] for n in (3, 4))
+    assert row["arrived"] == talk.rows[4]["ts"]
+
+
+@pytest.mark.parametrize(
+    ("talk", "step"),
+    [
+        (Talk("a").ask("x").use("f", {}, "failed").act("sorry"), 0),
+        (Talk("a").ask("x").use("f", {"n": 1}, "failed").use("f", {"n": 2}).act("done"), None),
+        (Talk("a").ask("x").use("f", {}).use("g", {}, "failed").act("sorry"), 1),
+        (Talk("a").ask("x").use("f", {}, "unknown").act("done"), None),
+        (Talk("a").ask("x").use("f", {}, "failed").use("f", {}, "unknown").act("hm"), 0),
+        (Talk("a").ask("x").use("f", {}).act(calls=[call("f", None, "b", raw="{")]).act("hm"), 1),
+        (Talk("a").ask("x").act("text only"), None),
+    ],
+)
+def test_tool_error_is_the_last_word_of_the_tools(talk: Talk, step: int | None) -> None:
+    rows = tool_error(*made(talk))
+    assert rows.select("step", "score").rows() == ([] if step is None else [(step, -1.0)])
+
+
+def test_parallel_calls_that_made_good_in_the_same_breath() -> None:
+    both = [call("f", {"n": 1}, "1"), call("f", {"n": 2}, "2")]
+    talk = Talk("a").ask("x").act(calls=both).result("no", "failed", call_id="1").result("yes", call_id="2")
+    assert tool_error(*made(talk)).is_empty()
+
+
+def test_loop() -> None:
+    twice = Talk("a").ask("x").use("f", {"n": 1}).use("f", {"n": 1}).use("f", {"n": 2})
+    thrice = Talk("b").ask("x").use("f", {"n": 1}).use("f", {"n": 1.0}).act("hm").use("f", {"n": 1})
+    rows = loop(*made(twice, thrice))
+    assert rows["evidence"].to_list() == [sorted(thrice.rows[n]["event_id"] for n in (1, 3, 6))]
+
+
+def test_cost_in_the_best_unit_there_is() -> None:
+    talks = [
+        Talk("a").ask("x").act("y", cost_usd=0.5, input_tokens=9),
+        Talk("b").ask("x").act("y", input_tokens=9, output_tokens=2),
+        Talk("c").ask("x").act("y", latency_s=3),
+        Talk("d").ask("x").act("y").act("z"),
+    ]
+    found = made(*talks)
+    rows = cost(*found).join(found.episodes.select("episode_id", "conversation_id"), on="episode_id")
+    rows = rows.sort("conversation_id")
+    assert rows["family"].to_list() == ["usd", "tokens", "seconds", "steps"]
+    assert rows["score"].to_list() == [0.5, 17.0, 3.0, 2.0]
+    assert set(rows["kind"]) == {"cost"}
+
+
+def test_risk_is_destruction_without_a_yes() -> None:
+    bold = Talk("a").ask("cancel my order").use("cancel_order", {"id": 7})
+    asked = Talk("b").ask("cancel my order").act("Shall I?").ask("Yes please").use("cancel_order", {"id": 7})
+    stale = Talk("c").ask("x").act("Shall I?").ask("yes").act("Which?").ask("the red one").use("cancel_order", {})
+    harmless = Talk("d").ask("x").use("get_order", {})
+    found = made(bold, asked, stale, harmless)
+    rows = risk(*found).join(found.episodes.select("episode_id", "conversation_id"), on="episode_id")
+    assert sorted(rows.select("conversation_id", "step", "score").rows()) == [("a", 0, 0.5), ("c", 2, 0.5)]
+    assert rows.filter(pl.col("kind") != "risk").is_empty()
