@@ -1,0 +1,29 @@
+"""What a vote is worth."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from flywheel.config import RewardsConfig
+from flywheel.stages.returns.priors import PRIORS, SENTIMENT_CAP, log_odds
+
+
+@pytest.mark.parametrize(
+    ("signal", "score", "odds"),
+    [
+        ("adopted", 1, math.log(0.85 / 0.25)),
+        ("complaint", -1, math.log(0.08 / 0.85)),
+        ("thumbs", 1, SENTIMENT_CAP),
+        ("thumbs", -0.5, math.log(0.10 / 0.80) / 2),
+        ("a plugin", 1, math.log(7 / 3)),
+        ("a plugin", -1, math.log(3 / 7)),
+    ],
+)
+def test_known_log_odds(signal: str, score: float, odds: float) -> None:
+    assert log_odds(signal, score) == pytest.approx(odds)
+
+
+def test_every_voting_signal_has_a_prior_that_points_its_way() -> None:
+    assert {name for name, _ in PRIORS} == set(RewardsConfig().signals) - {"cost", "risk"}
+    assert all(log_odds(name, sign) * sign > 0 for name, sign in PRIORS)
