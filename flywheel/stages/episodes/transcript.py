@@ -130,6 +130,9 @@ class _Walker:
         if handler is not None:
             handler(event)
             self._note_tools(event.payload.get("tools"))
+            tags = event.payload.get("tags")
+            if isinstance(tags, list):
+                self.out.tags.update(tag for tag in tags if isinstance(tag, str))
 
     def finish(self) -> Transcript:
         self.out.tail = self.pending

@@ -41,17 +41,17 @@ def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
 
 
 def tool_error(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The last call whose end is known failed or did not parse, and its tool did not succeed in the same breath.
+    """The last call failed or did not parse, and its tool did not succeed in the same breath.
 
-    A failure that a later call made good is no vote: recovering is what an agent should do. A malformed call counts
-    like a failed one, so that breaking a call never helps.
+    A failure with a later call is no vote: going on is what an agent should do, and many logs do not say that a call
+    went well. A malformed call counts like a failed one, so that breaking a call never helps.
     """
     del episodes, cfg
     found, times = Opinions("tool_error", "exec"), times_of(events)
     for episode, path in by_episode(steps):
-        told = [s for s in path if s.malformed or any(status != ToolStatus.UNKNOWN for status in s.tool_status)]
-        if told and _unrecovered(told[-1]):
-            found.add(episode, -1.0, proof(told[-1], times), step=told[-1].step)
+        called = [step for step in path if step.tool_names]
+        if called and _unrecovered(called[-1]):
+            found.add(episode, -1.0, proof(called[-1], times), step=called[-1].step)
     return found.frame()
 
 

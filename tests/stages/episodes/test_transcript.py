@@ -145,6 +145,11 @@ def test_a_result_before_its_call_comes_after_it_in_the_transcript() -> None:
     assert [[m["role"] for m in a.observation] for a in transcript.actions] == [["user"], ["tool"]]
 
 
+def test_tags_of_the_reader_are_kept() -> None:
+    talk = Talk("t").ask("a", tags=["suspect"]).act("b", tags=["truncated", 3]).ask("c", tags="no list")
+    assert read(talk).tags == {"suspect", "truncated"}
+
+
 def test_tools_are_joined_by_name() -> None:
     schema = {"type": "function", "function": {"name": "f", "description": "old"}}
     talk = Talk("t").ask("a", tools=[schema]).act("b", tools=[{"name": "g"}, {"name": "f", "description": "new"}])
