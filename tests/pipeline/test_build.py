@@ -1,0 +1,127 @@
+"""Fresh stages are skipped, stale ones rebuilt, and the component that changed is named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel import Project
+from flywheel.config import Config
+from flywheel.errors import UsageError
+from flywheel.pipeline.build import changes, select_stages
+from flywheel.pipeline.stages import STAGES
+from tests.projects import digest
+
+NAMES = [s.name for s in STAGES]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "logs").mkdir()
+    for name in ("native.jsonl", "feedback.jsonl"):
+        shutil.copy(sample_logs / name, folder / "logs")
+    project = Project(folder)
+    project.ingest()
+    assert [s.state for s in project.build().stages] == ["built"] * len(NAMES)
+    return folder
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    shutil.copytree(built, tmp_path / "p")
+    return tmp_path / "p"
+
+
+def states(folder: Path, config: Config | None = None) -> dict[str, str]:
+    return {s.stage: s.state for s in Project(folder, config=config).status().stages}
+
+
+def configured(**sections: Any) -> Config:
+    return Config.model_validate(sections)
+
+
+def test_a_second_build_does_nothing(folder: Path) -> None:
+    before = digest(folder)
+
+    assert [s.state for s in Project(folder).build().stages] == ["fresh"] * len(NAMES)
+    assert digest(folder) == before
+
+
+def test_a_full_refresh_gives_the_same_bytes(folder: Path) -> None:
+    before = digest(folder)
+
+    assert {s.state for s in Project(folder).build(full_refresh=True).stages} == {"built"}
+    assert digest(folder) == before
+
+
+def test_a_changed_weight_rebuilds_returns_and_what_follows_but_no_signal(folder: Path) -> None:
+    changed = configured(rewards={"beta": 0.05})
+
+    assert states(folder, changed) == {
+        "episodes": "fresh", "rewards": "fresh", "returns": "stale", "examples": "stale", "pairs": "stale",
+        "groups": "stale",
+    }  # fmt: skip
+    assert Project(folder, config=changed).explain("returns").lines[0] == (
+        "returns is stale: config rewards.beta 0.1 → 0.05."
+    )
+    assert "returns is stale" in Project(folder, config=changed).explain("pairs").lines[0]
+
+
+def test_new_logs_make_everything_stale(folder: Path, sample_logs: Path) -> None:
+    shutil.copy(sample_logs / "openai.jsonl", folder / "logs")
+    project = Project(folder)
+    assert project.status().new_files == 1
+    project.ingest()
+
+    assert set(states(folder).values()) == {"stale"}
+    assert project.explain("episodes").lines[0] == "episodes is stale: events changed."
+    assert [s.state for s in project.build().stages] == ["built"] * len(NAMES)
+    assert set(states(folder).values()) == {"fresh"}
+
+
+def test_every_funnel_adds_up(folder: Path) -> None:
+    for status in Project(folder).status().stages:
+        dropped = sum(n for reason, n in status.funnel.items() if reason.startswith("dropped"))
+        assert status.funnel["considered"] == status.funnel["kept"] + dropped, status.stage
+
+
+def test_the_number_of_partitions_does_not_change_the_rows(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder / "logs", other / "logs")
+    monkeypatch.setattr("flywheel.store.PARTITIONS", 3)
+    project = Project(other)
+    project.ingest()
+    project.build()
+
+    for stage in STAGES:
+        for table in stage.makes:
+            one, three = (Project(p).store.table(table, stage.name).collect() for p in (folder, other))
+            order = one.columns[:3]
+            assert one.sort(order).equals(three.sort(order)), table
+
+
+def test_no_task_crosses_the_holdout(folder: Path) -> None:
+    episodes = Project(folder).store.table("episodes", "episodes").collect()
+    assert episodes.group_by("task_id").agg(n=episodes["split"].n_unique()).height > 0
+    assert episodes.select("task_id", "split").unique().height == episodes["task_id"].n_unique()
+
+
+def test_selecting_stages() -> None:
+    assert [s.name for s in select_stages("pairs")] == ["pairs"]
+    assert [s.name for s in select_stages("examples+")] == ["examples", "pairs", "groups"]
+    with pytest.raises(UsageError, match="no stage `pears`"):
+        select_stages("pears")
+
+
+def test_changes_are_sentences() -> None:
+    before = {"input events": "a", "settings": {"pairs": {"min_margin": 0.2}}, "version": 1, "extensions": {"x": "p 1"}}
+    now = {"input events": "b", "settings": {"pairs": {"min_margin": 0.3}}, "version": 2, "extensions": {"x": "p 2"}}
+    assert changes(before, now) == [
+        "extensions x p 1 → p 2", "events changed", "config pairs.min_margin 0.2 → 0.3", "stage version 1 → 2",
+    ]  # fmt: skip
+    assert changes(now, now) == []
