@@ -1,14 +1,216 @@
-"""Writing a round's report page."""
+"""Gathering what a round's report page shows, and writing it; the page is a pure function in `flywheel.report`."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from flywheel import files
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import STAGES, stage_of
+from flywheel.pipeline.training import training_metrics
+from flywheel.records import EvalReport
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.report import CaseRow, EpisodeView, Histogram, PairView, PastRound, SignalRow, SignalView, StepView
 
 __all__ = ["write_page"]
+
+_EPISODES = 40  # in the page; all of them are a `flywheel show` away
+_PAIRS = 12
+_PROMPT_TAIL = 2
+_BINS = 20
 
 
 def write_page(ctx: Context, number: int) -> Path:
     """Write `rounds/NNNN/report.html` and return its path."""
-    return ctx.registry.folder(number) / "report.html"
+    from flywheel.report import ReportData, build_report
+
+    manifest, report = ctx.registry.manifest(number), ctx.registry.report(number)
+    decisions = [p for p in ctx.registry.promotions() if p.round == number]
+    cases = _Cases(ctx, report)
+    data = ReportData(
+        project=ctx.config.name or ctx.project.name,
+        manifest=manifest,
+        report=report,
+        promotion=decisions[-1] if decisions else None,
+        funnels=_funnels(ctx, manifest.counts),
+        signals=_signals(ctx),
+        returns=_returns(ctx),
+        training=training_metrics(ctx.registry.folder(number)),
+        wins=cases.rows(report.wins if report else ()),
+        regressions=cases.rows(report.regressions if report else ()),
+        episodes=_episodes(ctx, cases.linked),
+        pairs=_pairs(ctx),
+        history=_history(ctx, number),
+    )
+    path = ctx.registry.folder(number) / "report.html"
+    files.atomic_write(path, build_report(data))
+    return path
+
+
+def _funnels(ctx: Context, round_counts: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
+    found: dict[str, Mapping[str, int]] = {}
+    for name in ("ingest", *(s.name for s in STAGES)):
+        snapshot = ctx.store.current(name)
+        if snapshot is not None:
+            found[name] = snapshot.funnel
+    return {**found, "round": round_counts}
+
+
+def _table(ctx: Context, name: str) -> pl.LazyFrame:
+    return ctx.store.table(name, stage_of(name))
+
+
+def _signals(ctx: Context) -> list[SignalRow]:
+    import polars as pl
+
+    from flywheel.report import SignalRow
+
+    rows = (
+        _table(ctx, "rewards")
+        .group_by("signal", "family", "kind")
+        .agg(n=pl.len(), mean=pl.col("score").mean(), share_positive=(pl.col("score") > 0).mean())
+        .sort("kind", "signal", "family")
+        .collect()
+    )
+    return [SignalRow(**row) for row in rows.iter_rows(named=True)]
+
+
+def _returns(ctx: Context) -> Histogram | None:
+    import numpy as np
+    import polars as pl
+
+    from flywheel.report import Histogram
+
+    whole = _table(ctx, "returns").filter(pl.col("step").is_null() & pl.col("known"))
+    rows = whole.join(_table(ctx, "episodes").select("episode_id", "split"), on="episode_id").collect()
+    if rows.height == 0:
+        return None
+    edges = np.linspace(min(-1.0, float(rows["value"].min())), 1.0, _BINS + 1)  # type: ignore[arg-type]
+    counts = {
+        split: np.histogram(rows.filter(pl.col("split") == split)["value"].to_numpy(), edges)[0].tolist()
+        for split in sorted(rows["split"].unique().to_list())
+    }
+    return Histogram(edges=[round(float(e), 4) for e in edges], counts=counts)
+
+
+class _Cases:
+    """Links evaluation cases to logged episodes of the same task or state."""
+
+    def __init__(self, ctx: Context, report: EvalReport | None) -> None:
+        import polars as pl
+
+        self.linked: list[str] = []
+        self._by_key: dict[str, list[str]] = {}
+        if report is None:
+            return
+        wanted = {_bare(case) for case in (*report.wins, *report.regressions)}
+        steps = _table(ctx, "steps").select("episode_id", "task_id", "state_key").unique()
+        for key in ("task_id", "state_key"):
+            rows = steps.filter(pl.col(key).is_in(list(wanted))).sort("episode_id").collect()
+            for row in rows.iter_rows(named=True):
+                episodes = self._by_key.setdefault(row[key], [])
+                if row["episode_id"] not in episodes:
+                    episodes.append(row["episode_id"])
+
+    def rows(self, cases: Sequence[str]) -> list[CaseRow]:
+        """Return case rows with their episodes; what is linked is remembered for the viewer."""
+        from flywheel.report import CaseRow
+
+        found = []
+        for case in cases:
+            metric, _, _ = case.rpartition(":")
+            episodes = self._by_key.get(_bare(case), [])[:3]
+            self.linked += [e for e in episodes if e not in self.linked]
+            found.append(CaseRow(case_id=case, metric=metric, episodes=episodes))
+        return found
+
+
+def _bare(case: str) -> str:
+    """Return a case id without the metric before it."""
+    return case.rpartition(":")[2]
+
+
+def _episodes(ctx: Context, linked: Sequence[str]) -> list[EpisodeView]:
+    import polars as pl
+
+    ids = _table(ctx, "episodes").select("episode_id").sort("episode_id").collect()["episode_id"].to_list()
+    chosen = [*linked, *(i for i in ids if i not in set(linked))][:_EPISODES]
+    rows = {
+        name: _table(ctx, name).filter(pl.col("episode_id").is_in(chosen)).collect().rows_by_key(
+            "episode_id", named=True, include_key=True
+        )
+        for name in ("episodes", "steps", "returns", "rewards")
+    }  # fmt: skip
+    return [_view({name: rows[name].get(i, []) for name in rows}) for i in chosen]
+
+
+def _chips(rewards: Sequence[Mapping[str, Any]], step: int | None) -> list[SignalView]:
+    return [
+        {"signal": r["signal"], "score": r["score"], "evidence": r["evidence"]}
+        for r in sorted(rewards, key=lambda r: str(r["signal"]))
+        if r["step"] == step
+    ]
+
+
+def _view(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> EpisodeView:
+    (episode,) = rows["episodes"]
+    returns = {r["step"]: r for r in rows["returns"]}
+    whole = returns.get(None)
+    steps: list[StepView] = [
+        {
+            "observation": json.loads(step["observation"]),
+            "action": json.loads(step["action"]),
+            "status": step["tool_status"],
+            "credit": returns[step["index"]]["value"] if step["index"] in returns else None,
+            "signals": _chips(rows["rewards"], step["index"]),
+        }
+        for step in sorted(rows["steps"], key=lambda s: int(s["index"]))
+    ]
+    return {
+        "id": episode["episode_id"],
+        "task": episode["task_id"],
+        "policy": episode["policy"],
+        "split": episode["split"],
+        "p_success": whole["p_success"] if whole else None,
+        "value": whole["value"] if whole else None,
+        "signals": _chips(rows["rewards"], None),
+        "steps": steps,
+        "tail": json.loads(episode["tail"]),
+    }
+
+
+def _pairs(ctx: Context) -> list[PairView]:
+    rows = _table(ctx, "pairs").sort(["margin", "pair_id"], descending=[True, False]).head(_PAIRS).collect()
+    return [
+        {
+            "chosen": json.loads(row["chosen"]),
+            "rejected": json.loads(row["rejected"]),
+            "prompt_tail": json.loads(row["prompt"])[-_PROMPT_TAIL:],
+            "margin": row["margin"],
+            "builder": row["builder"],
+            "task": row["task_id"],
+            "chosen_episode": row["chosen_episode"],
+            "rejected_episode": row["rejected_episode"],
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _history(ctx: Context, number: int) -> list[PastRound]:
+    from flywheel.report import PastRound
+
+    verdicts = {p.round: p.decision for p in ctx.registry.promotions()}
+    found = []
+    for past in [n for n in ctx.registry.numbers() if n <= number]:
+        report = ctx.registry.report(past)
+        row = next((m for m in report.metrics if m.primary and m.slice == "all"), None) if report else None
+        if row is not None:
+            method, verdict = ctx.registry.manifest(past).method, str(verdicts.get(past, "evaluated"))
+            found.append(PastRound(past, method, verdict, row.metric, row.value, n=row.n, binary=row.binary))
+    return found

@@ -17,7 +17,7 @@ from flywheel.records import Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
-    from flywheel.stages.select import MethodChoice
+    from flywheel.stages.select import Method, MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
 
@@ -114,13 +114,12 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     tables = {name: ctx.store.table(name, stage_of(name)).collect() for name in ("examples", "pairs")}
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
-    candidates = {
-        method: (select_rows(tables["examples"], tables["pairs"], train, method, funnel), funnel)
-        for method, funnel in (("sft", Funnel()), ("dpo", Funnel()))
-    }
-    counts = {"examples": len(candidates["sft"][0]), "pairs": len(candidates["dpo"][0])}
-    choice = _choose(ctx, parent, counts, candidates["sft"][0])
-    rows, funnel = candidates[choice.method]
+    methods: tuple[Method, ...] = ("sft", "dpo")
+    funnels = {method: Funnel() for method in methods}
+    candidates = {m: select_rows(tables["examples"], tables["pairs"], train, m, funnels[m]) for m in methods}
+    counts = {"examples": len(candidates["sft"]), "pairs": len(candidates["dpo"])}
+    choice = _choose(ctx, parent, counts, candidates["sft"])
+    rows, funnel = candidates[choice.method], funnels[choice.method]
     if len(rows) < train.min_rows:
         raise TrainError(
             f"round {number}: {len(rows)} rows for {choice.method}, train.min_rows is {train.min_rows}",
