@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -210,7 +211,7 @@ def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, 
 
 
 def _says_again(before: Turn, turn: Turn, taken: list[datetime]) -> bool:
-    if before.before_step == turn.before_step or min(_letters(before.text), _letters(turn.text)) < REPHRASE_LETTERS:
+    if before.before_step == turn.before_step or _is_short(before.text) or _is_short(turn.text):
         return False
     start, end = before.said.ts, turn.said.ts
     if start and end and (end - start > REPHRASE_WITHIN or any(start <= at <= end for at in taken)):
@@ -218,8 +219,10 @@ def _says_again(before: Turn, turn: Turn, taken: list[datetime]) -> bool:
     return trigram_cosine(before.text, turn.text) >= REPHRASED
 
 
-def _letters(text: str) -> int:
-    return sum(1 if letter.isascii() else 2 for letter in text if letter.isalnum())
+@lru_cache(maxsize=64)  # each turn is compared with several others in a row
+def _is_short(text: str) -> bool:
+    letters = (1 if letter.isascii() else 2 for letter in text[: 4 * REPHRASE_LETTERS] if letter.isalnum())
+    return sum(letters) < REPHRASE_LETTERS
 
 
 def escalate(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
