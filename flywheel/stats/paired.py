@@ -1,0 +1,71 @@
+"""Binary outcomes of two policies on the same cases: exact tests on the discordant ones, intervals of a rate."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+__all__ = ["Interval", "mcnemar_better", "mcnemar_mid_p", "mcnemar_two_sided", "rule_of_three", "wilson"]
+
+_EXACT_UP_TO = 2_000  # beyond, the sum of integers is slower than the incomplete beta function and no more accurate
+
+
+class Interval(NamedTuple):
+    """Both ends of an interval."""
+
+    low: float
+    high: float
+
+
+def _tail(n: int, k: int) -> float:
+    """Return P(Bin(n, 1/2) >= k)."""
+    if k <= 0:
+        return 1.0
+    if k > n:
+        return 0.0
+    if n <= _EXACT_UP_TO:
+        return float(sum(math.comb(n, i) for i in range(k, n + 1)) / 2**n)
+    from scipy.special import betainc
+
+    return float(betainc(k, n - k + 1, 0.5))
+
+
+def _point(n: int, k: int) -> float:
+    return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))
+
+
+def mcnemar_better(wins: int, losses: int) -> float:
+    """Return the exact one-sided p-value of "the candidate is no better"; 1 without discordant cases.
+
+    For "no worse" swap the arguments.
+    """
+    return _tail(wins + losses, wins)
+
+
+def mcnemar_two_sided(wins: int, losses: int) -> float:
+    """Return the exact two-sided p-value of "neither is better"."""
+    return min(1.0, 2 * _tail(wins + losses, max(wins, losses)))
+
+
+def mcnemar_mid_p(wins: int, losses: int) -> float:
+    """Return the one-sided mid-p: half of the observed point's probability left out; reported, never decided on."""
+    if wins + losses == 0:
+        return 0.5
+    return mcnemar_better(wins, losses) - 0.5 * _point(wins + losses, wins)
+
+
+def wilson(successes: float, n: float, confidence: float = 0.95) -> Interval:
+    """Return the Wilson score interval of a rate; the whole range without cases."""
+    if n <= 0:
+        return Interval(0.0, 1.0)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    rate, shrink = successes / n, 1 + z * z / n
+    middle = (rate + z * z / (2 * n)) / shrink
+    half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / shrink
+    return Interval(max(0.0, middle - half), min(1.0, middle + half))
+
+
+def rule_of_three(n: int) -> float:
+    """Return the 95 % upper bound of a rate after no event in n cases, as 3/n."""
+    return min(1.0, 3 / n) if n > 0 else 1.0
