@@ -1,0 +1,86 @@
+"""Which reader a file's records are for: by their content, never by the file's name.
+
+In: the first records of a file and the readers at hand. Out: the reader that is surest, or in words what the records
+looked like. Files that are no logs but belong beside logs (tool schemas, a README) are told apart here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flywheel.extensions import Reader, Sample
+from flywheel.stages.ingest.readers._values import as_dict
+
+__all__ = ["SAMPLE_RECORDS", "TEXT_FILE", "TOOL_SCHEMAS", "UNKNOWN", "Detection", "detect", "is_text_document"]
+
+SAMPLE_RECORDS = 20
+TOOL_SCHEMAS = "tool_schemas"
+TEXT_FILE = "text"
+UNKNOWN = "unknown"
+
+_THRESHOLD = 0.5
+_SHOWN_KEYS = 8
+_KEY_LENGTH = 32
+_DOCUMENTS = {".md", ".rst"}
+_DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source", "changelog"}
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What was found: a reader's name, `tool_schemas` or `unknown`; `reason` says why a file is ignored or refused."""
+
+    format: str
+    confidence: float
+    reason: str = ""
+
+
+def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto") -> Detection:
+    """Return the reader for a file.
+
+    Args:
+        sample: the file's first records.
+        readers: candidates by name.
+        chosen: a reader's name when the user decided; then nothing is guessed.
+    """
+    if chosen != "auto":
+        return Detection(chosen, 1.0)
+    if not sample.records:
+        return Detection(UNKNOWN, 0.0, "no record could be parsed")
+    if all(_is_tool_schema(record) for record in sample.records):
+        return Detection(TOOL_SCHEMAS, 1.0, "tool schemas")
+    confidence = {name: reader.sniff(sample) for name, reader in sorted(readers.items())}
+    best = max(confidence, key=lambda name: confidence[name], default="")
+    if best and confidence[best] >= _THRESHOLD:
+        return Detection(best, confidence[best])
+    near = f"nearest: {best} ({confidence[best]:.0%})" if best and confidence[best] > 0 else "none comes near"
+    return Detection(UNKNOWN, confidence.get(best, 0.0), f"no reader knows its records; {near}; {_looks(sample)}")
+
+
+def _is_tool_schema(record: Any) -> bool:
+    function = as_dict(as_dict(record).get("function"))
+    return as_dict(record).get("type") == "function" and "name" in function and "messages" not in record
+
+
+def _looks(sample: Sample) -> str:
+    """Describe records by the names of their fields; a name that is no identifier might be somebody's data."""
+    objects = [record for record in sample.records if isinstance(record, dict)]
+    if not objects:
+        return f"they are {type(sample.records[0]).__name__}s, not objects"
+    keys = sorted(
+        {k for record in objects for k in record if k.isidentifier() and k.isascii() and len(k) <= _KEY_LENGTH}
+    )
+    more = ", ..." if len(keys) > _SHOWN_KEYS else ""
+    return f"their fields: {', '.join(keys[:_SHOWN_KEYS]) or 'none with a plain name'}{more}"
+
+
+def is_text_document(file: Path) -> bool:
+    """Whether a file is prose that stands beside logs: named like it, and not beginning like JSON."""
+    named = file.suffix.lower() in _DOCUMENTS or file.name.split(".")[0].lower() in _DOCUMENT_NAMES
+    if not named:
+        return False
+    with file.open("rb") as handle:
+        head = handle.read(256).lstrip(b"\xef\xbb\xbf \t\r\n")
+    return not head.startswith((b"{", b"[", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"))

@@ -1,0 +1,137 @@
+"""JSON as logs really hold it: fast where it is clean, tolerant where it is not, never fatal.
+
+In: bytes or text of one JSON value. Out: the value, with what no table can hold replaced and named in `tags`: NaN and
+infinities become null, halves of emoji become U+FFFD. Integers beyond 64 bits stay exact.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from flywheel.records import canonical_json
+
+__all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "loads", "plain"]
+
+MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive writers and readers downstream survive
+
+BROKEN_TEXT = "broken_text"
+NON_FINITE = "non_finite_number"
+
+_BIG_INTEGER = re.compile(rb"[:,\[] ?-?\d{19}")
+_DIGITS_TO_0 = bytes(48 if 48 <= byte <= 57 else byte for byte in range(256))  # noqa: PLR2004 - '0' to '9'
+_MANY_DIGITS = b"0" * 19
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class BadJsonError(Exception):
+    """The text is no JSON value we keep.
+
+    Args:
+        reason: bad_json, bad_encoding or bad_record.
+        detail: what is wrong and where, without the text.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class Loaded(NamedTuple):
+    """A value and what had to be replaced in it."""
+
+    value: Any
+    tags: tuple[str, ...] = ()
+
+
+def loads(raw: bytes) -> Loaded:
+    """Parse one JSON value.
+
+    Raises:
+        BadJsonError: it is not UTF-8, not JSON, or nested deeper than `MAX_DEPTH`.
+    """
+    if _MANY_DIGITS not in raw.translate(_DIGITS_TO_0) or _BIG_INTEGER.search(raw) is None:
+        try:
+            return Loaded(orjson.loads(raw))
+        except orjson.JSONDecodeError:
+            pass
+    return _tolerant(raw)
+
+
+def _tolerant(raw: bytes) -> Loaded:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadJsonError("bad_encoding", f"not UTF-8 at byte {error.start}") from None
+    found: list[str] = []
+    try:
+        value = json.loads(text, parse_constant=lambda _: found.append(NON_FINITE))
+    except json.JSONDecodeError as error:
+        # JSONDecodeError.msg is one of a fixed set of sentences; it never quotes the text
+        raise BadJsonError("bad_json", f"{error.msg} at character {error.pos}") from None
+    except (RecursionError, ValueError) as error:
+        detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
+        raise BadJsonError("bad_record", detail) from None
+    return plain(value, found)
+
+
+def plain(value: Any, found: list[str] | None = None) -> Loaded:
+    """Return the value with only what JSON can hold: for values that no strict parser made (Parquet rows, say).
+
+    Raises:
+        BadJsonError: nested deeper than `MAX_DEPTH`.
+    """
+    tags = found if found is not None else []
+    cleaned = _plain(value, tags, 0)
+    return Loaded(cleaned, tuple(sorted(set(tags))))
+
+
+def _plain(value: Any, tags: list[str], depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise BadJsonError("bad_record", f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, str):
+        return _text(value, tags)
+    if isinstance(value, dict):
+        return {_text(str(key), tags): _plain(item, tags, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, tags, depth + 1) for item in value]
+    return _scalar(value, tags)
+
+
+def _text(text: str, tags: list[str]) -> str:
+    if text.isascii() or _SURROGATE.search(text) is None:
+        return text
+    tags.append(BROKEN_TEXT)
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _scalar(value: Any, tags: list[str]) -> Any:
+    if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124 - NaN
+        tags.append(NON_FINITE)
+        return None
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=UTC) if value.tzinfo is None else value).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return _text(value.decode("utf-8", "replace"), tags)
+    return str(value)
+
+
+def dumps(value: Any) -> str:
+    """Return the value as JSON with sorted keys and no spaces, by the fast writer where it can.
+
+    Raises:
+        BadJsonError: nested deeper than `MAX_DEPTH`.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # an integer beyond 64 bits, half an emoji, or too deep
+        return canonical_json(plain(value).value)

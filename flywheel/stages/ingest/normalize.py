@@ -1,0 +1,109 @@
+"""From one record to rows of the events table: the reader's events, checked, redacted, and named by their content.
+
+An event's id is the hash of what happened: conversation, kind, span or position, time, payload. File and line are no
+part of it, so that the same event in two files is one. A reader that fails on a record costs that record, not the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Reader
+from flywheel.records import EventKind, LogEvent, content_id
+from flywheel.stages.ingest.batches import BatchBuilder
+from flywheel.stages.ingest.framing import Record
+from flywheel.stages.ingest.jsontext import BadJsonError, dumps
+from flywheel.stages.ingest.redact import Redactor
+
+__all__ = ["Normalizer"]
+
+_KINDS = {kind.value for kind in EventKind}
+_READER_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_MAX_SEQ = (1 << 63) - 1
+
+Row = tuple[Any, ...]  # values in the order of LogEvent's fields
+_PAYLOAD = list(LogEvent.model_fields).index("payload")
+
+
+class Normalizer:
+    """Turns the records of one file into rows: first as the reader gave them, then redacted, a batch at a time."""
+
+    def __init__(self, reader: Reader, source_file: str, redactor: Redactor) -> None:
+        self._reader, self._file, self._redactor = reader, source_file, redactor
+
+    def take(self, record: Record, builder: BatchBuilder) -> None:
+        """Give a record's raw rows to the builder, or its refusal, or the reason why it gives nothing."""
+        try:
+            rows = [self._raw(event, record) for event in self._events(record)]
+        except (BadRecordError, BadJsonError) as error:
+            builder.refuse(record.bad(error.reason, error.detail))
+            return
+        if rows:
+            builder.accept(rows, sum(len(row[_PAYLOAD]) for row in rows))
+        else:
+            builder.ignore("nothing of an agent in it")
+
+    def _events(self, record: Record) -> Iterable[dict[str, Any]]:
+        try:
+            return list(self._reader.read(record.value, record.line))
+        except _READER_FAULTS as error:
+            raise BadRecordError("bad_record", f"reader {self._reader.name} fails: {_where(error)}") from None
+
+    def _raw(self, event: dict[str, Any], record: Record) -> Row:
+        conversation, kind, seq, ts = _checked(event)
+        payload = event.get("payload")
+        if record.tags and isinstance(payload, dict):
+            payload = {**payload, "tags": sorted({*payload.get("tags", ()), *record.tags})}
+        body = payload if isinstance(payload, str) else dumps(payload)
+        get = event.get
+        return (
+            "", ts, seq, conversation, get("span_id"), get("parent_id"), kind, get("model"), get("policy"),
+            get("task_key"), get("user"), get("tool_name"), get("tool_call_id"), body, self._reader.name, self._file,
+            record.line,
+        )  # fmt: skip
+
+    def finish(self, rows: list[Row]) -> list[Row]:
+        """Return raw rows redacted and named; nothing of them may leave before."""
+        bodies = self._redactor.payloads([row[_PAYLOAD] for row in rows])
+        return [self._finished(row, body) for row, body in zip(rows, bodies, strict=True)]
+
+    def _finished(self, row: Row, body: str) -> Row:
+        _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, *_ = row
+        short = self._short
+        conversation, span = self._redactor.text(conversation), short(span)
+        time = ts.isoformat() if ts is not None else None
+        event_id = content_id(conversation, kind, span if span is not None else seq, time, body)
+        return (
+            event_id, ts, seq, conversation, span, short(parent), kind, short(model), short(policy), short(task),
+            self._redactor.user(str(user)) if user else None, short(tool), short(call), body, *row[_PAYLOAD + 1 :],
+        )  # fmt: skip
+
+    def _short(self, value: Any) -> str | None:
+        return self._redactor.text(str(value)) if value is not None and value != "" else None
+
+
+def _checked(event: dict[str, Any]) -> tuple[str, str, int, datetime | None]:
+    """Check what a reader promised; plugins are held to it like the built-in ones."""
+    conversation, kind = event.get("conversation_id"), event.get("kind")
+    seq, ts = event.get("seq", 0), event.get("ts")
+    if not isinstance(conversation, str) or not conversation:
+        raise BadRecordError("bad_record", "the reader gave no conversation_id")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise BadRecordError("bad_record", "the reader gave no known kind")
+    if not isinstance(seq, int) or not 0 <= seq <= _MAX_SEQ:
+        raise BadRecordError("bad_record", "the reader gave no seq from 0")
+    if ts is not None and (not isinstance(ts, datetime) or ts.tzinfo is None):
+        raise BadRecordError("bad_record", "the reader gave a ts that is no time with a zone")
+    return conversation, str(kind), seq, ts
+
+
+def _where(error: BaseException) -> str:
+    """Name an error by its type and place; its message might quote the log."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__} at {place}"

@@ -1,0 +1,157 @@
+"""Events as readers yield them, and the three ways in which every dialect tells of more than one message.
+
+`spoken` turns a finished transcript into requests, model calls and tool results; `judgements` turns whatever stands
+under a feedback, score or reward field into feedback or outcome events; `conversation_of` names a conversation that the
+log does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.records import EventKind, content_id
+from flywheel.stages.ingest.readers._messages import Message
+from flywheel.stages.ingest.readers._status import error_type
+from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, when
+
+__all__ = ["Event", "Source", "conversation_of", "judgements", "request", "source_of", "spoken", "tool_result"]
+
+Event = dict[str, Any]
+Source = dict[str, Any]
+
+_CONVERSATION = (
+    "conversation_id", "session_id", "thread_id", "conversationId", "sessionId", "threadId", "chat_id",
+    "trace_id", "traceId",
+)  # fmt: skip
+_USER = (
+    "user",
+    "user_id",
+    "userId",
+    "end_user",
+    "end_user_id",
+    "safety_identifier",
+    "client_id",
+    "tenant",
+    "tenant_id",
+)
+_POLICY = ("policy", "release", "policy_version", "agent_version", "model_version")
+_TASK = ("task_key", "task_id", "dataset_item_id", "example_id")
+_TIME = ("timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time")
+
+
+def source_of(*places: Mapping[str, Any]) -> Source:
+    """Return the columns that all events of a record share, each from the first of the places that has it."""
+
+    def find(names: tuple[str, ...]) -> Any:
+        return next((value for place in places if (value := first(place, names)) is not None), None)
+
+    return {
+        "conversation_id": ident(find(_CONVERSATION)),
+        "user": ident(find(_USER)),
+        "policy": ident(find(_POLICY)),
+        "task_key": ident(find(_TASK)),
+        "ts": when(find(_TIME)),
+        "model": text(find(("model",))),
+    }
+
+
+def conversation_of(history: list[Message], user: str | None) -> str:
+    """Name a conversation by how it begins: every later call repeats its system prompt and first user message."""
+    system = next((m.get("content") for m in history if m["role"] == "system"), None)
+    opening = next((m.get("content") for m in history if m["role"] == "user"), None)
+    if opening is None:
+        return "chat-" + content_id("history", history, user)
+    return "chat-" + content_id(system, opening, user)
+
+
+def spoken(history: list[Message], source: Source, extra: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a transcript that is told once, from beginning to end.
+
+    Args:
+        history: messages in normal form.
+        source: columns shared by all events.
+        extra: payload fields of the first request: tools, tags.
+    """
+    waiting: list[Message] = []
+    told = dict(extra)
+    start = 0
+    for position, message in enumerate(history):
+        if message["role"] in {"system", "user"}:
+            start = start if waiting else position
+            waiting.append(message)
+            continue
+        if waiting or told:
+            yield request(waiting, source, start, told)
+            waiting, told = [], {}
+        if message["role"] == "assistant":
+            yield {**source, "kind": EventKind.MODEL_CALL, "seq": position, "payload": {"message": message}}
+        else:
+            yield tool_result(message, source, position)
+    if waiting:
+        yield request(waiting, source, start, told)
+
+
+def request(given: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:
+    """Return what reached the agent from outside."""
+    return {**source, "kind": EventKind.REQUEST, "seq": seq, "payload": {"messages": given, **extra}}
+
+
+def tool_result(message: Message, source: Source, seq: int) -> Event:
+    """Return a tool message as an event of its own."""
+    payload: dict[str, Any] = {"content": message["content"], "status": message["status"]}
+    kind = error_type(message["content"]) if message["status"] == "failed" else None
+    if kind:
+        payload["error_type"] = kind
+    return {
+        **source,
+        "kind": EventKind.TOOL_RESULT,
+        "seq": seq,
+        "tool_name": message.get("name"),
+        "tool_call_id": message.get("tool_call_id"),
+        "payload": payload,
+    }
+
+
+_OUTCOMES = {"reward": "callback", "outcome": "callback"}
+_OPINIONS = ("feedback", "score", "rating", "thumbs")
+
+
+def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
+    """Yield what a record's own fields say of its quality: a verdict given together with the call.
+
+    Args:
+        record: where feedback, score, rating, thumbs, reward or outcome may stand.
+        source: columns shared by all events of the record.
+        target: id of the response that is meant.
+    """
+    aim = {"target": "response", "target_id": target} if target else {}
+    for name in _OPINIONS:
+        for item in as_list(record.get(name)) or [record.get(name)]:
+            payload = _opinion(name, item)
+            if payload is not None:
+                yield {**source, "kind": EventKind.FEEDBACK, "seq": 0, "payload": payload | aim}
+    for name, origin in _OUTCOMES.items():
+        value = number(record.get(name))
+        if value is not None:
+            payload = {"name": name, "value": value, "source": origin}
+            yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "payload": payload}
+
+
+def _opinion(name: str, item: Any) -> dict[str, Any] | None:
+    """Return a feedback payload from a number, a word, or an object that says more."""
+    said = as_dict(item)
+    value = number(first(said, ("value", "score", "rating")) if said else item)
+    label = text(first(said, ("label", "thumbs", "sentiment")) if said else item)
+    comment = text(first(said, ("comment", "explanation", "reason")))
+    edited = text(first(said, ("text", "correction", "edited")))
+    if value is None and label is None and comment is None and edited is None:
+        return None
+    payload: dict[str, Any] = {"name": text(first(said, ("name", "type", "key"))) or name}
+    found = {
+        "value": value,
+        "label": None if value is not None and not said else label,
+        "comment": comment,
+        "text": edited,
+    }
+    return payload | {key: item for key, item in found.items() if item is not None}

@@ -1,0 +1,201 @@
+"""The OTLP JSON envelope: spans and log records with their attributes as plain values.
+
+Every key is accepted in camel and snake case, ids in hex and base64, attributes as key/value lists and as objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from flywheel.stages.ingest.readers._values import as_dict, as_list, first, hex_id, number, text, when
+
+__all__ = ["Envelope", "LogRecord", "Span", "SpanEvent", "is_envelope", "open_envelope"]
+
+_SPANS = ("resourceSpans", "resource_spans")
+_LOGS = ("resourceLogs", "resource_logs")
+_ERROR_CODES = {2, "2", "STATUS_CODE_ERROR", "ERROR", "Error"}
+_OK_CODES = {1, "1", "STATUS_CODE_OK", "OK", "Ok"}
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """Something that happened inside a span."""
+
+    name: str
+    ts: datetime | None
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One operation."""
+
+    trace_id: str | None
+    span_id: str | None
+    parent_id: str | None
+    name: str
+    started: datetime | None
+    ended: datetime | None
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+    failed: bool
+    ok: bool
+    events: list[SpanEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One log record; `name` is its event name."""
+
+    trace_id: str | None
+    span_id: str | None
+    name: str
+    ts: datetime | None
+    body: Any
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What one export request holds."""
+
+    spans: list[Span] = field(default_factory=list)
+    logs: list[LogRecord] = field(default_factory=list)
+
+
+def is_envelope(record: Any) -> bool:
+    """Whether a record is an OTLP export of spans or logs."""
+    return any(isinstance(as_dict(record).get(name), list) for name in (*_SPANS, *_LOGS))
+
+
+def open_envelope(record: Any) -> Envelope:
+    """Return the spans and log records of an export."""
+    outer, found = as_dict(record), Envelope()
+    for group in as_list(first(outer, _SPANS)):
+        resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
+        scopes = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
+        for scope in as_list(first(as_dict(group), scopes)):
+            found.spans += [_span(s, resource) for s in as_list(as_dict(scope).get("spans")) if isinstance(s, dict)]
+    for group in as_list(first(outer, _LOGS)):
+        resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
+        for scope in as_list(first(as_dict(group), ("scopeLogs", "scope_logs", "instrumentationLibraryLogs"))):
+            records = as_list(first(as_dict(scope), ("logRecords", "log_records")))
+            found.logs += [_log(r, resource) for r in records if isinstance(r, dict)]
+    return found
+
+
+def _span(given: Mapping[str, Any], resource: dict[str, Any]) -> Span:
+    code = as_dict(given.get("status")).get("code")
+    code = code if isinstance(code, int | str) else None
+    return Span(
+        trace_id=hex_id(first(given, ("traceId", "trace_id"))),
+        span_id=hex_id(first(given, ("spanId", "span_id"))),
+        parent_id=hex_id(first(given, ("parentSpanId", "parent_span_id"))),
+        name=text(given.get("name")) or "",
+        started=_time(first(given, ("startTimeUnixNano", "start_time_unix_nano"))),
+        ended=_time(first(given, ("endTimeUnixNano", "end_time_unix_nano"))),
+        attributes=_attributes(given.get("attributes")),
+        resource=resource,
+        failed=code in _ERROR_CODES,
+        ok=code in _OK_CODES,
+        events=[
+            SpanEvent(
+                text(e.get("name")) or "",
+                _time(first(e, ("timeUnixNano", "time_unix_nano"))),
+                _attributes(e.get("attributes")),
+            )
+            for e in as_list(given.get("events"))
+            if isinstance(e, dict)
+        ],
+    )
+
+
+def _log(given: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
+    attributes = _attributes(given.get("attributes"))
+    times = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano")
+    return LogRecord(
+        trace_id=hex_id(first(given, ("traceId", "trace_id"))),
+        span_id=hex_id(first(given, ("spanId", "span_id"))),
+        name=text(first(given, ("eventName", "event_name"))) or text(attributes.get("event.name")) or "",
+        ts=next((t for name in times if (t := _time(given.get(name))) is not None), None),
+        body=_value(given.get("body")),
+        attributes=attributes,
+        resource=resource,
+    )
+
+
+def _time(given: Any) -> datetime | None:
+    """Nanoseconds as a text, a number, or the two halves that old JavaScript exporters wrote."""
+    halves = as_dict(given)
+    if halves:
+        low, high = number(halves.get("low")), number(halves.get("high"))
+        return when((int(high) << 32) + (int(low) & 0xFFFFFFFF)) if low is not None and high is not None else None
+    return when(given)
+
+
+def _attributes(given: Any) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return dict(given)
+    return dict(_pairs(given))
+
+
+def _pairs(given: Any) -> Iterator[tuple[str, Any]]:
+    for item in as_list(given):
+        key = as_dict(item).get("key")
+        if isinstance(key, str):
+            yield key, _value(item.get("value"))
+
+
+def _value(given: Any) -> Any:
+    """Return an AnyValue as a plain value; an empty object is null, and so are bytes."""
+    if not isinstance(given, dict):
+        return given
+    for name, inner in given.items():
+        if name in _VALUES:
+            return _VALUES[name](inner)
+    return given or None
+
+
+def _integer(given: Any) -> int | None:
+    try:
+        return int(given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _list(given: Any) -> list[Any]:
+    return [_value(item) for item in as_list(as_dict(given).get("values"))]
+
+
+def _map(given: Any) -> dict[str, Any]:
+    return dict(_pairs(as_dict(given).get("values")))
+
+
+def _itself(given: Any) -> Any:
+    return given
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+_VALUES: dict[str, Callable[[Any], Any]] = {
+    "stringValue": _itself,
+    "string_value": _itself,
+    "boolValue": _itself,
+    "bool_value": _itself,
+    "doubleValue": _itself,
+    "double_value": _itself,
+    "intValue": _integer,
+    "int_value": _integer,
+    "arrayValue": _list,
+    "array_value": _list,
+    "kvlistValue": _map,
+    "kvlist_value": _map,
+    "bytesValue": _nothing,
+    "bytes_value": _nothing,
+}

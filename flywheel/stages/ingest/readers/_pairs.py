@@ -1,0 +1,74 @@
+"""Logged pairs of request and response: no standard envelope exists, so the usual ones are told apart here.
+
+In: a record. Out: the request, the response, and the envelope's own fields. A record without a request is told apart
+from one without a response: the first has no prompt to learn from, the second is a call that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from flywheel.stages.ingest.readers._values import as_dict, embedded, first, number
+
+__all__ = ["Pair", "common_payload", "pair_of", "share"]
+
+_ENVELOPES = (
+    ("request", "response"),
+    ("request_body", "response_body"),
+    ("requestBody", "responseBody"),
+    ("kwargs", "response"),
+    ("input", "output"),
+    ("body", "response"),
+)
+_SAMPLING = (
+    "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "seed", "stop", "stop_sequences",
+    "frequency_penalty", "presence_penalty", "reasoning_effort",
+)  # fmt: skip
+_LATENCY_S = ("latency_s", "latency", "duration_s", "response_time", "elapsed_s")
+_LATENCY_MS = ("latency_ms", "duration_ms", "response_time_ms", "elapsed_ms")
+_COST = ("cost_usd", "response_cost", "total_cost", "cost")
+
+
+class Pair(NamedTuple):
+    """A request with its response. Both are mappings, empty when the record has none."""
+
+    request: Mapping[str, Any]
+    response: Mapping[str, Any]
+    envelope: Mapping[str, Any]
+
+
+def pair_of(record: Any) -> Pair:
+    """Return a record's request and response, under whatever names they stand."""
+    outer = as_dict(record)
+    for asked, answered in _ENVELOPES:
+        request, response = embedded(outer.get(asked)), embedded(outer.get(answered))
+        if isinstance(request, dict) and "messages" in request:
+            return Pair(request, _body(response), outer)
+    if isinstance(outer.get("messages"), list | str):
+        answer = first(outer, ("response", "completion", "output"))
+        return Pair(outer, _body(embedded(answer)) or outer, outer)
+    return Pair({}, _body(embedded(outer.get("response"))) or outer, outer)
+
+
+def _body(response: Any) -> Mapping[str, Any]:
+    """Batch files and proxies wrap the response once more."""
+    found = as_dict(response)
+    inner = embedded(found.get("body"))
+    return inner if isinstance(inner, dict) else found
+
+
+def common_payload(pair: Pair) -> dict[str, Any]:
+    """Return what every dialect's envelope and request say in the same words: sampling, latency, cost."""
+    sampling = {name: pair.request[name] for name in _SAMPLING if pair.request.get(name) is not None}
+    seconds, millis = number(first(pair.envelope, _LATENCY_S)), number(first(pair.envelope, _LATENCY_MS))
+    latency = seconds if seconds is not None else millis / 1000 if millis is not None else None
+    cost = number(first(pair.envelope, _COST))
+    found = {"sampling": sampling or None, "latency_s": latency, "cost_usd": cost}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def share(records: Iterable[Any], fits: Callable[[Any], bool]) -> float:
+    """Return the share of records that fit."""
+    found = [fits(record) for record in records]
+    return sum(found) / len(found) if found else 0.0

@@ -1,0 +1,143 @@
+"""Scalars as logs write them: times, numbers, ids, JSON inside strings. What does not fit is None, never an error."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+
+__all__ = ["as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "when", "whole"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
+_MS, _US, _NS = 10**11, 10**14, 10**17  # what is larger is milliseconds, microseconds, nanoseconds since 1970
+_BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
+_HEX_ID = re.compile(r"[0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?\Z")
+
+
+def as_dict(value: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, anything else as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, anything else as an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def first(source: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """Return the first of the named values that is there and says something."""
+    for name in names:
+        value = source.get(name)
+        if value is not None and value != "":
+            return value
+    return None
+
+
+def text(value: Any) -> str | None:
+    """Return a text that is one and not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number; texts that are numbers count, booleans are 0 and 1."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if not isinstance(value, int | float):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:
+        return None
+    return result if math.isfinite(result) else None
+
+
+def whole(value: Any) -> int | None:
+    """Return a count: a number without its fraction, None when it is negative."""
+    found = number(value)
+    return int(found) if found is not None and found >= 0 else None
+
+
+def ident(value: Any) -> str | None:
+    """Return an id as text; empty ones and those of zeros alone mean that there is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    found = value.strip()
+    return found if found.strip("0-") else ("0" if found == "0" else None)
+
+
+def hex_id(value: Any) -> str | None:
+    """Return a span or trace id in lower-case hex, also where protobuf's JSON wrote base64 or MLflow a prefix."""
+    found = ident(value)
+    if found is None:
+        return None
+    found = found.removeprefix("tr-")
+    if _BASE64_ID.match(found) and not _HEX_ID.match(found):
+        import base64
+
+        found = base64.b64decode(found).hex()
+        return found if found.strip("0") else None
+    bare = found.replace("-", "")
+    return bare.lower() if _HEX_ID.match(bare) else found
+
+
+def when(value: Any) -> datetime | None:
+    """Return a time in UTC from ISO text or a number since 1970, whose unit its size tells; None without a time."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, str):
+        found = value.strip()
+        value = (float(found) if "." in found else int(found)) if _NUMERIC.match(found) else _iso(found)
+        if isinstance(value, datetime):
+            return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value:
+        return None
+    return _since_epoch(value)
+
+
+def _iso(found: str) -> datetime | None:
+    try:
+        parsed = datetime.fromisoformat(found)
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _since_epoch(value: float) -> datetime | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    size = abs(value)
+    try:
+        if size < _MS:
+            micros = value * 10**6
+        elif size < _US:
+            micros = value * 10**3
+        else:
+            micros = value if size < _NS else value // 1000
+        return _EPOCH + timedelta(microseconds=round(micros))
+    except OverflowError:
+        return None
+
+
+def embedded(value: Any) -> Any:
+    """Return the JSON inside a text that holds an object or a list, unwrapped at most twice; else the value itself."""
+    for _ in range(2):
+        if not isinstance(value, str) or value.lstrip()[:1] not in {"{", "[", '"'}:
+            break
+        try:
+            parsed = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            break
+        if isinstance(parsed, str) and parsed.lstrip()[:1] not in {"{", "["}:
+            break
+        value = parsed
+    return value

@@ -1,0 +1,185 @@
+"""flywheel's own JSONL, for producers that write it themselves: one `LogEvent` a line (schemas/log_event).
+
+`payload` is an object; event_id and the source fields may be left out and are ignored. Feedback that comes later, in a
+file of its own, is a line of the same form, or a flat one: {"conversation_id", "name", "value", ...}. Unlike foreign
+formats this one is checked strictly, field by field, because its producer can be told what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.records import EventKind, LogEvent
+from flywheel.stages.ingest.readers._events import Event
+from flywheel.stages.ingest.readers._messages import arguments, flat_text, messages
+from flywheel.stages.ingest.readers._pairs import share
+from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, tool_status
+from flywheel.stages.ingest.readers._values import as_dict, embedded, ident, number, when
+
+__all__ = ["READER", "NativeReader"]
+
+_FIELDS = set(LogEvent.model_fields)
+_TEXTS = ("span_id", "parent_id", "model", "policy", "task_key", "user", "tool_name", "tool_call_id")
+_FLAT = {
+    "name", "value", "label", "comment", "text", "target", "target_id", "annotator", "scale", "source",
+    "trace_id", "response_id",
+}  # fmt: skip
+_SAYS = {"value", "label", "comment", "text"}
+_KINDS = {kind.value for kind in EventKind}
+_LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
+_NAME_LENGTH = 40
+
+
+class NativeReader:
+    """Reads flywheel's own events."""
+
+    name = "native"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have the fields that make an event."""
+        return max(share(sample.records, _is_event), 0.9 * share(sample.records, _is_flat))
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the event of one line."""
+        if not isinstance(record, dict):
+            raise BadRecordError("bad_record", "no JSON object")
+        given = _unflatten(record) if _is_flat(record) else record
+        unknown = sorted(set(given) - _FIELDS)
+        if unknown:
+            named = (
+                unknown[0] if unknown[0].isidentifier() and len(unknown[0]) <= _NAME_LENGTH else "(not an identifier)"
+            )
+            raise BadRecordError("bad_record", f"{named}: unknown field")
+        event: Event = {name: _text(given, name) for name in _TEXTS}
+        event["kind"] = kind = _kind(given)
+        event["conversation_id"] = ident(given.get("conversation_id"))
+        if event["conversation_id"] is None:
+            raise BadRecordError("bad_record", "conversation_id: required")
+        event["ts"], event["seq"] = _time(given), _seq(given)
+        placed = event["ts"] or event["span_id"] or given.get("seq") is not None
+        if not placed and kind not in _LATE:
+            raise BadRecordError("bad_record", "ts, seq or span_id: one of them is required")
+        payload = embedded(given.get("payload"))
+        if not isinstance(payload, dict):
+            raise BadRecordError("bad_record", "payload: an object is required")
+        event["payload"] = _CHECKS[kind](payload)
+        yield event
+
+
+def _is_event(record: Any) -> bool:
+    outer = as_dict(record)
+    return outer.get("kind") in _KINDS and "conversation_id" in outer and "payload" in outer
+
+
+def _is_flat(record: Any) -> bool:
+    names = set(as_dict(record))
+    return {"conversation_id", "name"} <= names and bool(names & _SAYS) and not names & {"payload", "messages"}
+
+
+def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
+    payload = {name: record[name] for name in _FLAT if record.get(name) is not None}
+    rest = {name: value for name, value in record.items() if name not in _FLAT}
+    return {"kind": EventKind.FEEDBACK.value, **rest, "payload": payload}
+
+
+def _text(given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, str | int):
+        raise BadRecordError("bad_record", f"{name}: a text is required")
+    return ident(value)
+
+
+def _kind(given: Mapping[str, Any]) -> EventKind:
+    value = given.get("kind")
+    if not isinstance(value, str) or value not in _KINDS:
+        raise BadRecordError("bad_record", f"kind: one of {', '.join(sorted(_KINDS))} is required")
+    return EventKind(value)
+
+
+def _time(given: Mapping[str, Any]) -> Any:
+    value = given.get("ts")
+    found = when(value)
+    if value is not None and found is None:
+        raise BadRecordError("bad_record", "ts: no ISO 8601 time or number since 1970")
+    return found
+
+
+def _seq(given: Mapping[str, Any]) -> int:
+    value = given.get("seq")
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise BadRecordError("bad_record", "seq: a whole number from 0 is required")
+    return value
+
+
+def _nested(payload: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    try:
+        return messages(payload.get(name))
+    except BadRecordError as error:
+        raise BadRecordError(error.reason, f"payload.{name}: {error.detail}") from None
+
+
+def _request(payload: dict[str, Any]) -> dict[str, Any]:
+    found = _nested(payload, "messages")
+    if not found:
+        raise BadRecordError("bad_record", "payload.messages: at least one is required")
+    return {**payload, "messages": found}
+
+
+def _model_call(payload: dict[str, Any]) -> dict[str, Any]:
+    message = payload.get("message")
+    if not isinstance(message, dict):
+        raise BadRecordError("bad_record", "payload.message: an object is required")
+    answer = _nested({"message": {"role": "assistant", **message}}, "message")[-1]
+    if answer["role"] != "assistant":
+        raise BadRecordError("bad_record", "payload.message: the role is not assistant")
+    found = {**payload, "message": answer}
+    return found | ({"input": _nested(payload, "input")} if payload.get("input") is not None else {})
+
+
+def _tool_call(payload: dict[str, Any]) -> dict[str, Any]:
+    if payload.get("arguments") is None and "arguments_raw" in payload:
+        return payload
+    return payload | arguments(payload.get("arguments"))
+
+
+def _tool_result(payload: dict[str, Any]) -> dict[str, Any]:
+    content, status = flat_text(payload.get("content")) or "", payload.get("status")
+    if status is None:
+        status = tool_status(content, payload)
+    if status not in {OK, FAILED, UNKNOWN}:
+        raise BadRecordError("bad_record", f"payload.status: one of {OK}, {FAILED}, {UNKNOWN} is required")
+    return {**payload, "content": content, "status": status}
+
+
+def _judged(payload: dict[str, Any]) -> dict[str, Any]:
+    name, value = payload.get("name"), payload.get("value")
+    if not isinstance(name, str) or not name:
+        raise BadRecordError("bad_record", "payload.name: a text is required")
+    score = number(value)
+    if value is not None and score is None:
+        raise BadRecordError("bad_record", "payload.value: a finite number is required")
+    return payload | ({} if score is None else {"value": score})
+
+
+def _outcome(payload: dict[str, Any]) -> dict[str, Any]:
+    found = _judged(payload)
+    if found.get("value") is None:
+        raise BadRecordError("bad_record", "payload.value: required")
+    return found
+
+
+_CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    EventKind.REQUEST: _request,
+    EventKind.MODEL_CALL: _model_call,
+    EventKind.TOOL_CALL: _tool_call,
+    EventKind.TOOL_RESULT: _tool_result,
+    EventKind.FEEDBACK: _judged,
+    EventKind.OUTCOME: _outcome,
+}
+
+READER = NativeReader()
