@@ -1,0 +1,123 @@
+"""`ReportData` → one HTML file that opens from disk: plots, tables and an episode viewer, and nothing to load.
+
+The page carries its style, its script and its data, and a content security policy that names the first two by hash.
+Every text passes `clean` and jinja2's autoescape; episodes pass `island` and the viewer's textContent. A pure function:
+the same data gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from flywheel.report import plots, views, wording
+from flywheel.report.data import ReportData
+from flywheel.report.text import clean, clip, island, policy, short
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["build_report"]
+
+
+def build_report(data: ReportData) -> str:
+    """Return the report of a round as the text of an HTML file, ready for UTF-8."""
+    from markupsafe import Markup
+
+    style, script = _asset("style.css"), _asset("viewer.js")
+    page = _environment().get_template("page.html.jinja")
+    return page.render(
+        **_sections(data),
+        data=data,
+        policy=policy(style=style, script=script),
+        style=Markup(style),  # noqa: S704 - our own file
+        script=Markup(script),  # noqa: S704 - our own file
+        island=Markup(_island(data)),  # noqa: S704 - `island` escapes all that HTML knows
+        figures={name: Markup(svg) for name, svg in _figures(data).items()},  # noqa: S704 - serialised XML
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("flywheel.report") / name).read_text(encoding="utf-8").strip()
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(
+        loader=PackageLoader("flywheel.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    env.filters |= {
+        "clip": lambda text, limit=160: clip(str(text), limit),
+        "capital": lambda text: text[:1].upper() + text[1:],
+        "short": short,
+        "count": wording.count,
+        "level": wording.level,
+        "number": wording.number,
+        "signed": wording.signed,
+        "difference": wording.difference,
+        "interval": wording.interval,
+        "fragment": lambda episode: quote("episode-" + clean(episode), safe=""),
+    }
+    return env
+
+
+def _finalize(value: Any) -> Any:
+    """Clean every text that a template prints, except markup of our own."""
+    return clean(value) if type(value) is str else value
+
+
+def _island(data: ReportData) -> str:
+    linked = {
+        name: sorted({episode for row in rows for episode in row.episodes})
+        for name, rows in (("regressions", data.regressions), ("wins", data.wins))
+    }
+    return island({"episodes": list(data.episodes), **linked})
+
+
+def _figures(data: ReportData) -> dict[str, str]:
+    rows, slices = (views.metric_rows(data, slices=s) for s in (False, True))
+    return {
+        "metrics": plots.forest(rows, name="metrics", binary=True),
+        "metrics_plain": plots.forest(rows, name="metrics-plain", binary=False),
+        "slices": plots.forest(slices, name="slices", binary=True),
+        "slices_plain": plots.forest(slices, name="slices-plain", binary=False),
+        "funnel": plots.funnel(views.funnels_of(data)),
+        "signals": plots.signal_scores(data.signals),
+        "returns": plots.return_histogram(data.returns),
+        "training": plots.training_curves(data.training),
+        "drift": plots.drift(data.history, current=data.round),
+    }
+
+
+def _sections(data: ReportData) -> Mapping[str, Any]:
+    """Return what each section of the page lays out."""
+    shown = {episode["id"] for episode in data.episodes}
+    report = data.report
+    return {
+        "verdict": wording.verdict_words(data),
+        "primary": wording.primary_row(data),
+        "metrics": views.metric_rows(data, slices=False),
+        "slices": views.metric_rows(data, slices=True),
+        "funnel": views.funnel_rows(views.funnels_of(data)),
+        "returns": views.histogram_table(data),
+        "training": views.training_table(data.training),
+        "regressions": views.case_list(data.regressions, report.regressions if report else (), shown),
+        "wins": views.case_list(data.wins, report.wins if report else (), shown),
+        "pairs": views.pair_cards(data.pairs),
+        "shown_episodes": shown,
+        "config": json.dumps(data.manifest.config, indent=2, sort_keys=True, ensure_ascii=False, default=str),
+        "facts": views.facts(data),
+        "commands": views.commands(data),
+    }

@@ -1,0 +1,170 @@
+"""What a round's report is made of: plain values, gathered by the caller, so that the page is a pure function of them.
+
+Everything but the project's name and the round's manifest may be missing; the page then says so. Texts from logs
+(messages, ids, task names) may hold anything at all: the page escapes them, the caller need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NotRequired, TypedDict
+
+from flywheel.records import EvalReport, Promotion, RoundManifest
+
+__all__ = [
+    "CaseRow",
+    "EpisodeView",
+    "Histogram",
+    "PairView",
+    "PastRound",
+    "ReportData",
+    "SignalRow",
+    "SignalView",
+    "StepView",
+]
+
+
+@dataclass(frozen=True)
+class SignalRow:
+    """One signal's opinions in summary.
+
+    Args:
+        mean: mean score, in [-1, 1] for votes and [0, 1] for costs and risks; None without opinions.
+        share_positive: share of opinions with a score above 0.
+    """
+
+    signal: str
+    family: str
+    kind: str
+    n: int
+    mean: float | None
+    share_positive: float | None
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of episode returns: `edges` has one entry more than each split's counts."""
+
+    edges: Sequence[float]
+    counts: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """A held-out case that only one side got right, with the logged episodes it comes from."""
+
+    case_id: str
+    task_id: str = ""
+    metric: str = ""
+    episodes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PastRound:
+    """A round's primary metric; `low` and `high` are the interval of `value` itself, not of the difference."""
+
+    round: int
+    method: str
+    verdict: str
+    metric: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    binary: bool = True
+
+
+class SignalView(TypedDict):
+    """A reward chip: one signal's opinion."""
+
+    signal: str
+    score: float
+    evidence: NotRequired[Sequence[str]]
+
+
+class StepView(TypedDict):
+    """One action with what it saw; messages are in the normal form of `records.Message`."""
+
+    observation: Sequence[Mapping[str, Any]]
+    action: Mapping[str, Any]
+    status: NotRequired[Sequence[str]]
+    credit: NotRequired[float | None]
+    signals: NotRequired[Sequence[SignalView]]
+
+
+class EpisodeView(TypedDict):
+    """An episode for the viewer; `tail` is what was said after the last action."""
+
+    id: str
+    task: NotRequired[str]
+    policy: NotRequired[str]
+    split: NotRequired[str]
+    p_success: NotRequired[float | None]
+    value: NotRequired[float | None]
+    signals: NotRequired[Sequence[SignalView]]
+    steps: NotRequired[Sequence[StepView]]
+    tail: NotRequired[Sequence[Mapping[str, Any]]]
+
+
+class PairView(TypedDict):
+    """A preference pair: the last messages of the prompt and the two actions, in the form of `records.Message`."""
+
+    chosen: Sequence[Mapping[str, Any]]
+    rejected: Sequence[Mapping[str, Any]]
+    prompt_tail: NotRequired[Sequence[Mapping[str, Any]]]
+    margin: NotRequired[float | None]
+    builder: NotRequired[str]
+    task: NotRequired[str]
+    chosen_episode: NotRequired[str]
+    rejected_episode: NotRequired[str]
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """One round, ready to be written up.
+
+    Args:
+        project: the project's name.
+        manifest: the round's manifest.
+        report: its evaluation, if there is one.
+        promotion: the newest decision on it, if there is one.
+        baseline: what the baseline is called ("base", "round 3"); '' takes the evaluation's word.
+        funnels: stage → counts in the form of `Funnel.as_dict`, in the order of the stages.
+        signals: a row for each signal.
+        returns: histogram of the episodes' returns.
+        training: the lines of metrics.jsonl.
+        wins: cases that only this round got right; when empty, the evaluation's ids stand in.
+        regressions: cases that only the baseline got right; likewise.
+        episodes: episodes for the embedded viewer, in the order of the list.
+        pairs: some preference pairs.
+        history: rounds with their primary metric, oldest first, this one included.
+    """
+
+    project: str
+    manifest: RoundManifest
+    report: EvalReport | None = None
+    promotion: Promotion | None = None
+    baseline: str = ""
+    funnels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    signals: Sequence[SignalRow] = ()
+    returns: Histogram | None = None
+    training: Sequence[Mapping[str, Any]] = ()
+    wins: Sequence[CaseRow] = ()
+    regressions: Sequence[CaseRow] = ()
+    episodes: Sequence[EpisodeView] = ()
+    pairs: Sequence[PairView] = ()
+    history: Sequence[PastRound] = ()
+
+    @property
+    def round(self) -> int:
+        """The round's number."""
+        return self.manifest.round
+
+    @property
+    def baseline_name(self) -> str:
+        """What the round is compared with, in words."""
+        name = self.baseline or (self.report.baseline if self.report else "")
+        if name == "base":
+            return "the base model"
+        return f"round {name}" if name.isdigit() else name or "the baseline"

@@ -1,0 +1,79 @@
+"""Hostile text on its way into a page: made encodable, embedded as data, and fenced by a content security policy.
+
+Three doors lead from the data into the page: jinja2's autoescape (after `clean`), the JSON island (`island`, read by
+the viewer and shown through textContent only) and the plots' labels (set as XML text). Whatever slipped through would
+still meet the policy, which runs nothing but the two blocks whose hashes it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+
+__all__ = ["clean", "clip", "island", "policy", "short"]
+
+_DEEPEST = 100  # levels of nesting; a log may hold more than Python's or a browser's stack
+
+# What UTF-8 or XML cannot carry: lone surrogates, control characters but tab and newline, and two non-characters.
+_UNFIT = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
+_ISLAND = re.compile("[<>&\u2028\u2029\ud800-\udfff\x7f\ufffe\uffff]")
+
+
+def clean(text: str) -> str:
+    """Return the text with everything that UTF-8, HTML or XML cannot carry replaced by U+FFFD."""
+    return _UNFIT.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def clip(text: str, limit: int) -> str:
+    """Return the cleaned text, shortened to `limit` characters with a note of how many were left out."""
+    shown = clean(text[:limit])
+    return shown if len(text) <= limit else f"{shown}… (+{len(text) - limit:,} characters)"
+
+
+def short(text: str, limit: int) -> str:
+    """Return the cleaned text, cut to `limit` characters: for ids and names whose beginning is enough."""
+    return clean(text if len(text) <= limit else text[:limit] + "…")
+
+
+def _plain(value: object, room: int = _DEEPEST) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (Mapping, list, tuple)) and room == 0:
+        return "… (nested too deeply to show)"
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, room - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, room - 1) for item in value]
+    return value
+
+
+def island(value: object) -> str:
+    r"""Return `value` as JSON that can stand inside `<script type="application/json">` and parses back to it.
+
+    `<`, `>`, `&`, line separators and lone surrogates are written as \uXXXX; NaN and infinities become
+    null, and what is nested more than 100 levels deep is left out.
+    """
+    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ISLAND.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _hash(block: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(block.encode("utf-8")).digest()).decode("ascii") + "'"
+
+
+def policy(*, style: str, script: str) -> str:
+    """Return a content security policy under which only this style and this script work, and nothing is loaded."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {_hash(style)}",
+            f"script-src {_hash(script)}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )

@@ -1,0 +1,230 @@
+"""What the templates lay out: the report's values brought into rows, links and marked texts.
+
+Nothing here is HTML; escaping is the templates' business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from flywheel.records import MetricRow
+from flywheel.report.data import CaseRow, PairView, ReportData
+from flywheel.report.plots import CURVES
+from flywheel.report.text import clean, clip
+from flywheel.report.wording import number
+
+__all__ = [
+    "CaseList",
+    "FunnelRow",
+    "Marked",
+    "PairCard",
+    "Table",
+    "case_list",
+    "commands",
+    "facts",
+    "funnel_rows",
+    "funnels_of",
+    "histogram_table",
+    "metric_rows",
+    "pair_cards",
+    "training_table",
+]
+
+MOST_CASES, MOST_PAIRS, MOST_STEPS, LONGEST_TEXT = 60, 24, 24, 2000
+
+
+@dataclass(frozen=True)
+class Table:
+    """A plain table of texts; `left_out` says what it leaves out, in words."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class FunnelRow:
+    """One stage: what it considered, kept, dropped by reason, and its notes."""
+
+    stage: str
+    considered: int | None
+    kept: int | None
+    dropped: Mapping[str, int]
+    notes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class CaseList:
+    """Cases with their episodes and whether each can be shown in the viewer; `more` are not listed."""
+
+    rows: Sequence[tuple[CaseRow, Sequence[tuple[str, bool]]]]
+    more: int
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text in three parts, of which the middle one differs from the other side's."""
+
+    before: str
+    changed: str
+    after: str
+
+
+@dataclass(frozen=True)
+class PairCard:
+    """A pair as shown: the prompt's last messages as (role, text), and both sides with what differs marked."""
+
+    pair: PairView
+    prompt: Sequence[tuple[str, str]]
+    chosen: Marked
+    rejected: Marked
+
+
+def metric_rows(data: ReportData, *, slices: bool) -> list[MetricRow]:
+    """Return the evaluation's rows over all cases, or those of slices."""
+    rows = data.report.metrics if data.report else []
+    return [row for row in rows if (row.slice != "all") == slices]
+
+
+def funnels_of(data: ReportData) -> dict[str, Mapping[str, int]]:
+    """Return the stages' funnels and, last, that of the round's own rows."""
+    rows = {"rows of the round": data.manifest.counts} if data.manifest.counts else {}
+    return {**data.funnels, **rows}
+
+
+def funnel_rows(funnels: Mapping[str, Mapping[str, int]]) -> list[FunnelRow]:
+    """Return the funnels with their counts sorted out by kind."""
+    return [
+        FunnelRow(
+            stage, counts.get("considered"), counts.get("kept"), _named(counts, "dropped: "), _named(counts, "note: ")
+        )
+        for stage, counts in funnels.items()
+    ]
+
+
+def _named(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    found = {key.removeprefix(prefix): n for key, n in counts.items() if key.startswith(prefix)}
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def case_list(cases: Sequence[CaseRow], ids: Sequence[str], shown: set[str]) -> CaseList:
+    """Return the cases, or bare ids where nothing more is known, with links to the episodes in the viewer."""
+    rows = list(cases) or [CaseRow(case_id) for case_id in ids]
+    listed = [(row, [(episode, episode in shown) for episode in row.episodes]) for row in rows[:MOST_CASES]]
+    return CaseList(listed, max(0, len(rows) - MOST_CASES))
+
+
+def training_table(metrics: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Return the logged numbers by step, evenly thinned out to a table that one can read."""
+    columns = [key for key in CURVES if any(isinstance(row.get(key), (int, float)) for row in metrics)]
+    rows = [row for row in metrics if any(key in row for key in columns)]
+    if not rows:
+        return None
+    stride = -(-len(rows) // MOST_STEPS)
+    kept = [row for i, row in enumerate(rows) if i % stride == 0 or i == len(rows) - 1]
+    body = [[_cell(row.get("step")), *(_cell(row.get(key)) for key in columns)] for row in kept]
+    note = f"{len(kept)} of {len(rows)} logged steps; all are in metrics.jsonl." if len(kept) < len(rows) else ""
+    return Table(["Step", *(CURVES[key] for key in columns)], body, note)
+
+
+def _cell(value: object) -> str:
+    return number(value) if isinstance(value, (int, float)) else number(None)
+
+
+def histogram_table(data: ReportData) -> Table | None:
+    """Return the histogram's counts by bin and split."""
+    if data.returns is None:
+        return None
+    splits, edges = sorted(data.returns.counts, reverse=True), list(data.returns.edges)
+    bins = [f"{number(low)} to {number(high)}" for low, high in pairwise(edges)]
+    rows = [[name, *(_at(data.returns.counts[split], i) for split in splits)] for i, name in enumerate(bins)]
+    return Table(["Return", *splits], rows)
+
+
+def _at(counts: Sequence[int], i: int) -> str:
+    return f"{counts[i]:,}" if i < len(counts) else number(None)
+
+
+def pair_cards(pairs: Sequence[PairView]) -> list[PairCard]:
+    """Return the first pairs as cards."""
+    cards = []
+    for pair in pairs[:MOST_PAIRS]:
+        chosen, rejected = (_said(pair[side]) for side in ("chosen", "rejected"))
+        prompt = [
+            (clip(str(m.get("role", "")), 20), clip(_message_text(m), LONGEST_TEXT))
+            for m in pair.get("prompt_tail") or ()
+        ]
+        cards.append(PairCard(pair, prompt, *_mark(chosen, rejected)))
+    return cards
+
+
+def _said(messages: Sequence[Mapping[str, Any]]) -> str:
+    return clip("\n\n".join(_message_text(m) for m in messages), LONGEST_TEXT)
+
+
+def _message_text(message: Mapping[str, Any]) -> str:
+    """Return a message as text: what it says, then its calls with their arguments, a line each."""
+    parts = [str(message["content"])] if message.get("content") else []
+    for call in message.get("tool_calls") or ():
+        given = call.get("arguments") if isinstance(call, Mapping) else None
+        name = call.get("name", "") if isinstance(call, Mapping) else call
+        raw = call.get("arguments_raw") if isinstance(call, Mapping) else None
+        parts.append(f"{name} {_arguments(given) if given is not None else raw or ''}".strip())
+    return "\n".join(parts) or "(empty message)"
+
+
+def _arguments(given: object) -> str:
+    try:
+        return json.dumps(given, indent=2, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return "(arguments that cannot be shown)"
+
+
+def _mark(left: str, right: str) -> tuple[Marked, Marked]:
+    """Return both texts cut where they begin and cease to differ, moved out to whole words."""
+    shorter = min(len(left), len(right))
+    start = next((i for i in range(shorter) if left[i] != right[i]), shorter)
+    while start and not (left[start - 1].isspace() or left[start - 1] in "\"'([{,:="):
+        start -= 1
+    end = next((i for i in range(shorter - start) if left[-1 - i] != right[-1 - i]), shorter - start)
+    while end and not (left[-end].isspace() or left[-end] in "\"')]},.;:="):
+        end -= 1
+    return _cut(left, start, end), _cut(right, start, end)
+
+
+def _cut(text: str, start: int, end: int) -> Marked:
+    return Marked(text[:start], text[start : len(text) - end], text[len(text) - end :])
+
+
+def facts(data: ReportData) -> list[tuple[str, str]]:
+    """Return what identifies the round and its evaluation, by name."""
+    made, report = data.manifest, data.report
+    rows = [
+        ("State", made.state),
+        ("Starts from", "the base model" if made.parent is None else f"round {made.parent}"),
+        ("Reference policy", made.reference),
+        ("Seed", str(made.seed)),
+        ("Base model", made.base_model),
+        ("Base model SHA-256", made.base_model_sha256),
+        ("Adapter SHA-256", made.adapter_sha256 or "none yet"),
+        ("Trained tasks SHA-256", made.train_tasks_sha256 or "none yet"),
+    ]
+    if report is not None:
+        rows += [
+            ("Baseline adapter SHA-256", report.baseline_adapter_sha256 or "none: the base model"),
+            ("Held-out cases SHA-256", report.cases_sha256),
+            ("Evaluation seed", str(report.seed)),
+        ]
+    return rows
+
+
+def commands(data: ReportData) -> list[str]:
+    """Return the commands that make this round again from the same store."""
+    lines = [f"flywheel train --round {data.round}"]
+    if data.report is not None:
+        lines.append(f"flywheel eval --round {data.round} --against {clean(data.report.baseline)}")
+    return lines
