@@ -58,7 +58,7 @@ _IP = rf"""
   (?<![\w.])(?<![0-9]-)(?:{_OCTET}\.){{3}}{_OCTET}(?!\w|[.-][0-9])
 | (?<![\w:.])(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{1,4}}(?!\w|:\w)
 """
-_VERSION_BEFORE = re.compile(r"(?i)\b(?:version|release|build|firmware|ver|v)\.?[\s:=\"'(]{0,4}\Z|[=~^]=?\s?\Z")
+_VERSION_BEFORE = re.compile(r"(?i)\b(?:version|release|build|firmware|ver)\.?[\s:=\"'(]{0,4}\Z|(?:[=~]=|[~^])\s?\Z")
 _BARE_PHONE, _SPACED_PHONE, _LONGEST_PHONE = 10, 8, 15  # digits; E.164 allows 15
 _THREES = {"30", "34", "35", "36", "37", "38", "39"}
 _PASSWORD_LENGTH, _SECRET_LENGTH = 6, 12

@@ -1,0 +1,125 @@
+"""Logs written by hand, and one way to read them: through the public door."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from flywheel.config import IngestConfig
+from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.stages.ingest import Batch, SourceState, discover, ingest
+
+KEY = b"a project's key"
+
+
+@dataclass
+class Taken:
+    """Everything that one ingest gave."""
+
+    events: pl.DataFrame
+    quarantined: pl.DataFrame
+    read: int
+    ignored: Counter[str]
+    redacted: Counter[str]
+    states: dict[str, SourceState] = field(default_factory=dict)
+
+    def payloads(self) -> list[dict[str, Any]]:
+        return [json.loads(text) for text in self.events["payload"]]
+
+    def adds_up(self) -> bool:
+        accepted = self.events.select("source_file", "source_line").n_unique() if self.events.height else 0
+        return self.read == accepted + sum(self.ignored.values()) + self.quarantined.height
+
+
+Take = Callable[..., Taken]
+
+
+def collect(batches: Iterator[Batch]) -> Taken:
+    """Put the batches of one ingest together."""
+    ignored: Counter[str] = Counter()
+    redacted: Counter[str] = Counter()
+    events, quarantined, read, states = [], [], 0, {}
+    for batch in batches:
+        events.append(batch.events)
+        quarantined.append(batch.quarantined)
+        read += batch.read
+        ignored.update(batch.ignored)
+        redacted.update(batch.redacted)
+        if batch.state is not None:
+            states[batch.path] = batch.state
+    empty = pl.DataFrame()
+    return Taken(
+        pl.concat(events) if events else empty,
+        pl.concat(quarantined) if quarantined else empty,
+        read,
+        ignored,
+        redacted,
+        states,
+    )
+
+
+@pytest.fixture(scope="session")
+def readers() -> dict[str, Reader]:
+    return {
+        e.name: load_extension("readers", e.name) for e in list_extensions("readers") if e.distribution == "flywheel-rl"
+    }
+
+
+@pytest.fixture
+def take(tmp_path: Path, readers: Mapping[str, Reader]) -> Take:
+    """Read paths (default: everything in tmp_path) as `flywheel ingest` would."""
+
+    def run(
+        *paths: Path,
+        known: Mapping[str, SourceState] | None = None,
+        cfg: IngestConfig | None = None,
+        root: Path = tmp_path,
+    ) -> Taken:
+        files = discover(paths or (root,))
+        return collect(ingest(files, root=root, known=known or {}, cfg=cfg or IngestConfig(), key=KEY, readers=readers))
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write records as JSONL."""
+
+    def lines(name: str, records: Sequence[Any]) -> Path:
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+        return path
+
+    return lines
+
+
+def _openai(conversation: str, turn: int) -> dict[str, Any]:
+    history = [{"role": "system", "content": "Answer."}, {"role": "user", "content": f"question of {conversation}"}]
+    for n in range(turn):
+        history += [{"role": "assistant", "content": f"answer {n}"}, {"role": "user", "content": f"and {n}?"}]
+    return {
+        "timestamp": 1790850000 + turn,
+        "metadata": {"session_id": conversation, "release": "r1"},
+        "request": {"model": "m", "messages": history},
+        "response": {
+            "id": f"{conversation}-{turn}",
+            "object": "chat.completion",
+            "model": "m",
+            "choices": [
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"answer {turn}"}}
+            ],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+        },
+    }
+
+
+@pytest.fixture
+def pairs() -> Callable[..., list[dict[str, Any]]]:
+    """Make OpenAI pairs: some conversations of some turns."""
+    return lambda conversations=2, turns=3: [_openai(f"c{c}", t) for c in range(conversations) for t in range(turns)]

@@ -1,0 +1,85 @@
+"""Detection: by content alone, with words for what nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel.extensions import Reader, Sample
+from flywheel.stages.ingest.detect import detect, is_text_document
+
+CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+BLOCKS = [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}]
+ANSWER = {"choices": [{"message": {"role": "assistant", "content": "x"}}]}
+MESSAGE = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "text", "text": "x"}],
+    "stop_reason": "end_turn",
+}
+
+RECORDS: list[tuple[str, dict[str, Any]]] = [
+    ("native", {"kind": "request", "conversation_id": "c", "payload": {"messages": CHAT}}),
+    ("native", {"conversation_id": "c", "name": "thumbs", "value": 1}),
+    ("openai", {"request": {"messages": CHAT}, "response": ANSWER}),
+    ("openai", {"messages": CHAT, "response": ANSWER}),
+    ("openai", {"messages": CHAT, **ANSWER}),
+    ("openai", {"messages": CHAT}),
+    ("openai", {"custom_id": "a", "response": {"body": {"object": "chat.completion", **ANSWER}}}),
+    ("anthropic", {"request": {"messages": CHAT}, "response": MESSAGE}),
+    ("anthropic", {"messages": BLOCKS}),
+    ("anthropic", {"system": "s", "messages": CHAT}),
+    ("anthropic", MESSAGE),
+    ("otel", {"resourceSpans": []}),
+    ("otel", {"resource_logs": []}),
+    ("tau_bench", {"task_id": 1, "trial": 0, "reward": 1.0, "traj": CHAT, "info": {}}),
+    ("tool_schemas", {"type": "function", "function": {"name": "f", "parameters": {}}}),
+]
+
+
+@pytest.mark.parametrize(("format_", "record"), RECORDS)
+def test_each_format_is_known_by_its_records(
+    readers: Mapping[str, Reader], format_: str, record: dict[str, Any]
+) -> None:
+    assert detect(Sample("misleading.tau.otel.json", [record]), readers).format == format_
+
+
+def test_a_few_strange_records_do_not_hide_the_format(readers: Mapping[str, Reader]) -> None:
+    records = [{"request": {"messages": CHAT}, "response": ANSWER}] * 7 + [{"x": 1}, None, [3]]
+    assert detect(Sample("x", records), readers).format == "openai"
+
+
+def test_an_unknown_file_is_described_without_values(readers: Mapping[str, Reader]) -> None:
+    found = detect(Sample("x", [{"title": "geheim", "joe@example.com": 1, "body": {"k": 2}}]), readers)
+    assert found.format == "unknown"
+    assert "body, title" in found.reason
+    assert "geheim" not in found.reason
+    assert "joe" not in found.reason
+    assert "lists, not objects" in detect(Sample("x", [[1], [2]]), readers).reason
+
+
+def test_the_nearest_reader_is_named(readers: Mapping[str, Reader]) -> None:
+    records = [{"messages": CHAT}, *[{"x": n} for n in range(5)]]
+    assert "nearest: openai" in detect(Sample("x", records), readers).reason
+
+
+def test_the_users_word_is_final(readers: Mapping[str, Reader]) -> None:
+    assert detect(Sample("x", [{"x": 1}]), readers, chosen="native").format == "native"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "prose"),
+    [
+        ("README.md", b"# Logs", True),
+        ("LICENSE", b"MIT License", True),
+        ("notes.md", b'{"a": 1}', False),
+        ("license.jsonl", b'{"a": 1}', False),
+        ("log.txt", b"prose", False),
+        ("source.md.gz", b"\x1f\x8b\x08", False),
+    ],
+)
+def test_prose_beside_logs(tmp_path: Path, name: str, content: bytes, *, prose: bool) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert is_text_document(tmp_path / name) is prose

@@ -1,0 +1,117 @@
+"""Records of a file, and what becomes of everything that is none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from flywheel.stages.ingest.framing import Bad, Framing, Limits, Record
+
+LIMITS = Limits(record_bytes=1_000_000, expand_ratio=500)
+
+
+def frame(path: Path, limits: Limits = LIMITS) -> list[Record | Bad]:
+    return list(Framing(path, path.stat().st_size, limits))
+
+
+def told(found: list[Record | Bad]) -> list[object]:
+    return [f.value if isinstance(f, Record) else (f.line, f.reason) for f in found]
+
+
+LAYOUTS = {
+    "lines": b'{"a":1}\n{"b":2}\n',
+    "no newline at the end": b'{"a":1}\n{"b":2}',
+    "blank lines and CRLF": b'{"a":1}\r\n\r\n\n{"b":2}\r\n',
+    "byte order mark": b'\xef\xbb\xbf{"a":1}\n{"b":2}\n',
+    "array": b'[{"a":1},{"b":2}]',
+    "array over lines": b'[\n  {\n    "a": 1\n  },\n  {"b": 2}\n]\n',
+    "array with a byte order mark": b'\xef\xbb\xbf[{"a":1},{"b":2}]',
+    "documents over lines": b'{\n "a": 1\n}\n{\n "b": 2\n}\n',
+    "documents without newlines between": b'{\n"a": 1}{"b": 2}',
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_two_records_in_every_layout(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(LAYOUTS[name])
+    assert told(frame(path)) == [{"a": 1}, {"b": 2}]
+
+
+BROKEN: dict[str, tuple[bytes, list[object]]] = {
+    "bad line among good ones": (b'{"a":1}\n{"a":\n{"b":2}\n', [{"a": 1}, (2, "bad_json"), {"b": 2}]),
+    "bad first line": (b'oops\n{"b":2}\n', [(1, "bad_json"), {"b": 2}]),
+    "invalid UTF-8": (b'{"a":1}\n{"a":"\xff\xfe"}\n', [{"a": 1}, (2, "bad_encoding")]),
+    "unfinished last line": (b'{"a":1}\n{"b":', [{"a": 1}, (2, "truncated")]),
+    "cut array": (b'[{"a":1},{"b":', [{"a": 1}, (2, "truncated")]),
+    "bad element": (b'[{"a":1},{"b":},{"c":3}]', [{"a": 1}, (2, "bad_json"), {"c": 3}]),
+    "nested absurdly": (b'{"a":1}\n' + b'{"a":' * 5000 + b"\n", [{"a": 1}, (2, "bad_record")]),
+    "zeros": (b'{"a":1}\n\0\0\0\0\n', [{"a": 1}, (2, "bad_json")]),
+    "prose": (b"this is no log\nat all\n", [(0, "unknown_format")]),
+    "picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), [(0, "unknown_format")]),
+    "zip": (b"PK\x03\x04rest", [(0, "unknown_format")]),
+    "UTF-16": ('{"a":1}'.encode("utf-16"), [(0, "unknown_format")]),
+    "broken Parquet": (b"PAR1 and nothing more", [(1, "truncated")]),
+    "empty": (b"", []),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_record_has_a_line_and_a_reason(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(BROKEN[name][0])
+    assert told(frame(path)) == BROKEN[name][1]
+
+
+def test_a_long_line_is_skipped_measured_and_the_setting_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    long = json.dumps({"a": "x" * 5_000_000})
+    path.write_text(f'{{"a":1}}\n{long}\n{{"b":2}}\n')
+    found = frame(path)
+    assert told(found) == [{"a": 1}, (2, "bad_record"), {"b": 2}]
+    assert isinstance(found[1], Bad)
+    assert found[1].size_bytes == len(long) + 1
+    assert "ingest.max_record_mb" in found[1].detail
+
+
+def test_a_cut_gzip_gives_what_it_holds_and_one_refusal(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(gzip.compress("".join(f'{{"n":{n * 7919 % 10007}}}\n' for n in range(5000)).encode())[:-40])
+    found = frame(path)
+    bad = [f for f in found if isinstance(f, Bad)]
+    assert len(found) > 1000
+    assert [b.reason for b in bad] == ["truncated"]
+    assert "gzip" in bad[0].detail
+    assert found[-1] is bad[0]
+
+
+def test_parquet_rows_are_records(tmp_path: Path) -> None:
+    import polars as pl
+
+    path = tmp_path / "x.bin"
+    pl.DataFrame({"a": [1, 2], "b": [{"c": "x"}, None]}).write_parquet(path)
+    assert told(frame(path)) == [{"a": 1, "b": {"c": "x"}}, {"a": 2, "b": None}]
+
+
+def test_reading_ends_behind_the_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"a":1}\n\n{"b":2}\n{"c":')
+    framing = Framing(path, path.stat().st_size, LIMITS)
+    assert len(list(framing)) == 3
+    assert (framing.offset, framing.lines) == (17, 3)
+    path.write_bytes(b'{"a":1}\n\n{"b":2}\n{"c":3}\n')
+    again = Framing(path, path.stat().st_size, LIMITS, start=(framing.offset, framing.lines))
+    assert [(f.line, f.value) for f in again if isinstance(f, Record)] == [(4, {"c": 3})]
+
+
+def test_a_refused_record_can_be_recognised_again(tmp_path: Path) -> None:
+    import hashlib
+
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"a":1}\n')
+    (record,) = frame(path)
+    assert isinstance(record, Record)
+    refused = record.bad("bad_record", "why")
+    assert refused == Bad(1, "bad_record", "why", 7, hashlib.sha256(b'{"a":1}').hexdigest())

@@ -1,0 +1,100 @@
+"""Plugins are held to what they promised; a failure costs one record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flywheel.config import RedactConfig
+from flywheel.stages.ingest.batches import Batch, BatchBuilder
+from flywheel.stages.ingest.framing import Record
+from flywheel.stages.ingest.normalize import Normalizer
+from flywheel.stages.ingest.redact import Redactor
+
+if TYPE_CHECKING:
+    from flywheel.extensions import Sample
+
+
+class Plugin:
+    """Yields the record's own events."""
+
+    name = "plugin"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        return float(bool(sample.records))
+
+    def read(self, record: Any, line: int) -> Iterator[dict[str, Any]]:
+        assert line
+        yield from record["events"]
+
+
+def normalize(*records: Any, tags: tuple[str, ...] = (), file: str = "f") -> Batch:
+    normalizer = Normalizer(Plugin(), file, Redactor(RedactConfig(), b"k"))
+    builder = BatchBuilder(file, "plugin", normalizer.finish)
+    for line, record in enumerate(records, 1):
+        normalizer.take(Record(line, record, b"x", tags), builder)
+    return builder.take(Counter())
+
+
+GOOD = {"conversation_id": "c", "kind": "request", "seq": 1, "payload": {"messages": []}}
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"conversation_id": None}, "the reader gave no conversation_id"),
+        ({"kind": "nonsense"}, "the reader gave no known kind"),
+        ({"seq": -1}, "the reader gave no seq from 0"),
+        ({"ts": "today"}, "the reader gave a ts that is no time with a zone"),
+    ],
+)
+def test_an_event_that_breaks_the_protocol_is_refused(change: dict[str, Any], detail: str) -> None:
+    batch = normalize({"events": [GOOD, GOOD | change]}, {"events": [GOOD]})
+    assert (batch.read, batch.events.height, batch.quarantined["detail"].to_list()) == (2, 1, [detail])
+
+
+def test_a_reader_that_fails_costs_one_record_and_quotes_nothing() -> None:
+    batch = normalize({"geheim": 1}, {"events": [GOOD]}, None)
+    assert batch.events.height == 1
+    assert [d.split(" at ")[0] for d in batch.quarantined["detail"]] == [
+        "reader plugin fails: KeyError",
+        "reader plugin fails: TypeError",
+    ]
+    assert "geheim" not in "".join(batch.quarantined["detail"])
+
+
+def test_a_record_without_events_is_ignored() -> None:
+    assert normalize({"events": []}).ignored == {"nothing of an agent in it": 1}
+
+
+def test_ids_do_not_depend_on_file_or_line_and_do_on_everything_else() -> None:
+    one = normalize({"events": []}, {"events": [GOOD]}, file="a").events["event_id"].to_list()
+    assert one == normalize({"events": [GOOD]}, file="b").events["event_id"].to_list()
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    others = [
+        GOOD | {"conversation_id": "d"},
+        GOOD | {"kind": "feedback"},
+        GOOD | {"seq": 2},
+        GOOD | {"ts": at},
+        GOOD | {"span_id": "s"},
+        GOOD | {"payload": {"messages": [1]}},
+    ]
+    ids = normalize({"events": [GOOD, *others]}).events["event_id"]
+    assert ids.n_unique() == 7
+
+
+def test_columns_and_payload_are_redacted_alike() -> None:
+    event = GOOD | {"conversation_id": "joe@example.com", "user": "joe", "payload": {"x": "joe@example.com"}}
+    row = normalize({"events": [event]}).events.row(0, named=True)
+    assert row["conversation_id"].startswith("<EMAIL_")
+    assert row["conversation_id"] in row["payload"]
+    assert row["user"].startswith("user_")
+
+
+def test_what_was_replaced_in_the_text_is_said_in_the_payload() -> None:
+    batch = normalize({"events": [GOOD]}, tags=("broken_text",))
+    assert '"tags":["broken_text"]' in batch.events["payload"][0]

@@ -1,0 +1,165 @@
+"""Redaction: consistent, idempotent, and nothing planted survives."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from flywheel.config import RedactConfig
+from flywheel.errors import ConfigError
+from flywheel.records import canonical_json
+from flywheel.stages.ingest.redact import Redactor
+from hypothesis import given
+from hypothesis import strategies as st
+
+FRAGMENTS = st.sampled_from(
+    [
+        "joe@example.com", "+49 30 1234567", "4111 1111 1111 1111", "DE89370400440532013000", "192.168.1.20",
+        "sk-abcdefghij1234567890", "password=hunter22!", "Bearer abcdefghijklmnop1234", "<EMAIL_7f3a9c2e>", "<IP_",
+        "https://a:secret1@h", "2001:db8::1", '"', "\\", " ", "\n", "@", "x", "1", "-", "é", "order 7",
+    ]
+)  # fmt: skip
+TEXTS = st.lists(FRAGMENTS, max_size=8).map("".join) | st.text(max_size=40)
+PAYLOADS = st.dictionaries(
+    TEXTS | st.sampled_from(["password", "api_key"]), TEXTS | st.lists(TEXTS, max_size=3), max_size=4
+)
+
+
+def redactor(**settings: list[str]) -> Redactor:
+    return Redactor(RedactConfig(**settings), b"key")
+
+
+def once(value: object, **settings: list[str]) -> object:
+    return json.loads(redactor(**settings).payloads([canonical_json(value)])[0])
+
+
+@given(st.lists(PAYLOADS, max_size=4))
+def test_redacting_twice_changes_nothing(payloads: list[dict[str, object]]) -> None:
+    first = redactor().payloads([canonical_json(p) for p in payloads])
+    again = redactor()
+    assert again.payloads(first) == first
+    assert not again.counts
+
+
+@given(
+    st.lists(PAYLOADS, max_size=3),
+    st.lists(st.sampled_from([r"\w+", "^x", "order [0-9]", ".", "a*"]), min_size=1, max_size=2),
+)
+def test_redacting_twice_changes_nothing_with_denied_patterns(
+    payloads: list[dict[str, object]], deny: list[str]
+) -> None:
+    first = redactor(deny=deny).payloads([canonical_json(p) for p in payloads])
+    assert redactor(deny=deny).payloads(first) == first
+
+
+@given(TEXTS)
+def test_an_id_and_the_same_text_in_a_payload_get_the_same_pseudonym(text: str) -> None:
+    assert once([text]) == [redactor().text(text)]
+
+
+def test_equal_values_are_equal_and_the_key_decides() -> None:
+    value = ["Joe@Example.com", "joe@example.com", "4111 1111 1111 1111", "4111111111111111"]
+    found = once(value)
+    assert isinstance(found, list)
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+    other = json.loads(Redactor(RedactConfig(), b"other").payloads([canonical_json(value)])[0])
+    assert not set(other) & set(found)
+
+
+def test_everything_around_a_find_stays() -> None:
+    text = 'Order 112-9043251-7785005, flight HAT136 on 2024-05-20 10:30:00, $1,234.56 to "joe@example.com".'
+    found = once({"x": text})
+    assert isinstance(found, dict)
+    before, after = text.split("joe@example.com")
+    assert found["x"].startswith(before + "<EMAIL_")
+    assert found["x"].endswith(">" + after)
+
+
+def test_a_secret_under_its_name_goes_whole() -> None:
+    found = once({"arguments": {"password": "correct horse 9", "api_key": "a1b2c3d4e5f6g7", "token": "next", "n": 4}})
+    assert isinstance(found, dict)
+    arguments = found["arguments"]
+    assert arguments["password"].startswith("<SECRET_")
+    assert arguments["api_key"].startswith("<SECRET_")
+    assert (arguments["token"], arguments["n"]) == ("next", 4)
+
+
+def test_names_of_fields_are_redacted_too() -> None:
+    assert "joe@" not in json.dumps(once({"joe@example.com": 1}))
+
+
+def test_allowed_values_stay_and_denied_patterns_go() -> None:
+    found = once(
+        {"x": "support@us.example and joe@example.com, case ACME-77"},
+        allow=["support@us.example"],
+        deny=["ACME-[0-9]+"],
+    )
+    assert isinstance(found, dict)
+    assert found["x"].startswith("support@us.example and <EMAIL_")
+    assert "<DENIED_" in found["x"]
+    assert "ACME" not in found["x"]
+
+
+def test_only_the_kinds_asked_for() -> None:
+    assert once(["joe@example.com 192.168.1.20"], kinds=["ip"]) != ["joe@example.com 192.168.1.20"]
+    assert "joe@example.com" in str(once(["joe@example.com 192.168.1.20"], kinds=["ip"]))
+    assert once(["joe@example.com"], kinds=[]) == ["joe@example.com"]
+
+
+def test_users_always_get_a_pseudonym() -> None:
+    r = redactor()
+    assert r.user("mia") == r.user(" mia ") != r.user("joe")
+    assert r.user(r.user("mia")) == r.user("mia")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"kinds": ["mail"]}, "unknown kind `mail`"), ({"deny": ["("]}, "no regular expression")],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        redactor(**settings)
+
+
+def test_counts_are_by_kind() -> None:
+    r = redactor()
+    r.payloads([canonical_json(["a@b.co a@b.co", "192.168.1.20"]), canonical_json(["nothing"])])
+    assert dict(r.counts) == {"email": 2, "ip": 1}
+
+
+def _luhn(digits: str) -> str:
+    total = sum(sum(divmod(int(d) * (2 - n % 2), 10)) for n, d in enumerate(reversed(digits)))
+    return digits + str(-total % 10)
+
+
+def _canaries(rng: random.Random) -> dict[str, str]:
+    word = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=9))
+    digits = "".join(rng.choices("0123456789", k=18))
+    account = f"3704{digits[:14]}"
+    check = 98 - int(account + "131400") % 97
+    return {
+        "email": f"{word}@{word}.example",
+        "phone": f"+49 {digits[:2].replace('0', '3')} {digits[2:9]}",
+        "card": _luhn("4" + digits[:14]),
+        "iban": f"DE{check:02d}{account}",
+        "ip": f"{rng.randint(11, 126)}.{rng.randint(1, 254)}.{rng.randint(1, 254)}.{rng.randint(1, 254)}",
+        "secret": f"sk-{word}{digits}",
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_planted_canaries_are_gone(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - canaries, not keys
+    planted = [_canaries(rng) for _ in range(250)]
+    wraps = ("{}", "it is {}.", '{{"v": "{}"}}', "a,{},b", "({})", "line\n{}\nline", "<b>{}</b>")
+    payloads = [
+        canonical_json({"content": rng.choice(wraps).format(c), "deep": [{"x": c}]})
+        for p in planted
+        for c in p.values()
+    ]
+    r = redactor()
+    left = "\n".join(r.payloads(payloads))
+    assert [c for p in planted for c in p.values() if c in left] == []
+    assert set(r.counts) == {"email", "phone", "card", "iban", "ip", "secret"}
