@@ -437,6 +437,16 @@ class MetricRow(_Frozen):
     losses: int = Field(default=0, ge=0, description="Cases only the baseline got right (binary metrics).")
     binary: bool = Field(default=True, description="Whether each case scores 0 or 1.")
     primary: bool = Field(default=False, description="Whether superiority is judged on this row.")
+    n_tasks: int = Field(default=0, ge=0, description="Distinct tasks among the paired cases; 0 when not counted.")
+    design_effect: float = Field(
+        default=1.0, ge=1, description="Cases that are worth one independent case, because tasks have several."
+    )
+    p_better: float | None = Field(
+        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is no better', tasks as units."
+    )
+    p_worse: float | None = Field(
+        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is no worse', tasks as units."
+    )
 
 
 class EvalReport(Document):

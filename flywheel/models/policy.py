@@ -39,6 +39,7 @@ class PolicySet:
         self.chat = ChatFormat(self.tokenizer)
         self.base_sha256 = base_identity(model).sha256
         self._model: Any = load_base(model)
+        self.window = int(getattr(self._model.config, "max_position_embeddings", 0) or 0)
         self._adapters: dict[str, str] = {}
 
     def policy(self, adapter: Path | None, name: str, sha256: str = "") -> HFPolicy:
@@ -86,6 +87,22 @@ class HFPolicy:
         self.sha256 = sha256
         self._set = owner
         self._adapter = adapter
+
+    @property
+    def window(self) -> int:
+        """Most tokens that the model can read; 0 when its configuration does not say."""
+        return self._set.window
+
+    def lengths(
+        self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
+        """Return the tokens of each prompt, with its completion where given."""
+        chat, tokenizer = self._set.chat, self._set.tokenizer
+        texts = [chat.prompt(p, t) for p, t in zip(prompts, tools, strict=True)]
+        if completions is not None:
+            after = zip(prompts, tools, completions, strict=True)
+            texts = [text + chat.completion(p, t, c) for text, (p, t, c) in zip(texts, after, strict=True)]
+        return [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Yield positions in batches of like length, longest first, so that the peak comes first."""

@@ -30,6 +30,7 @@ __all__ = [
     "design_effect",
     "paired_t_interval",
     "sign_flip_better",
+    "task_quantile",
 ]
 
 _DRAWS = 10_000
@@ -100,18 +101,21 @@ def design_effect(data: Clusters) -> float:
     return min(float(n), max(1.0, data.between / independent))
 
 
-def critical_value(data: Clusters, confidence: float) -> float:
-    """Return the quantile below which `confidence` of a standardised mean lies: Student's t over tasks if clustered.
-
-    The normal quantile where each task has one case. One task alone gives infinity: it says nothing of other tasks.
-    """
-    if not data.clustered:
-        return NormalDist().inv_cdf(confidence)
-    if len(data.sums) == 1:
+def task_quantile(tasks: int, confidence: float) -> float:
+    """Return Student's quantile with tasks as units; infinite for one task, which says nothing of other tasks."""
+    if tasks <= 1:
         return math.inf
     from scipy.special import stdtrit
 
-    return float(stdtrit(len(data.sums) - 1, confidence))
+    return float(stdtrit(tasks - 1, confidence))
+
+
+def critical_value(data: Clusters, confidence: float) -> float:
+    """Return the quantile below which `confidence` of a standardised mean lies: Student's over tasks if clustered.
+
+    The normal quantile where each task has one case.
+    """
+    return task_quantile(len(data.sums), confidence) if data.clustered else NormalDist().inv_cdf(confidence)
 
 
 def paired_t_interval(data: Clusters) -> Interval:
@@ -119,9 +123,7 @@ def paired_t_interval(data: Clusters) -> Interval:
     tasks = len(data.sums)
     if tasks == 1:
         return Interval(-math.inf, math.inf)
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(tasks - 1, 0.975)) * math.sqrt(data.between)
+    half = task_quantile(tasks, 0.975) * math.sqrt(data.between)
     return Interval(data.mean - half, data.mean + half)
 
 

@@ -1,0 +1,195 @@
+"""Held-out tables → cases: anchor states whose good actions are known from what became of the logged attempts.
+
+An anchor state makes a case if some logged action in it turned out well; what is good is decided by credit, not by what
+the log did, because logs contain mistakes. The cap is by hash: the same holdout gives the same cases, and one more task
+changes few of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flywheel.records import ToolStatus, content_id
+from flywheel.stages._context import contexts
+
+if TYPE_CHECKING:
+    from flywheel.config import EvalConfig
+    from flywheel.extensions import Holdout
+
+__all__ = ["StateCase", "capped", "cases_sha256", "state_cases"]
+
+GOOD_CREDIT = 0.1
+SUPPORT = 2  # episodes through an action before its credit is believed
+SUCCEEDED = 0.7
+FAILED = 0.3
+
+StepKey = tuple[str, int]
+Calls = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class StateCase:
+    """One anchor state: what the agent saw, and which next actions are known to be good or bad."""
+
+    case_id: str  # the state's key
+    task_id: str
+    prompt: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    good: dict[str, list[Calls]]  # action key → the calls as logged, one for each way they were written
+    bad: dict[str, list[Calls]]
+    tool: str  # what the good action of the shown attempt calls first
+
+
+class _Made(NamedTuple):
+    """One logged action in a state."""
+
+    key: StepKey
+    action_key: str
+    sound: bool  # parsed, and no call failed
+    p_success: float | None  # None when nothing is known of the episode
+    credit: float | None
+    support: int
+
+
+@dataclass
+class _State:
+    task_id: str
+    made: list[_Made] = field(default_factory=list)
+    good: frozenset[str] = frozenset()
+    bad: frozenset[str] = frozenset()
+
+    def judge(self) -> None:
+        """Fill in the good and the bad actions."""
+        by_action: dict[str, list[_Made]] = {}
+        for m in self.made:
+            by_action.setdefault(m.action_key, []).append(m)
+        bad = {a for a, made in by_action.items() if _is_bad(made)}
+        good = {a for a, made in by_action.items() if _is_credited(made)}
+        good = good or {a for a, made in by_action.items() if any(_succeeded(m) for m in made)}
+        self.good, self.bad = frozenset(good - bad), frozenset(bad)
+
+    def shown(self) -> StepKey:
+        """Return the attempt whose context stands for the state: the first that took a good action well."""
+        able = [m for m in self.made if m.action_key in self.good]
+        return min(able, key=lambda m: (not _succeeded(m), not m.sound, m.key)).key
+
+
+def _credit(made: Sequence[_Made]) -> float | None:
+    known = [m.credit for m in made if m.credit is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _is_credited(made: Sequence[_Made]) -> bool:
+    credit = _credit(made)
+    believed = credit is not None and credit >= GOOD_CREDIT and max(m.support for m in made) >= SUPPORT
+    return believed and any(m.sound for m in made)
+
+
+def _is_bad(made: Sequence[_Made]) -> bool:
+    credit, known = _credit(made), [m.p_success for m in made if m.p_success is not None]
+    return (credit is not None and credit <= -GOOD_CREDIT) or (bool(known) and max(known) <= FAILED)
+
+
+def _succeeded(made: _Made) -> bool:
+    return made.sound and made.p_success is not None and made.p_success >= SUCCEEDED
+
+
+def _states(holdout: Holdout) -> dict[str, _State]:
+    import polars as pl
+
+    whole = holdout.returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "p_success")
+    credit = holdout.returns.filter(pl.col("step").is_not_null()).select(
+        "episode_id", pl.col("step").alias("index"), pl.col("value").alias("credit"), "n_support"
+    )
+    failed = pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
+    rows = (
+        holdout.steps.filter(pl.col("action_key").is_not_null())
+        .join(holdout.episodes.select("episode_id"), on="episode_id", how="semi")
+        .join(whole, on="episode_id", how="left")
+        .join(credit, on=["episode_id", "index"], how="left")
+        .with_columns(sound=~(pl.col("malformed") | failed), n_support=pl.col("n_support").fill_null(0))
+        .sort("episode_id", "index")
+        .select(
+            "state_key", "task_id", "episode_id", "index", "action_key", "sound", "p_success", "credit", "n_support"
+        )
+    )
+    found: dict[str, _State] = {}
+    for state_key, task_id, episode, index, *rest in rows.iter_rows():
+        found.setdefault(state_key, _State(task_id)).made.append(_Made((episode, index), *rest))
+    return found
+
+
+def capped(ids: Iterable[str], most: int) -> list[str]:
+    """Return at most so many ids, chosen by hash, sorted: the choice depends on nothing but the ids."""
+    return sorted(sorted(ids, key=lambda i: hashlib.sha256(f"case:{i}".encode()).hexdigest())[:most])
+
+
+def state_cases(holdout: Holdout, most: int) -> list[StateCase]:
+    """Return the cases, sorted by id: one for each anchor state in which a good tool call is known.
+
+    An action is good if its mean credit is at least +.1 with two or more episodes through it; where no action is, those
+    that succeeded in an episode of P(success) >= .7 are. Bad are actions of mean credit -.1 or less, and those of
+    hopeless episodes (P(success) <= .3) only; bad wins. A call that failed or did not parse is never good.
+    """
+    import polars as pl
+
+    states = _states(holdout)
+    for state in states.values():
+        state.judge()
+    chosen = capped((key for key, state in states.items() if state.good), most)
+    shown = {key: states[key].shown() for key in chosen}
+    prompts = contexts(holdout.steps, set(shown.values()))
+    wanted = [m.key for key in chosen for m in states[key].made if m.action_key in states[key].good | states[key].bad]
+    wanted_ids = sorted({episode for episode, _ in wanted})
+    logged = holdout.steps.filter(pl.col("episode_id").is_in(wanted_ids)).select("episode_id", "index", "action")
+    actions = {(row[0], row[1]): row[2] for row in logged.iter_rows()}
+    tools = dict(holdout.episodes.select("episode_id", "tools").iter_rows())
+    return [_case(key, states[key], shown[key], _Texts(prompts[shown[key]].prompt, actions, tools)) for key in chosen]
+
+
+class _Texts(NamedTuple):
+    """JSON texts of the log that a case is made from."""
+
+    prompt: str
+    actions: dict[StepKey, str]
+    tools: dict[str, str | None]
+
+
+def _calls(action: str) -> Calls:
+    return list(json.loads(action).get("tool_calls") or [])
+
+
+def _case(state_key: str, state: _State, shown: StepKey, texts: _Texts) -> StateCase:
+    def written(actions: frozenset[str]) -> dict[str, list[Calls]]:
+        found: dict[str, dict[str, Calls]] = {}
+        for m in state.made:
+            if m.action_key in actions and (m.sound or m.action_key in state.bad):
+                calls = _calls(texts.actions[m.key])
+                text = content_id([[c["name"], c.get("arguments")] for c in calls])
+                found.setdefault(m.action_key, {}).setdefault(text, calls)
+        return {action: list(ways.values()) for action, ways in sorted(found.items())}
+
+    tools = texts.tools.get(shown[0])
+    return StateCase(
+        case_id=state_key,
+        task_id=state.task_id,
+        prompt=json.loads(texts.prompt),
+        tools=json.loads(tools) if tools is not None else None,
+        good=written(state.good),
+        bad=written(state.bad),
+        tool=str(_calls(texts.actions[shown])[0]["name"]),
+    )
+
+
+def cases_sha256(holdout: Holdout, suites: Sequence[str], cfg: EvalConfig) -> str:
+    """Identify everything but the policy that scores depend on: equal ids mean that an evaluation is a repetition.
+
+    A suite's own files (a plugin's cases in the project's folder) are not covered.
+    """
+    frames = (holdout.episodes, holdout.steps, holdout.returns, holdout.pairs)
+    tables = [hashlib.sha256(frame.write_ndjson().encode("utf-8", "surrogatepass")).hexdigest() for frame in frames]
+    return content_id(tables, list(suites), cfg.model_dump(mode="json", exclude={"suites"}))

@@ -1,0 +1,143 @@
+"""Guardrails: nothing else may have got worse.
+
+Two rules. `non_inferior` asks for proof that each guardrail is not worse by the margin, wherever there are enough cases
+to give it; `no_deterioration` looks for proof that something is worse, everywhere.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+from flywheel.records import MetricRow, RuleResult, Verdict
+from flywheel.stages.gate.wording import counted, label, signed, summary
+from flywheel.stats.clusters import task_quantile
+from flywheel.stats.multiple import holm
+from flywheel.stats.paired import mcnemar_better
+from flywheel.stats.planning import cases_for_non_inferiority
+from flywheel.stats.tango import non_inferiority_z
+
+if TYPE_CHECKING:
+    from flywheel.config import GateConfig
+    from flywheel.extensions import GateInput
+
+__all__ = ["no_deterioration", "non_inferior"]
+
+ALPHA = 0.05
+BETA = 0.2
+_NORMAL = NormalDist()
+_INTERVAL_WIDTH = 2 * _NORMAL.inv_cdf(0.975)
+
+
+class _Guard(NamedTuple):
+    """One guardrail: its statistic against the margin, and the cases that would give the power to pass."""
+
+    row: MetricRow
+    z: float
+    critical: float
+    needed: int
+
+    @property
+    def shown(self) -> bool:
+        return self.z > self.critical
+
+    @property
+    def powered(self) -> bool:
+        return self.row.n >= self.needed
+
+
+def _critical(row: MetricRow) -> float:
+    clustered = 0 < row.n_tasks < row.n
+    return task_quantile(row.n_tasks, 1 - ALPHA) if clustered else _NORMAL.inv_cdf(1 - ALPHA)
+
+
+def _guard(row: MetricRow, margin: float, guardrails: int) -> _Guard:
+    if not row.binary:
+        return _real_guard(row, margin, guardrails)
+    effect = row.design_effect
+    z = non_inferiority_z(row.wins / effect, row.losses / effect, row.n / effect, margin)
+    # at the margin's edge at least that share of cases differs, however few differed here
+    discordance = max(margin, (row.wins + row.losses) / row.n)
+    needed = cases_for_non_inferiority(discordance, margin, guardrails=guardrails, alpha=ALPHA, beta=BETA) * effect
+    return _Guard(row, z, _critical(row), round(needed))
+
+
+def _real_guard(row: MetricRow, margin: float, guardrails: int) -> _Guard:
+    delta, low, high = row.delta or 0.0, row.low, row.high
+    if low is None or high is None or high <= low:
+        return _Guard(row, 0.0, _critical(row), row.n + 1)  # no spread was seen, so nothing can be said about it
+    error = (high - low) / _INTERVAL_WIDTH
+    z_power = _NORMAL.inv_cdf(1 - ALPHA) + _NORMAL.inv_cdf(1 - BETA / guardrails)
+    return _Guard(row, (delta + margin) / error, _critical(row), round(row.n * (z_power * error / margin) ** 2))
+
+
+def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
+    """Pass if every guardrail that has the cases to show it is shown not to be worse by the margin.
+
+    Guardrails are all rows but the primary metric's own: the other metrics, and the slices. Tango's score test at 5 %,
+    uncorrected because all must pass; the power to pass is corrected instead. A guardrail with too few cases could not
+    pass if nothing were wrong: it is named, and watched by `no_deterioration` only.
+    """
+    rows = [r for r in given.report.metrics if r.n > 0 and not (r.primary and r.slice == "all")]
+    guards = [_guard(row, cfg.margin, len(rows)) for row in rows]
+    shown = [g for g in guards if g.shown]
+    failed = [g for g in guards if g.powered and not g.shown]
+    unpowered = [g for g in guards if not g.powered and not g.shown]
+    numbers = {
+        "guardrails": float(len(guards)),
+        "shown": float(len(shown)),
+        "failed": float(len(failed)),
+        "unpowered": float(len(unpowered)),
+        "margin": cfg.margin,
+    }
+    for guard in guards:
+        numbers |= {f"z: {label(guard.row)}": guard.z, f"needed_n: {label(guard.row)}": float(guard.needed)}
+    message = _guard_message(shown, failed, unpowered, cfg.margin)
+    verdict = Verdict.INCONCLUSIVE if failed else Verdict.PROMOTE
+    return RuleResult(rule="non_inferior", passed=not failed, verdict=verdict, message=message, numbers=numbers)
+
+
+def _guard_message(shown: list[_Guard], failed: list[_Guard], unpowered: list[_Guard], margin: float) -> str:
+    if not (shown or failed or unpowered):
+        return "There is no guardrail beside the primary metric (n 0)."
+    edge = f"{margin * 100:.1f} pp"
+    parts = [
+        f"of {counted(len(shown) + len(failed) + len(unpowered), 'guardrail')}, {len(shown)} shown not worse by {edge}"
+    ]
+    parts += [f"not shown: {summary(g.row)}" for g in failed]
+    if unpowered:
+        names = "; ".join(f"{label(g.row)} (n {g.row.n:,} of {g.needed:,} needed{_span(g.row)})" for g in unpowered)
+        parts.append(f"{len(unpowered)} with too few cases to show it, watched for deterioration only: {names}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _span(row: MetricRow) -> str:
+    if row.low is None or row.high is None:
+        return ""
+    low, high = (signed(v, binary=row.binary) for v in (row.low, row.high))
+    return f", [{low}, {high}]{' pp' if row.binary else ''}"
+
+
+def _p_worse(row: MetricRow) -> float | None:
+    if row.p_worse is None and row.binary:
+        return mcnemar_better(row.losses, row.wins)
+    return row.p_worse
+
+
+def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
+    """Reject if any row, the primary one included, is surely worse: one-sided tests at 5 %, Holm over all rows."""
+    tested = [(row, p) for row in given.report.metrics if row.n > 0 and (p := _p_worse(row)) is not None]
+    adjusted = holm([p for _, p in tested])
+    worse = [(row, p) for (row, _), p in zip(tested, adjusted, strict=True) if p <= ALPHA]
+    numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "alpha": ALPHA}
+    numbers |= {f"p: {label(row)}": p for (row, _), p in zip(tested, adjusted, strict=True)}
+    if worse:
+        named = "; ".join(f"{summary(row)}, adjusted p {p:.2g}" for row, p in worse)
+        message = f"The candidate is surely worse in {len(worse)} of {counted(len(tested), 'row')}: {named}."
+        return RuleResult(
+            rule="no_deterioration", passed=False, verdict=Verdict.REJECT, message=message, numbers=numbers
+        )
+    least = f", least adjusted p {min(adjusted):.2g}" if adjusted else ""
+    message = f"Nothing is surely worse among {counted(len(tested), 'row')} (Holm at {ALPHA}{least})."
+    return RuleResult(rule="no_deterioration", passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)

@@ -1,0 +1,104 @@
+"""Validity: may this comparison be believed at all? Anything wrong here blocks, whatever the numbers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flywheel.records import RuleResult, Verdict
+from flywheel.stages.gate.wording import counted
+
+if TYPE_CHECKING:
+    from flywheel.config import GateConfig
+    from flywheel.extensions import GateInput
+    from flywheel.records import EvalReport
+
+__all__ = ["validity"]
+
+MOST_MISSING = 0.2
+
+
+def validity(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
+    """Block on leaked tasks, damage, an unknown adapter, a rolled-back lineage or a coverage gap.
+
+    Cases that neither policy could be scored on are no gap, but where more than a fifth of the primary suite is missing
+    the rest is a selection, and nothing is concluded from it.
+    """
+    report = given.report
+    reasons = [*given.problems, *_identity(given), *_lineage(given), *_data(report)]
+    offered, scored = _primary_coverage(report)
+    numbers = {
+        "leaked_tasks": float(report.leaked_tasks),
+        "gap": float(_gap(report)),
+        "offered": float(offered),
+        "scored": float(scored),
+        "problems": float(len(reasons)),
+    }
+    if reasons:
+        message = f"The comparison cannot be trusted: {'; '.join(reasons)}."
+        return RuleResult(rule="validity", passed=False, verdict=Verdict.BLOCKED, message=message, numbers=numbers)
+    if offered and 1 - scored / offered > MOST_MISSING:
+        message = (
+            f"Only {scored:,} of {counted(offered, 'case')} of the primary suite could be scored; at least "
+            f"{1 - MOST_MISSING:.0%} must be for the rest not to be a selection."
+        )
+        return RuleResult(rule="validity", passed=False, verdict=Verdict.INCONCLUSIVE, message=message, numbers=numbers)
+    message = (
+        f"No held-out task was trained on, files and lineage are intact, and {scored:,} of "
+        f"{counted(offered, 'case')} of the primary suite were scored."
+    )
+    return RuleResult(rule="validity", passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
+
+
+def _identity(given: GateInput) -> Iterator[str]:
+    report, manifest = given.report, given.manifest
+    if report.round != manifest.round:
+        yield f"the report is about round {report.round}, the manifest about round {manifest.round}"
+    if not manifest.adapter_sha256:
+        yield f"round {manifest.round} has no adapter"
+    elif report.candidate_adapter_sha256 != manifest.adapter_sha256:
+        yield f"the evaluated adapter is not the one that round {manifest.round}'s manifest names"
+    if report.baseline == str(report.round):
+        yield f"round {report.round} was compared with itself"
+    if report.baseline != "base" and not report.baseline_adapter_sha256:
+        yield f"the adapter of the baseline, round {report.baseline}, is unknown"
+
+
+def _lineage(given: GateInput) -> Iterator[str]:
+    retired = {p.round for p in given.history if p.decision == "rolled_back"}
+    if given.manifest.round in retired:
+        yield f"round {given.manifest.round} was rolled back and is not promoted again"
+    if given.manifest.parent in retired:
+        yield f"its parent, round {given.manifest.parent}, was rolled back"
+
+
+def _data(report: EvalReport) -> Iterator[str]:
+    if report.leaked_tasks:
+        were = "was" if report.leaked_tasks == 1 else "were"
+        yield f"{counted(report.leaked_tasks, 'case')} of {report.n_cases:,} {were} of tasks trained on"
+    for name, cases in _gaps(report):
+        yield f"the candidate lacks {counted(cases, 'case')} of {name} that the baseline has"
+    primary = [r for r in report.metrics if r.primary and r.slice == "all"]
+    if len(primary) > 1:
+        yield f"{len(primary)} metrics are marked primary, and only one can decide"
+
+
+def _gaps(report: EvalReport) -> list[tuple[str, int]]:
+    """Return (suite, or suite and metric, cases) for each gap; see `evaluate.compare` for the names of counts."""
+    parts = ((name.split(": "), count) for name, count in sorted(report.coverage.items()) if count)
+    return [(" ".join([p[0], *p[2:]]), count) for p, count in parts if p[1:2] == ["gap"]]
+
+
+def _gap(report: EvalReport) -> int:
+    return sum(count for _, count in _gaps(report))
+
+
+def _primary_coverage(report: EvalReport) -> tuple[int, int]:
+    """Return (offered, scored) of the primary suite; the row's n twice where the report has no counts."""
+    row = next((r for r in report.metrics if r.primary and r.slice == "all"), None)
+    if row is None:
+        return 0, 0
+    return (
+        report.coverage.get(f"{row.suite}: offered", row.n),
+        report.coverage.get(f"{row.suite}: scored", row.n),
+    )
