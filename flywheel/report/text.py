@@ -20,12 +20,15 @@ _DEEPEST = 100  # levels of nesting; a log may hold more than Python's or a brow
 
 # What UTF-8 or XML cannot carry: lone surrogates, control characters but tab and newline, and two non-characters.
 _UNFIT = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
+# Marks that turn the order of the text around them; shown by name, or a name in a log could rewrite a sentence of ours.
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ISLAND = re.compile("[<>&\u2028\u2029\ud800-\udfff\x7f\ufffe\uffff]")
 
 
 def clean(text: str) -> str:
-    """Return the text with everything that UTF-8, HTML or XML cannot carry replaced by U+FFFD."""
-    return _UNFIT.sub("\ufffd", text.replace("\r\n", "\n"))
+    """Return the text fit for a page: U+FFFD for what UTF-8, HTML or XML cannot carry, marks of direction by name."""
+    fit = _UNFIT.sub("\ufffd", text.replace("\r\n", "\n"))
+    return _TURNING.sub(lambda match: f"[U+{ord(match[0]):04X}]", fit)
 
 
 def clip(text: str, limit: int) -> str:

@@ -5,6 +5,20 @@
   const LONGEST = 4000;
   const $ = (id) => document.getElementById(id);
 
+  // A block that scrolls sideways can be reached and scrolled with the keyboard; one that does not is no stop.
+  function stops() {
+    for (const box of document.querySelectorAll(".scroll")) {
+      const name = box.querySelector("caption")?.textContent ?? box.nextElementSibling?.textContent ?? "Table";
+      const more = box.scrollWidth > box.clientWidth;
+      for (const [key, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", name]]) {
+        if (more) box.setAttribute(key, value);
+        else box.removeAttribute(key);
+      }
+    }
+  }
+  stops();
+  addEventListener("resize", stops);
+  addEventListener("toggle", stops, true);
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
   });
@@ -16,8 +30,10 @@
   let visible = [];
   let current = null;
 
+  // The same rule as `clean` in text.py.
   const clean = (text) => String(text).replace(/\r\n/g, "\n")
-    .replace(/[\p{Surrogate}\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]/gu, "\ufffd");
+    .replace(/[\p{Surrogate}\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]/gu, "\ufffd")
+    .replace(/[\u202a-\u202e\u2066-\u2069]/g, (mark) => `[U+${mark.charCodeAt(0).toString(16).toUpperCase()}]`);
   const hashOf = (episode) => "#episode-" + encodeURIComponent(clean(episode.id));
   const list = (value) => (Array.isArray(value) ? value : []);
   const short = (text, limit) => (text.length > limit ? text.slice(0, limit) + "…" : text);

@@ -186,6 +186,8 @@ def _arguments(given: object) -> str:
 
 def _mark(left: str, right: str) -> tuple[Marked, Marked]:
     """Return both texts cut where they begin and cease to differ, moved out to whole words."""
+    if left == right:
+        return Marked(left, "", ""), Marked(right, "", "")
     shorter = min(len(left), len(right))
     start = next((i for i in range(shorter) if left[i] != right[i]), shorter)
     while start and not (left[start - 1].isspace() or left[start - 1] in "\"'([{,:="):

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from flywheel.records import MetricRow, Promotion, Verdict
 from flywheel.report.data import ReportData
+from flywheel.report.text import short
 
 __all__ = [
     "VerdictWords", "count", "difference", "interval", "level", "number", "primary_row", "signed", "verdict_words",
@@ -74,7 +75,7 @@ def interval(low: float | None, high: float | None, *, binary: bool = True) -> s
     if not _known(low) or not _known(high):
         return DASH
     scale, digits = (100.0, 1) if binary else (1.0, 3)
-    return f"[{signed(scale * (low or 0.0), digits)}, {signed(scale * (high or 0.0), digits)}]"
+    return f"[{signed(scale * (low or 0.0), digits)},{NBSP}{signed(scale * (high or 0.0), digits)}]"
 
 
 def primary_row(data: ReportData) -> MetricRow | None:
@@ -88,9 +89,10 @@ def _evidence(data: ReportData) -> str:
     if row is None or row.delta is None:
         return "no paired case could be scored"
     return (
-        f"{row.metric} went from {level(row.baseline, binary=row.binary)} ({data.baseline_name}) to "
+        f"{short(row.metric, 60)} went from {level(row.baseline, binary=row.binary)} "
+        f"({short(data.baseline_name, 40)}) to "
         f"{level(row.value, binary=row.binary)}: {difference(row.delta, binary=row.binary)}, 95 % interval "
-        f"{interval(row.low, row.high, binary=row.binary)}, n = {count(row.n)}"
+        f"{interval(row.low, row.high, binary=row.binary)}, n{NBSP}={NBSP}{count(row.n)}"
     )
 
 
