@@ -31,12 +31,12 @@ GATE_HELD = 3
 
 def say(text: str) -> None:
     """Print a line of the story."""
-    print(f"\n# {text}", flush=True)  # noqa: T201 - the demo talks
+    print(f"\n# {text}", flush=True)
 
 
 def flywheel(*arguments: str, allow: tuple[int, ...] = (0,)) -> int:
     """Run one command as a user types it; stop the demo when it fails."""
-    print(f"$ flywheel {' '.join(arguments)}", flush=True)  # noqa: T201
+    print(f"$ flywheel {' '.join(arguments)}", flush=True)
     code = subprocess.run([*FLYWHEEL, *arguments], check=False, cwd=DEMO).returncode
     if code not in allow:
         sys.exit(f"demo: `flywheel {' '.join(arguments)}` ended with exit code {code}")
@@ -75,7 +75,7 @@ def main() -> None:
     turn(2)
     flywheel("log")
     report = DEMO / "rounds" / "0002" / "report.html"
-    print(  # noqa: T201
+    print(
         f"\nThe wheel turned twice in {time.monotonic() - started:.0f} seconds.\n"
         f"The report: {report.relative_to(ROOT)}\n\n"
         "On your own logs, in any folder (`. .venv/bin/activate` first):\n"

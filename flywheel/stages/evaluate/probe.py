@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["well_formed_rate"]
 
 
-def well_formed_rate(config: Config, adapter: Path | None, rows: Sequence[dict[str, Any]]) -> float:
+def well_formed_rate(config: Config, adapter: Path | None, asked: Sequence[tuple[Any, Any]]) -> float:
     """Return the share of prompts after which the policy's greedy action is a well-formed tool call.
 
     Args:
         config: the model and evaluation sections.
         adapter: the policy's adapter folder; None for the base model.
-        rows: training rows with `prompt` and `tools`, at least one.
+        asked: pairs of a prompt (messages) and its tools, at least one.
     """
     policy = PolicySet(config.model, config.eval).policy(adapter, "probe")
-    prompts, tools = [row["prompt"] for row in rows], [row["tools"] for row in rows]
-    made = policy.generate(prompts, tools, max_new_tokens=config.eval.max_new_tokens)
+    made = policy.generate([p for p, _ in asked], [t for _, t in asked], max_new_tokens=config.eval.max_new_tokens)
     return sum(g.well_formed for g in made) / len(made)

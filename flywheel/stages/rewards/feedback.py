@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from flywheel.records import StopReason, ToolStatus
+from flywheel.records import EventKind, StopReason, ToolStatus
 from flywheel.stages.rewards.dialogue import EpisodeKey, Turn, user_turns
 from flywheel.stages.rewards.lexicon import fold, says
 from flywheel.stages.rewards.likeness import edit_share, trigram_cosine
@@ -243,13 +243,21 @@ def escalate(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, 
 
 
 def abandon(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The log ends in the middle of a plan: a call was never answered, or failed and nothing came after it."""
+    """The log ends in the middle of a plan: a call was never answered, or failed and nothing came after it.
+
+    A call without a result says so only where results are events of their own: a log of requests and responses can
+    never show what the last call gave.
+    """
+    import polars as pl
+
     del cfg
     found, times = Opinions("abandon", "exit"), times_of(events)
+    shown = set(events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["conversation_id"].to_list())
+    visible = {e for e, c in episodes.select("episode_id", "conversation_id").iter_rows() if c in shown}
     stopped = dict(episodes.select("episode_id", "stop_reason").iter_rows())
     for episode, path in by_episode(steps):
         last, reason = path[-1], stopped.get(episode[0])
         failed = reason == StopReason.TOOL_RESULT and ToolStatus.FAILED.value in last.tool_status
-        if failed or reason == StopReason.TOOL_PENDING:
+        if failed or (reason == StopReason.TOOL_PENDING and episode[0] in visible):
             found.add(episode, -1.0, proof(last, times))
     return found.frame()

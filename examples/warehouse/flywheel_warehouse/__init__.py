@@ -1,0 +1,1 @@
+"""An executable example world for flywheel: database, agents, users, logs, and an evaluator."""
