@@ -14,9 +14,20 @@ from typing import Any
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.readers._values import as_dict
 
-__all__ = ["SAMPLE_RECORDS", "TEXT_FILE", "TOOL_SCHEMAS", "UNKNOWN", "Detection", "detect", "is_text_document"]
+__all__ = [
+    "READER_FAULTS",
+    "SAMPLE_RECORDS",
+    "TEXT_FILE",
+    "TOOL_SCHEMAS",
+    "UNKNOWN",
+    "Detection",
+    "detect",
+    "is_text_document",
+]
 
 SAMPLE_RECORDS = 20
+# What code that trusts a log's shape raises when the log has another.
+READER_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 TOOL_SCHEMAS = "tool_schemas"
 TEXT_FILE = "text"
 UNKNOWN = "unknown"
@@ -51,12 +62,19 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
         return Detection(UNKNOWN, 0.0, "no record could be parsed")
     if all(_is_tool_schema(record) for record in sample.records):
         return Detection(TOOL_SCHEMAS, 1.0, "tool schemas")
-    confidence = {name: reader.sniff(sample) for name, reader in sorted(readers.items())}
+    confidence = {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
     best = max(confidence, key=lambda name: confidence[name], default="")
     if best and confidence[best] >= _THRESHOLD:
         return Detection(best, confidence[best])
     near = f"nearest: {best} ({confidence[best]:.0%})" if best and confidence[best] > 0 else "none comes near"
     return Detection(UNKNOWN, confidence.get(best, 0.0), f"no reader knows its records; {near}; {_looks(sample)}")
+
+
+def _sniffed(reader: Reader, sample: Sample) -> float:
+    try:
+        return reader.sniff(sample)
+    except READER_FAULTS:  # a plugin that stumbles over a foreign file does not know it
+        return 0.0
 
 
 def _is_tool_schema(record: Any) -> bool:

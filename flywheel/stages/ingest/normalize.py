@@ -14,6 +14,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Reader
 from flywheel.records import EventKind, LogEvent, content_id
 from flywheel.stages.ingest.batches import BatchBuilder
+from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framing import Record
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps
 from flywheel.stages.ingest.redact import Redactor
@@ -21,7 +22,6 @@ from flywheel.stages.ingest.redact import Redactor
 __all__ = ["Normalizer"]
 
 _KINDS = {kind.value for kind in EventKind}
-_READER_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _MAX_SEQ = (1 << 63) - 1
 
 Row = tuple[Any, ...]  # values in the order of LogEvent's fields
@@ -49,7 +49,7 @@ class Normalizer:
     def _events(self, record: Record) -> Iterable[dict[str, Any]]:
         try:
             return list(self._reader.read(record.value, record.line))
-        except _READER_FAULTS as error:
+        except READER_FAULTS as error:
             raise BadRecordError("bad_record", f"reader {self._reader.name} fails: {_where(error)}") from None
 
     def _raw(self, event: dict[str, Any], record: Record) -> Row:

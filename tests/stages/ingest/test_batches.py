@@ -28,11 +28,9 @@ def test_a_batch_fits_the_contract_and_is_finished_before_it_leaves() -> None:
 
 
 def test_a_batch_is_full_by_events_or_by_size() -> None:
-    builder = BatchBuilder("f", "native")
-    builder.accept([row("a")] * 19_999, 1)
-    assert not builder.full
-    builder.accept([row("a")], 1)
-    assert builder.full
-    builder.take(Counter())
-    builder.accept([row("a")], 64_000_000)
-    assert builder.full
+    filled = []
+    for rows, characters in ((19_999, 1), (20_000, 1), (1, 64_000_000)):
+        builder = BatchBuilder("f", "native")
+        builder.accept([row("a")] * rows, characters)
+        filled.append(builder.full)
+    assert filled == [False, True, True]

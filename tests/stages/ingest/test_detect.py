@@ -83,3 +83,21 @@ def test_the_users_word_is_final(readers: Mapping[str, Reader]) -> None:
 def test_prose_beside_logs(tmp_path: Path, name: str, content: bytes, *, prose: bool) -> None:
     (tmp_path / name).write_bytes(content)
     assert is_text_document(tmp_path / name) is prose
+
+
+class Stumbling:
+    """A plugin that trusts every record to be its own."""
+
+    name = "stumbling"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        return float(sample.records[0]["mine"])
+
+    def read(self, record: Any, line: int) -> list[dict[str, Any]]:
+        return [record[line]]
+
+
+def test_a_plugin_that_stumbles_over_a_foreign_file_does_not_know_it(readers: Mapping[str, Reader]) -> None:
+    found = detect(Sample("x", [{"messages": CHAT}]), {**readers, "stumbling": Stumbling()})
+    assert found.format == "openai"

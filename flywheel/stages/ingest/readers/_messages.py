@@ -23,10 +23,11 @@ _ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
     "model": "assistant", "ai": "assistant", "tool": "tool", "function": "tool", "ipython": "tool",
 }  # fmt: skip
-_TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "compaction"}
-_THOUGHT_PARTS = {"thinking", "reasoning"}
-_CALL_PARTS = {"tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use"}
-_SILENT_PARTS = {"redacted_thinking"}
+# Tuples, not sets: what a log writes in these places need not be hashable.
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction")
+_THOUGHT_PARTS = ("thinking", "reasoning")
+_CALL_PARTS = ("tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use")
+_UNSAID_PARTS = (*_THOUGHT_PARTS, "redacted_thinking")
 
 
 def messages(given: Any) -> list[Message]:
@@ -77,7 +78,7 @@ def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Ite
         calls = [p for p in rest if isinstance(p, dict) and p.get("type") in _CALL_PARTS]
         spoken = [p for p in rest if p not in calls]
         thoughts = [t for p in spoken if (t := _thought(p)) is not None]
-        said = [p for p in spoken if not (isinstance(p, dict) and p.get("type") in _THOUGHT_PARTS | _SILENT_PARTS)]
+        said = [p for p in spoken if not (isinstance(p, dict) and p.get("type") in _UNSAID_PARTS)]
         yield _spoken(role, _joined(said), item, calls, "\n".join(thoughts))
 
 
@@ -149,7 +150,7 @@ def result_message(content: str | None, fields: Mapping[str, Any], *, status: st
     if name:
         message["name"] = name
     given = fields.get("status")
-    told = given if given in {OK, FAILED, UNKNOWN} else None
+    told = given if given in (OK, FAILED, UNKNOWN) else None
     message["status"] = status or told or tool_status(content, fields)
     return message
 

@@ -26,8 +26,8 @@ from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, i
 
 __all__ = ["READER", "AnthropicReader"]
 
-_BLOCKS = {"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use"}
-_TELLING = {"tool_use", "tool_result", "thinking", "redacted_thinking"}
+_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use")
+_TELLING = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 _CACHED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -84,7 +84,7 @@ def _is_response(record: Any) -> bool:
 def _is_transcript(record: Any) -> bool:
     outer = as_dict(record)
     found = as_list(outer.get("messages"))
-    if not found or not all(as_dict(m).get("role") in {"user", "assistant"} for m in found):
+    if not found or not all(as_dict(m).get("role") in ("user", "assistant") for m in found):
         return False
     parts = (p for m in found for p in as_list(m.get("content")))
     return "system" in outer or any(as_dict(p).get("type") in _TELLING for p in parts)

@@ -27,7 +27,7 @@ _FLAT = {
     "trace_id", "response_id",
 }  # fmt: skip
 _SAYS = {"value", "label", "comment", "text"}
-_KINDS = {kind.value for kind in EventKind}
+_KINDS = tuple(kind.value for kind in EventKind)
 _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _NAME_LENGTH = 40
 
@@ -151,7 +151,7 @@ def _tool_result(payload: dict[str, Any]) -> dict[str, Any]:
     content, status = flat_text(payload.get("content")) or "", payload.get("status")
     if status is None:
         status = tool_status(content, payload)
-    if status not in {OK, FAILED, UNKNOWN}:
+    if status not in (OK, FAILED, UNKNOWN):
         raise BadRecordError("bad_record", f"payload.status: one of {OK}, {FAILED}, {UNKNOWN} is required")
     return {**payload, "content": content, "status": status}
 

@@ -26,7 +26,7 @@ from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, i
 
 __all__ = ["READER", "OpenAIReader"]
 
-_BLOCKS = {"tool_use", "tool_result", "thinking"}
+_BLOCKS = ("tool_use", "tool_result", "thinking")
 
 
 class OpenAIReader:
@@ -73,7 +73,7 @@ def _is_pair(record: Any) -> bool:
 
 def _is_response(record: Any) -> bool:
     response = pair_of(record).response
-    known = response.get("object") in {"chat.completion", "chat.completion.chunk"}
+    known = response.get("object") in ("chat.completion", "chat.completion.chunk")
     return known or ("custom_id" in as_dict(record) and "/chat/completions" in str(as_dict(record).get("url")))
 
 

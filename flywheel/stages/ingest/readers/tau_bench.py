@@ -14,9 +14,11 @@ from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers._events import Event, spoken
 from flywheel.stages.ingest.readers._messages import Message, messages
 from flywheel.stages.ingest.readers._pairs import share
-from flywheel.stages.ingest.readers._values import as_dict, ident, number
+from flywheel.stages.ingest.readers._values import as_dict, as_list, ident, number
 
 __all__ = ["READER", "TauBenchReader"]
+
+_HARMLESS = ("get_", "list_", "search_", "find_", "calculate", "think", "transfer_")
 
 
 class TauBenchReader:
@@ -59,9 +61,10 @@ def _task(record: Mapping[str, Any], history: list[Message]) -> str:
 
 
 def _unearned(record: Mapping[str, Any], history: list[Message]) -> bool:
-    """Whether the run was rewarded for a task that demands actions without having called a single tool."""
-    demanded = as_dict(as_dict(record.get("info")).get("task")).get("actions")
-    return bool(demanded) and bool(number(record.get("reward"))) and not any(m.get("tool_calls") for m in history)
+    """Whether a run that called no tool at all was rewarded for a task that demands a change of the data."""
+    demanded = as_list(as_dict(as_dict(record.get("info")).get("task")).get("actions"))
+    changes = any(not str(as_dict(action).get("name")).startswith(_HARMLESS) for action in demanded)
+    return changes and bool(number(record.get("reward"))) and not any(m.get("tool_calls") for m in history)
 
 
 READER = TauBenchReader()

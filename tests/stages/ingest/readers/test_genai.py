@@ -1,0 +1,81 @@
+"""Names of attributes, current and legacy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from flywheel.stages.ingest.readers._genai import ALIASES, call_payload, history_of, output_of, tools_of
+
+SAID = [{"role": "user", "content": "u"}]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": "u"}]}])},
+        {"gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "u"}]}]},
+        {"gen_ai.prompt": json.dumps(SAID)},
+        {"gen_ai.prompt": "u"},
+        {"gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "u"},
+        {"gen_ai.prompt.3.role": "user", "gen_ai.prompt.3.content": "u"},
+        {"ai.prompt.messages": json.dumps(SAID)},
+    ],
+)
+def test_one_input_under_all_its_names(attributes: dict[str, Any]) -> None:
+    assert history_of(attributes) == SAID
+
+
+def test_flattened_calls_of_old_instrumentations() -> None:
+    attributes = {
+        "gen_ai.prompt.0.role": "system",
+        "gen_ai.prompt.0.content": "s",
+        "gen_ai.prompt.1.role": "assistant",
+        "gen_ai.prompt.1.tool_calls.0.id": "c1",
+        "gen_ai.prompt.1.tool_calls.0.name": "f",
+        "gen_ai.prompt.1.tool_calls.0.arguments": '{"a":1}',
+        "gen_ai.prompt.2.role": "tool",
+        "gen_ai.prompt.2.content": "Error: x",
+        "gen_ai.prompt.2.tool_call_id": "c1",
+        "gen_ai.prompt.10.role": "user",
+        "gen_ai.prompt.10.content": "last",
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "a",
+        "gen_ai.completion.0.finish_reason": "stop",
+        "llm.request.functions.0.name": "f",
+        "llm.request.functions.0.parameters": '{"type":"object"}',
+    }
+    history = history_of(attributes)
+    assert history is not None
+    assert [m["role"] for m in history] == ["system", "assistant", "tool", "user"]
+    assert history[1]["tool_calls"] == [{"id": "c1", "name": "f", "arguments": {"a": 1}}]
+    assert (history[2]["name"], history[2]["status"]) == ("f", "failed")
+    assert output_of(attributes) == [{"role": "assistant", "content": "a"}]
+    assert tools_of(attributes) == [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    assert call_payload(attributes)["finish_reason"] == "stop"
+
+
+def test_system_instructions_come_first_and_once() -> None:
+    system = '[{"type":"text","content":"be kind"}]'
+    assert history_of({"gen_ai.system_instructions": system, "gen_ai.prompt": "u"}) == [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": "u"},
+    ]
+
+
+def test_no_content_is_none_and_not_an_empty_history() -> None:
+    assert history_of({}) is None
+    assert output_of({}) == []
+
+
+def test_usage_under_old_names() -> None:
+    found = call_payload(
+        {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": "4", "gen_ai.usage.cost": 0.1}
+    )
+    assert found == {"input_tokens": 3, "output_tokens": 4, "cost_usd": 0.1}
+
+
+def test_no_name_has_two_meanings() -> None:
+    names = [n for meaning, aliases in ALIASES.items() for n in aliases]
+    assert len(names) == len(set(names))
