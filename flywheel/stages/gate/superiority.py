@@ -44,6 +44,8 @@ def superiority(given: GateInput, cfg: GateConfig) -> RuleResult:
     if p <= level.alpha and _ahead(row):
         message = f"{summary(row)}: p {p:.2g} is within alpha_t {level.alpha:.2g} of test {level.place}."
         return RuleResult(rule=RULE, passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
+    if "needed_n" in numbers:  # an approximation; these cases were not enough, so more are needed
+        numbers["needed_n"] = max(numbers["needed_n"], row.n + 1.0)
     return _held(_why_held(row, p, level, numbers), numbers)
 
 
@@ -112,8 +114,7 @@ def _why_held(row: MetricRow, p: float, level: Level, numbers: dict[str, float])
     says = f"{summary(row)}: p {p:.2g} is above alpha_t {level.alpha:.2g} of test {level.place}"
     unit = " pp" if row.binary else ""
     if "needed_n" in numbers:
-        needed = max(int(numbers["needed_n"]), row.n + 1)
-        says += f"; if that is the true difference, about {needed:,} cases are needed for power {POWER}"
+        says += f"; if that is the true difference, about {numbers['needed_n']:,.0f} cases are needed for power {POWER}"
         says += f", and these had power {numbers['power']:.2f}"
     elif row.binary and row.wins + row.losses == 0:
         says += "; no case told the two apart"

@@ -40,7 +40,7 @@ def validity(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 -
     if offered and 1 - scored / offered > MOST_MISSING:
         message = (
             f"Only {scored:,} of {counted(offered, 'case')} of the primary suite could be scored; at least "
-            f"{1 - MOST_MISSING:.0%} must be for the rest not to be a selection."
+            f"{(1 - MOST_MISSING) * 100:.0f} % must be for the rest not to be a selection."
         )
         return RuleResult(rule="validity", passed=False, verdict=Verdict.INCONCLUSIVE, message=message, numbers=numbers)
     message = (

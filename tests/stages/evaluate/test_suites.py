@@ -187,10 +187,11 @@ def test_an_empty_holdout_has_no_cases(holdout: Holdout) -> None:
 def test_the_embedded_model_is_scored_the_same_twice(holdout: Holdout) -> None:
     from flywheel.models.policy import PolicySet
 
-    policy = PolicySet(ModelConfig(), CFG).policy(None, "base")
+    cfg = EvalConfig(max_cases=2, max_new_tokens=4)
+    policy = PolicySet(ModelConfig(), cfg).policy(None, "base")
 
-    scores = next_action(policy, holdout, CFG), preference(policy, holdout, CFG)
-    again = next_action(policy, holdout, CFG), preference(policy, holdout, CFG)
+    scores = next_action(policy, holdout, cfg), preference(policy, holdout, cfg)
+    again = next_action(policy, holdout, cfg), preference(policy, holdout, cfg)
 
     assert scores == again
     assert not any(math.isnan(s.score) for part in scores for s in part)

@@ -1,0 +1,193 @@
+"""The gate as a whole: what it may never do, on any report, and how often it is fooled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from flywheel.config import GateConfig
+from flywheel.errors import ConfigError
+from flywheel.records import EvalReport, MetricRow, Promotion, RuleResult, Verdict
+from flywheel.stages.gate import Decision, decide, no_deterioration, non_inferior, superiority, validity
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.reports import entry, given_input, guard, report, row
+
+if TYPE_CHECKING:
+    from flywheel.extensions import GateInput, GateRule
+
+RULES: dict[str, GateRule] = {
+    "validity": validity,
+    "superiority": superiority,
+    "non_inferior": non_inferior,
+    "no_deterioration": no_deterioration,
+}
+CFG = GateConfig()
+
+
+def judge(evaluation: EvalReport, **rest: Any) -> Decision:
+    return decide(given_input(evaluation, **rest), RULES, CFG)
+
+
+def result_of(decision: Decision, name: str) -> RuleResult:
+    return next(r for r in decision.rules if r.rule == name)
+
+
+# --- what it says --------------------------------------------------------------------------------------------------
+
+
+def test_a_clear_improvement_is_promoted() -> None:
+    found = judge(report(row(18, 1, 47), guard(0, 0, 47)))
+
+    assert found.verdict == Verdict.PROMOTE
+    assert all(r.passed for r in found.rules)
+    assert result_of(found, "superiority").message == (
+        "good 31.9 -> 68.1 % on 47 cases of 47 tasks (+18/-1), +36.2 pp, 95 % interval [+20.9, +51.1] pp: "
+        "p 3.8e-05 is within alpha_t 0.0027 of test 1."
+    )
+
+
+def test_a_small_improvement_is_inconclusive_and_says_what_is_missing() -> None:
+    found = judge(report(row(6, 3, 20)))
+
+    said = result_of(found, "superiority")
+    assert found.verdict == Verdict.INCONCLUSIVE
+    assert said.numbers["p"] == pytest.approx(0.25390625)
+    assert said.numbers["needed_n"] == pytest.approx(255, abs=15)
+    assert said.numbers["power"] < 0.1
+    assert said.message == (
+        "good 42.5 -> 57.5 % on 20 cases of 20 tasks (+6/-3), +15.0 pp, 95 % interval [-15.2, +42.5] pp: p 0.25 is "
+        "above alpha_t 0.0027 of test 1; if that is the true difference, about 260 cases are needed for power 0.8, "
+        "and these had power 0.03; 20 cases could show no difference at this level."
+    )
+
+
+def test_a_clear_loss_is_rejected() -> None:
+    found = judge(report(row(9, 24, 239)))
+
+    assert found.verdict == Verdict.REJECT
+    assert not result_of(found, "no_deterioration").passed
+    assert "p" in result_of(found, "superiority").numbers
+
+
+def test_a_gain_on_fifty_to_eight_is_promoted() -> None:
+    assert judge(report(row(50, 8, 239))).verdict == Verdict.PROMOTE
+
+
+def test_a_slice_that_gets_worse_under_a_better_total_is_rejected() -> None:
+    refunds = row(1, 17, 60, slice="intent=refunds")
+
+    found = judge(report(row(60, 20, 400), refunds))
+
+    assert result_of(found, "superiority").passed
+    assert found.verdict == Verdict.REJECT
+    assert "intent=refunds" in result_of(found, "no_deterioration").message
+
+
+def test_blocked_goes_before_reject_and_reject_before_the_rest() -> None:
+    bad = report(row(0, 30, 60))
+
+    assert judge(bad).verdict == Verdict.REJECT
+    assert judge(bad, problems=["the chain of decisions is broken"]).verdict == Verdict.BLOCKED
+
+
+def test_without_rules_nothing_is_promoted() -> None:
+    assert decide(given_input(report(row(50, 0, 60))), {}, CFG).verdict == Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_rule_that_did_not_pass_never_promotes(verdict: Verdict) -> None:
+    def odd(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001
+        return RuleResult(rule="odd", passed=False, verdict=verdict, message="No.")
+
+    expected = Verdict.INCONCLUSIVE if verdict == Verdict.PROMOTE else verdict
+    assert decide(given_input(report(row(50, 0, 60))), RULES | {"odd": odd}, CFG).verdict == expected
+
+
+def test_wealth_beyond_alpha_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="initial_wealth"):
+        decide(given_input(report(row(50, 0, 60))), RULES, GateConfig(alpha=0.04))
+
+
+# --- what it may never do ------------------------------------------------------------------------------------------
+
+TABLE = st.tuples(st.integers(0, 80), st.integers(0, 80), st.integers(0, 200))
+
+
+def _row(drawn: tuple[int, int, int], **rest: Any) -> MetricRow:
+    wins, losses, concordant = drawn
+    return row(wins, losses, wins + losses + concordant, **rest)
+
+
+@given(TABLE, st.lists(TABLE, max_size=3))
+def test_never_promoted_without_more_wins_than_losses(
+    primary: tuple[int, int, int], others: list[tuple[int, int, int]]
+) -> None:
+    rows = [_row(primary), *(_row(o, metric=f"m{i}", primary=False) for i, o in enumerate(others))]
+
+    found = judge(report(*rows))
+
+    if primary[0] <= primary[1]:
+        assert found.verdict != Verdict.PROMOTE
+
+
+@given(TABLE, st.integers(1, 300))
+def test_never_promoted_on_too_few_cases(primary: tuple[int, int, int], min_cases: int) -> None:
+    head = _row(primary)
+
+    found = decide(given_input(report(head)), RULES, GateConfig(min_cases=min_cases))
+
+    if head.n < min_cases or head.n == 0:
+        assert found.verdict != Verdict.PROMOTE
+
+
+@given(TABLE, st.sampled_from(["problem", "leak", "gap", "adapter", "retired"]))
+def test_blocked_whatever_the_numbers_say(primary: tuple[int, int, int], why: str) -> None:
+    head = _row(primary)
+    counts = {"next_action: offered": head.n + 1, "next_action: scored": head.n, "next_action: gap": 1}
+    changes: dict[str, dict[str, Any]] = {"leak": {"leaked_tasks": 1}, "gap": {"coverage": counts}}
+
+    found = judge(
+        report(head, **changes.get(why, {})),
+        problems=["changed"] if why == "problem" else [],
+        history=[entry("rolled_back", number=2)] if why == "retired" else [],
+        **({"adapter_sha256": "another"} if why == "adapter" else {}),
+    )
+
+    assert found.verdict == Verdict.BLOCKED
+
+
+@given(TABLE, TABLE)
+def test_every_rule_speaks_in_whole_sentences_with_finite_numbers(
+    primary: tuple[int, int, int], other: tuple[int, int, int]
+) -> None:
+    found = judge(report(_row(primary), _row(other, metric="side", primary=False)))
+
+    for rule in found.rules:
+        assert rule.message.endswith(".")
+        assert rule.message[0] == rule.message[0].upper() or rule.message.startswith("good")
+        assert any(c.isdigit() for c in rule.message) or rule.message.startswith("There is no")
+        assert all(np.isfinite(v) for v in rule.numbers.values())
+
+
+def _nights(rng: np.random.Generator, nights: int, n: int) -> bool:
+    """Return whether any of so many truly equal candidates was promoted."""
+    history: list[Promotion] = []
+    for night in range(1, nights + 1):
+        wins, losses, _ = (int(v) for v in rng.multinomial(n, [0.075, 0.075, 0.85]))
+        evaluation = report(row(wins, losses, n), number=night)
+        found = decide(given_input(evaluation, history=history), RULES, CFG)
+        if found.verdict == Verdict.PROMOTE:
+            return True
+        history.append(entry("held", number=night, rules=found.rules, verdict=found.verdict))
+    return False
+
+
+def test_null_nights_are_seldom_promoted() -> None:
+    rng = np.random.default_rng(0)
+    histories = 150
+
+    fooled = sum(_nights(rng, nights=40, n=200) for _ in range(histories))
+
+    assert fooled / histories <= 0.05

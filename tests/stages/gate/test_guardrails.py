@@ -1,0 +1,121 @@
+"""Guardrails: shown not worse, not shown, too few cases to show, surely worse."""
+
+from __future__ import annotations
+
+import pytest
+from flywheel.config import GateConfig
+from flywheel.records import MetricRow, RuleResult, Verdict
+from flywheel.stages.gate.guardrails import no_deterioration, non_inferior
+from flywheel.stats.paired import mcnemar_better
+from flywheel.stats.tango import non_inferiority_z
+from tests.reports import given_input, guard, report, row
+
+CFG = GateConfig()
+
+
+def inferior(*metrics: MetricRow, margin: float = 0.03) -> RuleResult:
+    return non_inferior(given_input(report(row(9, 0, 30), *metrics)), GateConfig(margin=margin))
+
+
+def worse(*metrics: MetricRow) -> RuleResult:
+    return no_deterioration(given_input(report(*metrics)), CFG)
+
+
+def test_without_guardrails() -> None:
+    found = inferior()
+
+    assert (found.passed, found.verdict) == (True, Verdict.PROMOTE)
+    assert found.message == "There is no guardrail beside the primary metric (n 0)."
+
+
+def test_a_guardrail_with_many_cases_is_shown_not_worse() -> None:
+    found = inferior(guard(40, 42, 2_000))
+
+    assert found.passed
+    assert found.numbers["shown"] == 1
+    assert found.numbers["z: form"] == pytest.approx(non_inferiority_z(40, 42, 2_000, 0.03))
+    assert found.message == "Of 1 guardrail, 1 shown not worse by 3.0 pp."
+
+
+def test_a_guardrail_that_had_the_cases_and_is_not_shown_holds_the_round() -> None:
+    found = inferior(guard(30, 80, 2_000))
+
+    assert (found.passed, found.verdict) == (False, Verdict.INCONCLUSIVE)
+    assert "not shown: form" in found.message
+    assert "-2.5 pp, 95 % interval" in found.message
+
+
+def test_a_small_guardrail_is_named_and_only_watched() -> None:
+    found = inferior(guard(2, 3, 40))
+
+    assert found.passed
+    assert found.numbers["unpowered"] == 1
+    assert "too few cases to show it" in found.message
+    assert "form (n 40 of 859 needed, [-16.0, +10.5] pp)" in found.message
+
+
+def test_a_clean_sheet_needs_cases_too() -> None:
+    assert inferior(guard(0, 0, 30)).numbers["unpowered"] == 1
+    assert inferior(guard(0, 0, 87)).numbers["unpowered"] == 1
+    assert inferior(guard(0, 0, 88)).numbers["shown"] == 1
+
+
+def test_power_is_shared_among_guardrails() -> None:
+    alone = inferior(guard(20, 20, 400))
+    five = inferior(*(guard(20, 20, 400, metric=f"m{i}") for i in range(5)), margin=0.05)
+    single = inferior(guard(20, 20, 400), margin=0.05)
+
+    assert alone.numbers["needed_n: form"] == 687
+    assert single.numbers["needed_n: form"] == 248
+    assert five.numbers["needed_n: m0"] == 462
+
+
+def test_several_cases_of_a_task_count_for_fewer() -> None:
+    plain = inferior(guard(30, 30, 1_000))
+    clustered = inferior(guard(30, 30, 1_000).model_copy(update={"n_tasks": 100, "design_effect": 4.0}))
+
+    assert plain.numbers["shown"] == 1
+    assert clustered.numbers["z: form"] == pytest.approx(plain.numbers["z: form"] / 2, rel=0.05)
+    assert clustered.numbers["needed_n: form"] == pytest.approx(4 * plain.numbers["needed_n: form"], abs=4)
+
+
+def real(delta: float, low: float, high: float, n: int = 100) -> MetricRow:
+    return guard(0, 0, n).model_copy(
+        update={"binary": False, "delta": delta, "low": low, "high": high, "p_better": 0.5, "p_worse": 0.5}
+    )
+
+
+def test_scores_that_are_not_binary() -> None:
+    assert inferior(real(0.0, -0.01, 0.01)).numbers["shown"] == 1
+    assert inferior(real(-0.05, -0.06, -0.04)).numbers["failed"] == 1
+    assert inferior(real(0.0, -0.2, 0.2)).numbers["unpowered"] == 1
+    assert inferior(real(0.0, 0.0, 0.0)).numbers["unpowered"] == 1
+
+
+def test_nothing_is_worse() -> None:
+    found = worse(row(9, 3, 50), guard(2, 3, 40))
+
+    assert (found.passed, found.numbers["tests"]) == (True, 2)
+    assert found.message == "Nothing is surely worse among 2 rows (Holm at 0.05, least adjusted p 1)."
+    assert worse().passed
+
+
+def test_one_row_that_is_surely_worse_rejects() -> None:
+    found = worse(row(9, 3, 50), guard(9, 24, 239))
+
+    assert (found.passed, found.verdict, found.numbers["worse"]) == (False, Verdict.REJECT, 1)
+    assert found.numbers["p: form"] == pytest.approx(2 * mcnemar_better(24, 9))
+    assert "form" in found.message
+
+
+def test_many_rows_are_corrected_for() -> None:
+    one = guard(1, 7, 60, metric="m0")
+    others = [guard(3, 3, 60, metric=f"m{i}") for i in range(1, 6)]
+
+    assert not worse(one).passed
+    assert worse(one, *others).passed
+
+
+def test_a_row_without_p_value_is_tested_by_mcnemar_if_it_is_binary() -> None:
+    assert not worse(guard(1, 17, 60).model_copy(update={"p_worse": None})).passed
+    assert worse(real(-1.0, -1.0, -1.0).model_copy(update={"p_worse": None})).numbers["tests"] == 0
