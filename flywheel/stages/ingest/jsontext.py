@@ -73,7 +73,7 @@ def _tolerant(raw: bytes) -> Loaded:
         value = json.loads(text, parse_constant=lambda _: found.append(NON_FINITE))
     except json.JSONDecodeError as error:
         # JSONDecodeError.msg is one of a fixed set of sentences; it never quotes the text
-        raise BadJsonError("bad_json", f"{error.msg} at character {error.pos}") from None
+        raise BadJsonError("bad_json", f"{error.msg.removesuffix(' at')} at character {error.pos}") from None
     except (RecursionError, ValueError) as error:
         detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
         raise BadJsonError("bad_record", detail) from None
