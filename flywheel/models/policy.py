@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.extensions import Generation
 from flywheel.models.chat import ChatFormat
-from flywheel.models.load import base_identity, load_base, load_tokenizer
+from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
 
 if TYPE_CHECKING:
     import torch
@@ -66,15 +66,14 @@ class PolicySet:
     def _loaded(self, adapter: Path) -> str:
         key = str(adapter.resolve())
         if key not in self._adapters:
+            require_safetensors(adapter)
             name = f"adapter{len(self._adapters)}"
             if self._adapters:
-                self._model.load_adapter(key, adapter_name=name, use_safetensors=True)
+                self._model.load_adapter(key, adapter_name=name)
             else:
                 from peft import PeftModel
 
-                self._model = PeftModel.from_pretrained(
-                    self._model, key, adapter_name=name, use_safetensors=True
-                ).eval()
+                self._model = PeftModel.from_pretrained(self._model, key, adapter_name=name).eval()
             self._adapters[key] = name
         return self._adapters[key]
 

@@ -22,11 +22,15 @@ __all__ = ["Tokenised", "read_rows", "tokenise"]
 
 @dataclass(frozen=True)
 class Tokenised:
-    """Rows as token ids: `prompt_ids` and one list for each side, with the number refused for their length."""
+    """Rows as token ids: `prompt_ids` and one list for each side, with the number refused for their length.
+
+    `tokens` counts what one pass over the rows computes and `longest` the costliest row: the prompt once for each side.
+    """
 
     rows: list[dict[str, list[int]]]
     refused: int
     tokens: int
+    longest: int
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -59,7 +63,8 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
             f"{refused:,} of {len(rows):,} rows are longer than train.max_length = {cfg.max_length:,} tokens",
             hint="raise train.max_length (memory grows with it) or train.max_refused",
         )
-    return Tokenised(kept, refused, sum(len(ids) for row in kept for ids in row.values()))
+    costs = [sum(len(row["prompt_ids"]) + len(row[f"{s}_ids"]) for s in sides) for row in kept]
+    return Tokenised(kept, refused, sum(costs), max(costs))
 
 
 def _ids(chat: ChatFormat, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""What SFT and DPO share: the start adapter, TRL's settings, checkpoints that are whole, the adapter's folder."""
+"""What SFT and DPO share: the start adapter, TRL's settings, what is recorded at each step, the adapter's folder."""
 
 from __future__ import annotations
 
@@ -15,15 +15,41 @@ from typing import TYPE_CHECKING, Any
 from flywheel.errors import ConfigError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import atomic_folder, atomic_write
-from flywheel.models.load import base_identity, load_base, quiet
+from flywheel.models.load import load_base, quiet, require_safetensors
+from flywheel.stages.train.checkpoints import checkpoints, mark_whole
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-__all__ = ["finish", "last_checkpoint", "prepare", "recorder", "trl_arguments", "with_adapter"]
+    from flywheel.config import TrainConfig
 
-_COMPLETE = "complete"
+__all__ = ["finish", "prepare", "recorder", "trl_arguments", "with_adapter"]
+
 _VERSIONS = ("torch", "transformers", "trl", "peft", "datasets", "flywheel-rl")
+
+# Most tokens of one forward pass: a longer batch is cut into several passes of the same optimiser step.
+_PASS_TOKENS = {"cpu": 8192, "cuda": 32_768}
+# Above so many, activations are computed again in the backward pass instead of kept (about 5 MB a token).
+_KEEP_TOKENS = 2048
+
+# Fields of TRL's config that flywheel's promises rest on, and what to set instead.
+_OWNED = {
+    "output_dir": "",
+    "max_length": "train.max_length",
+    "truncation_mode": "train.max_length",
+    "seed": "train.seed",
+    "data_seed": "train.seed",
+    "num_train_epochs": "train.epochs",
+    "max_steps": "train.max_steps",
+    "per_device_train_batch_size": "train.batch_size",
+    "gradient_accumulation_steps": "train.accumulation",
+    "save_strategy": "train.checkpoint_every",
+    "save_steps": "train.checkpoint_every",
+    "save_total_limit": "train.checkpoint_every",
+    "save_only_model": "train.checkpoint_every",
+    "push_to_hub": "",
+    "packing": "",
+}
 
 
 def prepare(spec: TrainSpec) -> None:
@@ -35,16 +61,21 @@ def prepare(spec: TrainSpec) -> None:
     if spec.config.train.threads:
         torch.set_num_threads(spec.config.train.threads)
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    # Deterministic mode fills new memory; nothing reads it, and it costs a tenth to a quarter of a step.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     set_seed(spec.seed)
 
 
 def with_adapter(spec: TrainSpec) -> Any:
     """Return the base model with a fresh LoRA (seeded), or with the start adapter, ready to train."""
     from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import set_seed
 
     base = load_base(spec.config.model)
+    set_seed(spec.seed)  # again: a first load dequantises the base model, which draws random numbers
     if spec.start_adapter is not None:
-        return PeftModel.from_pretrained(base, str(spec.start_adapter), is_trainable=True, use_safetensors=True)
+        require_safetensors(spec.start_adapter)
+        return PeftModel.from_pretrained(base, str(spec.start_adapter), is_trainable=True)
     lora = spec.config.train.lora
     config = LoraConfig(
         r=lora.r,
@@ -56,27 +87,48 @@ def with_adapter(spec: TrainSpec) -> Any:
     return get_peft_model(base, config)
 
 
-def trl_arguments(kind: type[Any], spec: TrainSpec, **values: Any) -> Any:
-    """Return a TRL config with flywheel's settings, the method's values and the user's `[train.trl]` on top.
-
-    Raises:
-        ConfigError: a key under [train.trl] is no field of the installed TRL's config.
-    """
-    import torch
-
+def _check_passthrough(kind: type[Any], given: dict[str, Any]) -> None:
     known = {f.name for f in dataclasses.fields(kind)}
-    for key in spec.config.train.trl:
+    for key in given:
         if key not in known:
             near = difflib.get_close_matches(key, sorted(known), n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"see the fields of trl.{kind.__name__}"
             raise ConfigError(f"unknown key `train.trl.{key}` for the installed trl {version('trl')}", hint=hint)
+        if key in _OWNED:
+            hint = f"set `{_OWNED[key]}` instead" if _OWNED[key] else "remove it"
+            raise ConfigError(f"`train.trl.{key}` is not yours to set: flywheel's promises rest on it", hint=hint)
+
+
+def _passes(train: TrainConfig, tokens_per_row: int, limit: int) -> tuple[int, int]:
+    """Return the rows of one forward pass, a divisor of the batch, and the passes of one optimiser step."""
+    fitting = [n for n in range(1, train.batch_size + 1) if train.batch_size % n == 0 and n * tokens_per_row <= limit]
+    rows = max(fitting, default=1)
+    return rows, train.accumulation * train.batch_size // rows
+
+
+def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any) -> Any:
+    """Return a TRL config with flywheel's settings, the method's values and the user's `[train.trl]` on top.
+
+    Args:
+        kind: TRL's config class.
+        spec: the round.
+        longest: tokens of the longest row, all its sides together.
+        values: what the method adds.
+
+    Raises:
+        ConfigError: a key under [train.trl] is no field of the installed TRL's config, or is flywheel's to set.
+    """
+    import torch
+
+    _check_passthrough(kind, spec.config.train.trl)
     train, gpu = spec.config.train, torch.cuda.is_available()
+    rows, passes = _passes(train, longest, _PASS_TOKENS["cuda" if gpu else "cpu"])
     settings: dict[str, Any] = {
-        "output_dir": str(spec.work_dir / "checkpoints"),
+        "output_dir": str(checkpoints(spec)),
         "num_train_epochs": train.epochs,
         "max_steps": train.max_steps,
-        "per_device_train_batch_size": train.batch_size,
-        "gradient_accumulation_steps": train.accumulation,
+        "per_device_train_batch_size": rows,
+        "gradient_accumulation_steps": passes,
         "lr_scheduler_type": "linear",
         "warmup_steps": 0.05,
         "max_grad_norm": 1.0,
@@ -89,7 +141,7 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, **values: Any) -> Any:
         "report_to": [],
         "use_cpu": not gpu,
         "bf16": gpu and spec.config.model.dtype == "bfloat16",
-        "gradient_checkpointing": gpu,
+        "gradient_checkpointing": rows * longest > _KEEP_TOKENS,
         "disable_tqdm": True,
         "dataloader_pin_memory": gpu,
         "max_length": None,
@@ -121,20 +173,9 @@ def recorder(spec: TrainSpec, tokens_per_row: float) -> TrainerCallback:
                 handle.write(json.dumps(row) + "\n")
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            atomic_write(Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE, "")
+            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     return Recorder()
-
-
-def last_checkpoint(spec: TrainSpec) -> str | None:
-    """Return the newest whole checkpoint; half-written ones are removed."""
-    folder, whole = spec.work_dir / "checkpoints", []
-    for path in sorted(folder.glob("checkpoint-*")) if folder.is_dir() else []:
-        if (path / _COMPLETE).exists():
-            whole.append(path)
-        else:
-            shutil.rmtree(path)
-    return str(max(whole, key=lambda p: int(p.name.rpartition("-")[2]))) if whole else None
 
 
 def finish(
@@ -145,8 +186,8 @@ def finish(
         model.save_pretrained(partial, selected_adapters=["default"], safe_serialization=True)
         config = json.loads((partial / "adapter_config.json").read_text(encoding="utf-8"))
         config["base_model_name_or_path"] = spec.base_model
-        config["revision"] = base_identity(spec.config.model).sha256
-        config["target_modules"] = sorted(config["target_modules"])
+        if isinstance(config["target_modules"], list):  # a set inside PEFT: its order is not repeatable
+            config["target_modules"].sort()
         atomic_write(partial / "adapter_config.json", json.dumps(config, indent=1, sort_keys=True) + "\n")
         for extra in [
             p for p in partial.iterdir() if p.name not in {"adapter_config.json", "adapter_model.safetensors"}

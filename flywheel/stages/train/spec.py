@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,8 +21,9 @@ from flywheel.config import Config
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import write_json
+from flywheel.stages.train.checkpoints import trim_metrics
 
-__all__ = ["launch", "read_spec", "write_spec"]
+__all__ = ["launch", "read_spec", "write_result", "write_spec"]
 
 _POLL_S = 0.1
 _PATHS = ("data", "out_dir", "work_dir", "start_adapter")
@@ -35,6 +37,7 @@ _ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "WANDB_DISABLED": "true",
     "PYTHONUNBUFFERED": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",  # see flywheel.models
 }
 
 
@@ -97,17 +100,27 @@ def launch(spec: TrainSpec, on_metrics: Callable[[dict[str, Any]], None] = lambd
     path, refused = spec.work_dir / "spec.json", spec.work_dir / "error.json"
     write_spec(spec, path)
     refused.unlink(missing_ok=True)
-    (spec.work_dir / "metrics.jsonl").unlink(missing_ok=True)
-    _run(spec, path, on_metrics)
+    trim_metrics(spec)
+    status = _run(spec, path, on_metrics)
     if refused.exists():
         error = json.loads(refused.read_text(encoding="utf-8"))
         raise TrainError(error["message"], hint=error["hint"])
     if not done.exists():
-        raise TrainError("the trainer's process ended without a result", hint=f"see `{spec.work_dir / 'train.log'}`")
+        raise _crashed(status, spec.work_dir / "train.log")
     return TrainResult(**json.loads(done.read_text(encoding="utf-8")))
 
 
-def _run(spec: TrainSpec, path: Path, on_metrics: Callable[[dict[str, Any]], None]) -> None:
+def _crashed(status: int, log: Path) -> TrainError:
+    if status == -signal.SIGKILL:
+        return TrainError(
+            "the trainer's process was killed, most likely for want of memory",
+            hint="lower train.batch_size or train.max_length, then type the command again",
+        )
+    how = signal.Signals(-status).name if status < 0 else f"status {status}"
+    return TrainError(f"the trainer's process ended without a result ({how})", hint=f"see `{log}`")
+
+
+def _run(spec: TrainSpec, path: Path, on_metrics: Callable[[dict[str, Any]], None]) -> int:
     tail = _Tail(spec.work_dir / "metrics.jsonl")
     command = [sys.executable, "-m", "flywheel.stages.train.worker", str(path), str(os.getpid())]
     with (spec.work_dir / "train.log").open("ab") as log:
@@ -123,3 +136,4 @@ def _run(spec: TrainSpec, path: Path, on_metrics: Callable[[dict[str, Any]], Non
                 process.kill()
             process.wait()
     _report(tail, on_metrics)
+    return process.returncode

@@ -9,6 +9,7 @@ DPO: Rafailov et al. 2023, arXiv 2305.18290. NLL term: Pang et al. 2024, arXiv 2
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from typing import Any
@@ -18,11 +19,13 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train._rows import read_rows, tokenise
-from flywheel.stages.train._trl import finish, last_checkpoint, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.checkpoints import newest
 
 __all__ = ["train"]
 
 _TOLERANCE = 1e-3
+_NO_LOSS = -100
 
 
 def train(spec: TrainSpec) -> TrainResult:
@@ -43,50 +46,69 @@ def train(spec: TrainSpec) -> TrainResult:
     prepare(spec)
     tokenizer = load_tokenizer(spec.config.model)
     data = tokenise(read_rows(spec.data), ChatFormat(tokenizer), ("chosen", "rejected"), cfg)
+    loss = (
+        {} if "loss_type" in cfg.trl else {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, cfg.dpo_sft_weight]}
+    )
     trainer = Tokenised(
         model=with_adapter(spec),
         args=trl_arguments(
-            DPOConfig,
-            spec,
-            learning_rate=cfg.dpo_learning_rate,
-            beta=cfg.dpo_beta,
-            loss_type=["sigmoid", "sft"],
-            loss_weights=[1.0, cfg.dpo_sft_weight],
+            DPOConfig, spec, data.longest, learning_rate=cfg.dpo_learning_rate, beta=cfg.dpo_beta, **loss
         ),
         train_dataset=Dataset.from_list(data.rows),
         processing_class=tokenizer,
         callbacks=[recorder(spec, data.tokens / len(data.rows))],
     )
-    if spec.reference == "base" and spec.start_adapter is not None:
+    if spec.reference == "base" or spec.start_adapter is None:
         trainer.model.delete_adapter("ref")  # without a frozen copy TRL switches the adapter off for the reference
     checks = {"rows_refused": float(data.refused), **_check_reference(trainer, spec)}
-    trainer.train(resume_from_checkpoint=last_checkpoint(spec))
+    trainer.train(resume_from_checkpoint=newest(spec))
     steps = trainer.state.global_step
     return finish(spec, trainer.model, steps=steps, tokens=data.tokens, checks=checks, started=started)
 
 
 def _check_reference(trainer: Any, spec: TrainSpec) -> dict[str, float]:
-    """Check on the first batch, before any step, that the reference is the start policy where it should be."""
+    """Check on the first rows, before any step, that the reference TRL uses is the policy that the round names.
+
+    The reference's log-probabilities come from the trainer; those of the policy it should be (the start policy, or the
+    base with every adapter off) are computed beside them. Where the two sides start equal the loss is log 2.
+    """
     import torch
 
-    rows = trainer.train_dataset.select(range(min(spec.config.train.batch_size, len(trainer.train_dataset))))
-    batch = trainer._prepare_inputs(trainer.data_collator(list(rows)))  # noqa: SLF001 - TRL has no public way
-    weights, trainer.loss_weights = trainer.loss_weights, [1.0, 0.0]
+    first = trainer.train_dataset.select(
+        range(min(trainer.args.per_device_train_batch_size, len(trainer.train_dataset)))
+    )
+    batch = trainer._prepare_inputs(trainer.data_collator(list(first)))  # noqa: SLF001 - TRL has no public way
     trainer.model.eval()
-    with torch.no_grad():
-        loss = float(trainer.compute_loss(trainer.model, batch))
-    trainer.loss_weights = weights
-    trainer._metrics["train"].clear()  # noqa: SLF001 - this batch is no training step
-    trainer._metrics["eval"].clear()  # noqa: SLF001 - as above
-    same = spec.reference == "parent" or spec.start_adapter is None
-    if same and abs(loss - math.log(2)) > _TOLERANCE:
+    discount, trainer.ld_alpha = trainer.ld_alpha, None  # a discount of long answers is no matter of the policy's
+    reference = torch.cat(trainer.compute_ref_log_probs(trainer.model, batch)).float()
+    trainer.ld_alpha = discount
+    start = _log_probs(trainer, batch)
+    parent = spec.reference == "parent"
+    with contextlib.nullcontext() if parent else trainer.model.disable_adapter():
+        named = _log_probs(trainer, batch)
+    gap = float((reference - named).abs().max())
+    chosen, rejected = (start - reference).chunk(2)
+    margins = spec.config.train.dpo_beta * (chosen - rejected)
+    loss, margin = float(-torch.nn.functional.logsigmoid(margins).mean()), float(margins.abs().max())
+    same = parent or spec.start_adapter is None
+    if gap > _TOLERANCE or (same and max(abs(loss - math.log(2)), margin) > _TOLERANCE):
         raise TrainError(
-            f"the reference policy is not the {spec.reference}: DPO loss at step 0 is {loss:.4f}, not log 2 = 0.6931",
+            f"the reference policy is not the {spec.reference}: log-probabilities differ by {gap:.4f}, "
+            f"DPO loss at step 0 is {loss:.4f} (log 2 = 0.6931), largest margin {margin:.4f}",
             hint="was the parent's adapter changed, or trained on another base model?",
         )
-    if not same and abs(loss - math.log(2)) <= _TOLERANCE:
-        raise TrainError(
-            "the reference policy is not the base: DPO loss at step 0 is log 2 although the start policy differs",
-            hint="is the parent's adapter empty?",
-        )
-    return {"dpo_loss_step0": round(loss, 6)}
+    return {"dpo_loss_step0": round(loss, 6), "dpo_margin_step0": round(margin, 6), "reference_gap": round(gap, 6)}
+
+
+def _log_probs(trainer: Any, batch: dict[str, Any]) -> Any:
+    """Return the log-probability of each action under the model as it stands, chosen ones first.
+
+    By TRL's own forward pass, so that equal policies give equal numbers in every dtype.
+    """
+    import torch
+
+    inputs = {k: v for k, v in batch.items() if k != "completion_mask"}
+    labels = batch["input_ids"].masked_fill(batch["completion_mask"] == 0, _NO_LOSS)
+    with torch.no_grad(), trainer.accelerator.autocast():
+        per_token = trainer.model(**inputs, use_cache=False, labels=labels, fused_lm_head=True).log_probs
+    return per_token.sum(1).float()

@@ -8,7 +8,8 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train._rows import read_rows, tokenise
-from flywheel.stages.train._trl import finish, last_checkpoint, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.checkpoints import newest
 
 __all__ = ["train"]
 
@@ -38,12 +39,12 @@ def train(spec: TrainSpec) -> TrainResult:
     ]
     trainer = SFTTrainer(
         model=with_adapter(spec),
-        args=trl_arguments(SFTConfig, spec, learning_rate=spec.config.train.sft_learning_rate, packing=False),
+        args=trl_arguments(SFTConfig, spec, data.longest, learning_rate=spec.config.train.sft_learning_rate),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         callbacks=[recorder(spec, data.tokens / len(rows))],
     )
-    trainer.train(resume_from_checkpoint=last_checkpoint(spec))
+    trainer.train(resume_from_checkpoint=newest(spec))
     checks = {"rows_refused": float(data.refused)}
     steps = trainer.state.global_step
     return finish(spec, trainer.model, steps=steps, tokens=data.tokens, checks=checks, started=started)
