@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
 from flywheel.files import hash_file
-from flywheel.models.load import base_identity, load_tokenizer
+from flywheel.models.load import base_identity, load_tokenizer, require_safetensors
 
 
 def test_a_folder_is_identified_by_its_weights(tiny_model: Path) -> None:
@@ -41,6 +42,36 @@ def test_a_model_that_is_not_here_is_an_error_with_a_hint(tmp_path: Path) -> Non
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(FlywheelError, match=r"holds no \.safetensors"):
         base_identity(ModelConfig(base=str(tmp_path)))
+
+
+def test_an_adapter_with_pickled_weights_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "adapter_model.bin").write_bytes(b"pickle")
+    with pytest.raises(FlywheelError, match=r"holds no adapter_model\.safetensors"):
+        require_safetensors(tmp_path)
+
+
+def test_processes_that_share_a_cache_do_not_trip_over_each_other(tmp_path: Path, tiny_model: Path) -> None:
+    code = (
+        "import sys; from flywheel.config import ModelConfig; from flywheel.models.load import base_identity; "
+        "print(base_identity(ModelConfig(base=sys.argv[1])).sha256)"
+    )
+    environment = {**os.environ, "FLYWHEEL_CACHE": str(tmp_path)}
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code, tiny_model], stdout=subprocess.PIPE, env=environment, text=True)
+        for _ in range(4)
+    ]
+    found = {run.communicate()[0].strip() for run in runs}
+
+    assert found == {hash_file(tiny_model / "model.safetensors")}
+    assert len(list((tmp_path / "hashes").iterdir())) == 1
+
+
+def test_threads_do_not_spin() -> None:
+    code = "import os, flywheel.models; print(os.environ['OMP_WAIT_POLICY'])"
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout.strip() == "PASSIVE"
 
 
 def test_a_tokenizer_always_has_a_padding_token(tiny_model: Path) -> None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 from flywheel import files
-from flywheel.config import Config
+from flywheel.config import Config, EvalConfig
 from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.models.policy import PolicySet
 from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.stages.train import _rows, _trl, trl_dpo, trl_sft
 from flywheel.stages.train.spec import launch, read_spec, write_spec
 
 TOOLS = [
@@ -85,6 +91,13 @@ def spec(
 
 def adapter_hash(made: TrainSpec) -> str:
     return files.hash_file(made.out_dir / ADAPTER_WEIGHTS)
+
+
+def train_here(made: TrainSpec) -> tuple[TrainResult, list[dict[str, Any]]]:
+    """Train inside this process, which spares the seconds that a worker needs to start."""
+    made.work_dir.mkdir(parents=True)
+    result = (trl_sft if made.method == "sft" else trl_dpo).train(made)
+    return result, [json.loads(line) for line in (made.work_dir / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +177,8 @@ def test_killed_twice_and_resumed_equals_uninterrupted(
 
     assert result.steps == 6
     assert adapter_hash(made) == adapter_hash(sft[0])
+    metrics = [json.loads(line) for line in (made.work_dir / "metrics.jsonl").read_text().splitlines()]
+    assert [m["step"] for m in metrics if "loss" in m] == [1, 2, 3, 4, 5, 6]
 
 
 def test_dpo_starts_at_log_2_and_raises_the_margin(
@@ -180,22 +195,131 @@ def test_dpo_starts_at_log_2_and_raises_the_margin(
     assert sorted(p.name for p in made.out_dir.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
 
 
-def test_the_base_as_reference_is_the_base(
-    sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]], tmp_path: Path, tiny_model: Path
-) -> None:
-    start = spec(tmp_path / "start", tiny_model, "dpo", reference="parent", dpo_learning_rate=5e-2)
-    launch(start)
-    made = spec(tmp_path / "next", tiny_model, "dpo", start=start.out_dir, reference="base")
-    result = launch(made)
+def test_the_base_as_reference_is_the_base(tmp_path: Path, tiny_model: Path) -> None:
+    start = spec(tmp_path / "start", tiny_model, max_steps=3, sft_learning_rate=5e-2)
+    train_here(start)
+    made = spec(tmp_path / "next", tiny_model, "dpo", max_steps=1, start=start.out_dir, reference="base")
+    result, _ = train_here(made)
 
-    assert abs(result.checks["dpo_loss_step0"] - 0.693147) > 1e-3
-    assert sft[1].steps == 6
+    assert result.checks["reference_gap"] == pytest.approx(0, abs=1e-3)
+    assert result.checks["dpo_margin_step0"] > 1e-3
 
 
 def test_rows_that_are_too_long_are_refused_and_counted(tmp_path: Path, tiny_model: Path) -> None:
     made = spec(tmp_path, tiny_model, max_length=16)
     with pytest.raises(TrainError, match=r"12 of 12 rows are longer than train\.max_length = 16 tokens"):
         launch(made)
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_the_first_loss_is_that_of_the_actions_alone(
+    method: Literal["sft", "dpo"], tmp_path: Path, tiny_model: Path
+) -> None:
+    """Known answers from another path: NLL a token (SFT), log 2 + weight * NLL a token of the chosen action (DPO)."""
+    made = spec(
+        tmp_path, tiny_model, method, reference="none" if method == "sft" else "parent", batch_size=12, max_steps=1
+    )
+    _, seen = train_here(made)
+
+    data, side = rows(method), "completion" if method == "sft" else "chosen"
+    scores = (
+        PolicySet(made.config.model, EvalConfig())
+        .policy(None, "base")
+        .log_prob([r["prompt"] for r in data], [r["tools"] for r in data], [r[side][0] for r in data])
+    )
+    nll = -sum(score for score, _ in scores) / sum(n for _, n in scores)
+    expected = nll if method == "sft" else math.log(2) + made.config.train.dpo_sft_weight * nll
+    assert seen[0]["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_another_reference_than_the_named_one_is_refused(tmp_path: Path, tiny_model: Path) -> None:
+    """TRL's frozen copy of the start adapter, taken for the base: what forgetting `delete_adapter` would do."""
+    from datasets import Dataset
+    from flywheel.models.chat import ChatFormat
+    from flywheel.models.load import load_tokenizer
+    from trl import DPOConfig, DPOTrainer
+
+    start = spec(tmp_path / "start", tiny_model, max_steps=2, sft_learning_rate=5e-2)
+    train_here(start)
+    made = spec(tmp_path, tiny_model, "dpo", start=start.out_dir, reference="base")
+    tokenizer = load_tokenizer(made.config.model)
+    data = _rows.tokenise(rows("dpo"), ChatFormat(tokenizer), ("chosen", "rejected"), made.config.train)
+
+    class Untold(DPOTrainer):  # type: ignore[misc]
+        def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+            return dataset
+
+    trainer = Untold(
+        model=_trl.with_adapter(made),
+        args=_trl.trl_arguments(DPOConfig, made, data.longest),
+        train_dataset=Dataset.from_list(data.rows),
+        processing_class=tokenizer,
+    )
+    with pytest.raises(TrainError, match="the reference policy is not the base"):
+        trl_dpo._check_reference(trainer, made)
+
+
+def test_passes_of_one_step_change_no_gradient(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch cut for memory, with recomputed activations, ends where the whole batch ends."""
+    from safetensors.torch import load_file
+
+    found = []
+    for name, limit in (("whole", 8192), ("cut", 200)):
+        monkeypatch.setitem(_trl._PASS_TOKENS, "cpu", limit)
+        monkeypatch.setattr(_trl, "_KEEP_TOKENS", 10_000 if name == "whole" else 0)
+        made = spec(tmp_path / name, tiny_model, batch_size=4, max_steps=3)
+        train_here(made)
+        found.append(load_file(made.out_dir / ADAPTER_WEIGHTS))
+    assert all(torch.allclose(found[0][k], found[1][k], atol=1e-6) for k in found[0])
+
+
+@pytest.mark.parametrize(
+    ("batch", "row", "expected"), [(4, 100, (4, 2)), (4, 3000, (2, 4)), (4, 9000, (1, 8)), (6, 2000, (3, 4))]
+)
+def test_a_batch_beyond_the_budget_is_cut_into_equal_passes(batch: int, row: int, expected: tuple[int, int]) -> None:
+    train = Config().train.model_copy(update={"batch_size": batch, "accumulation": 2})
+
+    assert _trl._passes(train, row, 8192) == expected
+
+
+def test_a_killed_trainer_says_so(tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model)
+    killer = threading.Thread(target=_kill_worker, args=(made.work_dir,))
+    killer.start()
+    with pytest.raises(TrainError, match="was killed, most likely for want of memory"):
+        launch(made)
+    killer.join()
+
+
+def _kill_worker(work_dir: Path) -> None:
+    """Kill the process whose command line names this work folder."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                command = entry.read_bytes().split(b"\0")
+                if b"flywheel.stages.train.worker" in command and str(work_dir / "spec.json").encode() in command:
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
+                    return
+        time.sleep(0.01)
+
+
+def test_a_key_that_would_break_a_promise_is_refused(tmp_path: Path, tiny_model: Path) -> None:
+    from trl import SFTConfig
+
+    made = spec(tmp_path, tiny_model, trl={"max_length": 64})
+    with pytest.raises(ConfigError, match=r"`train\.trl\.max_length` is not yours") as caught:
+        _trl.trl_arguments(SFTConfig, made, 10)
+    assert "`train.max_length`" in caught.value.hint
+
+
+def test_layers_can_be_chosen_by_a_regular_expression(tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model, max_steps=1, lora={"target_modules": r".*\.(q|v)_proj"})
+    train_here(made)
+
+    assert json.loads((made.out_dir / "adapter_config.json").read_text())["target_modules"] == r".*\.(q|v)_proj"
 
 
 def test_an_unknown_trl_key_is_refused_with_the_nearest(tmp_path: Path, tiny_model: Path) -> None:
