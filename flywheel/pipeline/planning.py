@@ -84,7 +84,7 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
 
     adapter = ctx.registry.adapter(parent)
     sha256 = ctx.registry.manifest(parent).adapter_sha256 if parent is not None else ""
-    # The shortest prompts: whether a policy speaks the format shows on any of them, and long ones cost minutes on a CPU.
+    # The shortest prompts: whether a policy speaks the format shows on any, and long ones cost minutes on a CPU.
     texts = sorted((canonical_json([row["prompt"], row["tools"]]) for row in probe_rows), key=lambda t: (len(t), t))
     probe = [json.loads(text) for text in dict.fromkeys(texts)][: ctx.config.train.probe_prompts]
     base = base_identity(ctx.config.model).sha256
