@@ -252,8 +252,8 @@ def abandon(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
 
     del cfg
     found, times = Opinions("abandon", "exit"), times_of(events)
-    shown = set(events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["conversation_id"].to_list())
-    visible = {e for e, c in episodes.select("episode_id", "conversation_id").iter_rows() if c in shown}
+    shown = events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["source_format"].unique()
+    visible = set(episodes.filter(pl.col("source_format").is_in(shown.implode()))["episode_id"].to_list())
     stopped = dict(episodes.select("episode_id", "stop_reason").iter_rows())
     for episode, path in by_episode(steps):
         last, reason = path[-1], stopped.get(episode[0])
