@@ -23,6 +23,8 @@ from flywheel.rounds import round_name
 if TYPE_CHECKING:
     from flywheel.models.policy import PolicySet
 
+State = Literal["promoted", "held", "retired"]
+
 __all__ = ["evaluate", "force", "judge", "roll_back"]
 
 
@@ -173,6 +175,7 @@ def judge(ctx: Context, number: int, *, by: str) -> Promotion:
         raise EvalError(f"round {number} has no evaluation", hint=f"flywheel eval --round {number}")
     earlier = [p for p in ctx.registry.promotions() if p.report_sha256 == ctx.registry.report_sha256(number)]
     if earlier:
+        _settle(ctx, earlier[-1])
         return earlier[-1]
     champion = ctx.registry.champion
     problems = ctx.registry.problems([n for n in (number, champion) if n is not None])
@@ -201,7 +204,6 @@ def _record(
     by: str,
     extra: dict[str, Any],
 ) -> Promotion:
-    manifest = ctx.registry.manifest(number)
     served = ctx.registry.manifest(champion_after).adapter_sha256 if champion_after is not None else ""
     promotion = Promotion(
         round=number,
@@ -215,9 +217,16 @@ def _record(
         **extra,
     )
     recorded = ctx.registry.decide(promotion)
-    states = {"promoted": "promoted", "forced": "promoted", "held": "held", "rolled_back": "retired"}
-    ctx.registry.save(manifest.model_copy(update={"state": states[decision]}))
+    _settle(ctx, recorded)
     return recorded
+
+
+def _settle(ctx: Context, promotion: Promotion) -> None:
+    """Bring the judged round's state in line with the decision; a kill may have come between the two."""
+    states: dict[str, State] = {"promoted": "promoted", "forced": "promoted", "held": "held", "rolled_back": "retired"}
+    manifest, state = ctx.registry.manifest(promotion.round), states[promotion.decision]
+    if manifest.state != state:
+        ctx.registry.save(manifest.model_copy(update={"state": state}))
 
 
 def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:

@@ -23,6 +23,8 @@ from flywheel.records import Promotion
 
 __all__ = ["find_recipe", "recipe_names", "run_recipe"]
 
+UNJUDGED = {"trained", "evaluated"}
+
 # What a bare name means when the project has no file of that name.
 _DEFAULTS = {"nightly": "dpo_nightly"}
 
@@ -88,6 +90,10 @@ class _Run:
         )
 
     def _train(self) -> str:
+        waiting = [n for n in self.ctx.registry.trained() if self.ctx.registry.manifest(n).state in UNJUDGED]
+        if waiting:  # an earlier night was cut off between training and the gate
+            self.round = waiting[-1]
+            return f"round {self.round} is trained and not judged yet"
         number = self.ctx.registry.next_number()
         if number not in self.ctx.registry.numbers():
             try:

@@ -61,6 +61,11 @@ def train_round(
 
 def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None) -> RoundManifest:
     plan = planned.plan
+    if plan.same_as is not None:
+        raise UsageError(
+            f"round {plan.round} would repeat round {plan.same_as}: same start, same rows, same configuration",
+            hint="ingest more logs, or change a setting; another train.seed makes another adapter",
+        )
     if saved is not None and saved != plan:
         old, new = saved.model_dump(), plan.model_dump()
         keys = ", ".join(k for k in new if old.get(k) != new[k])

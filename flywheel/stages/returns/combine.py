@@ -136,24 +136,22 @@ def normalised_costs(costs: Iterable[tuple[str, str, str, float, float]]) -> dic
 
     Args:
         costs: (episode, task, unit, raw cost, probability of success). Quantiles are those of the task's episodes that
-            probably succeeded; with fewer than five of them, of the partition's; with fewer than five of these too, of
-            all its episodes. Where the median is the 90th percentile, nothing is dear. Of several units, the highest.
+            probably succeeded; with fewer than five of them, of all its episodes; with fewer than five of these too,
+            nothing is known to be dear. Other tasks never matter, so that a partition's rows are the same in any
+            partitioning. Where the median is the 90th percentile, nothing is dear. Of several units, the highest.
     """
     rows = list(costs)
-    ends: dict[tuple[str, str], tuple[float, float]] = {}
-    scaled: dict[str, float] = {}
-    by_unit: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
-    by_task: dict[tuple[str, str], list[float]] = defaultdict(list)
+    won: dict[tuple[str, str], list[float]] = defaultdict(list)
+    tried: dict[tuple[str, str], list[float]] = defaultdict(list)
     for _, task, unit, cost, p in rows:
-        by_unit[unit].append((task, cost, p))
+        tried[unit, task].append(cost)
         if p > 0.5:  # noqa: PLR2004 (more likely than not)
-            by_task[unit, task].append(cost)
-    for unit, members in by_unit.items():
-        won = [cost for _, cost, p in members if p > 0.5]  # noqa: PLR2004 (as above)
-        common = won if len(won) >= ENOUGH_EPISODES else [cost for _, cost, _ in members]
-        for task in {task for task, _, _ in members}:
-            own = by_task[unit, task]
-            ends[unit, task] = _median_and_high(own if len(own) >= ENOUGH_EPISODES else common)
+            won[unit, task].append(cost)
+    ends: dict[tuple[str, str], tuple[float, float]] = {}
+    for key, everything in tried.items():
+        known = won[key] if len(won[key]) >= ENOUGH_EPISODES else everything
+        ends[key] = _median_and_high(known) if len(known) >= ENOUGH_EPISODES else (0.0, 0.0)
+    scaled: dict[str, float] = {}
     for episode, task, unit, cost, _ in rows:
         low, high = ends[unit, task]
         dear = min(max((cost - low) / (high - low), 0.0), 1.0) if high > low else 0.0

@@ -64,6 +64,20 @@ def prepare(spec: TrainSpec) -> None:
     # Deterministic mode fills new memory; nothing reads it, and it costs a tenth to a quarter of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     set_seed(spec.seed)
+    _score_only_actions()
+
+
+def _score_only_actions() -> None:
+    """Let TRL project only the trained positions to the vocabulary on CPUs, as it does on GPUs.
+
+    TRL 1.16 scores every position where Triton is not in use, because some accelerators compile for each shape; a CPU
+    does not, and of a row of 300 tokens 260 may be prompt. The name is TRL's own: without it nothing changes.
+    """
+    import torch
+    from trl.trainer import utils
+
+    if not torch.cuda.is_available() and hasattr(utils, "_use_triton"):
+        utils._use_triton = lambda _: True  # noqa: SLF001 - TRL has no public switch
 
 
 def with_adapter(spec: TrainSpec) -> Any:
