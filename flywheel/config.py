@@ -157,10 +157,15 @@ class TrainConfig(_Section):
     )
     probe_prompts: int = Field(default=8, ge=1, description="Training prompts on which that rate is measured.")
     min_rows: int = Field(default=8, ge=1, description="Fewest rows worth a round.")
-    max_rows: int = Field(default=20_000, ge=1, description="Most rows of a round; chosen by hash, stable.")
-    max_steps: int = Field(default=-1, ge=-1, description="Optimiser steps; -1 follows epochs.")
-    epochs: float = Field(default=1.0, gt=0, description="Passes over the rows.")
-    batch_size: int = Field(default=4, ge=1, description="Rows per forward pass.")
+    max_rows: int = Field(
+        default=20_000, ge=1, description="Most rows of a round: of every task one conversation before a second of any."
+    )
+    max_steps: int = Field(default=-1, ge=-1, description="Optimiser steps; -1 follows the epochs.")
+    sft_epochs: float = Field(default=2.0, gt=0, description="Passes of SFT over the rows.")
+    dpo_epochs: float = Field(default=1.0, gt=0, description="Passes of DPO over the rows.")
+    batch_size: int = Field(
+        default=4, ge=1, description="Rows per forward pass; SFT rows that continue one another count as one."
+    )
     accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
     max_length: int = Field(
         default=4096, ge=16, description="Longest row in tokens; longer ones are refused and counted."
@@ -180,6 +185,10 @@ class TrainConfig(_Section):
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
     lora: LoraConfig = LoraConfig()
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
+
+    def epochs(self, method: Literal["sft", "dpo"]) -> float:
+        """Return the passes over the rows of a round of this method."""
+        return self.sft_epochs if method == "sft" else self.dpo_epochs
 
 
 class EvalConfig(_Section):

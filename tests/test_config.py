@@ -23,7 +23,7 @@ def test_the_written_defaults_are_the_defaults() -> None:
     [
         ("[pairs]\nmin_marign = 0.2\n", "line 2: unknown key `pairs.min_marign`", "did you mean `min_margin`?"),
         ("\n\n[pears]\nx = 1\n", "line 3: unknown key `pears`", "did you mean `pairs`?"),
-        ("[train]\n\nepochs = -1\n", "line 3: `train.epochs`: Input should be greater than 0", ""),
+        ("[train]\n\ndpo_epochs = -1\n", "line 3: `train.dpo_epochs`: Input should be greater than 0", ""),
         ("[train.lora]\nr = 0\n", "line 2: `train.lora.r`", ""),
         ("[train\n", "not valid TOML", ""),
         ("[episodes]\nholdout_share = 'private text'\n", "line 2: `episodes.holdout_share`", ""),

@@ -52,7 +52,7 @@ def _plan_lines(p: Plan) -> list[str]:
         ["method", f"{p.method}: {p.method_reason}"],
         ["reference", p.reference],
         ["rows", f"{p.rows:,} of {p.tasks:,} tasks, dataset {p.dataset_sha256[:12]}"],
-        ["budget", f"{p.steps:,} optimiser steps over {size(p.characters)} of text"],
+        ["budget", f"at most {p.steps:,} optimiser steps over {size(p.characters)} of text"],
     ]
     lines = columns(rows) + funnel_lines(p.counts)
     if p.same_as is not None:
@@ -120,7 +120,7 @@ def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
         ["adapter", f"{m.adapter_sha256[:12]}   {size(sum(o.size_bytes for o in m.outputs))}"],
         ["time", f"{m.timings_s.get('total', 0):.1f} s"],
     ]
-    rows += [[name, f"{value:.4f}"] for name, value in m.checks.items()]
+    rows += [[name, f"{value:,.0f}" if value.is_integer() else f"{value:.4f}"] for name, value in m.checks.items()]
     return [first, *columns(rows), f"next  flywheel eval --round {m.round} --promote"]
 
 

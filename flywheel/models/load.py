@@ -231,4 +231,6 @@ def load_base(cfg: ModelConfig) -> PreTrainedModel:
     )
     if torch.cuda.is_available():
         model = model.to("cuda")
+    # A slice of positions is not contiguous, and torch then copies the vocabulary's weights once for every row.
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(),))
     return model.eval()

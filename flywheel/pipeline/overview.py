@@ -179,7 +179,7 @@ def _explain_round(ctx: Context, number: int) -> list[str]:
     lines = [
         f"round {number} is {manifest.state}: {manifest.method} from {round_name(manifest.parent)}.",
         f"Reference policy: {manifest.reference}.",
-        f"Method: {manifest.method_reason}",
+        f"Method: {manifest.method}: {manifest.method_reason}",
     ]
     if manifest.error:
         lines.append(f"It failed: {manifest.error}")

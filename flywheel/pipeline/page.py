@@ -11,7 +11,7 @@ from flywheel import files
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import STAGES, stage_of
 from flywheel.pipeline.training import training_metrics
-from flywheel.records import EvalReport
+from flywheel.records import EvalReport, MetricRow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,7 +38,7 @@ def write_page(ctx: Context, number: int) -> Path:
         manifest=manifest,
         report=report,
         promotion=decisions[-1] if decisions else None,
-        funnels=_funnels(ctx, manifest.counts),
+        funnels=_funnels(ctx),
         signals=_signals(ctx),
         returns=_returns(ctx),
         training=training_metrics(ctx.registry.folder(number)),
@@ -53,13 +53,13 @@ def write_page(ctx: Context, number: int) -> Path:
     return path
 
 
-def _funnels(ctx: Context, round_counts: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
+def _funnels(ctx: Context) -> dict[str, Mapping[str, int]]:
     found: dict[str, Mapping[str, int]] = {}
     for name in ("ingest", *(s.name for s in STAGES)):
         snapshot = ctx.store.current(name)
         if snapshot is not None:
             found[name] = snapshot.funnel
-    return {**found, "round": round_counts}
+    return found
 
 
 def _table(ctx: Context, name: str) -> pl.LazyFrame:
@@ -212,5 +212,17 @@ def _history(ctx: Context, number: int) -> list[PastRound]:
         row = next((m for m in report.metrics if m.primary and m.slice == "all"), None) if report else None
         if row is not None:
             method, verdict = ctx.registry.manifest(past).method, str(verdicts.get(past, "evaluated"))
-            found.append(PastRound(past, method, verdict, row.metric, row.value, n=row.n, binary=row.binary))
+            low, high = _interval(row)
+            found.append(PastRound(past, method, verdict, row.metric, row.value, low, high, row.n, row.binary))
     return found
+
+
+def _interval(row: MetricRow) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a rate, its cases counted as many as they are worth beside their tasks' likeness."""
+    from flywheel.stats.paired import wilson
+
+    if not row.binary or row.value is None:
+        return None, None
+    worth = row.n / max(1.0, row.design_effect)
+    found = wilson(row.value * worth, worth)
+    return found.low, found.high

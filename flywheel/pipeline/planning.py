@@ -130,7 +130,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         )
     dataset = "".join(canonical_json(row) + "\n" for row in rows)
     tasks = sorted({row["task_id"] for row in rows})
-    steps = math.ceil(math.ceil(len(rows) / train.batch_size) / train.accumulation * train.epochs)
+    steps = math.ceil(math.ceil(len(rows) / train.batch_size) / train.accumulation * train.epochs(choice.method))
     plan = Plan(
         round=number,
         method=choice.method,

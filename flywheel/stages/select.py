@@ -59,7 +59,7 @@ def choose_method(n_examples: int, n_pairs: int, well_formed_rate: float | None,
         if have >= cfg.min_rows:
             why = "train.method asks for it" if cfg.method != "auto" else rate
             other = f"; pairs: {n_pairs:,}, too few" if wishes[0] != method else ""
-            return MethodChoice(method, f"{method}: {why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
+            return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
     found = " and ".join(f"{rows[m][0]:,} {rows[m][1]}" for m in wishes)
     raise TrainError(
         f"too little to train on: {found}, train.min_rows is {cfg.min_rows:,} ({rate})",
@@ -94,11 +94,25 @@ def select_rows(
         table = _demonstrations(table, funnel)
     columns = ("completion",) if method == "sft" else ("chosen", "rejected")
     numbers = ("weight",) if method == "sft" else ("p_better", "weight")
-    table = table.sort(key)
+    table = _fairly(table, "episode_id" if method == "sft" else key)
     table = funnel.drop(table, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
     funnel.kept += table.height
     rows = [_row(row, columns, numbers, row[key]) for row in table.iter_rows(named=True)]
     return sorted(rows, key=content_id)
+
+
+def _fairly(table: pl.DataFrame, unit: str) -> pl.DataFrame:
+    """Sort rows for the cap: one conversation (or pair) of every task before a second of any, the surest first.
+
+    A conversation's steps stay together, since they continue one another and are one sequence to train on.
+    """
+    import polars as pl
+
+    order = [unit, "step"] if "step" in table.columns else [unit]
+    weighed = table.with_columns(_weight=pl.col("weight").max().over(unit))
+    units = weighed.select("task_id", unit, "_weight").unique().sort("_weight", unit, descending=[True, False])
+    turns = units.select("task_id", unit, _turn=pl.int_range(pl.len()).over("task_id"))
+    return table.join(turns, on=["task_id", unit]).sort("_turn", *order).drop("_turn")
 
 
 def _demonstrations(table: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:

@@ -91,7 +91,7 @@ def _lines(world: World, seed: int) -> Iterator[tuple[str, list[dict[str, Any]],
 
 
 def generate(out: Path, truth_path: Path, seed: int) -> dict[str, Any]:
-    """Write the logs, the truth and the expected counts; return the counts."""
+    """Write the logs, and beside the truth the expected counts; return the counts."""
     world = World()
     files: dict[str, list[str]] = {name: [] for name in DIALECTS}
     late: list[str] = []
@@ -111,7 +111,7 @@ def generate(out: Path, truth_path: Path, seed: int) -> dict[str, Any]:
             (out / f"{name}.jsonl").write_text(text, encoding="utf-8")
     truth_path.write_text("".join(json.dumps(t) + "\n" for t in truths), encoding="utf-8")
     counts = _counts(files, late, truths)
-    (out / "expected.json").write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+    truth_path.with_name("expected.json").write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     (out / "README.md").write_text(_readme(counts, seed), encoding="utf-8")
     return counts
 
@@ -150,7 +150,8 @@ production agents write, and feedback that came hours later in a file of its own
 After `flywheel ingest sample_logs/*.jsonl*` and `flywheel build`: {counts["episodes"]} episodes of
 {counts["tasks"]} tasks,
 {counts["unreadable_lines"]} unreadable lines in quarantine, {counts["duplicate_lines"]} duplicate lines.
-{counts["success"]:.0%} of the episodes really succeeded; the logs do not say which. `expected.json` holds these counts.
+{counts["success"]:.0%} of the episodes really succeeded; the logs do not say which. `examples/warehouse/expected.json`
+holds these counts.
 """
 
 

@@ -22,7 +22,7 @@ SEED = 11
 MOST_ROWS = 5
 MOST_TEXT = 90
 
-SYSTEM = "You answer questions about a shop's database. Call tools. Finish with answer."
+SYSTEM = "Answer questions about a shop's database."
 
 
 def _tool(name: str, description: str, **arguments: str) -> dict[str, Any]:
@@ -32,10 +32,10 @@ def _tool(name: str, description: str, **arguments: str) -> dict[str, Any]:
 
 
 TOOLS = [
-    _tool("list_tables", "Names of the tables."),
-    _tool("describe_table", "Columns of a table.", table="string"),
-    _tool("run_sql", "Run one query.", sql="string"),
-    _tool("answer", "Give the final answer.", value="string"),
+    _tool("list_tables", "Lists tables."),
+    _tool("describe_table", "Lists columns.", table="string"),
+    _tool("run_sql", "Runs a query.", sql="string"),
+    _tool("answer", "Final answer.", value="string"),
 ]
 
 

@@ -17,7 +17,9 @@ from flywheel.errors import TrainError
 if TYPE_CHECKING:
     from flywheel.models.chat import ChatFormat
 
-__all__ = ["Tokenised", "read_rows", "tokenise"]
+__all__ = ["Tokenised", "demonstrations", "read_rows", "tokenise"]
+
+_NO_LOSS = -100
 
 
 @dataclass(frozen=True)
@@ -70,3 +72,18 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
 def _ids(chat: ChatFormat, text: str) -> list[int]:
     ids: list[int] = chat.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
+
+
+def demonstrations(rows: list[dict[str, list[int]]]) -> list[dict[str, list[int]]]:
+    """Return SFT rows as `input_ids` and `labels`; a row whose tokens begin another row's is trained inside that one.
+
+    The steps of one conversation continue one another, so their shared beginning is computed once. Every trained token
+    keeps the context that it has in a row of its own, and so its loss and its gradient.
+    """
+    whole = sorted((row["prompt_ids"] + row["completion_ids"], len(row["prompt_ids"])) for row in rows)
+    made: list[dict[str, list[int]]] = []
+    for ids, start in reversed(whole):
+        if not made or made[-1]["input_ids"][: len(ids)] != ids:
+            made.append({"input_ids": ids, "labels": [_NO_LOSS] * len(ids)})
+        made[-1]["labels"][start : len(ids)] = ids[start:]
+    return made

@@ -39,7 +39,7 @@ _OWNED = {
     "truncation_mode": "train.max_length",
     "seed": "train.seed",
     "data_seed": "train.seed",
-    "num_train_epochs": "train.epochs",
+    "num_train_epochs": "train.sft_epochs` or `train.dpo_epochs",
     "max_steps": "train.max_steps",
     "per_device_train_batch_size": "train.batch_size",
     "gradient_accumulation_steps": "train.accumulation",
@@ -139,7 +139,7 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
     rows, passes = _passes(train, longest, _PASS_TOKENS["cuda" if gpu else "cpu"])
     settings: dict[str, Any] = {
         "output_dir": str(checkpoints(spec)),
-        "num_train_epochs": train.epochs,
+        "num_train_epochs": train.epochs(spec.method),
         "max_steps": train.max_steps,
         "per_device_train_batch_size": rows,
         "gradient_accumulation_steps": passes,
