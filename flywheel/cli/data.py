@@ -31,9 +31,10 @@ def init(
     from flywheel.answers import InitAnswer
     from flywheel.pipeline.scaffold import scaffold
 
-    made = scaffold(directory.resolve(), demo=demo)
+    current = session(ctx)
+    made = scaffold(((current.folder or Path()) / directory).resolve(), demo=demo)
     lines = [f"made  {name}" for name in made] + ["next  flywheel ingest" + ("" if demo else " LOGS")]
-    session(ctx).out.result(lines, InitAnswer(made=made))
+    current.out.result(lines, InitAnswer(made=made))
 
 
 def ingest(

@@ -73,7 +73,7 @@ def test_an_action_is_not_shown_over_and_over(frames: Make) -> None:
     assert counts["action often shown"] == 7
 
 
-def test_the_cap_and_the_order_depend_on_content_alone(frames: Make) -> None:
+def test_the_order_depends_on_content_alone(frames: Make) -> None:
     made = frames([attempt(f"e{n}", 0.95, task=f"t{n}") for n in range(20)])
     rows, counts = run(made, "sft", TrainConfig(max_rows=5))
     assert counts["over train.max_rows"] == 15
@@ -81,7 +81,14 @@ def test_the_cap_and_the_order_depend_on_content_alone(frames: Make) -> None:
     examples, pairs = tables(made)
     again = select_rows(examples.reverse(), pairs, TrainConfig(max_rows=5), "sft", Funnel())
     assert again == rows
-    assert {row["id"] for row in rows} == set(sorted(examples["example_id"])[:5])
+
+
+def test_the_cap_takes_every_task_before_a_second_attempt_of_any(frames: Make) -> None:
+    many = [attempt(f"a{n}", 0.95, task="often", tool=f"f{n}") for n in range(9)]
+    rare = [attempt(f"b{n}", 0.95, task=f"rare{n}", tool=f"g{n}") for n in range(3)]
+    rows, counts = run(frames(many + rare), "sft", TrainConfig(max_rows=4))
+    assert sorted(row["task_id"] for row in rows) == ["often", "rare0", "rare1", "rare2"]
+    assert counts["over train.max_rows"] == 8
 
 
 def test_nothing_gives_nothing(frames: Make) -> None:
@@ -108,7 +115,7 @@ def test_auto_chooses_by_the_numbers_and_says_them(
 
 def test_a_method_that_was_asked_for_is_taken() -> None:
     choice = choose_method(50, 50, None, TrainConfig(method="sft"))
-    assert (choice.method, choice.reason) == ("sft", "sft: train.method asks for it; examples: 50, train.min_rows 8")
+    assert (choice.method, choice.reason) == ("sft", "train.method asks for it; examples: 50, train.min_rows 8")
 
 
 @pytest.mark.parametrize(

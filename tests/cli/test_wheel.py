@@ -1,0 +1,126 @@
+"""One turn of the wheel as a user types it: what each command prints, and where it leaves the project.
+
+Snapshots are in `__snapshots__/`; after a change that is meant, `pytest tests/cli --snapshot-update` and read the diff.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from flywheel.rounds import Registry
+from tests.projects import FLYWHEEL, write_config
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+STEPS: dict[str, tuple[str, ...]] = {
+    "ingest": ("ingest", "logs/"),
+    "ingest again": ("ingest", "logs/"),
+    "build": ("build",),
+    "build again": ("build",),
+    "plan": ("plan",),
+    "train too far": ("train", "--round", "12"),
+    "train": ("train", "--round", "1"),
+    "train again": ("train", "--round", "1"),
+    "eval": ("eval", "--promote"),
+    "promote against the gate": ("promote", "1"),
+    "promote by force": ("promote", "1", "--force", "--yes", "--reason", "rehearsal"),
+    "status": ("status",),
+    "log": ("log",),
+    "rollback": ("rollback", "--yes", "--reason", "rehearsal over"),
+    "log after rollback": ("log",),
+    "explain": ("explain", "1"),
+    "explain pairs": ("explain", "pairs"),
+    "nightly": ("run", "nightly", "--detailed-exitcode"),
+    "unknown subject": ("show", "nothing"),
+}
+
+_MASKS = (
+    (r"\b\d+\.\d s\b", "T s"),
+    (r"\b\d+(\.\d+)? [kM]?B\b", "N B"),
+    (r"\b[0-9a-f]{12,64}\b", "HASH"),
+    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*", "TIME"),
+    (r" +(?=\n)", ""),
+)
+
+
+def masked(text: str, project: Path) -> str:
+    """Leave out what differs between runs and machines: times, sizes, hashes, the project's own folder."""
+    text = text.replace(str(project), "PROJECT")
+    for pattern, word in _MASKS:
+        text = re.sub(pattern, word, text)
+    return text
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_model: Path) -> tuple[Path, dict[str, str]]:
+    """The project after one turn, and what every command printed."""
+    project = tmp_path_factory.mktemp("wheel") / "agent"
+    project.mkdir()
+    shutil.copytree(sample_logs, project / "logs")
+    write_config(project, tiny_model)
+    printed = {}
+    for name, arguments in STEPS.items():
+        done = subprocess.run([FLYWHEEL, *arguments], capture_output=True, text=True, check=False, cwd=project)
+        out = f"$ flywheel {' '.join(arguments)}\nexit {done.returncode}\n{done.stdout}--- stderr\n{done.stderr}"
+        printed[name] = masked(out, project).replace(str(tiny_model), "TINY")
+    return project, printed
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_a_user_sees(step: str, wheel: tuple[Path, dict[str, str]], snapshot: SnapshotAssertion) -> None:
+    assert wheel[1][step] == snapshot
+
+
+def test_where_it_ends(wheel: tuple[Path, dict[str, str]]) -> None:
+    project, _ = wheel
+    registry = Registry(project / "rounds")
+    assert registry.champion is None
+    assert [p.decision for p in registry.promotions()] == ["held", "forced", "rolled_back"]
+    assert (project / "rounds" / "0001" / "report.html").is_file()
+
+
+def test_a_manifest_says_where_every_byte_comes_from(wheel: tuple[Path, dict[str, str]]) -> None:
+    shown = subprocess.run([FLYWHEEL, "show", "1", "--json"], capture_output=True, text=True, check=True, cwd=wheel[0])
+    manifest = json.loads(shown.stdout)["record"]
+    for key in (
+        "parent",
+        "base_model_sha256",
+        "inputs",
+        "dataset",
+        "config",
+        "seed",
+        "versions",
+        "reference",
+        "outputs",
+    ):
+        assert key in manifest, key
+    assert {"examples", "pairs", "returns", "episodes", "steps"} <= set(manifest["inputs"])
+    assert all(len(i["sha256"]) == 64 and i["snapshot"] for i in manifest["inputs"].values())
+
+
+def test_the_second_command_ends_at_once_and_names_the_holder(wheel: tuple[Path, dict[str, str]]) -> None:
+    project, _ = wheel
+    first = subprocess.Popen(
+        [FLYWHEEL, "train", "--method", "dpo"], cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (project / "rounds" / "0002" / "work").is_dir():
+            time.sleep(0.05)
+        second = subprocess.run(
+            [FLYWHEEL, "ingest", "logs/"], capture_output=True, text=True, check=False, cwd=project, timeout=30
+        )
+        assert first.poll() is None, "the first was still at work"
+    finally:
+        first.kill()
+        first.wait()
+    assert second.returncode == 4
+    assert f"`train` (process {first.pid})" in second.stderr
