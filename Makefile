@@ -43,7 +43,7 @@ test: $(VENV)/.tested
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/codespell README.md CHANGELOG.md AGENTS.md docs flywheel examples
+	@$(BIN)/codespell README.md CHANGELOG.md AGENTS.md docs flywheel examples benchmarks
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 format: $(VENV)/.tested
@@ -61,6 +61,11 @@ sample_logs: $(VENV)/.installed
 # Long checks, apart from CI.
 e2e: $(VENV)/.tested
 	@$(BIN)/python -m pytest -m e2e
+
+# Figures that anyone can measure again; the last ones stand in docs/figures.md.
+bench: $(VENV)/.installed
+	@$(BIN)/python benchmarks/startup.py
+	@$(BIN)/python benchmarks/shared_sequences.py
 
 clean:
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
