@@ -67,7 +67,7 @@ class _Intake:
     def __init__(self, store: Store, before: Snapshot | None) -> None:
         self._store = store
         self._before = before
-        self._seen: dict[int, set[str]] = {}
+        self._seen: dict[int, pl.Series] = {}  # event ids by partition
         self._waiting: dict[int, list[pl.DataFrame]] = {}
         self._rows = 0
         self._bad: list[pl.DataFrame] = []
@@ -96,29 +96,26 @@ class _Intake:
     def _unseen(self, events: pl.DataFrame) -> pl.DataFrame:
         import polars as pl
 
+        from flywheel.stages.ingest.dedup import dedup
+
         if events.height == 0:
             return events
         conversations = events["conversation_id"].unique().to_list()
         where = {c: int(content_id(c)[:4], 16) % self._store.partitions for c in conversations}
-        events = events.sort("source_file", "source_line", "seq", "event_id").unique(
-            "event_id", keep="first", maintain_order=True
-        )
         partition = events["conversation_id"].replace_strict(where, return_dtype=pl.Int64)
         fresh = []
         for number in sorted(set(where.values())):
-            rows, seen = events.filter(partition == number), self._known(number)
-            rows = rows.filter(~pl.Series([i in seen for i in rows["event_id"].to_list()], dtype=pl.Boolean))
-            seen.update(rows["event_id"].to_list())
+            rows = dedup(events.filter(partition == number), self._known(number)).frame
+            self._seen[number] = pl.concat([self._known(number), rows["event_id"]])
             self._waiting.setdefault(number, []).append(rows)
             self._rows += rows.height
             fresh.append(rows)
         return pl.concat(fresh)
 
-    def _known(self, partition: int) -> set[str]:
+    def _known(self, partition: int) -> pl.Series:
         if partition not in self._seen:
             before = [p for p in self._before.parts if p.partition == partition] if self._before else []
-            ids = self._store.read(before, "events").select("event_id").collect()["event_id"]
-            self._seen[partition] = set(ids.to_list())
+            self._seen[partition] = self._store.read(before, "events").select("event_id").collect()["event_id"]
         return self._seen[partition]
 
     def flush(self) -> None:

@@ -73,20 +73,20 @@ class _Scorer:
 
     def __init__(self, ctx: Context, holdout: Holdout) -> None:
         from flywheel.models.load import base_identity
+        from flywheel.stages.evaluate.cases import holdout_sha256
 
         self._ctx = ctx
         self._holdout = holdout
         self._base_sha256 = base_identity(ctx.config.model).sha256
         self._versions = {e.name: f"{e.distribution} {e.version}" for e in list_extensions("evaluators")}
         self._policies: PolicySet | None = None
-        frames = (holdout.episodes, holdout.steps, holdout.returns, holdout.pairs)
-        self._cases_key = content_id([frame.write_ndjson() for frame in frames])
+        self._holdout_sha256 = holdout_sha256(holdout)
 
     def cases_sha256(self, suites: Sequence[str]) -> str:
         """Identify the cases and everything but the policy that their scores depend on."""
         settings = self._ctx.config.eval.model_dump(mode="json", exclude={"suites"})
         versions = [self._versions.get(s, "by path") for s in suites]
-        return content_id(self._cases_key, list(suites), versions, settings, self._ctx.config.model.dtype)
+        return content_id(self._holdout_sha256, list(suites), versions, settings, self._ctx.config.model.dtype)
 
     def scores(self, number: int | None, suite: str) -> list[CaseScore]:
         """Return one policy's scores on one suite."""

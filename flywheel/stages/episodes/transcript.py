@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flywheel.records import ToolStatus
-from flywheel.stages.episodes.canonical import call_key
+from flywheel.stages._canonical import call_key
 from flywheel.stages.episodes.results import OpenCall, Result, Results
 
 __all__ = ["Action", "Event", "Transcript", "read_transcript"]

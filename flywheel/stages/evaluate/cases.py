@@ -17,10 +17,9 @@ from flywheel.records import ToolStatus, content_id
 from flywheel.stages._context import contexts
 
 if TYPE_CHECKING:
-    from flywheel.config import EvalConfig
     from flywheel.extensions import Holdout
 
-__all__ = ["StateCase", "capped", "cases_sha256", "state_cases"]
+__all__ = ["StateCase", "capped", "holdout_sha256", "state_cases"]
 
 GOOD_CREDIT = 0.1
 SUPPORT = 2  # episodes through an action before its credit is believed
@@ -185,11 +184,8 @@ def _case(state_key: str, state: _State, shown: StepKey, texts: _Texts) -> State
     )
 
 
-def cases_sha256(holdout: Holdout, suites: Sequence[str], cfg: EvalConfig) -> str:
-    """Identify everything but the policy that scores depend on: equal ids mean that an evaluation is a repetition.
-
-    A suite's own files (a plugin's cases in the project's folder) are not covered.
-    """
+def holdout_sha256(holdout: Holdout) -> str:
+    """Identify the held-out tables. A suite's own files (a plugin's cases in the project's folder) are not covered."""
     frames = (holdout.episodes, holdout.steps, holdout.returns, holdout.pairs)
     tables = [hashlib.sha256(frame.write_ndjson().encode("utf-8", "surrogatepass")).hexdigest() for frame in frames]
-    return content_id(tables, list(suites), cfg.model_dump(mode="json", exclude={"suites"}))
+    return content_id(tables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.episodes.canonical import (
+from flywheel.stages._canonical import (
     action_key,
     call_key,
     dump,
