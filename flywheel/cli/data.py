@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel.cli.progress import working
 from flywheel.cli.render import columns, funnel_lines, size
 from flywheel.cli.session import session
 
@@ -54,7 +55,8 @@ def ingest(
     nothing.
     """
     current = session(ctx)
-    answer = current.project().ingest([p.resolve() for p in paths or []], log_format=log_format, dry_run=dry_run)
+    with working(current.out, "reading logs"):
+        answer = current.project().ingest([p.resolve() for p in paths or []], log_format=log_format, dry_run=dry_run)
     current.out.result(_ingest_lines(answer), answer)
     if detailed and answer.kept == 0 and not answer.quarantined:
         raise typer.Exit(99)
@@ -85,7 +87,8 @@ def build(
     Episodes, rewards, returns, examples, pairs and groups; what is fresh is skipped.
     """
     current = session(ctx)
-    answer = current.project().build(select=select, full_refresh=full_refresh)
+    with working(current.out, "building"):
+        answer = current.project().build(select=select, full_refresh=full_refresh)
     rows = [_stage_row(s) for s in answer.stages]
     lines = columns(rows, right=(3,))
     if current.out.verbose:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flywheel.cli.render import Output, columns, funnel_lines, metric_lines, rule_lines, size
+from flywheel.cli.progress import training, working
+from flywheel.cli.render import columns, funnel_lines, metric_lines, rule_lines, size
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ def plan(
     trained.
     """
     current = session(ctx)
-    made = current.project().plan(number)
+    with working(current.out, "planning"):
+        made = current.project().plan(number)
     if out is not None:
         from flywheel.files import write_json
 
@@ -58,26 +58,6 @@ def _plan_lines(p: Plan) -> list[str]:
     if p.same_as is not None:
         return [*lines, f"nothing new: it would repeat round {p.same_as}"]
     return [*lines, f"next  flywheel train --round {p.round}"]
-
-
-@contextmanager
-def _progress(out: Output) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Give a callback for training metrics: a live bar on a terminal, nothing elsewhere."""
-    if not out.live:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    text = TextColumn("{task.description}")
-    with Progress(text, BarColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("loading the model", total=None)
-
-        def show(metrics: dict[str, Any]) -> None:
-            words = [f"{k} {metrics[k]:.3g}" for k in ("loss", "rewards/margins", "tokens_per_s") if k in metrics]
-            bar.update(task, completed=metrics.get("step", 0), total=metrics.get("of"), description="  ".join(words))
-
-        yield show
 
 
 def train(
@@ -104,7 +84,7 @@ def train(
     saved = Plan.model_validate(json.loads(plan_file.read_text(encoding="utf-8"))) if plan_file else None
     project = current.project()
     before = set(project.registry.trained())
-    with _progress(current.out) as on_metrics:
+    with training(current.out) as on_metrics:
         manifest = project.train(number, method=method, plan=saved, on_metrics=on_metrics)
     lines = _train_lines(manifest, already=manifest.round in before)
     current.out.result(lines, manifest)
@@ -139,7 +119,8 @@ def evaluate(
     With --promote the gate decides: exit 0 promoted, 3 held.
     """
     current = session(ctx)
-    answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
+    with working(current.out, "judging the round beside the champion"):
+        answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
     report = answer.report
     lines = [
         f"round {report.round} on {report.n_cases} cases of {report.n_tasks} held-out tasks",
@@ -222,9 +203,10 @@ def run(
     One line a stage; for cron, systemd and Airflow.
     """
     current = session(ctx)
-    answer = current.project().run(
-        pipeline, since=since, until=until, on_stage=lambda name, outcome: current.out.say(f"{name:<9} {outcome}")
-    )
+    with working(current.out, pipeline):
+        answer = current.project().run(
+            pipeline, since=since, until=until, on_stage=lambda name, outcome: current.out.say(f"{name:<9} {outcome}")
+        )
     current.out.result([f"see   {answer.page}" if answer.page else "done"], answer)
     if answer.exit_code == 99 and not detailed:  # noqa: PLR2004 - ExitCode.NOTHING, 0 unless asked for
         return
