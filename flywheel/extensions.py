@@ -85,6 +85,9 @@ class Reader(Protocol):
     `sniff` returns a confidence in [0, 1] that the records are of this format. `read` yields dicts with the fields of
     `LogEvent` except event_id, source_format, source_file and source_line, which ingest fills in; `payload` may be a
     plain value. It raises `BadRecordError` for a record it cannot make sense of.
+
+    Where a run's model stands in a JSON file beside its logs, a reader may also have `sidecar`, that file's name, and
+    `from_sidecar(document)`, which returns the columns (model, policy) for events that lack them; {} if it is another.
     """
 
     name: str

@@ -29,6 +29,7 @@ from flywheel.stages.ingest.detect import (
 from flywheel.stages.ingest.framing import Bad, Framing, Limits, Record
 from flywheel.stages.ingest.normalize import Normalizer
 from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.sidecar import columns_beside
 from flywheel.stages.ingest.sources import SourceState, Start, discover, prefix_hash, shown_path, start_of
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ class _File:
             yield builder.take(Counter(), self._state(UNKNOWN, 1))
             return
         reader = readers.get(found.format)
-        normalizer = Normalizer(reader, self._name, redactor) if reader is not None else None
+        normalizer = (
+            Normalizer(reader, self._name, redactor, columns_beside(self._file, reader)) if reader is not None else None
+        )
         builder = BatchBuilder(self._name, found.format, normalizer.finish if normalizer is not None else None)
         total = 0
         for record in chain(head, records):

@@ -2,6 +2,7 @@
 
 In: the first records of a file and the readers at hand. Out: the reader that is surest, or in words what the records
 looked like. Files that are no logs but belong beside logs (tool schemas, a README) are told apart here too.
+A file that says of a run's logs which model made them is known by its name as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.readers._values import as_dict
+from flywheel.stages.ingest.sidecar import is_sidecar
 
 __all__ = [
     "READER_FAULTS",
@@ -30,6 +32,7 @@ SAMPLE_RECORDS = 20
 READER_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 TOOL_SCHEMAS = "tool_schemas"
 TEXT_FILE = "text"
+SIDECAR = "sidecar"
 UNKNOWN = "unknown"
 
 _THRESHOLD = 0.5
@@ -62,6 +65,8 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
         return Detection(UNKNOWN, 0.0, "no record could be parsed")
     if all(_is_tool_schema(record) for record in sample.records):
         return Detection(TOOL_SCHEMAS, 1.0, "tool schemas")
+    if is_sidecar(sample, readers):
+        return Detection(SIDECAR, 1.0, "metadata of a run")
     confidence = {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
     best = max(confidence, key=lambda name: confidence[name], default="")
     if best and confidence[best] >= _THRESHOLD:

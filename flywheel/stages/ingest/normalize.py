@@ -6,7 +6,7 @@ part of it, so that the same event in two files is one. A reader that fails on a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,16 @@ _PAYLOAD = list(LogEvent.model_fields).index("payload")
 
 
 class Normalizer:
-    """Turns the records of one file into rows: first as the reader gave them, then redacted, a batch at a time."""
+    """Turns the records of one file into rows: first as the reader gave them, then redacted, a batch at a time.
 
-    def __init__(self, reader: Reader, source_file: str, redactor: Redactor) -> None:
+    `beside` holds the columns that events take where they lack them: what the log's sidecar says of all its records.
+    """
+
+    def __init__(
+        self, reader: Reader, source_file: str, redactor: Redactor, beside: Mapping[str, str] | None = None
+    ) -> None:
         self._reader, self._file, self._redactor = reader, source_file, redactor
+        self._model, self._policy = (beside or {}).get("model"), (beside or {}).get("policy")
 
     def take(self, record: Record, builder: BatchBuilder) -> None:
         """Give a record's raw rows to the builder, or its refusal, or the reason why it gives nothing."""
@@ -60,9 +66,9 @@ class Normalizer:
         body = payload if isinstance(payload, str) else dumps(payload)
         get = event.get
         return (
-            "", ts, seq, conversation, get("span_id"), get("parent_id"), kind, get("model"), get("policy"),
-            get("task_key"), get("user"), get("tool_name"), get("tool_call_id"), body, self._reader.name, self._file,
-            record.line,
+            "", ts, seq, conversation, get("span_id"), get("parent_id"), kind, get("model") or self._model,
+            get("policy") or self._policy, get("task_key"), get("user"), get("tool_name"), get("tool_call_id"), body,
+            self._reader.name, self._file, record.line,
         )  # fmt: skip
 
     def finish(self, rows: list[Row]) -> list[Row]:
