@@ -86,8 +86,15 @@ class Reader(Protocol):
     `LogEvent` except event_id, source_format, source_file and source_line, which ingest fills in; `payload` may be a
     plain value. It raises `BadRecordError` for a record it cannot make sense of.
 
-    Where a run's model stands in a JSON file beside its logs, a reader may also have `sidecar`, that file's name, and
-    `from_sidecar(document)`, which returns the columns (model, policy) for events that lack them; {} if it is another.
+    An event may also name what it is otherwise known by (`ids`) and what it judges (`target`), each as "kind:id", so
+    that files of one system are joined whatever their order: an event with conversation C and id trace:T brings what
+    was recorded under the conversation T, or judged trace:T, to C. Feedback whose conversation is not known takes its
+    target as its conversation id.
+
+    What a file's place says of all its records, a reader may say too: `from_path(path)` returns the columns (model,
+    policy) for events that lack them, and a `scope` where ids are unique only within a folder or a run; where a run's
+    model stands in a JSON file beside its logs, `sidecar` is that file's name and `from_sidecar(document)` returns the
+    same columns; {} if it is another file.
     """
 
     name: str

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "ID_KINDS",
     "TABLES",
     "Document",
     "Episode",
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 ID_HEX = 32
+ID_KINDS = frozenset({"trace", "session", "span", "response", "request", "message"})  # of `LogEvent.ids` and `.target`
 
 Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
 
@@ -150,7 +152,8 @@ class LogEvent(Row):
     Payload by kind (all keys optional unless named):
     - request: {"messages": [Message, ...] (required), "tools": [OpenAI function schema, ...]}
       messages that reached the agent from outside: system prompt, user turns, injected history.
-    - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,
+    - model_call: {"message": Message (required; with "fragment": "block" or "delta" only a piece of the message with
+      the same response_id, to be joined in order), "input": [Message, ...] the full input where the log repeats it,
       "tools": [...], "response_id", "finish_reason", "input_tokens", "output_tokens", "cost_usd", "latency_s",
       "prompt_token_ids", "completion_token_ids", "completion_logprobs", "sampling": {...}}
     - tool_call: {"arguments": {...}} a call seen apart from a model message (a span).
@@ -178,6 +181,14 @@ class LogEvent(Row):
     user: str | None = Field(default=None, description="Pseudonym of the user or tenant.")
     tool_name: str | None = Field(default=None, description="On tool_call and tool_result.")
     tool_call_id: str | None = Field(default=None, description="Joins a tool result to its call.")
+    ids: list[str] = Field(
+        default_factory=list,
+        description="Other names by which a log or a feedback may mean this event, as kind:id; kinds: trace, session, "
+        "span, response, request, message.",
+    )
+    target: str | None = Field(
+        default=None, description="On feedback and outcome: what is judged, as kind:id; joined when it arrives."
+    )
     payload: Json = Field(description="Canonical JSON; its shape by kind is in the schema's description.")
     source_format: str = Field(description="Reader that produced the event.")
     source_file: str = Field(description="Path as given to ingest, relative to the project where possible.")

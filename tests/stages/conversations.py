@@ -41,7 +41,7 @@ class Talk:
 
     def event(self, kind: str, payload: dict[str, Any], **columns: Any) -> Self:
         seq = len(self.rows)
-        row: dict[str, Any] = dict.fromkeys(LogEvent.model_fields)
+        row: dict[str, Any] = {**dict.fromkeys(LogEvent.model_fields), "ids": []}
         row |= {
             "event_id": content_id(self.name, seq),
             "ts": START + timedelta(minutes=seq) if self.timed else None,

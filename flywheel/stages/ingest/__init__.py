@@ -100,7 +100,9 @@ class _File:
             return
         reader = readers.get(found.format)
         normalizer = (
-            Normalizer(reader, self._name, redactor, columns_beside(self._file, reader)) if reader is not None else None
+            Normalizer(reader, self._name, redactor, columns_beside(self._file, reader, self._name))
+            if reader is not None
+            else None
         )
         builder = BatchBuilder(self._name, found.format, normalizer.finish if normalizer is not None else None)
         total = 0

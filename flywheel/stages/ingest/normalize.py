@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Reader
-from flywheel.records import EventKind, LogEvent, content_id
+from flywheel.records import ID_KINDS, EventKind, LogEvent, content_id
 from flywheel.stages.ingest.batches import BatchBuilder
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framing import Record
@@ -31,14 +31,17 @@ _PAYLOAD = list(LogEvent.model_fields).index("payload")
 class Normalizer:
     """Turns the records of one file into rows: first as the reader gave them, then redacted, a batch at a time.
 
-    `beside` holds the columns that events take where they lack them: what the log's sidecar says of all its records.
+    `beside` holds what the file's place says of all its records: the columns that events take where they lack them
+    (model, policy), and the `scope` within which their conversation ids are unique.
     """
 
     def __init__(
         self, reader: Reader, source_file: str, redactor: Redactor, beside: Mapping[str, str] | None = None
     ) -> None:
         self._reader, self._file, self._redactor = reader, source_file, redactor
-        self._model, self._policy = (beside or {}).get("model"), (beside or {}).get("policy")
+        found = beside or {}
+        self._model, self._policy = found.get("model"), found.get("policy")
+        self._scope = f"{found['scope']}/" if found.get("scope") else ""
 
     def take(self, record: Record, builder: BatchBuilder) -> None:
         """Give a record's raw rows to the builder, or its refusal, or the reason why it gives nothing."""
@@ -66,9 +69,9 @@ class Normalizer:
         body = payload if isinstance(payload, str) else dumps(payload)
         get = event.get
         return (
-            "", ts, seq, conversation, get("span_id"), get("parent_id"), kind, get("model") or self._model,
-            get("policy") or self._policy, get("task_key"), get("user"), get("tool_name"), get("tool_call_id"), body,
-            self._reader.name, self._file, record.line,
+            "", ts, seq, self._scope + conversation, get("span_id"), get("parent_id"), kind,
+            get("model") or self._model, get("policy") or self._policy, get("task_key"), get("user"), get("tool_name"),
+            get("tool_call_id"), get("ids") or (), get("target"), body, self._reader.name, self._file, record.line,
         )  # fmt: skip
 
     def finish(self, rows: list[Row]) -> list[Row]:
@@ -77,14 +80,15 @@ class Normalizer:
         return [self._finished(row, body) for row, body in zip(rows, bodies, strict=True)]
 
     def _finished(self, row: Row, body: str) -> Row:
-        _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, *_ = row
+        _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, *_ = row
         short = self._short
         conversation, span = self._redactor.text(conversation), short(span)
         time = ts.isoformat() if ts is not None else None
         event_id = content_id(conversation, kind, span if span is not None else seq, time, body)
         return (
             event_id, ts, seq, conversation, span, short(parent), kind, short(model), short(policy), short(task),
-            self._redactor.user(str(user)) if user else None, short(tool), short(call), body, *row[_PAYLOAD + 1 :],
+            self._redactor.user(str(user)) if user else None, short(tool), short(call),
+            [self._redactor.text(name) for name in ids], short(target), body, *row[_PAYLOAD + 1 :],
         )  # fmt: skip
 
     def _short(self, value: Any) -> str | None:
@@ -101,9 +105,17 @@ def _checked(event: dict[str, Any]) -> tuple[str, str, int, datetime | None]:
         raise BadRecordError("bad_record", "the reader gave no known kind")
     if not isinstance(seq, int) or not 0 <= seq <= _MAX_SEQ:
         raise BadRecordError("bad_record", "the reader gave no seq from 0")
+    ids, target = event.get("ids") or (), event.get("target")
+    if not all(_is_name(name) for name in (*ids, *((target,) if target is not None else ()))):
+        raise BadRecordError("bad_record", "the reader gave an id or a target that is no kind:id")
     if ts is not None and (not isinstance(ts, datetime) or ts.tzinfo is None):
         raise BadRecordError("bad_record", "the reader gave a ts that is no time with a zone")
     return conversation, str(kind), seq, ts
+
+
+def _is_name(name: Any) -> bool:
+    kind, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    return kind in ID_KINDS and bool(rest)
 
 
 def _where(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What a file beside a log says of all of the log's records: which model ran, under which policy.
+"""What a log's place says of all its records: which model ran, under which policy, within which run ids are unique.
 
 In: a log, its reader, and the file that the reader names as its `sidecar`. Out: columns for the events that lack them.
 A sidecar is small, is JSON, and is nobody's conversation: where it is missing or is something else, nothing is said.
@@ -7,7 +7,7 @@ A sidecar is small, is JSON, and is nobody's conversation: where it is missing o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flywheel.extensions import Reader, Sample
@@ -15,12 +15,18 @@ from flywheel.stages.ingest.jsontext import BadJsonError, loads
 
 __all__ = ["COLUMNS", "columns_beside", "is_sidecar"]
 
-COLUMNS = ("model", "policy")
+COLUMNS = ("model", "policy", "scope")
 _MOST_BYTES = 1_000_000
 
 
-def columns_beside(file: Path, reader: Reader) -> dict[str, str]:
-    """Return the columns that the reader's sidecar beside a log gives; none without one."""
+def columns_beside(file: Path, reader: Reader, shown: str = "") -> dict[str, str]:
+    """Return the columns that a log's place gives: its path as recorded, then the reader's sidecar beside it."""
+    from_path = getattr(reader, "from_path", None)
+    given = from_path(PurePosixPath(shown or file.as_posix())) if from_path is not None else {}
+    return {name: str(given[name]) for name in COLUMNS if given.get(name)} | _beside(file, reader)
+
+
+def _beside(file: Path, reader: Reader) -> dict[str, str]:
     name = getattr(reader, "sidecar", None)
     beside = file.with_name(name) if isinstance(name, str) else None
     if beside is None or not beside.is_file() or beside.stat().st_size > _MOST_BYTES:

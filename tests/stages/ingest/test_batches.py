@@ -12,7 +12,7 @@ from flywheel.stages.ingest.framing import Bad
 
 
 def row(event_id: str) -> tuple[Any, ...]:
-    return (event_id, None, 0, "c", None, None, "request", None, None, None, None, None, None, "{}", "native", "f", 1)
+    return (event_id, None, 0, "c", None, None, "request", *[None] * 6, [], None, "{}", "native", "f", 1)
 
 
 def test_a_batch_fits_the_contract_and_is_finished_before_it_leaves() -> None:
