@@ -10,14 +10,16 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from flywheel.errors import ConfigError
 
 __all__ = [
+    "BuildConfig",
     "Config",
     "EpisodesConfig",
     "EvalConfig",
@@ -82,6 +84,28 @@ class IngestConfig(_Section):
     max_record_mb: int = Field(default=64, ge=1, description="Largest single record or line, in MB.")
     max_expand_ratio: int = Field(default=500, ge=2, description="Largest decompressed/compressed ratio of a file.")
     redact: RedactConfig = RedactConfig()
+
+
+class BuildConfig(_Section):
+    """What the derived tables are made from."""
+
+    as_of: str = Field(
+        default="",
+        description="ISO time: build as if nothing had been logged after it, late feedback too; '' takes everything.",
+    )
+
+    @field_validator("as_of")
+    @classmethod
+    def _is_time(cls, value: str) -> str:
+        if value:
+            datetime.fromisoformat(value)
+        return value
+
+    @property
+    def cutoff(self) -> datetime | None:
+        """The time in UTC; a time without a zone is UTC."""
+        found = datetime.fromisoformat(self.as_of) if self.as_of else None
+        return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
 
 
 class EpisodesConfig(_Section):
@@ -225,6 +249,7 @@ class Config(_Section):
     rounds: str = Field(default="rounds", description="Folder of the rounds, relative to the project.")
     model: ModelConfig = ModelConfig()
     ingest: IngestConfig = IngestConfig()
+    build: BuildConfig = BuildConfig()
     episodes: EpisodesConfig = EpisodesConfig()
     rewards: RewardsConfig = RewardsConfig()
     pairs: PairsConfig = PairsConfig()

@@ -12,7 +12,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from flywheel.errors import ContractError
-from flywheel.records import TABLES, Document, EvalReport, LogEvent, Message, Plan, Promotion, RoundManifest, Row
+from flywheel.records import (
+    TABLES,
+    Document,
+    EvalReport,
+    Feedback,
+    LogEvent,
+    Message,
+    Plan,
+    Promotion,
+    RoundManifest,
+    Row,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +36,8 @@ SCHEMA_BASE = "https://flywheel-rl.invalid/schemas"
 
 SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "log_event": (LogEvent, LogEvent.version),
+    "feedback": (Feedback, 1),
+    "link": (TABLES["links"], TABLES["links"].version),
     "episode": (TABLES["episodes"], TABLES["episodes"].version),
     "step": (TABLES["steps"], TABLES["steps"].version),
     "reward": (TABLES["rewards"], TABLES["rewards"].version),

@@ -26,8 +26,10 @@ __all__ = [
     "EvalReport",
     "EventKind",
     "Example",
+    "Feedback",
     "FileHash",
     "Group",
+    "Link",
     "LogEvent",
     "Message",
     "MetricRow",
@@ -48,10 +50,11 @@ __all__ = [
     "Verdict",
     "canonical_json",
     "content_id",
+    "is_name",
 ]
 
 ID_HEX = 32
-ID_KINDS = frozenset({"trace", "session", "span", "response", "request", "message"})  # of `LogEvent.ids` and `.target`
+ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request", "message"})  # of ids and targets
 
 Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
 
@@ -65,6 +68,12 @@ def content_id(*parts: object) -> str:
     """Return a 32-hex-digit id of the given JSON-able parts (SHA-256 of their canonical JSON, truncated)."""
     text = canonical_json(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:ID_HEX]
+
+
+def is_name(value: object) -> bool:
+    """Whether a value is a kind:id, as in `LogEvent.ids`."""
+    kind, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return kind in ID_KINDS and bool(rest)
 
 
 class _Frozen(BaseModel):
@@ -184,7 +193,7 @@ class LogEvent(Row):
     ids: list[str] = Field(
         default_factory=list,
         description="Other names by which a log or a feedback may mean this event, as kind:id; kinds: trace, session, "
-        "span, response, request, message.",
+        "span, call, response, request, message.",
     )
     target: str | None = Field(
         default=None, description="On feedback and outcome: what is judged, as kind:id; joined when it arrives."
@@ -193,6 +202,26 @@ class LogEvent(Row):
     source_format: str = Field(description="Reader that produced the event.")
     source_file: str = Field(description="Path as given to ingest, relative to the project where possible.")
     source_line: int = Field(ge=0, description="1-based line, or 1-based record of a JSON document; 0 when unknown.")
+
+
+class Feedback(_Frozen):
+    """A line of a feedback file: what users or checks said later, from an application's own database.
+
+    `target` and `target_id` name what is judged by any id that the log has; the line may come before or after it.
+    """
+
+    target: Literal["call", "step", "trace", "session", "response_id", "request_id", "message"] = Field(
+        description="What is judged: a tool call, a step (by span id), a trace, a session, a response (by its id), ..."
+    )
+    target_id: str = Field(description="Its id, as the log writes it.")
+    name: str = Field(description="What is said: thumbs, rating, edit, retry, export, copy, apply, undo, comment, ...")
+    value: float | None = Field(default=None, description="Number; thumbs: 0 or 1 (or -1 and 1), rating: 1 to 5.")
+    label: str | None = Field(default=None, description="Category, where there is no number.")
+    comment: str | None = Field(default=None, description="What the user wrote about it.")
+    correction: str | None = Field(default=None, description="The output as the user wanted or left it.")
+    annotator: Literal["human", "llm", "code", "implicit"] | None = Field(default=None, description="Who judged.")
+    user: str | None = Field(default=None, description="Who gave it; stored as a pseudonym.")
+    created_at: datetime | None = Field(default=None, description="When it was given; a time without zone is UTC.")
 
 
 class Quarantined(Row):
@@ -210,6 +239,21 @@ class Quarantined(Row):
     detail: str = Field(description="What was wrong, without log text.")
     size_bytes: int = Field(ge=0, description="Length of the refused line.")
     content_hash: str = Field(description="SHA-256 of the refused bytes, so that a retry can recognise them.")
+
+
+class Link(Row):
+    """Where events belong that were recorded under another name: a trace of a session, feedback that came by itself."""
+
+    table: ClassVar[str] = "links"
+    key: ClassVar[tuple[str, ...]] = ("source", "event_id")
+
+    source: str = Field(description="Conversation id under which the events were recorded.")
+    event_id: str | None = Field(default=None, description="The only event meant; null for all of the source's.")
+    conversation_id: str | None = Field(default=None, description="Where they belong; null while that is not known.")
+    via: str = Field(description="The kind:id that joins them, or that nothing has answered to yet.")
+    state: Literal["joined", "pending", "ambiguous"] = Field(
+        description="pending: what is meant has not been read yet; ambiguous: it is found in several conversations."
+    )
 
 
 class Episode(Row):
@@ -522,5 +566,6 @@ class Promotion(Document):
 
 
 TABLES: dict[str, type[Row]] = {
-    row.table: row for row in (LogEvent, Quarantined, Episode, Step, Reward, Return, PreferencePair, Example, Group)
+    row.table: row
+    for row in (LogEvent, Quarantined, Link, Episode, Step, Reward, Return, PreferencePair, Example, Group)
 }

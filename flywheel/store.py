@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel import files
 from flywheel.contracts import arrow_schema, conform, polars_schema, schema_name
 from flywheel.errors import ContractError, StoreError
-from flywheel.records import TABLES, Row, canonical_json
+from flywheel.records import TABLES, Row, canonical_json, content_id
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,6 +125,10 @@ class Store:
         if not (self.root / "store.json").exists():
             files.write_json(self.root / "store.json", {"layout": LAYOUT, "partitions": self.partitions})
         files.remove_partials(self.root)
+
+    def partition(self, conversation_id: str) -> int:
+        """Return the partition in which a conversation's events stand."""
+        return int(content_id(conversation_id)[:4], 16) % self.partitions
 
     # --- tables ---------------------------------------------------------------------------------------------------
 

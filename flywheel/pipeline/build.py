@@ -7,8 +7,9 @@ extensions. Equal fingerprint: fresh, skipped. `explain` says which component ch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.stages import STAGES, Stage, stage_of
 from flywheel.records import TABLES
+from flywheel.stages.links import follow_links
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
@@ -132,12 +134,16 @@ def _partition_of(column: str, partitions: int) -> pl.Expr:
     return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
 
 
-def _load(stage: Stage, store: Store, partition: int) -> dict[str, pl.DataFrame]:
+def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[str, pl.DataFrame]:
     frames = {}
     for table in stage.needs:
         snapshot = store.current(stage_of(table))
-        parts: Iterable[Part] = snapshot.parts if snapshot else ()
-        if stage.by == "conversation":
+        parts = snapshot.parts if snapshot else ()
+        if table == "events":
+            frames[table] = _events(stage, store, parts, config.build.cutoff, partition).collect()
+        elif table == "links":
+            continue  # events are read through them
+        elif stage.by == "conversation":
             frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
         else:
             lazy = store.read(parts, table).filter(_partition_of("task_id", store.partitions) == partition)
@@ -145,11 +151,37 @@ def _load(stage: Stage, store: Store, partition: int) -> dict[str, pl.DataFrame]
     return frames
 
 
+def _events(stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime | None, partition: int) -> pl.LazyFrame:
+    """Return a partition's events where they belong, wherever they were recorded; all of them for a stage over all."""
+    import polars as pl
+
+    def told(chosen: Sequence[Part]) -> pl.LazyFrame:
+        events = store.read(chosen, "events")
+        return events if cutoff is None else events.filter(pl.col("ts").is_null() | (pl.col("ts") <= cutoff))
+
+    if stage.by == "all":
+        return told(parts).select(stage.columns or pl.all())
+    here = [p for p in parts if p.partition == partition]
+    links = store.table("links", stage_of("links")).filter(pl.col("state") == "joined").collect()
+    if links.is_empty():
+        return told(here)
+    home = links["conversation_id"].to_list()
+    coming = links.filter(pl.Series([store.partition(name) == partition for name in home], dtype=pl.Boolean))
+    moved = pl.col("event_id").is_in(links["event_id"].drop_nulls().implode())
+    whole = links.filter(pl.col("event_id").is_null())["source"]
+    stays = told(here).filter(~moved & ~pl.col("conversation_id").is_in(whole.implode()))
+    comes = told(parts).filter(
+        pl.col("event_id").is_in(coming["event_id"].drop_nulls().implode())
+        | (~moved & pl.col("conversation_id").is_in(coming.filter(pl.col("event_id").is_null())["source"].implode()))
+    )
+    return pl.concat([stays, follow_links(comes, coming)])
+
+
 def _run(stage: Stage, store: Store, config: Config, project: Path) -> Snapshot:
     total, parts = Funnel(), []
-    for partition in range(store.partitions):
+    for partition in range(store.partitions if stage.by != "all" else 1):
         funnel = Funnel()
-        made = stage.run(_load(stage, store, partition), config, funnel, project)
+        made = stage.run(_load(stage, store, config, partition), config, funnel, project)
         funnel.check(stage.name)
         total.merge(funnel.as_dict())
         parts += [store.write(table, made[table], partition=partition) for table in stage.makes]

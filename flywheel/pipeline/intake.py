@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
-from flywheel.records import content_id
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class _Intake:
         if events.height == 0:
             return events
         conversations = events["conversation_id"].unique().to_list()
-        where = {c: int(content_id(c)[:4], 16) % self._store.partitions for c in conversations}
+        where = {c: self._store.partition(c) for c in conversations}
         partition = events["conversation_id"].replace_strict(where, return_dtype=pl.Int64)
         fresh = []
         for number in sorted(set(where.values())):

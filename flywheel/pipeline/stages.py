@@ -1,7 +1,8 @@
 """The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
 
-A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks.
-Partitions never depend on each other, so a distributed engine can run the same functions. To add a stage, write its
+A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
+only `links`, which decides what a conversation is, sees some columns of everything. Partitions never depend on each
+other, so a distributed engine can run the same functions. To add a stage, write its
 function and one line in `STAGES`; raise `version` when the meaning of its output changes.
 """
 
@@ -16,6 +17,7 @@ from flywheel.config import Config
 from flywheel.errors import ConfigError
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.funnel import Funnel
+from flywheel.stages.links import COLUMNS as LINKED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,10 +35,11 @@ class Stage:
     name: str
     needs: tuple[str, ...]
     makes: tuple[str, ...]
-    by: Literal["conversation", "task"]
+    by: Literal["all", "conversation", "task"]
     run: StageFunction
     settings: Callable[[Config], dict[str, Any]]
     extensions: Callable[[Config], tuple[str, list[str]]] | None = None
+    columns: tuple[str, ...] | None = None  # of its input; None: all
     version: int = 1
 
     def extension_versions(self, config: Config) -> dict[str, str]:
@@ -46,6 +49,13 @@ class Stage:
         group, names = self.extensions(config)
         installed = {e.name: f"{e.distribution} {e.version}" for e in list_extensions(group)}
         return {name: installed.get(name, "by path") for name in names}
+
+
+def _links(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.links import build_links
+
+    del config, project
+    return {"links": build_links(frames["events"], funnel)}
 
 
 def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -96,10 +106,13 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
 _JUDGED = ("episodes", "steps", "returns")
 
 STAGES: tuple[Stage, ...] = (
-    Stage("episodes", ("events",), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"episodes": c.episodes.model_dump()}),
-    Stage("rewards", ("events", "episodes", "steps"), ("rewards",), "conversation", _rewards,
-          lambda c: {"rewards.signals": c.rewards.signals}, lambda c: ("rewards", c.rewards.signals)),
+    Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
+          columns=LINKED),
+    Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
+          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}),
+    Stage("rewards", ("events", "links", "episodes", "steps"), ("rewards",), "conversation", _rewards,
+          lambda c: {"build": c.build.model_dump(mode="json"), "rewards.signals": c.rewards.signals},
+          lambda c: ("rewards", c.rewards.signals)),
     Stage("returns", ("episodes", "steps", "rewards"), ("returns",), "task", _returns,
           lambda c: {"rewards": c.rewards.model_dump(exclude={"signals"})}),
     Stage("examples", _JUDGED, ("examples",), "task", _examples,

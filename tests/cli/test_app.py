@@ -69,6 +69,7 @@ def test_an_empty_project(tmp_path: Path) -> None:
         "project  agent   store .flywheel (0 B)\n"
         "rounds   champion base model   challenger none   next 1\n"
         "logs     0 files ingested, 0 new or grown\n"
+        "links     never  never built\n"
         "episodes  never  never built\n"
         "rewards   never  never built\n"
         "returns   never  never built\n"

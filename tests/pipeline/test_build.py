@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from flywheel import Project
 from flywheel.config import Config
@@ -13,6 +16,7 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.build import changes, select_stages
 from flywheel.pipeline.stages import STAGES
 from flywheel.records import TABLES
+from flywheel.store import Store
 from tests.projects import digest
 
 NAMES = [s.name for s in STAGES]
@@ -62,8 +66,8 @@ def test_a_changed_weight_rebuilds_returns_and_what_follows_but_no_signal(folder
     changed = configured(rewards={"beta": 0.05})
 
     assert states(folder, changed) == {
-        "episodes": "fresh", "rewards": "fresh", "returns": "stale", "examples": "stale", "pairs": "stale",
-        "groups": "stale",
+        "links": "fresh", "episodes": "fresh", "rewards": "fresh", "returns": "stale", "examples": "stale",
+        "pairs": "stale", "groups": "stale",
     }  # fmt: skip
     assert Project(folder, config=changed).explain("returns").lines[0] == (
         "returns is stale: config rewards.beta 0.1 → 0.05."
@@ -126,3 +130,47 @@ def test_changes_are_sentences() -> None:
         "extensions x p 1 → p 2", "events changed", "config pairs.min_margin 0.2 → 0.3", "stage version 1 → 2",
     ]  # fmt: skip
     assert changes(now, now) == []
+
+
+def told(folder: Path, name: str, *records: dict[str, Any]) -> None:
+    (folder / "logs" / name).write_text("".join(json.dumps(r) + "\n" for r in records))
+    Project(folder).ingest()
+
+
+CALL = {
+    "conversation_id": "trace-1", "kind": "model_call", "seq": 1, "ts": "2026-10-01T09:00:00Z",
+    "payload": {"message": {"content": "On Monday."}, "input": [{"role": "user", "content": "When?"}]},
+}  # fmt: skip
+SESSION = {
+    "conversation_id": "session-1", "kind": "request", "seq": 0, "ts": "2026-10-01T08:00:00Z",
+    "ids": ["trace:trace-1"], "payload": {"messages": [{"role": "user", "content": "Hello"}]},
+}  # fmt: skip
+THUMB = {"target": "trace", "target_id": "trace-1", "name": "thumbs", "value": 0, "created_at": "2026-10-03T09:00:00Z"}
+
+
+@pytest.mark.parametrize("order", list(permutations([CALL, SESSION, THUMB])))
+def test_late_feedback_and_sessions_join_in_any_order(order: tuple[dict[str, Any], ...], tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for number, record in enumerate(order):
+        told(tmp_path, f"{number}.jsonl", record)
+        Project(tmp_path).build()
+    store = Store(tmp_path / ".flywheel")
+    (episode,) = store.table("episodes", "episodes").collect().iter_rows(named=True)
+    assert (episode["conversation_id"], episode["n_steps"]) == ("session-1", 1)
+    rewards = store.table("rewards", "rewards").collect()
+    assert rewards.filter(pl.col("signal") == "thumbs")["score"].to_list() == [-1.0]
+    assert store.table("links", "links").collect()["state"].to_list() == ["joined", "joined"]
+
+
+def test_a_build_as_of_a_time_knows_nothing_later(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    told(tmp_path, "a.jsonl", CALL, THUMB)
+    now = Project(tmp_path)
+    now.build()
+    today = digest(tmp_path)["tables"]
+    then = Project(tmp_path, config=configured(build={"as_of": "2026-10-02"}))
+    then.build()
+    rewards = now.store.table("rewards", "rewards").collect()
+    assert rewards.filter(pl.col("signal") == "thumbs").is_empty()
+    now.build()
+    assert digest(tmp_path)["tables"] == today

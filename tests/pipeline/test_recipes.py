@@ -18,8 +18,8 @@ def test_every_shipped_recipe_fits(name: str, tmp_path: Path) -> None:
 def test_nightly_is_the_shipped_one_until_the_project_has_its_own(tmp_path: Path) -> None:
     assert find_recipe(tmp_path, "nightly").name == "dpo_nightly"
     (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "nightly.toml").write_text('name = "mine"\nstages = ["ingest", "episodes"]\n')
-    assert find_recipe(tmp_path, "nightly").stages == ["ingest", "episodes"]
+    (tmp_path / "pipelines" / "nightly.toml").write_text('name = "mine"\nstages = ["ingest", "links", "episodes"]\n')
+    assert find_recipe(tmp_path, "nightly").stages == ["ingest", "links", "episodes"]
     assert recipe_names(tmp_path) == ["dpo_nightly", "nightly"]
 
 
@@ -33,7 +33,7 @@ def test_a_recipe_out_of_order_or_unknown_is_refused(tmp_path: Path) -> None:
 
 
 def test_from_and_until() -> None:
-    names = ["ingest", "episodes", "rewards"]
+    names = ["ingest", "links", "episodes", "rewards"]
     assert _between(names, None, None) == names
     assert _between(names, "episodes", "episodes") == ["episodes"]
     with pytest.raises(UsageError, match="no stage `gate`"):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from flywheel.records import ToolStatus
 from flywheel.stages._canonical import call_key
+from flywheel.stages.episodes.fragments import join_fragments
 from flywheel.stages.episodes.results import OpenCall, Result, Results
 
 __all__ = ["Action", "Event", "Transcript", "read_transcript"]
@@ -63,7 +64,7 @@ class Transcript:
 def read_transcript(events: Sequence[Event]) -> Transcript:
     """Return the transcript of one conversation whose events are in order."""
     walker = _Walker()
-    for event in events:
+    for event in join_fragments(events):
         walker.take(event)
     return walker.finish()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Reader
-from flywheel.records import ID_KINDS, EventKind, LogEvent, content_id
+from flywheel.records import EventKind, LogEvent, content_id, is_name
 from flywheel.stages.ingest.batches import BatchBuilder
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framing import Record
@@ -21,6 +21,7 @@ from flywheel.stages.ingest.redact import Redactor
 
 __all__ = ["Normalizer"]
 
+_LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1
 
@@ -71,7 +72,7 @@ class Normalizer:
         return (
             "", ts, seq, self._scope + conversation, get("span_id"), get("parent_id"), kind,
             get("model") or self._model, get("policy") or self._policy, get("task_key"), get("user"), get("tool_name"),
-            get("tool_call_id"), get("ids") or (), get("target"), body, self._reader.name, self._file, record.line,
+            get("tool_call_id"), _ids(event, payload), get("target"), body, self._reader.name, self._file, record.line,
         )  # fmt: skip
 
     def finish(self, rows: list[Row]) -> list[Row]:
@@ -95,6 +96,15 @@ class Normalizer:
         return self._redactor.text(str(value)) if value is not None and value != "" else None
 
 
+def _ids(event: Mapping[str, Any], payload: Any) -> list[str]:
+    """Return an event's other names; the response that a call is, and the trace it is in, go without saying."""
+    named = list(event.get("ids") or ())
+    if isinstance(payload, dict) and event["kind"] not in _LATE:
+        told = (("response", payload.get("response_id")), ("trace", payload.get("trace_id")))
+        named += [name for kind, value in told if value and (name := f"{kind}:{value}") not in named]
+    return named
+
+
 def _checked(event: dict[str, Any]) -> tuple[str, str, int, datetime | None]:
     """Check what a reader promised; plugins are held to it like the built-in ones."""
     conversation, kind = event.get("conversation_id"), event.get("kind")
@@ -106,16 +116,11 @@ def _checked(event: dict[str, Any]) -> tuple[str, str, int, datetime | None]:
     if not isinstance(seq, int) or not 0 <= seq <= _MAX_SEQ:
         raise BadRecordError("bad_record", "the reader gave no seq from 0")
     ids, target = event.get("ids") or (), event.get("target")
-    if not all(_is_name(name) for name in (*ids, *((target,) if target is not None else ()))):
+    if not all(is_name(name) for name in (*ids, *((target,) if target is not None else ()))):
         raise BadRecordError("bad_record", "the reader gave an id or a target that is no kind:id")
     if ts is not None and (not isinstance(ts, datetime) or ts.tzinfo is None):
         raise BadRecordError("bad_record", "the reader gave a ts that is no time with a zone")
     return conversation, str(kind), seq, ts
-
-
-def _is_name(name: Any) -> bool:
-    kind, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
-    return kind in ID_KINDS and bool(rest)
 
 
 def _where(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """flywheel's own JSONL, for producers that write it themselves: one `LogEvent` a line (schemas/log_event).
 
 `payload` is an object; event_id and the source fields may be left out and are ignored. Feedback that comes later, in a
-file of its own, is a line of the same form, or a flat one: {"conversation_id", "name", "value", ...}. Unlike foreign
+file of its own, is a line of the same form, or a flat one (schemas/feedback): {"target", "target_id", "name", "value",
+...}, which names what it judges by any id that the log has; it may also come before what it judges. Unlike foreign
 formats this one is checked strictly, field by field, because its producer can be told what is wrong.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
-from flywheel.records import EventKind, LogEvent
+from flywheel.records import EventKind, LogEvent, is_name
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._messages import arguments, flat_text, messages
 from flywheel.stages.ingest.readers._pairs import share
@@ -25,6 +26,12 @@ _TEXTS = ("span_id", "parent_id", "model", "policy", "task_key", "user", "tool_n
 _FLAT = {
     "name", "value", "label", "comment", "text", "target", "target_id", "annotator", "scale", "source",
     "trace_id", "response_id",
+}  # fmt: skip
+_ALSO = {"correction": "text", "created_at": "ts", "id": "span_id"}  # other names of a flat line's fields
+# What a flat line may judge, as kinds of ids.
+_TARGETS = {
+    "call": "call", "step": "span", "span": "span", "trace": "trace", "session": "session", "response": "response",
+    "response_id": "response", "request": "request", "request_id": "request", "message": "message",
 }  # fmt: skip
 _SAYS = {"value", "label", "comment", "text"}
 _KINDS = tuple(kind.value for kind in EventKind)
@@ -47,6 +54,7 @@ class NativeReader:
         if not isinstance(record, dict):
             raise BadRecordError("bad_record", "no JSON object")
         given = _unflatten(record) if _is_flat(record) else record
+        target = given.pop("_target", None) if given is not record else given.get("target")
         unknown = sorted(set(given) - _FIELDS)
         if unknown:
             named = (
@@ -66,6 +74,7 @@ class NativeReader:
         if not isinstance(payload, dict):
             raise BadRecordError("bad_record", "payload: an object is required")
         event["payload"] = _CHECKS[kind](payload)
+        event["ids"], event["target"] = _named(given, target)
         yield event
 
 
@@ -76,13 +85,36 @@ def _is_event(record: Any) -> bool:
 
 def _is_flat(record: Any) -> bool:
     names = set(as_dict(record))
-    return {"conversation_id", "name"} <= names and bool(names & _SAYS) and not names & {"payload", "messages"}
+    aimed = "conversation_id" in names or {"target", "target_id"} <= names
+    says = names & (_SAYS | set(_ALSO))
+    return aimed and "name" in names and bool(says) and not names & {"payload", "messages"}
 
 
 def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
-    payload = {name: record[name] for name in _FLAT if record.get(name) is not None}
-    rest = {name: value for name, value in record.items() if name not in _FLAT}
+    """Return a flat line as an event; one without a conversation stands under the name of what it judges."""
+    told = {_ALSO.get(name, name): value for name, value in record.items() if value is not None}
+    payload = {name: value for name, value in told.items() if name in _FLAT}
+    rest = {name: value for name, value in told.items() if name not in _FLAT}
+    kind, meant = told.get("target"), ident(told.get("target_id"))
+    if kind is not None and kind not in _TARGETS:
+        raise BadRecordError("bad_record", f"target: one of {', '.join(_TARGETS)} is required")
+    if kind is not None and meant is not None:
+        rest["_target"] = f"{_TARGETS[kind]}:{meant}"
+        rest.setdefault("conversation_id", rest["_target"])
+        payload["target"] = _MEANT.get(_TARGETS[kind], _TARGETS[kind])
     return {"kind": EventKind.FEEDBACK.value, **rest, "payload": payload}
+
+
+_MEANT = {"span": "step", "request": "response", "message": "response"}  # as `LogEvent` calls it
+
+
+def _named(given: Mapping[str, Any], target: Any) -> tuple[list[str], str | None]:
+    ids = given.get("ids") or []
+    if not isinstance(ids, list) or not all(map(is_name, ids)):
+        raise BadRecordError("bad_record", "ids: a list of kind:id is required")
+    if target is not None and not is_name(target):
+        raise BadRecordError("bad_record", "target: kind:id is required")
+    return ids, target
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:

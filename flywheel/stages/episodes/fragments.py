@@ -1,0 +1,98 @@
+"""Messages that a log tells in pieces: streamed deltas, or one content block a line.
+
+In: one conversation's events, in order. Out: the same with the pieces of each response put together where its first
+piece stood. Blocks are whole parts of a message; deltas are cut anywhere, also inside a word or a call's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.stages._canonical import parse
+
+if TYPE_CHECKING:
+    from flywheel.stages.episodes.transcript import Event
+
+__all__ = ["join_fragments"]
+
+_DELTA = "delta"
+_COUNTED = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
+_JOINTS = {"block": "\n", _DELTA: ""}
+
+
+def join_fragments(events: Sequence[Event]) -> list[Event]:
+    """Return the events with every response whole."""
+    pieces: dict[str, list[Event]] = {}
+    for event in events:
+        if _response_of(event):
+            pieces.setdefault(_response_of(event), []).append(event)
+    if not pieces:
+        return list(events)
+    whole = []
+    for event in events:
+        response = _response_of(event)
+        if not response:
+            whole.append(event)
+        elif response in pieces:
+            whole.append(_joined(pieces.pop(response)))
+    return whole
+
+
+def _response_of(event: Event) -> str:
+    """Return the response that an event is a piece of, or ''."""
+    named = event.payload.get("response_id")
+    is_piece = event.kind == "model_call" and event.payload.get("fragment") in _JOINTS
+    return named if is_piece and isinstance(named, str) else ""
+
+
+def _joined(pieces: Sequence[Event]) -> Event:
+    payload: dict[str, Any] = {}
+    for piece in pieces:
+        payload |= {name: value for name, value in piece.payload.items() if name not in {"message", "fragment", "tags"}}
+    for name in _COUNTED:  # repeated on every piece, or growing
+        amounts = [a for p in pieces if isinstance(a := p.payload.get(name), int | float)]
+        if amounts:
+            payload[name] = max(amounts)
+    tags = sorted({tag for p in pieces for tag in p.payload.get("tags") or () if isinstance(tag, str)})
+    if tags:
+        payload["tags"] = tags
+    joint = _JOINTS[pieces[0].payload["fragment"]]
+    parts = [part for p in pieces if isinstance(part := p.payload.get("message"), dict)]
+    payload["message"] = _message(parts, joint)
+    return pieces[0]._replace(payload=payload)
+
+
+def _message(parts: Sequence[Mapping[str, Any]], joint: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant"}
+    for name in ("content", "reasoning"):
+        texts = [part[name] for part in parts if isinstance(part.get(name), str)]
+        if texts:
+            message[name] = joint.join(texts)
+    calls = [call for part in parts for call in part.get("tool_calls") or () if isinstance(call, dict)]
+    if calls:
+        message["tool_calls"] = calls if joint else _assembled(calls)
+    return message
+
+
+def _assembled(deltas: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Put calls together by their index: id and name stand in the first piece, the arguments are cut."""
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in deltas:
+        index = delta.get("index")
+        call = calls.setdefault(index if isinstance(index, int) else 0, {"id": "", "name": "", "arguments_raw": ""})
+        call["id"] = call["id"] or str(delta.get("id") or "")
+        call["name"] = call["name"] or str(delta.get("name") or "")
+        call["arguments_raw"] += str(delta.get("arguments_raw") or "")
+    return [_parsed(call) for _, call in sorted(calls.items()) if call["name"]]
+
+
+def _parsed(call: dict[str, Any]) -> dict[str, Any]:
+    raw = call.pop("arguments_raw")
+    try:
+        given = parse(raw, exact=True) if raw.strip() else {}
+    except ValueError:
+        given = None
+    return (
+        {**call, "arguments": given} if isinstance(given, dict) else {**call, "arguments": None, "arguments_raw": raw}
+    )

@@ -1,0 +1,165 @@
+"""Which events belong together although they were recorded under different names: traces of a session, late feedback.
+
+In: every event's names (conversation, ids, span, tool call) and targets, whatever the order in which files came. Out:
+the table `links`: conversations that are part of another one, and judgements that found what they judge, wait for it,
+or could mean several things. Events are never changed: they are read through these links, and links are made anew when
+events come, so that feedback may be there before what it judges.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flywheel.contracts import polars_schema
+from flywheel.records import EventKind, Link
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.funnel import Funnel
+
+__all__ = ["COLUMNS", "build_links", "follow_links"]
+
+COLUMNS = ("event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target")
+_LATE = (EventKind.FEEDBACK.value, EventKind.OUTCOME.value)
+_BARE = ("trace", "session")  # kinds whose plain id readers also use as a conversation's
+
+Names = Mapping[str, set[str]]
+
+
+class _Judgement(NamedTuple):
+    event_id: str
+    conversation_id: str
+    target: str
+
+
+def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Return the table `links`; counts judgements that name their target.
+
+    Args:
+        events: the columns `COLUMNS` of all events.
+        funnel: considered = judgements with a target; those that wait or are ambiguous are dropped for now.
+    """
+    import polars as pl
+
+    late = pl.col("kind").is_in(_LATE)
+    names = _names(events.filter(~late))
+    there = set(events["conversation_id"].unique())
+    homes, torn = _homes(names, there)
+    links: list[dict[str, Any]] = [
+        {"source": source, "event_id": None, "conversation_id": home, "via": via, "state": "joined"}
+        for source, (home, via) in homes.items()
+    ]
+    links += [_link(source, None, None, via, "ambiguous") for source, via in torn.items()]
+    spoken = {_home(c, homes) for c in events.filter(~late)["conversation_id"].unique()}
+    known = {name: {_home(c, homes) for c in found} for name, found in names.items()}
+    aimed = events.filter(late & pl.col("target").is_not_null()).select(_Judgement._fields)
+    for judgement in map(_Judgement._make, aimed.iter_rows()):
+        funnel.considered += 1
+        if _home(judgement.conversation_id, homes) in spoken:
+            funnel.kept += 1
+            continue
+        link = _found(judgement, known, spoken, homes)
+        links.append(link)
+        if link["state"] == "joined":
+            funnel.kept += 1
+        else:
+            funnel.dropped[_WHY[link["state"]]] += 1
+    funnel.note("conversations joined to another", len(homes))
+    funnel.note("conversations that could belong to several", len(torn))
+    return pl.DataFrame(links, schema=polars_schema(Link))
+
+
+_WHY = {"pending": "pending, what they judge is not read yet", "ambiguous": "ambiguous, several conversations fit"}
+
+
+def _link(source: str, event_id: str | None, home: str | None, via: str, state: str) -> dict[str, Any]:
+    return {"source": source, "event_id": event_id, "conversation_id": home, "via": via, "state": state}
+
+
+def _names(events: pl.DataFrame) -> dict[str, set[str]]:
+    """Return the conversations in which each kind:id was seen."""
+    import polars as pl
+
+    told = [
+        events.select("conversation_id", name=pl.col("ids")).explode("name"),
+        events.select("conversation_id", name="span:" + pl.col("span_id")),
+        events.select("conversation_id", name="call:" + pl.col("tool_call_id")),
+    ]
+    found: dict[str, set[str]] = defaultdict(set)
+    for conversation, name in pl.concat(told).drop_nulls("name").unique().iter_rows():
+        found[name].add(conversation)
+    return found
+
+
+def _homes(names: Names, there: set[str]) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """Return the conversation that each other one is part of, with the id that says so; and those that are torn."""
+    parts: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in sorted(names):
+        for source in _called(name, there):
+            for conversation in names[name] - {source}:
+                parts[source].setdefault(conversation, name)
+    homes: dict[str, tuple[str, str]] = {}
+    torn: dict[str, str] = {}
+    for source, found in sorted(parts.items()):
+        ends = {_end(conversation, parts) for conversation in found} - {source}
+        via = min(found.values())
+        if len(ends) > 1:
+            torn[source] = via
+        elif ends:
+            homes[source] = (ends.pop(), via)
+    return homes, torn
+
+
+def _called(name: str, there: set[str]) -> Iterator[str]:
+    """Yield the conversations that are named by an id: as it is, or by its plain part."""
+    kind, _, plain = name.partition(":")
+    if name in there:
+        yield name
+    if kind in _BARE and plain in there:
+        yield plain
+
+
+def _end(conversation: str, parts: Mapping[str, Mapping[str, str]]) -> str:
+    """Follow a chain of conversations to its end; a circle ends at its smallest member."""
+    seen = [conversation]
+    while len(parts.get(seen[-1], ())) == 1:
+        following = next(iter(parts[seen[-1]]))
+        if following in seen:
+            return min(seen[seen.index(following) :])
+        seen.append(following)
+    return seen[-1]
+
+
+def _home(conversation: str, homes: Mapping[str, tuple[str, str]]) -> str:
+    return homes[conversation][0] if conversation in homes else conversation
+
+
+def _found(
+    judgement: _Judgement, known: Names, spoken: set[str], homes: Mapping[str, tuple[str, str]]
+) -> dict[str, Any]:
+    fits = set(known.get(judgement.target, ())) | {
+        home for name in _called(judgement.target, spoken | set(homes)) if (home := _home(name, homes)) in spoken
+    }
+    state = "pending" if not fits else "joined" if len(fits) == 1 else "ambiguous"
+    found = next(iter(fits)) if state == "joined" else None
+    return _link(judgement.conversation_id, judgement.event_id, found, judgement.target, state)
+
+
+def follow_links(events: pl.LazyFrame, links: pl.DataFrame) -> pl.LazyFrame:
+    """Return events with each one's `conversation_id` where it belongs; without links, the events as they are."""
+    import polars as pl
+
+    joined = links.filter(pl.col("state") == "joined")
+    if joined.is_empty():
+        return events
+    single = joined.filter(pl.col("event_id").is_not_null()).select("event_id", _by_event="conversation_id")
+    whole = joined.filter(pl.col("event_id").is_null()).select(conversation_id="source", _by_source="conversation_id")
+    return (
+        events.join(single.lazy(), on="event_id", how="left", maintain_order="left")
+        .join(whole.lazy(), on="conversation_id", how="left", maintain_order="left")
+        .with_columns(conversation_id=pl.coalesce("_by_event", "_by_source", "conversation_id"))
+        .drop("_by_event", "_by_source")
+    )

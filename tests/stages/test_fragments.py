@@ -1,0 +1,63 @@
+"""A message told in pieces is one action."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.stages.conversations import Talk, call, made
+
+
+def piece(talk: Talk, kind: str, response: str = "r", **message: Any) -> Talk:
+    payload = {
+        "message": {"role": "assistant", **message},
+        "fragment": kind,
+        "response_id": response,
+        "output_tokens": 9,
+    }
+    return talk.event("model_call", payload)
+
+
+def test_blocks_of_a_message_are_one_action_also_around_a_result() -> None:
+    talk = Talk("a").ask("hi")
+    piece(talk, "block", reasoning="I look twice.")
+    piece(talk, "block", content="Looking.")
+    piece(talk, "block", tool_calls=[call("find", {"id": 1}, "c1")])
+    talk.result("one", call_id="c1")
+    piece(talk, "block", tool_calls=[call("find", {"id": 2}, "c2")])
+    talk.result("two", call_id="c2").act("Both are there.")
+    episodes, steps, *_ = made(talk)
+    assert steps["tool_names"].to_list() == [["find", "find"], []]
+    assert steps["tool_status"].to_list() == [["ok", "ok"], []]
+    assert steps["event_id"][0] == talk.rows[1]["event_id"]
+    assert '"content":"Looking."' in steps["action"][0]
+    assert '"reasoning":"I look twice."' in steps["action"][0]
+    assert episodes["output_tokens"][0] == 9
+
+
+def test_deltas_are_cut_anywhere() -> None:
+    talk = Talk("a").ask("hi")
+    for content in ("Loo", "king", " now."):
+        piece(talk, "delta", content=content)
+    starts: list[dict[str, Any]] = [
+        {"index": 0, "id": "c1", "name": "find", "arguments_raw": ""},
+        {"index": 1, "id": "c2", "name": "find", "arguments_raw": '{"id"'},
+    ]
+    for start in starts:
+        piece(talk, "delta", tool_calls=[start])
+    for index, text in ((0, '{"i'), (1, ":8"), (0, 'd":7}')):
+        piece(talk, "delta", tool_calls=[{"index": index, "arguments_raw": text}])
+    (action,) = made(talk).steps["action"]
+    assert action == (
+        '{"content":"Looking now.","role":"assistant","tool_calls":['
+        '{"arguments":{"id":7},"id":"c1","name":"find"},'
+        '{"arguments":null,"arguments_raw":"{\\"id\\":8","id":"c2","name":"find"}]}'
+    )
+
+
+def test_pieces_of_several_responses_keep_apart() -> None:
+    talk = Talk("a").ask("hi")
+    for response in ("r1", "r2", "r1", "r2"):
+        piece(talk, "delta", response, content=response)
+    steps = made(talk).steps
+    assert ["r1r1" in a for a in steps["action"]] == [True, False]
+    assert ["r2r2" in a for a in steps["action"]] == [False, True]

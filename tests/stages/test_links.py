@@ -1,0 +1,110 @@
+"""What belongs together is found by its names, in any order, and never by guessing."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import polars as pl
+import pytest
+from flywheel.contracts import conform
+from flywheel.funnel import Funnel
+from flywheel.records import Link
+from flywheel.stages.links import COLUMNS, build_links, follow_links
+
+SCHEMA = {"ids": pl.List(pl.String())}
+
+
+def frame(*rows: dict[str, Any]) -> pl.DataFrame:
+    blank: dict[str, Any] = {**dict.fromkeys(COLUMNS), "ids": [], "kind": "model_call"}
+    told = [{**blank, "event_id": f"e{n}", **row} for n, row in enumerate(rows)]
+    schema = {name: SCHEMA.get(name, pl.String()) for name in COLUMNS}
+    return pl.DataFrame(told, schema=schema)
+
+
+def said(conversation: str, *ids: str, **columns: Any) -> dict[str, Any]:
+    return {"conversation_id": conversation, "ids": list(ids), **columns}
+
+
+def judged(target: str, conversation: str = "", **columns: Any) -> dict[str, Any]:
+    return {"conversation_id": conversation or target, "kind": "feedback", "target": target, **columns}
+
+
+def homes(events: pl.DataFrame, funnel: Funnel | None = None) -> dict[str, str]:
+    counts = funnel or Funnel()
+    links = build_links(events, counts)
+    counts.check("links")
+    moved = follow_links(events.lazy(), conform(links, Link).collect()).collect()
+    return dict(moved.select("event_id", "conversation_id").iter_rows())
+
+
+def test_a_trace_belongs_to_the_session_that_any_of_its_events_names() -> None:
+    events = frame(said("t1"), said("s", "trace:t1"), said("t2"), said("s", "trace:t2"), said("t3"))
+    assert homes(events) == {"e0": "s", "e1": "s", "e2": "s", "e3": "s", "e4": "t3"}
+
+
+def test_a_chain_of_responses_is_one_conversation() -> None:
+    events = frame(
+        said("response:r1", "response:r2"), said("response:r2", "response:r3"), said("response:r1", "response:r1")
+    )
+    assert set(homes(events).values()) == {"response:r1"}
+
+
+@pytest.mark.parametrize(
+    ("target", "home"),
+    [
+        ("trace:t", "s"), ("session:s", "s"), ("response:r", "s"), ("span:p", "s"), ("call:c", "s"), ("request:q", "s"),
+        ("message:m", "s"), ("trace:other", "trace:other"),
+    ],
+)  # fmt: skip
+def test_feedback_finds_what_it_judges_by_any_name(target: str, home: str) -> None:
+    call = said("s", "trace:t", "response:r", "request:q", "message:m", span_id="p", tool_call_id="c")
+    assert homes(frame(judged(target), call))["e0"] == home
+
+
+def test_feedback_waits_for_what_it_judges() -> None:
+    waits, found = Funnel(), Funnel()
+    early = frame(judged("trace:t"))
+    assert homes(early, waits) == {"e0": "trace:t"}
+    assert waits.as_dict()["dropped: pending, what they judge is not read yet"] == 1
+    assert homes(pl.concat([early, frame(said("t")).with_columns(event_id=pl.lit("late"))]), found)["e0"] == "t"
+    assert (found.considered, found.kept) == (1, 1)
+
+
+def test_what_fits_several_conversations_is_not_guessed() -> None:
+    funnel = Funnel()
+    events = frame(said("a", "response:r"), said("b", "response:r"), judged("response:r"), said("t"))
+    assert homes(events, funnel) == {"e0": "a", "e1": "b", "e2": "response:r", "e3": "t"}
+    assert funnel.dropped["ambiguous, several conversations fit"] == 1
+    torn = frame(said("t"), said("a", "trace:t"), said("b", "trace:t"), judged("trace:t"))
+    assert homes(torn) == {"e0": "t", "e1": "a", "e2": "b", "e3": "trace:t"}
+
+
+def test_feedback_that_stands_with_its_conversation_stays() -> None:
+    funnel = Funnel()
+    events = frame(said("a", "response:r"), said("b", "response:r"), judged("response:r", "b"))
+    assert homes(events, funnel)["e2"] == "b"
+    assert funnel.kept == 1
+
+
+def test_a_circle_of_names_ends() -> None:
+    assert set(homes(frame(said("a", "trace:b"), said("b", "trace:a"))).values()) == {"a"}
+
+
+def test_the_order_of_events_is_irrelevant() -> None:
+    events = frame(
+        said("t1"),
+        said("s", "trace:t1", "response:1"),
+        judged("trace:t1"),
+        judged("response:2"),
+        said("response:1", "response:2"),
+        said("u", "trace:t1", "trace:t2"),
+    )
+    expected = homes(events)
+    for order in permutations(range(events.height)):
+        assert homes(events[list(order)]) == expected
+
+
+def test_without_links_events_are_read_as_they_are() -> None:
+    events = frame(said("a"), said("b")).lazy()
+    assert follow_links(events, build_links(frame(said("a")), Funnel())) is events
