@@ -185,9 +185,9 @@ def ingest_logs(
     readers = load_readers(config.ingest, project)
     for batch in ingest(found, root=project, known=known, cfg=config.ingest, key=key, readers=readers):
         intake.add(batch, result)
-        if batch.state is not None:
-            result.formats[batch.state.format] += 1
-            sources[batch.state.path] = batch.state.to_dict()
+        for state in batch.states:
+            result.formats[state.format] += 1
+            sources[state.path] = state.to_dict()
     result.unchanged = result.files - sum(result.formats.values())
     _refuse_too_bad(result, config.ingest.max_quarantine)
     if not dry_run:

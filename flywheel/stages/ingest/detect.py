@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flywheel.extensions import Reader, Sample
@@ -24,6 +24,7 @@ __all__ = [
     "UNKNOWN",
     "Detection",
     "detect",
+    "is_document_name",
     "is_text_document",
 ]
 
@@ -39,6 +40,7 @@ _THRESHOLD = 0.5
 _SHOWN_KEYS = 8
 _KEY_LENGTH = 32
 _DOCUMENTS = {".md", ".rst"}
+_LOGS = {".json", ".jsonl", ".ndjson", ".parquet", ".gz", ".zst", ".log"}
 _DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source", "changelog"}
 
 
@@ -99,10 +101,15 @@ def _looks(sample: Sample) -> str:
     return f"their fields: {', '.join(keys[:_SHOWN_KEYS]) or 'none with a plain name'}{more}"
 
 
+def is_document_name(name: str) -> bool:
+    """Whether a file is called like prose that stands beside logs."""
+    path = PurePosixPath(name.lower())
+    return path.suffix in _DOCUMENTS or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
+
+
 def is_text_document(file: Path) -> bool:
-    """Whether a file is prose that stands beside logs: named like it, and not beginning like JSON."""
-    named = file.suffix.lower() in _DOCUMENTS or file.name.split(".")[0].lower() in _DOCUMENT_NAMES
-    if not named:
+    """Whether a file is prose that stands beside logs: called like it, and not beginning like JSON."""
+    if not is_document_name(file.name):
         return False
     with file.open("rb") as handle:
         head = handle.read(256).lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -168,14 +168,25 @@ def test_one_bad_line_costs_one_line(tmp_path: Path, take: Take, pairs: Callable
     ]
 
 
-def test_batches_are_bounded_and_only_the_last_has_the_state(
+def test_batches_are_bounded_and_the_last_has_the_state(
     write: Callable[..., Path], tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
 ) -> None:
     path = write("a.jsonl", [r | {"feedback": {"value": 1}} for r in pairs(5500, 2)])
     batches = list(ingest([path], root=tmp_path, known={}, cfg=IngestConfig(), key=b"k", readers=readers))
-    assert [b.events.height for b in batches] == [20_000, 2_000]
-    assert [b.state is None for b in batches] == [True, False]
+    assert len(batches) > 1
+    assert all(b.read * 400 < 5_000_000 for b in batches)
+    assert [len(b.states) for b in batches] == [0] * (len(batches) - 1) + [1]
     assert sum(b.read for b in batches) == 11_000
+
+
+def test_many_small_files_are_one_batch(
+    tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
+) -> None:
+    for number, record in enumerate(pairs(10, 3)):
+        (tmp_path / f"{number:02}.json").write_text(json.dumps(record, indent=1))
+    files = discover([tmp_path])
+    (batch,) = ingest(files, root=tmp_path, known={}, cfg=IngestConfig(), key=b"k", readers=readers)
+    assert (batch.read, len(batch.states), batch.events["source_file"].n_unique()) == (30, 30, 30)
 
 
 def test_nothing_of_a_person_leaves(write: Callable[..., Path], take: Take, pairs: Callable[..., Any]) -> None:
