@@ -15,6 +15,7 @@ from typing import Any
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.readers._values import as_dict
 from flywheel.stages.ingest.sidecar import is_sidecar
+from flywheel.stages.ingest.sources import UNKNOWN
 
 __all__ = [
     "READER_FAULTS",
@@ -34,7 +35,6 @@ READER_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, T
 TOOL_SCHEMAS = "tool_schemas"
 TEXT_FILE = "text"
 SIDECAR = "sidecar"
-UNKNOWN = "unknown"
 
 _THRESHOLD = 0.5
 _SHOWN_KEYS = 8

@@ -6,6 +6,7 @@ reader is chosen once a file, by its first records.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -26,7 +27,8 @@ from flywheel.stages.ingest.detect import (
     is_text_document,
 )
 from flywheel.stages.ingest.framing import Bad, Framed, Framing, Limits, Raw, Record
-from flywheel.stages.ingest.opening import Content, file_content
+from flywheel.stages.ingest.opening import Content, Opened, file_content
+from flywheel.stages.ingest.pieces import is_object, whole_line
 from flywheel.stages.ingest.sidecar import beside_file, columns_of
 from flywheel.stages.ingest.sources import SourceState, Start
 
@@ -49,7 +51,14 @@ class FileReading:
         readers: candidates by name.
     """
 
-    def __init__(self, file: Path, name: str, start: Start, cfg: IngestConfig, readers: Mapping[str, Reader]) -> None:
+    def __init__(
+        self,
+        file: Path,
+        name: str,
+        start: Start,
+        cfg: IngestConfig,
+        readers: Mapping[str, Reader],
+    ) -> None:
         self.state: SourceState | None = None
         self._file, self._name, self._start, self._cfg, self._readers = file, name, start, cfg, readers
         self._limits = Limits(cfg.max_record_mb * 1_000_000, cfg.max_expand_ratio)
@@ -85,8 +94,11 @@ class FileReading:
         begin = None
         if before is not None and self._start.hash_before is not None:
             begin = (before.offset_bytes, before.offset_lines, self._start.hash_before)
+        mended = self._mended(content)
+        if mended is not None:
+            begin = (len(mended[0]), 1, hashlib.sha256(mended[0]))
         framing = Framing(content, self._limits, start=begin)
-        records = iter(framing)
+        records: Iterator[Framed] = chain([Raw(1, mended[1])] if mended is not None else [], framing)
         head = list(_head(records))
         chosen = before.format if before is not None else ""
         found = Detection(chosen, 1.0) if chosen else self._detect(content.name, head)
@@ -104,8 +116,23 @@ class FileReading:
             return
         offset = framing.offset if found.format != UNKNOWN else 0  # was only looked at, not read
         self.state = self._state(
-            found.format, offset=offset, lines=framing.lines if offset else 0, prefix=framing.digest, columns=columns
+            found.format,
+            offset=offset,
+            lines=framing.whole_lines if offset else 0,
+            prefix=framing.digest,
+            columns=columns,
         )
+
+    def _mended(self, content: Content) -> tuple[bytes, bytes] | None:
+        """Return a file's first line and what it is the end of, where a file beside this one holds its beginning."""
+        if self._start.before is not None or content.path is None or not self._start.torn:
+            return None
+        with Opened(content, max_ratio=self._limits.expand_ratio) as opened:
+            end = b"" if opened.compression else opened.readline(self._limits.record_bytes)
+        whole = (
+            whole_line(end, self._start.torn, self._limits.record_bytes) if end.strip() and not is_object(end) else None
+        )
+        return (end, whole) if whole is not None else None
 
     def _continued(self) -> SourceState | None:
         """Return the earlier reading to go on from; not one whose records meant something else by their place."""

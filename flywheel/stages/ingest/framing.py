@@ -97,7 +97,7 @@ Framed = Raw | Record | Bad
 class Framing:
     """The records of one content, once, in order.
 
-    After the iteration `offset` and `lines` say up to where it was read for good: its whole lines, without an
+    After the iteration `offset` and `whole_lines` say up to where it was read for good: its whole lines, without an
     unfinished last one, which a growing file may go on with; `digest` is the SHA-256 of these bytes. `offset` stays 0
     for what is not read line by line. Offsets are of the decompressed bytes.
 
@@ -110,6 +110,7 @@ class Framing:
     def __init__(self, content: Content, limits: Limits, *, start: Start | None = None) -> None:
         self._content, self._limits = content, limits
         self.offset, self.lines, self._hash = start if start is not None else (0, 0, hashlib.sha256())
+        self.whole_lines = self.lines
         self._unwrap: Callable[[bytes], bytes] = bytes.strip
 
     @property
@@ -165,12 +166,17 @@ class Framing:
             else:
                 found = self._line(line, raw)
             parsed = found.parse() if not finished and isinstance(found, Raw) else found
-            if not finished and isinstance(parsed, Bad):
-                yield parsed._replace(reason="truncated", detail=stream.fault or "the last line is not finished")
+            if not finished:  # read, but not for good: it may go on, and keeps its number when it does
+                self.lines = line
+                if isinstance(parsed, Bad):
+                    parsed = parsed._replace(reason="truncated", detail=stream.fault or "the last line is not finished")
+                if parsed is not None:
+                    yield parsed
                 return
             self._hash.update(raw)
             offset += size
-            self.lines, self.offset = line, offset
+            self.lines = self.whole_lines = line
+            self.offset = offset
             if found is not None:
                 yield found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import io
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +22,9 @@ from flywheel.stages.ingest.opening import Opened, file_content
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["Known", "SourceState", "Start", "discover", "shown_path", "start_of"]
+__all__ = ["UNKNOWN", "Known", "SourceState", "Start", "discover", "shown_path", "start_of"]
+
+UNKNOWN = "unknown"  # the format of a file that no reader knows
 
 _CHUNK = 1 << 20
 
@@ -47,6 +50,12 @@ class SourceState:
     content_sha256: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def torn(self) -> bool:
+        """Whether something of it was not read that might be the beginning of a line."""
+        plain = self.content_sha256 == self.sha256
+        return plain and self.offset_bytes < self.size_bytes and (self.offset_bytes > 0 or self.format == UNKNOWN)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the state as JSON."""
         return asdict(self)
@@ -70,6 +79,7 @@ class Known:
         self._by_path: dict[str, SourceState] = {}
         self._by_file: dict[str, SourceState] = {}
         self._by_content: dict[str, SourceState] = {}
+        self._torn: dict[str, set[str]] = defaultdict(set)
         self._moved: dict[tuple[int, str], SourceState] = {}
         for state in states:
             self.add(state)
@@ -78,6 +88,8 @@ class Known:
         """Take in what was read of one more file."""
         self._by_path[state.path] = state
         self._by_file[state.sha256] = state
+        torn = self._torn[state.path.rpartition("/")[0]]
+        (torn.add if state.torn else torn.discard)(state.path)
         if state.content_sha256:
             self._by_content[state.content_sha256] = state
         if state.offset_bytes and self._is_gone(state):
@@ -97,6 +109,12 @@ class Known:
     def content(self, sha256: str) -> SourceState | None:
         """Return the state of a file with this decompressed content."""
         return self._by_content.get(sha256)
+
+    def torn_before(self, path: str) -> list[tuple[Path, SourceState]]:
+        """Return the files beside `path` that may end inside a line of it: those before it by name, the last first."""
+        folder = path.rpartition("/")[0]
+        names = [name for name in self._torn.get(folder, ()) if name < path]
+        return [(self._root / name, self._by_path[name]) for name in sorted(names, reverse=True)]
 
     def offsets(self, path: str) -> list[int]:
         """Return how much of a file's beginning to compare: as much as was read of it, or of files that are gone."""
@@ -121,6 +139,7 @@ class Start(NamedTuple):
     before: SourceState | None  # the earlier reading that this one continues
     hash_before: Hash | None  # the hash of its bytes, to be continued too
     same: SourceState | None  # an earlier reading of all of this content
+    torn: Sequence[tuple[Path, SourceState]] = ()  # files before it that may end inside a line of it
 
 
 def discover(paths: Sequence[Path]) -> list[Path]:
@@ -190,7 +209,7 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
         raise IngestError(f"`{name}` cannot be read: {error.strerror}", hint="check its permissions") from None
     found = [(state, end) for offset, end in at.items() if (state := known.prefix(name, offset, end.hexdigest()))]
     before, end = max(found, key=lambda pair: pair[0].offset_bytes, default=(None, None))
-    return Start(size, whole, inside, before, end, same)
+    return Start(size, whole, inside, before, end, same, known.torn_before(name))
 
 
 def _hashes(stream: io.RawIOBase | io.BufferedIOBase, offsets: Sequence[int]) -> tuple[str, dict[int, Hash]]:

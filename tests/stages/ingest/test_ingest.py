@@ -99,6 +99,33 @@ def test_a_file_cut_between_lines_is_the_whole(cut: int, tmp_path: Path, take: T
     assert facts(parts.events).equals(facts(whole.events))
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_cut_at_any_two_bytes_and_given_in_pieces_is_the_whole(
+    data: st.DataObject, tmp_path: Path, take: Take, pairs: Callable[..., Any]
+) -> None:
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    content = "".join(json.dumps(r) + "\n" for r in pairs()).encode()
+    ends = sorted(data.draw(st.lists(st.integers(0, len(content)), min_size=2, max_size=2)))
+    cuts = [0, *ends, len(content)]
+    paths = [tmp_path / f"x{letter}" for letter in "abc"]
+    for path, start, end in zip(paths, cuts, cuts[1:], strict=False):
+        path.write_bytes(content[start:end])
+    (tmp_path / "whole").write_bytes(content)
+    whole = facts(take(tmp_path / "whole").events)
+    together = take(*paths)
+    assert together.adds_up()
+    assert facts(together.events).equals(whole)
+    known: dict[str, Any] = {}
+    one_by_one = []
+    for path in paths:
+        taken = take(path, known=known)
+        known.update(taken.states)
+        one_by_one.append(taken.events)
+    assert facts(pl.concat([e for e in one_by_one if e.height])).equals(whole)
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 2000), min_size=1, max_size=3))
 def test_a_log_that_grows_by_any_bytes_is_the_whole(
