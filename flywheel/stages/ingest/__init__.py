@@ -23,14 +23,12 @@ from flywheel.stages.ingest.dedup import dedup
 from flywheel.stages.ingest.files import FileReading
 from flywheel.stages.ingest.lost import SAMPLED
 from flywheel.stages.ingest.opening import Content, Stream
-from flywheel.stages.ingest.sources import Known, SourceState, Start, discover, shown_path, start_of
+from flywheel.stages.ingest.sources import STDIN, Known, SourceState, Start, discover, shown_path, start_of
 
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
 
 __all__ = ["SAMPLED", "STDIN", "Batch", "SourceState", "dedup", "discover", "ingest"]
-
-STDIN = Path("-")
 
 
 def ingest(

@@ -24,6 +24,7 @@ __all__ = [
     "TOOL_SCHEMAS",
     "UNKNOWN",
     "Detection",
+    "confidences",
     "detect",
     "is_document_name",
     "is_text_document",
@@ -69,12 +70,17 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
         return Detection(TOOL_SCHEMAS, 1.0, "tool schemas")
     if is_sidecar(sample, readers):
         return Detection(SIDECAR, 1.0, "metadata of a run")
-    confidence = {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
+    confidence = confidences(sample, readers)
     best = max(confidence, key=lambda name: confidence[name], default="")
     if best and confidence[best] >= _THRESHOLD:
         return Detection(best, confidence[best])
     near = f"nearest: {best} ({confidence[best]:.0%})" if best and confidence[best] > 0 else "none comes near"
     return Detection(UNKNOWN, confidence.get(best, 0.0), f"no reader knows its records; {near}; {_looks(sample)}")
+
+
+def confidences(sample: Sample, readers: Mapping[str, Reader]) -> dict[str, float]:
+    """Return how sure each reader is of a file, by name."""
+    return {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
 
 
 def _sniffed(reader: Reader, sample: Sample) -> float:

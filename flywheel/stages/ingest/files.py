@@ -201,6 +201,7 @@ class FileReading:
             records=self._records + (before.records if before is not None else 0),
             offset_bytes=offset,
             offset_lines=lines,
+            from_line=before.offset_lines if before is not None else 0,
             prefix_sha256=prefix if offset else "",
             content_sha256=self._start.content_sha256,
             columns=dict(columns or {}),

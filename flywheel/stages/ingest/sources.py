@@ -22,8 +22,9 @@ from flywheel.stages.ingest.opening import Opened, file_content
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["UNKNOWN", "Known", "SourceState", "Start", "discover", "shown_path", "start_of"]
+__all__ = ["STDIN", "UNKNOWN", "Known", "SourceState", "Start", "discover", "shown_path", "start_of"]
 
+STDIN = Path("-")
 UNKNOWN = "unknown"  # the format of a file that no reader knows
 
 _CHUNK = 1 << 20
@@ -35,8 +36,8 @@ class SourceState:
 
     `sha256` and `size_bytes` are the file's; `content_sha256` is that of its decompressed bytes. `offset_bytes`, of the
     decompressed bytes, is 0 for a file that was not read line by line and cannot be continued; `prefix_sha256` is the
-    hash up to there. `columns` is what the file's place said of its records: the same bytes elsewhere may mean another
-    policy.
+    hash up to there; `from_line` is the line behind which it was read last. `columns` is what the file's place said of
+    its records: the same bytes elsewhere may mean another policy.
     """
 
     path: str
@@ -48,6 +49,7 @@ class SourceState:
     offset_lines: int = 0
     prefix_sha256: str = ""
     content_sha256: str = ""
+    from_line: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -143,7 +145,9 @@ class Start(NamedTuple):
 
 
 def discover(paths: Sequence[Path]) -> list[Path]:
-    """Return the files that paths mean: files, folders (with all below them) and globs; sorted, each once.
+    """Return the files that paths mean: files, folders (with all below them), globs, `-` for standard input.
+
+    Sorted, each once.
 
     In folders, hidden files and links that lead out of the folder are left out.
 
@@ -152,6 +156,9 @@ def discover(paths: Sequence[Path]) -> list[Path]:
     """
     found: dict[Path, None] = {}
     for path in paths:
+        if path == STDIN:
+            found.setdefault(STDIN)
+            continue
         for file in _expand(path):
             found.setdefault(file.absolute())
     if not found:
