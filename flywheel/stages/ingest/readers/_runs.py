@@ -23,7 +23,7 @@ from flywheel.stages.ingest.readers._shapes import transcript
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.stages.ingest.readers._values import embedded, first, number, text
 
-__all__ = ["Opinion", "Run", "corrected_text", "judgement", "model_call", "place", "tool_use"]
+__all__ = ["Opinion", "Run", "corrected_text", "judgement", "model_call", "place", "tool_use", "whole_task"]
 
 _LONGEST_LITERAL = 100_000
 
@@ -139,6 +139,30 @@ def place(run: Run) -> Event:
     return request([], {**run.source, "ts": run.started}, run.source.get("seq", 0), {})
 
 
+def whole_task(run: Run, given: Any, said: Any, *, last: int) -> Iterator[Event]:
+    """Yield what a trace's outermost span was asked and answered: all there is where no model call was traced.
+
+    Args:
+        run: the span.
+        given: its input.
+        said: its output.
+        last: position of the answer, behind all that the trace tells.
+    """
+    begins = {**run.source, "ts": run.started}
+    seq = run.source.get("seq", 0)
+    yield request(history_of(given).messages, begins, seq, {})
+    answers = choices_of(said)
+    if answers and not run.error:
+        payload = {"message": answers[0], "tags": ["reconstructed"], **_seconds(run)}
+        yield {
+            **begins,
+            "ts": run.ended or run.started,
+            "kind": EventKind.MODEL_CALL,
+            "seq": last,
+            "payload": payload,
+        }
+
+
 class Opinion(NamedTuple):
     """A judgement in plain words; `aim` is what it judges, as kind:id."""
 
@@ -150,13 +174,14 @@ class Opinion(NamedTuple):
     correction: str | None = None
     annotator: str | None = None
     scale: Sequence[float] | None = None
+    corrected: str = "edit"  # the name under which a correction goes
 
 
 _AIMS = {"trace": "trace", "span": "call", "session": "session", "response": "response"}
 
 
 def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
-    """Yield a judgement: the opinion, and the text that somebody put in the answer's place as an edit."""
+    """Yield a judgement: the opinion, and the text that somebody put in the answer's place."""
     kind, _, target = opinion.aim.partition(":")
     shared = {**source, "kind": EventKind.FEEDBACK, "target": opinion.aim}
     aim = {"target": _AIMS.get(kind, kind), "target_id": target, "annotator": opinion.annotator}
@@ -164,18 +189,21 @@ def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
     scale = list(opinion.scale) if opinion.scale else None
     for seq, payload in enumerate((said, {"text": opinion.correction})):
         if any(value is not None for value in payload.values()):
-            name = "edit" if seq else opinion.name
+            name = opinion.corrected if seq else opinion.name
             found = {"name": name, **payload, **aim, "scale": None if seq else scale}
             yield {**shared, "seq": seq, "payload": {k: v for k, v in found.items() if v is not None}}
 
 
-_CORRECTED = ("output", "text", "content", "answer", "response", "desired", "expected", "correction", "value")
+_CORRECTED = (
+    "output", "text", "content", "answer", "response", "desired", "expected", "correction", "value",
+    "expected_response", "expected_output", "expected_answer", "ground_truth",
+)  # fmt: skip
 
 
 def corrected_text(given: Any) -> str | None:
     """Return the text that a correction puts in the answer's place; one that corrects a score holds none."""
     found = embedded(given)
     if isinstance(found, dict):
-        inner = first(found, _CORRECTED)
+        inner = first(found, _CORRECTED) if len(found) > 1 else next(iter(found.values()), None)
         return corrected_text(inner) if inner is not None else None
     return text(found) if isinstance(found, str) and number(found) is None else None
