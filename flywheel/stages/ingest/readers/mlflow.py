@@ -220,7 +220,7 @@ def _assessments(given: list[Any], source: Source, known: Collection[str]) -> It
     found = [as_dict(embedded(item)) for item in given]
     replaced = {item.get("overrides") for item in found if isinstance(item.get("overrides"), str)}
     for item in found:
-        if item.get("valid") is not False and item.get("assessment_id") not in replaced:
+        if item.get("valid") is not False and ident(item.get("assessment_id")) not in replaced:
             at = when(first(item, ("create_time", "last_update_time")))
             yield from _assessment(item, {**source, "ts": at}, _aim(item, source, known))
 
