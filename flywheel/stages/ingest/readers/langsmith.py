@@ -23,6 +23,7 @@ from flywheel.stages.ingest.readers._runs import (
     model_call,
     place,
     tool_use,
+    whole_task,
 )
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 
@@ -88,12 +89,20 @@ def _run_events(given: Mapping[str, Any]) -> Iterator[Event]:
         yield from _model_call(run, span, extra, metadata)
     elif what == "tool":
         yield from _tool_use(run, span, extra)
+    elif what == "chain" and _has_no_children(run):
+        yield from whole_task(span, run["inputs"], run["outputs"], last=1)
     elif what == "chain":
         yield place(span)
     yield from _judgements(run, span)
     for child in as_list(run.get("child_runs")):
         if _is_run(child):
             yield from _run_events({"trace_id": run.get("trace_id"), **child})
+
+
+def _has_no_children(run: Mapping[str, Any]) -> bool:
+    """Whether the log says that a trace is one run; mostly it says nothing of children."""
+    told = [embedded(run.get(name)) for name in ("child_run_ids", "direct_child_run_ids")]
+    return not run.get("parent_run_id") and [] in told and not any(told)
 
 
 def _span(run: Mapping[str, Any], metadata: Mapping[str, Any]) -> Run:

@@ -7,23 +7,20 @@ judge is not the agent's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import orjson
 
 from flywheel.extensions import BadRecordError, Sample
-from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._chunks import joined_chunks
 from flywheel.stages.ingest.readers._events import Event, Source, source_of
-from flywheel.stages.ingest.readers._messages import flat_text, tool_schemas
+from flywheel.stages.ingest.readers._messages import tool_schemas
+from flywheel.stages.ingest.readers._mlflow import assessments, mapping_of
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._runs import (
-    Opinion,
     Run,
-    corrected_text,
-    judgement,
     model_call,
     place,
     tool_use,
@@ -47,8 +44,6 @@ __all__ = ["READER", "MlflowReader"]
 _MODEL = ("CHAT_MODEL", "LLM")
 _JUDGE = "mlflow.trace.sourceScorer"
 _CHUNK = "mlflow.chunk.item."
-_ANNOTATORS = {"HUMAN": "human", "LLM_JUDGE": "llm", "AI_JUDGE": "llm", "CODE": "code"}
-_VERDICTS = {"yes": 1.0, "no": 0.0, "pass": 1.0, "fail": 0.0, "true": 1.0, "false": 0.0}
 
 
 class MlflowReader:
@@ -67,13 +62,13 @@ class MlflowReader:
         if trace is None:
             raise BadRecordError("bad_record", "no trace with info and spans")
         info, spans = trace
-        if _JUDGE in _pairs(info.get("tags")):
+        if _JUDGE in mapping_of(info.get("tags")):
             return
         source = _source(info)
         told = list(_spans(spans, source))
         yield from told
         known = {event["span_id"] for event in told}
-        yield from _assessments(as_list(embedded(info.get("assessments"))), source, known)
+        yield from assessments(as_list(embedded(info.get("assessments"))), source, known)
 
 
 def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]] | None:
@@ -89,14 +84,6 @@ def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]] 
     return None
 
 
-def _pairs(given: Any) -> dict[str, Any]:
-    """Return a map, which Parquet may give as pairs, or as a struct with nulls for what other rows have."""
-    found = embedded(given)
-    if isinstance(found, list):
-        found = {p[0]: p[1] for p in found if isinstance(p, list | tuple) and len(p) == 2 and isinstance(p[0], str)}  # noqa: PLR2004
-    return {name: value for name, value in as_dict(found).items() if value is not None}
-
-
 def _trace_id(given: Any) -> str | None:
     """Return a trace id in hex; one of a warehouse stands behind its place."""
     found = ident(given)
@@ -106,8 +93,8 @@ def _trace_id(given: Any) -> str | None:
 def _source(info: Mapping[str, Any]) -> Source:
     given = ident(first(info, ("trace_id", "request_id")))
     trace = _trace_id(given) or "?"
-    metadata = _pairs(first(info, ("trace_metadata", "request_metadata")))
-    known = source_of(metadata, _pairs(info.get("tags")))
+    metadata = mapping_of(first(info, ("trace_metadata", "request_metadata")))
+    known = source_of(metadata, mapping_of(info.get("tags")))
     request = ident(info.get("client_request_id"))
     names = [f"trace:{trace}", *([f"trace:{given}"] if given and given != trace else [])]
     return {
@@ -131,7 +118,7 @@ def _loaded(value: Any) -> Any:
 
 
 def _spans(spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
-    told = [(span, {k: _loaded(v) for k, v in _pairs(span.get("attributes")).items()}) for span in spans]
+    told = [(span, {k: _loaded(v) for k, v in mapping_of(span.get("attributes")).items()}) for span in spans]
     kinds = [str(attributes.get("mlflow.spanType")).upper() for _, attributes in told]
     asks = any(kind in _MODEL for kind in kinds)
     for seq, ((span, attributes), kind) in enumerate(zip(told, kinds, strict=True)):
@@ -180,7 +167,7 @@ def _moment(span: Mapping[str, Any], name: str) -> datetime | None:
 
 
 def _error(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    raised = [_pairs(as_dict(event).get("attributes")) for event in as_list(span.get("events"))]
+    raised = [mapping_of(as_dict(event).get("attributes")) for event in as_list(span.get("events"))]
     kinds = [f"{e.get('exception.type')}: {e.get('exception.message', '')}" for e in raised if "exception.type" in e]
     return (
         text(first(status, ("message", "description")))
@@ -211,59 +198,9 @@ def _streamed(span: Mapping[str, Any]) -> list[Any]:
     for event in map(as_dict, as_list(span.get("events"))):
         name = str(event.get("name"))
         if name.startswith(_CHUNK) and name[len(_CHUNK) :].isdecimal():
-            value = _pairs(event.get("attributes")).get("mlflow.chunk.value")
+            value = mapping_of(event.get("attributes")).get("mlflow.chunk.value")
             found.append((int(name[len(_CHUNK) :]), _loaded(value)))
     return [chunk for _, chunk in sorted(found, key=lambda item: item[0])]
-
-
-def _assessments(given: list[Any], source: Source, known: Collection[str]) -> Iterator[Event]:
-    found = [as_dict(embedded(item)) for item in given]
-    replaced = {item.get("overrides") for item in found if isinstance(item.get("overrides"), str)}
-    for item in found:
-        if item.get("valid") is not False and ident(item.get("assessment_id")) not in replaced:
-            at = when(first(item, ("create_time", "last_update_time")))
-            yield from _assessment(item, {**source, "ts": at}, _aim(item, source, known))
-
-
-def _aim(item: Mapping[str, Any], source: Source, known: Collection[str]) -> str:
-    """Return what is judged; a span that is no call and no tool stands for its trace."""
-    span = hex_id(item.get("span_id"))
-    session = ident(_pairs(item.get("metadata")).get("mlflow.assessment.onlineScoringSessionId"))
-    if span in known:
-        return f"span:{span}"
-    return f"session:{session}" if session else str(source["ids"][0])
-
-
-def _assessment(item: Mapping[str, Any], source: Source, aim: str) -> Iterator[Event]:
-    """Yield one assessment: an opinion, a verdict of code, or an expectation, which is a text to compare with."""
-    expected = as_dict(item.get("expectation"))
-    value = embedded(as_dict(item.get("feedback")).get("value"))
-    opinion = _opinion(item, value, aim)
-    if expected:
-        serialized = as_dict(expected.get("serialized_value"))
-        wanted = corrected_text(first(expected, ("value",)) or serialized.get("value"))
-        yield from judgement(opinion._replace(comment=None, correction=wanted, corrected=opinion.name), source)
-    elif opinion.annotator == "code" and isinstance(value, bool):
-        payload = {"name": opinion.name, "value": float(value), "scale": [0, 1], "source": "verifier"}
-        yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "target": opinion.aim, "payload": payload}
-    else:
-        yield from judgement(opinion, source)
-
-
-def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
-    by = as_dict(item.get("source"))
-    kind = str(by.get("source_type")).upper()
-    unnamed = kind == "CODE" and by.get("source_id") in (None, "", "default")  # what stands there if nobody says
-    said = value if isinstance(value, str) else flat_text(value) if isinstance(value, list | dict) else None
-    verdict = _VERDICTS.get(value.lower()) if isinstance(value, str) else None
-    return Opinion(
-        name=text(first(item, ("assessment_name", "name"))) or "feedback",
-        aim=aim,
-        value=verdict if verdict is not None else number(value),
-        label=said or text(as_dict(item.get("issue")).get("issue_name")),
-        comment=text(item.get("rationale")),
-        annotator=None if unnamed else _ANNOTATORS.get(kind),
-    )
 
 
 READER = MlflowReader()

@@ -146,6 +146,13 @@ def test_other_runs_only_say_where_a_trace_belongs() -> None:
     assert read({**RUN, "run_type": "retriever"}) == []
 
 
+def test_a_trace_of_one_run_is_all_there_is() -> None:
+    root = {**RUN, "run_type": "chain", "parent_run_id": None, "child_run_ids": [], "extra": {}}
+    asked, answer = read({**root, "inputs": {"question": "Where is 7?"}, "outputs": {"output": "Here."}})
+    assert asked["payload"]["messages"] == [{"role": "user", "content": "Where is 7?"}]
+    assert (answer["kind"], answer["payload"]["message"]["content"]) == ("model_call", "Here.")
+
+
 def test_nested_runs_and_pages_of_runs() -> None:
     root = {**RUN, "run_type": "chain", "child_runs": [TOOL]}
     assert [e["kind"] for e in read(root)] == ["request", "tool_call", "tool_result"]
