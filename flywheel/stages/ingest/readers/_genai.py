@@ -21,6 +21,7 @@ __all__ = [
     "call_payload",
     "history_of",
     "legacy_messages",
+    "nested",
     "operation",
     "output_of",
     "tools_of",
@@ -29,6 +30,7 @@ __all__ = [
 ALIASES: dict[str, tuple[str, ...]] = {
     "operation": (
         "gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type", "ai.operationId",
+        "gen_ai.request.type",
     ),
     "conversation": (
         "gen_ai.conversation.id", "session.id", "langfuse.session.id", "ai.telemetry.metadata.sessionId",
@@ -49,7 +51,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "input": ("gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages"),
     "output": ("gen_ai.output.messages", "gen_ai.completion"),
     "system": ("gen_ai.system_instructions",),
-    "tools": ("gen_ai.tool.definitions", "gen_ai.request.tools", "ai.prompt.tools", "llm.request.functions"),
+    "tools": (
+        "gen_ai.tool.definitions", "gen_ai.request.tools", "ai.prompt.tools", "llm.request.functions",
+        "gen_ai.request.functions",
+    ),
     "input_tokens": (
         "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "ai.usage.inputTokens",
         "ai.usage.promptTokens", "llm.usage.prompt_tokens",
@@ -96,8 +101,8 @@ def operation(span: Span) -> str:
     return "model" if not name and "gen_ai.completion.0.role" in span.attributes else ""
 
 
-def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return a list that was flattened into keys like `prefix.0.role`; gaps in the numbers are nothing."""
+def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
+    """Return what was flattened into keys like `prefix.0.role`; gaps in a list's numbers are nothing."""
     tree: dict[str, Any] = {}
     for key, value in attributes.items():
         if key.startswith(prefix + "."):
@@ -107,7 +112,7 @@ def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
                 inner = node.setdefault(part, {})
                 node = inner if isinstance(inner, dict) else {}
             node[leaf] = value
-    return as_list(_listed(tree))
+    return _listed(tree)
 
 
 def _listed(node: Any) -> Any:
@@ -122,7 +127,7 @@ def _told(attributes: Mapping[str, Any], meaning: str) -> Any:
     whole_value = first(attributes, ALIASES[meaning])
     if whole_value is not None:
         return embedded(whole_value)
-    return next((found for name in ALIASES[meaning] if (found := _numbered(attributes, name))), None)
+    return next((found for name in ALIASES[meaning] if (found := as_list(nested(attributes, name)))), None)
 
 
 def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
