@@ -12,6 +12,7 @@ import orjson
 
 __all__ = [
     "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "token_ids", "when", "whole",
+    "without_nulls",
 ]  # fmt: skip
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,3 +150,10 @@ def embedded(value: Any) -> Any:
             break
         value = parsed
     return value
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a value without the nulls that Arrow put where another row's object has a field."""
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
