@@ -147,7 +147,7 @@ def _outcomes(rewards: list[tuple[str, float]], source: Source, attributes: Mapp
     links = {
         _LINKED[key]: ident(as_dict(link).get("value_match"))
         for link in as_list(nested(attributes, _LINK))
-        if (key := as_dict(link).get("key_match")) in _LINKED
+        if (key := text(as_dict(link).get("key_match"))) in _LINKED
     }
     kind, aim = next(((k, links[k]) for k in ("response", "span", "trace") if links.get(k)), (None, None))
     target = {"target": f"{kind}:{aim}"} if aim else {}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError
-from flywheel.stages.ingest.readers._messages import Message, flat_text, messages, tool_schemas
+from flywheel.stages.ingest.readers._messages import Message, call, flat_text, messages, tool_schemas
 from flywheel.stages.ingest.readers._otlp import LogRecord, Span, SpanEvent
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, whole
 
@@ -149,8 +149,20 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
 
 def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     """Return a call's answers, one a choice; empty when the log has no content."""
-    given = _told(attributes, "output")
-    return [] if given is None else [m for m in _whole_messages(given, "assistant") if m["role"] == "assistant"]
+    given, made = _told(attributes, "output"), _calls_apart(attributes)
+    if made and isinstance(given, list):
+        given = [item for item in given if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
+    answers = [] if given is None else [m for m in _whole_messages(given, "assistant") if m["role"] == "assistant"]
+    if made and answers and len(made) > len(answers[0].get("tool_calls", ())):
+        answers[0] = answers[0] | {"tool_calls": made}
+    return answers
+
+
+def _calls_apart(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls of the first answer that LiteLLM numbers as if each were a choice of its own, without ids."""
+    told = [as_dict(item) for item in as_list(nested(attributes, "gen_ai.completion"))]
+    made = [call(item.get("function_call")) for n, item in enumerate(told) if n == 0 or set(item) == {"function_call"}]
+    return [found for found in made if found is not None]
 
 
 def _whole_messages(given: Any, role: str) -> list[Message]:
@@ -169,7 +181,7 @@ def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return what attributes say of a call beside its messages."""
-    reasons = first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason"))
+    reasons = embedded(first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason")))
     sampling = {name: v for name in _SAMPLING if (v := attributes.get(f"gen_ai.request.{name}")) is not None}
     found = {
         "tools": tools_of(attributes),

@@ -119,18 +119,22 @@ def _turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if said or role == "assistant" or not results:
         spoken = {"role": role, "content": said, "tool_calls": calls}
         yield spoken | ({"reasoning": step["reasoning_content"]} if step.get("reasoning_content") else {})
-    answered = {r.get("source_call_id") for r in results}
+    answered = [ident(r.get("source_call_id")) for r in results]
     open_calls = [c["id"] for c in calls if c["id"] not in answered]
-    unnamed = sum(not r.get("source_call_id") for r in results)
+    unnamed = answered.count(None)
     left = iter(open_calls[-1:] if unnamed == 1 else open_calls)  # what is said of all calls is said after the last
-    for result in results:
-        call_id = result.get("source_call_id") or next(left, None)
+    for result, named in zip(results, answered, strict=True):
+        call_id = named or next(left, None)
         if call_id or result.get("content"):
             yield _result(result, call_id, as_dict(step.get("extra")) if len(calls) == 1 else {})
 
 
 def _call(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"id": given.get("tool_call_id"), "name": given.get("function_name"), "arguments": given.get("arguments")}
+    return {
+        "id": ident(given.get("tool_call_id")),
+        "name": given.get("function_name"),
+        "arguments": given.get("arguments"),
+    }
 
 
 def _result(result: Mapping[str, Any], call_id: Any, told: Mapping[str, Any]) -> dict[str, Any]:

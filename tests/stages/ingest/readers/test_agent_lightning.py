@@ -138,6 +138,21 @@ def test_what_the_weave_tracer_writes() -> None:
     assert (payload["prompt_token_ids"], payload["completion_token_ids"]) == ([1], [2])
 
 
+def test_what_the_proxy_of_0_3_0_writes() -> None:
+    said = {
+        "gen_ai.operation.name": "chat", "llm.request.type": "completion", "gen_ai.response.id": "chatcmpl-3",
+        "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "Where?"}]}]',
+        "gen_ai.output.messages": '[{"role": "assistant", "parts": [], "finish_reason": "tool_calls"}]',
+        "gen_ai.completion.0.function_call.name": "get", "gen_ai.completion.0.function_call.arguments": "{}",
+        "prompt_token_ids": [1, 2], "response_token_ids": [3],
+    }  # fmt: skip
+    (event,) = read({**SPAN, "name": "litellm_request", "attributes": said})
+    payload = event["payload"]
+    assert payload["message"]["tool_calls"] == [{"id": "", "name": "get", "arguments": {}}]
+    assert (payload["prompt_token_ids"], payload["completion_token_ids"]) == ([1, 2], [3])
+    assert (payload["response_id"], payload.get("fragment")) == ("chatcmpl-3", None)
+
+
 def test_spans_that_hold_nothing_of_a_conversation() -> None:
     for name in ("agentlightning.message", "agentlightning.exception", "shop.session", "raw_gen_ai_request"):
         assert read({**SPAN, "name": name}) == []
