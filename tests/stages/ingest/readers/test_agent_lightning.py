@@ -113,8 +113,9 @@ def test_the_rewards_of_0_3_0_say_what_they_mean(take: Callable[..., Any]) -> No
             ),
             [("reward 0", 1.0, None)],
         ),
+        (span(agentlightning__reward__0__value=1, agentlightning__link__0__key_match=[]), [("reward 0", 1.0, None)]),
     ],
-    ids=["early", "0.2", "no annotation", "AgentOps", "no value", "no number", "span", "unknown link"],
+    ids=["early", "0.2", "no annotation", "AgentOps", "no value", "no number", "span", "unknown link", "no key"],
 )
 def test_rewards_of_every_version(record: dict[str, Any], expected: list[Any]) -> None:
     found = [(e["payload"]["name"], e["payload"]["value"], e.get("target")) for e in read(record)]

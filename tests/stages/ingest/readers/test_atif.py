@@ -139,6 +139,12 @@ def test_the_trial_is_the_folder(path: str, trial: str | None) -> None:
     assert READER.from_path(PurePosixPath(path)).get("id") == (trial and f"session:{trial}")
 
 
+def test_ids_that_are_none() -> None:
+    strange = {"tool_call_id": {"a": 1}, "function_name": "get", "arguments": None}
+    assert results(run(acted(strange, results=[{"source_call_id": ["x"], "content": "a"}]))) == []
+    assert [e["kind"] for e in read(run(acted(strange, results=[{"content": "a"}])))][1:] == ["model_call", "request"]
+
+
 def test_what_is_no_trajectory_is_refused() -> None:
     refused: list[Any] = [[], {"schema_version": "ATIF-v1.0"}, run({"source": "wizard", "message": "x"})]
     for record in refused:
