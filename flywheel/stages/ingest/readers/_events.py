@@ -15,7 +15,9 @@ from flywheel.stages.ingest.readers._messages import Message
 from flywheel.stages.ingest.readers._status import error_type
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, when
 
-__all__ = ["Event", "Source", "conversation_of", "judgements", "request", "source_of", "spoken", "tool_result"]
+__all__ = [
+    "Event", "Source", "acted", "conversation_of", "judgements", "request", "source_of", "spoken", "tool_result",
+]  # fmt: skip
 
 Event = dict[str, Any]
 Source = dict[str, Any]
@@ -90,6 +92,35 @@ def spoken(history: list[Message], source: Source, extra: Mapping[str, Any]) -> 
             yield tool_result(message, source, position)
     if waiting:
         yield request(waiting, source, start, told)
+
+
+def acted(
+    history: list[Message], actions: set[int], source: Source, extra: Mapping[str, Any], *, apart: bool = False
+) -> Iterator[Event]:
+    """Yield the events of a transcript of which only some assistant messages are the agent's acts.
+
+    The others (examples, what was copied or written for the agent) are part of what it saw: where there are any, every
+    act comes with the full history before it, which says where each of them stood.
+
+    Args:
+        history: messages in normal form.
+        actions: positions of the acts.
+        source: columns shared by all events.
+        extra: payload fields that say something of the whole: tools, tags.
+        apart: whether it does not go on from what the conversation told before.
+    """
+    if not apart and all(position in actions for position, m in enumerate(history) if m["role"] == "assistant"):
+        yield from spoken(history, source, extra)
+        return
+    if not actions:
+        yield request(history, source, 0, extra)
+        return
+    for position in sorted(actions):
+        payload = {"message": history[position], "input": history[:position], **extra}
+        yield {**source, "kind": EventKind.MODEL_CALL, "seq": position, "payload": payload}
+    start = max(actions) + 1
+    for event in spoken([m for m in history[start:] if m["role"] != "assistant"], source, {}):
+        yield {**event, "seq": event["seq"] + start}
 
 
 def request(given: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from flywheel.stages.ingest.readers._values import as_dict, embedded, first, number
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, number, text, token_ids
 
-__all__ = ["Pair", "common_payload", "pair_of", "share"]
+__all__ = ["Pair", "common_payload", "pair_of", "sampled", "share"]
 
 _ENVELOPES = (
     ("request", "response"),
@@ -65,6 +65,18 @@ def common_payload(pair: Pair) -> dict[str, Any]:
     latency = seconds if seconds is not None else millis / 1000 if millis is not None else None
     cost = number(first(pair.envelope, _COST))
     found = {"sampling": sampling or None, "latency_s": latency, "cost_usd": cost}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an OpenAI choice says of its making: why it ended, and the tokens where a server gives them."""
+    content = as_list(as_dict(choice.get("logprobs")).get("content"))
+    found = {
+        "finish_reason": text(choice.get("finish_reason")),
+        "prompt_token_ids": token_ids(choice.get("prompt_token_ids")),
+        "completion_token_ids": token_ids(choice.get("token_ids")),
+        "completion_logprobs": [number(as_dict(token).get("logprob")) for token in content] or None,
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 

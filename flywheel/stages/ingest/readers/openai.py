@@ -21,8 +21,8 @@ from flywheel.stages.ingest.readers._events import (
     spoken,
 )
 from flywheel.stages.ingest.readers._messages import Message, messages, tool_schemas
-from flywheel.stages.ingest.readers._pairs import Pair, common_payload, pair_of, share
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, number, text, whole
+from flywheel.stages.ingest.readers._pairs import Pair, common_payload, pair_of, sampled, share
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, text, token_ids, whole
 
 __all__ = ["READER", "OpenAIReader"]
 
@@ -112,25 +112,13 @@ def _payload(pair: Pair, history: list[Message], response_id: str | None) -> dic
         "input": history,
         "tools": tool_schemas(pair.request.get("tools") or pair.request.get("functions")),
         "response_id": response_id,
-        "finish_reason": text(chosen.get("finish_reason")),
         "input_tokens": whole(usage.get("prompt_tokens")),
         "output_tokens": whole(usage.get("completion_tokens")),
-        "prompt_token_ids": _numbers(pair.response.get("prompt_token_ids")),
-        "completion_token_ids": _numbers(chosen.get("token_ids")),
-        "completion_logprobs": _logprobs(chosen),
+        "prompt_token_ids": token_ids(pair.response.get("prompt_token_ids")),
         "other_choices": [messages([{**c["message"], "role": "assistant"}])[0] for c in others] or None,
     }
-    return {name: value for name, value in found.items() if value is not None} | common_payload(pair)
-
-
-def _numbers(value: Any) -> list[Any] | None:
-    found = as_list(value)
-    return found if found and all(isinstance(n, int) for n in found) else None
-
-
-def _logprobs(choice: Mapping[str, Any]) -> list[float | None] | None:
-    content = as_list(as_dict(choice.get("logprobs")).get("content"))
-    return [number(as_dict(token).get("logprob")) for token in content] or None
+    told = {name: value for name, value in found.items() if value is not None}
+    return sampled(chosen) | told | common_payload(pair)
 
 
 def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
