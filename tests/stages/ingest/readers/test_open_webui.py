@@ -37,7 +37,8 @@ def feedback(**changed: Any) -> dict[str, Any]:
     return {
         "id": "f1", "user_id": "u1", "version": 0, "type": "rating",
         "data": {
-            "rating": -1, "model_id": "qwen3-8b", "reason": "not_helpful", "comment": "no date", "details": {"rating": 2},
+            "rating": -1, "model_id": "qwen3-8b", "reason": "not_helpful", "comment": "no date",
+            "details": {"rating": 2},
         },
         "meta": {"arena": False, "chat_id": "c1", "message_id": "m2"},
         "snapshot": {"chat": chat()}, "created_at": 1790850300, "updated_at": 1790850400, **changed,
