@@ -15,19 +15,16 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers._events import Event, Source, request, tool_result
-from flywheel.stages.ingest.readers._messages import Message, flat_text, messages, result_message
+from flywheel.stages.ingest.readers._messages import Message, flat_text, result_message
+from flywheel.stages.ingest.readers._mini_swe import NOT_RUN, command_of, refused_reply, reply_of, status_of, usage_of
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
-from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN
+from flywheel.stages.ingest.readers._status import FAILED, OK
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
-from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, when, whole
+from flywheel.stages.ingest.readers._values import as_dict, first, ident, text, when
 
 __all__ = ["READER", "MiniSweAgentReader"]
 
-_BLOCK = re.compile(r"```(?:bash|mswea_bash_command)[^\S\n]*\n(.*?)\n```", re.DOTALL)
-_RETURNED = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
-_TIMED_OUT = "The last command <command>"
 _DONE = ("Submitted", "", None)
-_NOT_RUN = "action was not executed"
 _SUBMITS = re.compile(r"(?:COMPLETE_TASK_AND_SUBMIT|MINI_SWE_AGENT)_FINAL_OUTPUT")
 
 
@@ -107,15 +104,15 @@ class _Run:
         elif turn.get("role") == "exit":
             return
         elif self._open and extra.get("interrupt_type") is None:
-            yield from self._results(turn, _status(turn, extra), extra)
+            yield from self._results(turn, status_of(turn, extra), extra)
         else:
             yield from self._said(turn, extra)
 
     def _action(self, turn: Mapping[str, Any], extra: Mapping[str, Any]) -> Event:
-        message = _reply(turn)
-        if not message.get("tool_calls") and (command := _command(message, extra)) is not None:
+        message = reply_of(turn)
+        if not message.get("tool_calls") and (command := command_of(message, extra)) is not None:
             message["tool_calls"] = [{"id": f"call-{self._seq}", "name": "bash", "arguments": {"command": command}}]
-        payload = {"message": message, **_usage(extra), **self._sampling}
+        payload = {"message": message, **usage_of(extra), **self._sampling}
         if self._unseen:
             payload["input"] = list(self._history)
             self._unseen = False
@@ -134,7 +131,7 @@ class _Run:
         if call is None:
             return
         self._open = [c for c in self._open if c is not call]
-        if extra.get("exception_info") == _NOT_RUN:
+        if extra.get("exception_info") == NOT_RUN:
             self._unrun.append(call)
         content = flat_text(first(turn, ("output", "content")))
         message = result_message(content, {"tool_call_id": call["id"], "name": call["name"]}, status=status)
@@ -154,10 +151,10 @@ class _Run:
     def _said(self, turn: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Event]:
         """Yield what reached the agent from outside: its task, what a human wrote, what was wrong with its reply."""
         why = extra.get("interrupt_type")
-        refused = _refused(extra) if why == "FormatError" else None
+        refused = refused_reply(extra) if why == "FormatError" else None
         if refused is not None:
             self._unseen = True
-            yield self._call({"message": refused, **_usage(extra), **self._sampling}, extra)
+            yield self._call({"message": refused, **usage_of(extra), **self._sampling}, extra)
         content = flat_text(turn.get("content"))
         if not content:
             return
@@ -174,63 +171,6 @@ def _told(turns: list[Any]) -> list[Any]:
     return [
         [t.get("content"), t.get("timestamp"), as_dict(t.get("extra")).get("timestamp")] for t in map(as_dict, turns)
     ]
-
-
-def _reply(turn: Mapping[str, Any]) -> Message:
-    """Return an assistant message, also where it is a response of items."""
-    items = [as_dict(item) for item in as_list(turn.get("output"))]
-    if not items:
-        return messages([{**turn, "role": "assistant"}])[0]
-    said = [part for item in items if item.get("type") == "message" for part in as_list(item.get("content"))]
-    thought = [flat_text(item.get("summary")) for item in items if item.get("type") == "reasoning"]
-    made = [{**item, "id": item.get("call_id")} for item in items if item.get("type") == "function_call"]
-    reply = {"role": "assistant", "content": said or None, "tool_calls": made}
-    return messages([reply | {"reasoning": "\n".join(t for t in thought if t)}])[0]
-
-
-def _command(message: Message, extra: Mapping[str, Any]) -> str | None:
-    """Return the command of a reply in plain text: as it was parsed, else its only code block."""
-    actions = as_list(extra.get("actions"))
-    found = [text(as_dict(action).get("command")) for action in actions]
-    if not actions:
-        found = [block.strip() for block in _BLOCK.findall(message.get("content") or "")]
-    return found[0] if len(found) == 1 else None
-
-
-def _status(turn: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
-    """Return how a command ended: by its return code, in the older files as the message's text tells it."""
-    if extra.get("exception_info") == _NOT_RUN:
-        return UNKNOWN
-    content = flat_text(turn.get("content")) or ""
-    told = _RETURNED.match(content)
-    code = number(extra.get("returncode")) if "returncode" in extra else number(told[1]) if told else None
-    if code is not None:
-        return FAILED if code else OK
-    return FAILED if content.startswith(_TIMED_OUT) else UNKNOWN
-
-
-def _refused(extra: Mapping[str, Any]) -> Message | None:
-    """Return the reply that could not be parsed."""
-    for choice in as_list(as_dict(extra.get("response")).get("choices")):
-        return _reply(as_dict(as_dict(choice).get("message")))
-    if as_list(as_dict(extra.get("response")).get("output")):
-        return _reply(as_dict(extra["response"]))
-    written = text(extra.get("model_response"))
-    return {"role": "assistant", "content": written} if written else None
-
-
-def _usage(extra: Mapping[str, Any]) -> dict[str, Any]:
-    response = as_dict(extra.get("response"))
-    usage = as_dict(response.get("usage"))
-    choice = as_dict(next(iter(as_list(response.get("choices"))), None))
-    found = {
-        "response_id": ident(response.get("id")),
-        "finish_reason": text(choice.get("finish_reason")),
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens"))),
-        "cost_usd": number(extra.get("cost")),
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 READER = MiniSweAgentReader()
