@@ -67,19 +67,20 @@ def conversation_of(history: list[Message], user: str | None) -> str:
     return "chat-" + content_id(system, opening, user)
 
 
-def spoken(history: list[Message], source: Source, extra: Mapping[str, Any]) -> Iterator[Event]:
+def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, seen: int = 0) -> Iterator[Event]:
     """Yield the events of a transcript that is told once, from beginning to end.
 
     Args:
         history: messages in normal form.
         source: columns shared by all events.
         extra: payload fields of the first request: tools, tags.
+        seen: how many messages at the beginning the agent only saw, whoever speaks in them: demonstrations, say.
     """
     waiting: list[Message] = []
     told = dict(extra)
     start = 0
     for position, message in enumerate(history):
-        if message["role"] in {"system", "user"}:
+        if position < seen or message["role"] in {"system", "user"}:
             start = start if waiting else position
             waiting.append(message)
             continue
