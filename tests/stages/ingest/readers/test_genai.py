@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._genai import ALIASES, call_payload, history_of, output_of, tools_of
+from flywheel.stages.ingest.readers._attributes import folded
+from flywheel.stages.ingest.readers._genai import call_payload, history_of, output_of, tools_of
 
 SAID = [{"role": "user", "content": "u"}]
 
@@ -24,11 +25,12 @@ SAID = [{"role": "user", "content": "u"}]
     ],
 )
 def test_one_input_under_all_its_names(attributes: dict[str, Any]) -> None:
-    assert history_of(attributes) == SAID
+    assert history_of(folded(attributes)) == SAID
 
 
 def test_flattened_calls_of_old_instrumentations() -> None:
-    attributes = {
+    numbered = {
+        "gen_ai.prompt.name": "a template's name",
         "gen_ai.prompt.0.role": "system",
         "gen_ai.prompt.0.content": "s",
         "gen_ai.prompt.1.role": "assistant",
@@ -46,6 +48,7 @@ def test_flattened_calls_of_old_instrumentations() -> None:
         "llm.request.functions.0.name": "f",
         "llm.request.functions.0.parameters": '{"type":"object"}',
     }
+    attributes = folded(numbered)
     history = history_of(attributes)
     assert history is not None
     assert [m["role"] for m in history] == ["system", "assistant", "tool", "user"]
@@ -74,8 +77,3 @@ def test_usage_under_old_names() -> None:
         {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": "4", "gen_ai.usage.cost": 0.1}
     )
     assert found == {"input_tokens": 3, "output_tokens": 4, "cost_usd": 0.1}
-
-
-def test_no_name_has_two_meanings() -> None:
-    names = [n for meaning, aliases in ALIASES.items() for n in aliases]
-    assert len(names) == len(set(names))
