@@ -37,6 +37,8 @@ class Names:
     input_tokens: tuple[str, ...]
     output_tokens: tuple[str, ...]
     usage: tuple[str, ...]
+    time: tuple[str, ...]
+    latency_ms: tuple[str, ...]
     cost: tuple[str, ...]
     cost_details: tuple[str, ...]
     sampling: tuple[str, ...]

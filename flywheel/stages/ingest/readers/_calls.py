@@ -17,7 +17,7 @@ from flywheel.stages.ingest.readers._messages import Message, arguments, flat_te
 from flywheel.stages.ingest.readers._otlp import Span
 from flywheel.stages.ingest.readers._spans import Spans, event
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident, text
+from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident, number, text, when
 
 __all__ = ["call_events"]
 
@@ -39,7 +39,8 @@ def call_events(spans: Spans) -> Iterator[Event]:
 def seconds(span: Span) -> dict[str, float]:
     """Return how long a span took, as a payload field."""
     if span.started is None or span.ended is None:
-        return {}
+        told_ms = number(first(span.attributes, aliases().names.latency_ms))
+        return {} if told_ms is None else {"latency_s": told_ms / 1000}
     return {"latency_s": (span.ended - span.started).total_seconds()}
 
 
@@ -81,9 +82,10 @@ class _Calls:
             source["ids"] += [f"span:{twin.span_id}"] if twin.span_id else []
         if payload.get("response_id"):
             source["ids"] += [f"response:{payload['response_id']}"]
+        ts = span.started or when(told(span.attributes, aliases().names.time))
         if span.failed and not _has_content(payload):
-            return event(source, EventKind.REQUEST, span.started, _unanswered(payload))
-        return event(source, EventKind.MODEL_CALL, span.started, payload)
+            return event(source, EventKind.REQUEST, ts, _unanswered(payload))
+        return event(source, EventKind.MODEL_CALL, ts, payload)
 
     def _told_by(self, span: Span) -> Iterator[Span]:
         for twin in self._inner[id(span)]:

@@ -151,7 +151,9 @@ def _span_id(given: Mapping[str, Any]) -> str | None:
 
 def _all_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name.removeprefix(_COLUMN): value for name, value in given.items() if name.startswith(_COLUMN)}
-    return columns | _attributes(embedded(given.get("attributes")))
+    kind = text(given.get("span_kind"))  # OpenInference's, beside the attributes
+    told = {"openinference.span.kind": kind} if kind not in {None, "UNKNOWN"} else {}
+    return told | columns | _attributes(embedded(given.get("attributes")))
 
 
 def _event(given: Mapping[str, Any]) -> SpanEvent:

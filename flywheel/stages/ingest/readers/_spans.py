@@ -138,7 +138,7 @@ def _conversations(items: Iterable[Span | LogRecord]) -> dict[str, set[str]]:
 
 def _orphan(item: Span | LogRecord) -> str:
     response = ident(first(item.attributes, aliases().names.response_id))
-    return f"response:{response}" if response else f"span:{item.span_id or content_id(item.name)}"
+    return f"response:{response}" if response else f"span:{item.span_id or content_id(item.name, item.attributes)}"
 
 
 def _role(span: Span) -> str:
