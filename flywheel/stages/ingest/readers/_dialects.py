@@ -68,8 +68,9 @@ def _object(given: Mapping[str, Any], role: str) -> Iterator[dict[str, Any]]:
     elif "parts" in given or "tool_calls" in given or "content" in given:
         yield _message(given, role)
     else:
-        told = first(given, ("text", "prompt", "input", "output"))
-        yield {"role": role, "content": flat_text(told if isinstance(told, str) else dict(given))}
+        told = first(given, ("text", "prompt", "completion", "input", "output"))
+        said = told if isinstance(told, str) else text(as_dict(told).get("text"))
+        yield {"role": role, "content": said or flat_text(dict(given))}
 
 
 def _wrapped(given: Mapping[str, Any]) -> Mapping[str, Any]:

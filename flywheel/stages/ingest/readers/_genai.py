@@ -33,6 +33,7 @@ Content = tuple[list[Message] | None, list[Message], list[str]]  # what was aske
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
 _SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
 _PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
+_REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", "redacted-by-litellm")  # OpenInference's word, and others'
 _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message\Z")
 _INPUT_NAMES, _OUTPUT_NAMES = (
     ("input", "input_tokens", "prompt_tokens"),
@@ -59,6 +60,8 @@ def content_of(attributes: Mapping[str, Any]) -> Content:
         flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
     if asked is None and told(attributes, aliases().names.references) is not None:
         flags.add("content_missing")
+    if any(m.get("content") in _REDACTED for m in [*(asked or ()), *answers]):
+        flags.add("redacted")
     return asked, answers, sorted(flags)
 
 

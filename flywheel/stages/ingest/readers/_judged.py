@@ -135,7 +135,7 @@ def _aim(item: Span | LogRecord, scope: str, spans: Spans) -> Aim | None:
         session = ident(first(item.attributes, aliases().names.conversation))
         return Aim("session", session) if session else None
     if scope == "span" and place.span_id:
-        whole = isinstance(place, Span) and spans.role(place) == "" and place.parent_id is None
+        whole = isinstance(place, Span) and spans.role(place) in {"", "agent"} and place.parent_id is None
         return Aim("trace", place.trace_id) if whole and place.trace_id else Aim("span", place.span_id)
     return Aim("trace", place.trace_id) if place.trace_id else None
 

@@ -22,7 +22,7 @@ from flywheel.stages.ingest.readers._values import first, ident, text
 __all__ = ["Spans", "event"]
 
 _WITH_CONTENT = ("gen_ai.completion", "gen_ai.output.messages", "llm.output_messages")
-_DIALECTS = ("gen_ai.", "llm.", "ai.", "lk.", "gcp.vertex.agent.")
+_DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.")
 _MAX_DEPTH = 200
 _MCP = "mcp.method.name"
 
@@ -42,13 +42,22 @@ class Spans:
         self._by_id = {(s.trace_id, s.span_id): s for s in self.spans if s.span_id}
         self._named = _conversations([*self.spans, *logs])
         self._children: dict[Key, list[Span]] = defaultdict(list)
+        self._roles = {id(span): _role(span) for span in self.spans}
+        self._circular: set[int] = set()
+        self._circular = {id(span) for span in self.spans if self._under_itself(span)}
         for span in self.spans:
-            if span.parent_id:
+            if span.parent_id and id(span) not in self._circular:
                 self._children[span.trace_id, span.parent_id].append(span)
+
+    def _under_itself(self, span: Span) -> bool:
+        above = self._upwards(span)
+        next(above)
+        return any(found is span for found in above)
 
     def parent(self, item: Span | LogRecord) -> Span | None:
         """Return the span above; of a log record, the span in which it was written."""
         above = item.parent_id if isinstance(item, Span) else item.span_id
+        above = None if id(item) in self._circular else above
         return self._by_id.get((item.trace_id, above)) if above else None
 
     def children(self, span: Span) -> list[Span]:
@@ -65,9 +74,9 @@ class Spans:
 
     def role(self, span: Span) -> str:
         """Return 'model', 'tool', 'judge' or '' for what a span is; what happens under a judge is not the agent's."""
-        found = _role(span)
+        found = self._roles[id(span)]
         if found in {"model", "tool"} and any(
-            _role(above) == "judge" for above in self._upwards(span) if isinstance(above, Span)
+            self._roles[id(above)] == "judge" for above in self._upwards(span) if isinstance(above, Span)
         ):
             return ""
         return found
@@ -102,14 +111,21 @@ class Spans:
         return named or ident(first(item.resource, names)) or item.trace_id or _orphan(item)
 
     def mappings(self, told_already: Iterable[Event]) -> Iterator[Event]:
-        """Yield an empty request for each conversation that a trace belongs to and that no event told."""
+        """Yield empty requests: for a trace's conversation that no event told, and for agents, which may be judged."""
         known = {(e["conversation_id"], name) for e in told_already for name in e.get("ids", ())}
         for seq, span in enumerate(self.spans):
             named = ident(first(span.attributes, aliases().names.conversation))
             alone = span.trace_id is not None and self._named.get(span.trace_id) == {named}
-            if named and alone and (named, f"trace:{span.trace_id}") not in known:
-                known.add((named, f"trace:{span.trace_id}"))
+            new = named is not None and alone and (named, f"trace:{span.trace_id}") not in known
+            if new or self._is_agent(span):
+                known.add((named or "", f"trace:{span.trace_id}"))
                 yield event(self.source(span, seq), EventKind.REQUEST, span.started, {"messages": []})
+
+    def _is_agent(self, span: Span) -> bool:
+        """Whether a span is a whole run, which opinions are often about; of others only where a trace begins."""
+        found = self._roles[id(span)]
+        ours = any(name.startswith(_DIALECTS) for name in span.attributes)
+        return found == "agent" or (not found and ours and span.trace_id is not None and span.parent_id is None)
 
 
 def _unique(spans: Iterable[Span]) -> list[Span]:

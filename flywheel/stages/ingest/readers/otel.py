@@ -34,28 +34,26 @@ class OtelReader:
     version = 2
 
     def sniff(self, sample: Sample) -> float:
-        """An envelope is an envelope."""
-        return share(sample.records, lambda record: is_envelope(record) or _is_console_span(record))
+        """Return how many records are envelopes or spans."""
+        return share(sample.records, lambda record: is_envelope(record) or _is_single_span(record))
 
     def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
         """Yield the events of one export request, or of one span."""
         if is_envelope(record):
             yield from _envelope_events(open_envelope(record))
-        elif _is_console_span(record):
+        elif _is_single_span(record):
             yield from events_of([single_span(record)])
         else:
             raise BadRecordError("bad_record", "no resourceSpans or resourceLogs")
 
 
-def _is_console_span(record: Any) -> bool:
-    """Whether a record is a span as `ReadableSpan.to_json` writes it."""
+def _is_single_span(record: Any) -> bool:
+    """Whether a record is a span as `ReadableSpan.to_json` writes it, or one out of an OTLP envelope."""
     span = as_dict(record)
-    return (
-        "trace_id" in as_dict(span.get("context"))
-        and isinstance(span.get("status"), dict)
-        and isinstance(span.get("attributes"), dict)
-        and "span_kind" not in span
-    )
+    if "startTimeUnixNano" in span:
+        return "traceId" in span and "spanId" in span
+    printed = "trace_id" in as_dict(span.get("context")) and isinstance(span.get("status"), dict)
+    return printed and isinstance(span.get("attributes"), dict) and "span_kind" not in span
 
 
 def events_of(found: list[Span]) -> Iterator[Event]:

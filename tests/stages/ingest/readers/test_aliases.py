@@ -23,7 +23,7 @@ def test_the_table_has_a_version_and_every_meaning() -> None:
         names = getattr(table.names, field.name)
         assert names, field.name
         assert len(set(names)) == len(names), field.name
-    assert set(table.roles.values()) == {"model", "tool", "judge"}
+    assert set(table.roles.values()) == {"model", "tool", "agent", "judge"}
     assert aliases() is table
 
 

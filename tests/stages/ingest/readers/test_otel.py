@@ -96,9 +96,9 @@ def test_children_without_a_conversation_take_their_traces() -> None:
     assert alone[0]["conversation_id"] == TRACE
     assert {e["ids"][0] for e in (*together, *alone)} == {f"trace:{TRACE}"}
     two = span(98, {"gen_ai.conversation.id": "other"})
-    (nearest,) = read(spans(span(1, CHAT), root, two))
+    nearest = read(spans(span(1, CHAT), root, two))[0]
     assert (nearest["conversation_id"], nearest["ids"]) == ("conv", [f"span:{1:016x}", "response:r1"])
-    (lost,) = read(spans(span(1, CHAT, parentSpanId=""), root, two))
+    lost = read(spans(span(1, CHAT, parentSpanId=""), root, two))[0]
     assert lost["conversation_id"] == TRACE
 
 

@@ -92,3 +92,10 @@ def test_base64_ids_of_protobufs_json_are_the_same_ids(tmp_path: Path, take: Tak
     lines = [json.loads(line, object_hook=coded) for line in text.splitlines()]
     (tmp_path / "base64.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert set(take(tmp_path).events["event_id"]) == set(taken(take, "current.jsonl").events["event_id"])
+
+
+def test_what_is_delivered_twice_is_the_same_events(tmp_path: Path, take: Take) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text((FIXTURES / "current.jsonl").read_text(encoding="utf-8"))
+    events = take(tmp_path).events
+    assert events["event_id"].n_unique() * 2 == events.height

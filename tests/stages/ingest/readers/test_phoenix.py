@@ -93,7 +93,7 @@ def test_a_page_of_spans_is_an_episode(tmp_path: Path, take: Callable[..., Any])
 def test_rows_of_their_own_join_by_trace(write: Callable[..., Path], take: Callable[..., Any]) -> None:
     write("spans.jsonl", SPANS)
     taken = take()
-    assert (taken.read, taken.quarantined.height, sum(taken.ignored.values())) == (5, 0, 2)
+    assert (taken.read, taken.quarantined.height, sum(taken.ignored.values())) == (5, 0, 1)
     found = taken.events.filter(pl.col("kind") == "model_call").sort("ts")
     assert list(found["conversation_id"]) == [TRACE, "conv-42"]
     assert all(f"trace:{TRACE}" in ids for ids in found["ids"])

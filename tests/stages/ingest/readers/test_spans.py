@@ -45,6 +45,8 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
         {"openinference.span.kind": "LLM", "llm.input_messages.0.message.role": "user",
          "llm.input_messages.0.message.content": "where is 7?", "llm.output_messages.0.message.role": "assistant",
          "llm.output_messages.0.message.content": "Monday."},
+        {"openinference.span.kind": "LLM", "llm.prompts.0.prompt.text": "where is 7?",
+         "llm.choices.0.completion.text": "Monday."},
         {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "where is 7?",
          "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "Monday."},
         {"langfuse.observation.type": "generation", "langfuse.observation.input": json.dumps(ASKED),
@@ -61,7 +63,8 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
         {"gen_ai.operation.name": "chat", "events": json.dumps([
             {"event.name": "gen_ai.user.message", **ASKED[0]}, {"event.name": "gen_ai.choice", "message": SAID[0]}])},
     ],
-    ids=["completion", "ai sdk stream", "ai sdk 3", "openinference body", "openinference", "openllmetry", "langfuse",
+    ids=["completion", "ai sdk stream", "ai sdk 3", "openinference body", "openinference", "openinference completion",
+         "openllmetry", "langfuse",
          "mlflow", "langsmith", "adk", "livekit", "pydantic ai 1"],
 )  # fmt: skip
 def test_one_call_in_every_dialect(plain: dict[str, Any]) -> None:
@@ -124,7 +127,8 @@ def test_one_tool_in_every_dialect(plain: dict[str, Any], call_id: str | None, s
     ],
 )
 def test_spans_around_calls_tell_nothing_twice(plain: dict[str, Any]) -> None:
-    assert read(span(1, plain, name="eou_detection" if "lk.chat_ctx" in plain else "chat room")) == []
+    events = read(span(1, plain, name="eou_detection" if "lk.chat_ctx" in plain else "chat room"))
+    assert [e["payload"] for e in events] in ([], [{"messages": []}])
 
 
 def test_a_servers_side_of_a_tool_call_is_its_clients_twin() -> None:
@@ -193,6 +197,27 @@ def test_a_span_that_only_names_the_conversation_maps_its_trace() -> None:
     assert kinds(read(span(1, {"session.id": "conv"}), span(2, CHAT, **under(1)))) == ["model_call"]
 
 
+def test_a_run_as_a_whole_can_be_named_by_its_span() -> None:
+    agent = {"gen_ai.operation.name": "invoke_agent"}
+    call, run = read(span(2, CHAT, **under(1)), span(1, agent, **under(9)))
+    assert (run["kind"], run["payload"], run["ids"][1]) == ("request", {"messages": []}, f"span:{1:016x}")
+    assert call["conversation_id"] == run["conversation_id"] == TRACE
+    (root,) = read(span(3, {"openinference.span.kind": "CHAIN"}, parentSpanId=""))
+    assert root["ids"] == [f"trace:{TRACE}", f"span:{3:016x}"]
+    assert read(span(3, {"openinference.span.kind": "CHAIN"}), span(4, {"http.method": "GET"}, parentSpanId="")) == []
+
+
+def test_spans_that_stand_under_themselves_are_told() -> None:
+    assert kinds(read(span(1, CHAT, **under(1)))) == ["model_call"]
+    assert kinds(read(span(1, CHAT, **under(2)), span(2, CHAT, **under(1)))) == ["model_call", "model_call"]
+    assert kinds(read(span(1, TOOL, **under(1)))) == ["tool_call", "tool_result"]
+
+
+def test_a_span_out_of_its_envelope() -> None:
+    (call,) = READER.read(span(1, CHAT), 1)
+    assert call["payload"]["message"] == SAID[0]
+
+
 def test_users_and_policies_come_from_the_nearest_span_that_names_them() -> None:
     root = span(1, {"user.id": "u1", "langfuse.release": "r2", "flywheel.task_key": "t"})
     (call,) = read(span(2, CHAT, **under(1)), root, **{"service.version": "r1"})
@@ -224,6 +249,12 @@ def test_several_choices_and_one_answer_told_in_blocks() -> None:
     assert one["payload"]["message"]["tool_calls"][0]["name"] == "f"
     (choices,) = read(span(1, flat | {"output.value": json.dumps(two)}))
     assert len(choices["payload"]["other_choices"]) == 1
+
+
+def test_what_the_producer_hid_is_said() -> None:
+    hidden = {"openinference.span.kind": "LLM", "input.value": "__REDACTED__", "output.value": "__REDACTED__"}
+    (call,) = read(span(1, hidden))
+    assert call["payload"]["tags"] == ["redacted"]
 
 
 def test_usage_and_cost_in_objects() -> None:

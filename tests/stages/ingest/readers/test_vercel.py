@@ -61,7 +61,7 @@ def lines(**context: Any) -> list[dict[str, Any]]:
 def test_spans_as_lines_are_an_episode(write: Callable[..., Path], take: Callable[..., Any]) -> None:
     write("spans.jsonl", lines(**SESSION))
     taken = take()
-    assert (taken.adds_up(), taken.quarantined.height, sum(taken.ignored.values())) == (True, 0, 1)
+    assert (taken.adds_up(), taken.quarantined.height, sum(taken.ignored.values())) == (True, 0, 0)
     assert set(taken.events["source_format"]) == {"vercel"}
     assert set(taken.events["conversation_id"]) == {"conv-42"}
     episodes, steps = build_episodes(taken.events, EpisodesConfig(), Funnel())
@@ -96,7 +96,8 @@ def test_the_same_spans_in_otlp_are_one_call_each() -> None:
     first, tool, second, outer = (line["attributes"] for line in lines(**SESSION))
     items = [span(9, outer), span(1, first), span(3, second), span(2, tool, status={"code": 2})]
     events = list(OTEL.read(spans(*items), 1))
-    assert [str(e["kind"]) for e in events] == ["model_call", "model_call", "tool_call", "tool_result"]
+    assert [str(e["kind"]) for e in events] == ["model_call", "model_call", "tool_call", "tool_result", "request"]
+    assert events[4]["payload"] == {"messages": []}
     assert {e["conversation_id"] for e in events} == {"conv-42"}
     assert events[3]["payload"]["status"] == "failed"
 
