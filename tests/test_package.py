@@ -50,3 +50,7 @@ def test_the_installed_package_needs_no_checkout(wheel: zipfile.ZipFile, tmp_pat
     assert json.loads(run("schema", "episode"))["title"]
     run("init")
     assert (tmp_path / "project" / "pipelines" / "nightly.toml").is_file()
+
+
+def test_data_of_the_readers_travels_with_them(wheel: zipfile.ZipFile) -> None:
+    assert "flywheel/stages/ingest/readers/aliases.toml" in wheel.namelist()

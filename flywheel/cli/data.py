@@ -137,7 +137,7 @@ def quarantine(
     if retry:
         with working(current.out, "reading again"):
             again = current.project().retry_quarantine()
-        lines = [f"read {again.files:,} file{"s" if again.files != 1 else ""} again: {again.kept:,} records kept"]
+        lines = [f"read {again.files:,} file(s) again: {again.kept:,} records kept"]
         lines += [f"{again.before:,} records were quarantined, {again.after:,} are"]
         lines += [f"gone  {name}" for name in again.gone]
         current.out.result([*lines, "next  flywheel build" if again.kept else "next  flywheel quarantine"], again)

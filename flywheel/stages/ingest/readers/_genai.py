@@ -1,7 +1,6 @@
-"""What GenAI spans and log records say of a model call: one table of names instead of one reader a framework.
+"""What GenAI spans and log records say of a model call, whatever their dialect.
 
-In: attributes as plain values, under current or legacy names, of which the first that is present wins. Out: payload
-fields.
+In: attributes as `folded` gives them, under the names of `aliases.toml`. Out: messages and payload fields.
 """
 
 from __future__ import annotations
@@ -11,123 +10,59 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError
-from flywheel.stages.ingest.readers._messages import Message, call, flat_text, messages, tool_schemas
-from flywheel.stages.ingest.readers._otlp import LogRecord, Span, SpanEvent
+from flywheel.stages.ingest.readers._aliases import aliases
+from flywheel.stages.ingest.readers._attributes import told
+from flywheel.stages.ingest.readers._dialects import call_in, messages_in, schemas_in
+from flywheel.stages.ingest.readers._messages import Message, call, flat_text, messages, name_results
+from flywheel.stages.ingest.readers._otlp import LogRecord, SpanEvent
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, whole
 
 __all__ = [
-    "ALIASES",
+    "Content",
     "answer_from",
     "call_payload",
+    "content_of",
     "history_of",
     "legacy_messages",
-    "nested",
-    "operation",
     "output_of",
     "tools_of",
 ]
 
-ALIASES: dict[str, tuple[str, ...]] = {
-    "operation": (
-        "gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type", "ai.operationId",
-        "gen_ai.request.type",
-    ),
-    "conversation": (
-        "gen_ai.conversation.id", "session.id", "langfuse.session.id", "ai.telemetry.metadata.sessionId",
-        "traceloop.association.properties.session_id", "mlflow.trace.session", "langsmith.metadata.thread_id",
-        "langsmith.metadata.session_id", "thread.id",
-    ),
-    "user": (
-        "user.id", "enduser.id", "langfuse.user.id", "ai.telemetry.metadata.userId",
-        "traceloop.association.properties.user_id", "gen_ai.user.id",
-    ),
-    "policy": ("flywheel.policy", "service.version", "langfuse.release", "gen_ai.agent.version", "langfuse.version"),
-    "task": ("flywheel.task_key", "gen_ai.task.id", "task.id"),
-    "model": (
-        "gen_ai.response.model", "gen_ai.request.model", "llm.response.model_name", "llm.model_name",
-        "ai.response.model", "ai.model.id", "llm.response.model", "llm.request.model",
-    ),
-    "response_id": ("gen_ai.response.id", "llm.response.id", "ai.response.id"),
-    "input": ("gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages"),
-    "output": ("gen_ai.output.messages", "gen_ai.completion"),
-    "system": ("gen_ai.system_instructions",),
-    "tools": (
-        "gen_ai.tool.definitions", "gen_ai.request.tools", "ai.prompt.tools", "llm.request.functions",
-        "gen_ai.request.functions",
-    ),
-    "input_tokens": (
-        "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "ai.usage.inputTokens",
-        "ai.usage.promptTokens", "llm.usage.prompt_tokens",
-    ),
-    "output_tokens": (
-        "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
-        "ai.usage.outputTokens", "ai.usage.completionTokens", "llm.usage.completion_tokens",
-    ),
-    "cost": ("gen_ai.usage.cost", "operation.cost", "llm.cost.total"),
-    "tool_name": ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name"),
-    "tool_call_id": ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool_call_id"),
-    "tool_arguments": (
-        "gen_ai.tool.call.arguments", "tool.parameters", "ai.toolCall.args", "tool_arguments", "input.value",
-        "traceloop.entity.input",
-    ),
-    "tool_result": (
-        "gen_ai.tool.call.result", "ai.toolCall.result", "tool_response", "output.value", "traceloop.entity.output",
-    ),
-}  # fmt: skip
+Content = tuple[list[Message] | None, list[Message], list[str]]  # what was asked, the answers, flags
 
-_MODEL = {
-    "chat",
-    "generate_content",
-    "text_completion",
-    "completion",
-    "llm",
-    "ai.generatetext.dogenerate",
-    "ai.streamtext.dostream",
-}
-_TOOL = {"execute_tool", "tool", "ai.toolcall"}
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
+_SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
 _PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
+_REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", "redacted-by-litellm")  # OpenInference's word, and others'
 _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message\Z")
+_INPUT_NAMES, _OUTPUT_NAMES = (
+    ("input", "input_tokens", "prompt_tokens"),
+    ("output", "output_tokens", "completion_tokens"),
+)
 
 
-def operation(span: Span) -> str:
-    """Return 'model', 'tool' or '' for what a span is."""
-    told = first(span.attributes, ALIASES["operation"])
-    name = told.lower() if isinstance(told, str) else ""
-    if name in _MODEL or (not name and span.name.startswith("chat ")):
-        return "model"
-    if name in _TOOL or (not name and span.name.startswith(("execute_tool ", "running tool"))):
-        return "tool"
-    return "model" if not name and "gen_ai.completion.0.role" in span.attributes else ""
-
-
-def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
-    """Return what was flattened into keys like `prefix.0.role`; gaps in a list's numbers are nothing."""
-    tree: dict[str, Any] = {}
-    for key, value in attributes.items():
-        if key.startswith(prefix + "."):
-            *path, leaf = key[len(prefix) + 1 :].split(".")
-            node = tree
-            for part in path:
-                inner = node.setdefault(part, {})
-                node = inner if isinstance(inner, dict) else {}
-            node[leaf] = value
-    return _listed(tree)
-
-
-def _listed(node: Any) -> Any:
-    if not isinstance(node, dict):
-        return node
-    if node and all(key.isdecimal() for key in node):
-        return [_listed(node[key]) for key in sorted(node, key=int)]
-    return {key: _listed(value) for key, value in node.items()}
-
-
-def _told(attributes: Mapping[str, Any], meaning: str) -> Any:
-    whole_value = first(attributes, ALIASES[meaning])
-    if whole_value is not None:
-        return embedded(whole_value)
-    return next((found for name in ALIASES[meaning] if (found := as_list(nested(attributes, name)))), None)
+def content_of(attributes: Mapping[str, Any]) -> Content:
+    """Return (input, answers, flags); content that was cut off or kept elsewhere is missing, not an error."""
+    flags: set[str] = set()
+    asked: list[Message] | None = None
+    answers: list[Message] = []
+    events = as_list(told(attributes, aliases().names.message_events))
+    if events and all("event.name" in as_dict(event) for event in events):
+        asked, answers = legacy_messages([SpanEvent(str(e["event.name"]), None, e) for e in events])
+        return asked or None, answers, []
+    try:
+        asked = history_of(attributes)
+    except BadRecordError as error:
+        flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
+    try:
+        answers = output_of(attributes)
+    except BadRecordError as error:
+        flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
+    if asked is None and told(attributes, aliases().names.references) is not None:
+        flags.add("content_missing")
+    if any(m.get("content") in _REDACTED for m in [*(asked or ()), *answers]):
+        flags.add("redacted")
+    return asked, answers, sorted(flags)
 
 
 def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
@@ -136,11 +71,11 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
     Raises:
         BadRecordError: the content is there and is cut off.
     """
-    given = _told(attributes, "input")
+    given = told(attributes, aliases().names.input)
     if given is None:
         return None
-    history = _whole_messages(given, "user")
-    system = embedded(first(attributes, ALIASES["system"]))
+    history = messages_in(given, "user")
+    system = told(attributes, aliases().names.system)
     instructions = flat_text(system) if system is not None else None
     if instructions and not any(m["role"] == "system" for m in history):
         history.insert(0, {"role": "system", "content": instructions})
@@ -148,76 +83,128 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
 
 
 def output_of(attributes: Mapping[str, Any]) -> list[Message]:
-    """Return a call's answers, one a choice; empty when the log has no content."""
-    given, made = _told(attributes, "output"), _calls_apart(attributes)
+    """Return a call's answers, one a choice; empty when the log has no content.
+
+    Raises:
+        BadRecordError: the content is there and is cut off.
+    """
+    names = aliases().names
+    parts = {
+        "content": first(attributes, names.output_text) or told(attributes, names.output_object),
+        "tool_calls": [call_in(c) for c in as_list(told(attributes, names.output_calls))] or None,
+        "reasoning": told(attributes, names.output_reasoning),
+    }
+    if parts["content"] is not None or parts["tool_calls"]:
+        return messages([{"role": "assistant", **parts, "content": as_text(parts["content"])}])
+    given, made = told(attributes, names.output), _calls_apart(attributes)
     if made and isinstance(given, list):
         given = [item for item in given if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
-    answers = [] if given is None else [m for m in _whole_messages(given, "assistant") if m["role"] == "assistant"]
-    if made and answers and len(made) > len(answers[0].get("tool_calls", ())):
-        answers[0] = answers[0] | {"tool_calls": made}
-    return answers
+    found = [] if given is None else [m for m in messages_in(given, "assistant") if m["role"] == "assistant"]
+    if made and found and len(made) > len(found[0].get("tool_calls", ())):
+        found[0] = found[0] | {"tool_calls": made}
+    if given is attributes.get("llm.output_messages") and not _several_choices(attributes):
+        return _as_one(found)
+    return found
 
 
 def _calls_apart(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the calls of the first answer that LiteLLM numbers as if each were a choice of its own, without ids."""
-    told = [as_dict(item) for item in as_list(nested(attributes, "gen_ai.completion"))]
-    made = [call(item.get("function_call")) for n, item in enumerate(told) if n == 0 or set(item) == {"function_call"}]
+    items = [as_dict(item) for item in as_list(attributes.get("gen_ai.completion"))]
+    made = [call(item.get("function_call")) for n, item in enumerate(items) if n == 0 or set(item) == {"function_call"}]
     return [found for found in made if found is not None]
 
 
-def _whole_messages(given: Any, role: str) -> list[Message]:
-    if isinstance(given, str):
-        if given.lstrip()[:1] == "[":
-            raise BadRecordError("truncated", "a span's messages are cut off; raise the SDK's attribute length limit")
-        return [{"role": role, "content": given}]
-    found = [given] if isinstance(given, dict) else as_list(given)
-    return messages([{"role": role, **m} if isinstance(m, dict) else m for m in found])
+def _several_choices(attributes: Mapping[str, Any]) -> bool:
+    return len(as_list(as_dict(embedded(attributes.get("output.value"))).get("choices"))) > 1
+
+
+def _as_one(found: list[Message]) -> list[Message]:
+    """OpenInference may tell the blocks of one answer as messages of their own."""
+    if len(found) < 2:  # noqa: PLR2004 - nothing to put together
+        return found
+    said = [m["content"] for m in found if m.get("content")]
+    made = [call for m in found for call in m.get("tool_calls", ())]
+    thoughts = [m["reasoning"] for m in found if m.get("reasoning")]
+    one: Message = {"role": "assistant"}
+    for name, value in (("content", "\n".join(said)), ("reasoning", "\n".join(thoughts)), ("tool_calls", made)):
+        if value:
+            one[name] = value
+    return [one]
 
 
 def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the tool schemas offered to a call."""
-    return tool_schemas(_told(attributes, "tools"))
+    names = aliases().names.tools
+    return next((found for name in names if (found := schemas_in(attributes.get(name)))), None)
 
 
 def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return what attributes say of a call beside its messages."""
-    reasons = embedded(first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason")))
-    sampling = {name: v for name in _SAMPLING if (v := attributes.get(f"gen_ai.request.{name}")) is not None}
+    names = aliases().names
+    reasons = told(attributes, names.finish_reason)
+    usage, costs = as_dict(told(attributes, names.usage)), as_dict(told(attributes, names.cost_details))
+    inside = as_dict(embedded(attributes.get("output.value")))
     found = {
         "tools": tools_of(attributes),
-        "response_id": ident(first(attributes, ALIASES["response_id"])),
-        "finish_reason": text(as_list(reasons)[0] if as_list(reasons) else reasons),
-        "input_tokens": whole(first(attributes, ALIASES["input_tokens"])),
-        "output_tokens": whole(first(attributes, ALIASES["output_tokens"])),
-        "cost_usd": number(first(attributes, ALIASES["cost"])),
-        "sampling": sampling or None,
+        "response_id": ident(told(attributes, names.response_id))
+        or (ident(inside.get("id")) if _body(inside) else None),
+        "finish_reason": text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
+        "input_tokens": whole(first(attributes, names.input_tokens)) or whole(first(usage, _INPUT_NAMES)),
+        "output_tokens": whole(first(attributes, names.output_tokens)) or whole(first(usage, _OUTPUT_NAMES)),
+        "cost_usd": number(first(attributes, names.cost)) or number(first(costs, ("total", "total_cost"))),
+        "sampling": _sampling(attributes) or None,
+        "prompt_token_ids": _token_ids(told(attributes, names.prompt_token_ids)),
+        "completion_token_ids": _token_ids(told(attributes, names.completion_token_ids)),
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _body(given: Mapping[str, Any]) -> bool:
+    """Whether it is a provider's response, whose id is the response's."""
+    return any(isinstance(given.get(name), list) for name in ("choices", "output", "content"))
+
+
+def _last_reason(attributes: Mapping[str, Any]) -> str | None:
+    choices = as_list(embedded(attributes.get("gen_ai.output.messages")))
+    return text(as_dict(choices[0]).get("finish_reason")) if choices else None
+
+
+def _sampling(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    given = as_dict(told(attributes, aliases().names.sampling))
+    found = {short: value for long, value in given.items() if (short := _SAMPLING_NAMES.get(long, long)) in _SAMPLING}
+    said = {name: v for name in _SAMPLING if (v := attributes.get(f"gen_ai.request.{name}")) is not None}
+    return found | said
+
+
+def _token_ids(given: Any) -> list[int] | None:
+    found = as_list(given)
+    return found if found and all(isinstance(n, int) for n in found) else None
+
+
 def legacy_messages(records: Iterable[LogRecord | SpanEvent]) -> tuple[list[Message], list[Message]]:
     """Return (input, answers) that legacy conventions wrote one event a message, in the order given."""
-    asked: list[Any] = []
-    answered: list[Any] = []
+    asked: list[Message] = []
+    answered: list[Message] = []
     for record in records:
         body = as_dict(embedded(record.body)) if isinstance(record, LogRecord) else {}
         fields = {**record.attributes, **body}
         role = _ROLE_EVENT.match(record.name)
         if role:
-            asked.append(_legacy(role[1], fields))
+            asked += messages([_legacy(role[1], fields)])
         elif record.name == "gen_ai.choice":
-            answered.append(_legacy("assistant", as_dict(embedded(fields.get("message"))) or fields))
+            answered += messages([_legacy("assistant", as_dict(embedded(fields.get("message"))) or fields)])
         elif record.name in _PROMPT_EVENTS:
             name = _PROMPT_EVENTS[record.name]
             content = embedded(fields.get(name))
             if content is not None:
                 kind = "user" if name == "gen_ai.prompt" else "assistant"
-                (asked if kind == "user" else answered).extend(_whole_messages(content, kind))
-    return messages(asked), [m for m in messages(answered) if m["role"] == "assistant"]
+                (asked if kind == "user" else answered).extend(messages_in(content, kind))
+    name_results(asked)
+    return asked, [m for m in answered if m["role"] == "assistant"]
 
 
 def _legacy(role: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {"role": role, "content": embedded_text(fields.get("content"))}
+    kept = {"role": role, "content": as_text(fields.get("content"))}
     calls = embedded(fields.get("tool_calls"))
     if isinstance(calls, list):
         kept["tool_calls"] = calls
@@ -226,13 +213,13 @@ def _legacy(role: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def embedded_text(value: Any) -> Any:
+def as_text(value: Any) -> Any:
     """Return content as it is; a text stays a text even when it looks like JSON."""
     return value if isinstance(value, str | list) or value is None else flat_text(value)
 
 
 def answer_from(answers: list[Message], tags: list[str]) -> dict[str, Any]:
     """Return the payload fields of a call's answers: the first is the answer; without any the content is missing."""
-    if not answers:
-        return {"message": {"role": "assistant"}, "tags": [*tags, "content_missing"]}
-    return {"message": answers[0]} | ({"other_choices": answers[1:]} if len(answers) > 1 else {})
+    flags = {"tags": sorted({*tags, *(() if answers else ("content_missing",))})} if tags or not answers else {}
+    others = {"other_choices": answers[1:]} if len(answers) > 1 else {}
+    return {"message": answers[0] if answers else {"role": "assistant"}} | others | flags

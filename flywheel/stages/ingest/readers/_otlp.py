@@ -1,6 +1,7 @@
-"""The OTLP JSON envelope: spans and log records with their attributes as plain values.
+"""Spans and log records with their attributes as plain values, from OTLP's JSON and from spans that stand alone.
 
-Every key is accepted in camel and snake case, ids in hex and base64, attributes as key/value lists and as objects.
+Every key is accepted in camel and snake case, ids in hex and base64, attributes as key/value lists and as objects. A
+span that stands alone is what an SDK prints (`context`, `start_time`), what Phoenix exports, a row of its data frames.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from flywheel.stages.ingest.readers._values import as_dict, as_list, first, hex_id, number, text, when
+from flywheel.stages.ingest.readers._attributes import folded
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, hex_id, number, text, when
 
-__all__ = ["Envelope", "LogRecord", "Span", "SpanEvent", "is_envelope", "open_envelope"]
+__all__ = ["Envelope", "Link", "LogRecord", "Span", "SpanEvent", "is_envelope", "open_envelope", "single_span"]
 
 _SPANS = ("resourceSpans", "resource_spans")
 _LOGS = ("resourceLogs", "resource_logs")
-_ERROR_CODES = {2, "2", "STATUS_CODE_ERROR", "ERROR", "Error"}
-_OK_CODES = {1, "1", "STATUS_CODE_OK", "OK", "Ok"}
+_ERROR_CODES = {2, "2", "ERROR"}
+_OK_CODES = {1, "1", "OK"}
+_SERVER_KINDS = {2, "2", "SERVER"}
+_COLUMN = "attributes."  # of a data frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,14 @@ class SpanEvent:
     name: str
     ts: datetime | None
     attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Another span that a span is about."""
+
+    trace_id: str | None
+    span_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,10 @@ class Span:
     resource: dict[str, Any]
     failed: bool
     ok: bool
+    message: str | None
     events: list[SpanEvent]
+    links: list[Link]
+    server: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +103,71 @@ def open_envelope(record: Any) -> Envelope:
     return found
 
 
+def single_span(given: Mapping[str, Any]) -> Span:
+    """Return a span that stands alone, with its own resource."""
+    return _span(given, _attributes(as_dict(given.get("resource")).get("attributes")))
+
+
 def _span(given: Mapping[str, Any], resource: dict[str, Any]) -> Span:
-    code = as_dict(given.get("status")).get("code")
-    code = code if isinstance(code, int | str) else None
+    context = as_dict(first(given, ("context", "spanContext", "span_context")))
+    parent = as_dict(first(given, ("parentSpanContext", "parent")))
+    code = _code(first(as_dict(given.get("status")), _CODES) or first(given, _CODES))
     return Span(
-        trace_id=hex_id(first(given, ("traceId", "trace_id"))),
-        span_id=hex_id(first(given, ("spanId", "span_id"))),
-        parent_id=hex_id(first(given, ("parentSpanId", "parent_span_id"))),
+        trace_id=_trace_id(given) or _trace_id(context) or hex_id(given.get("context.trace_id")),
+        span_id=_span_id(given) or _span_id(context) or hex_id(given.get("context.span_id")),
+        parent_id=hex_id(first(given, ("parentSpanId", "parent_span_id", "parent_id", "parentId"))) or _span_id(parent),
         name=text(given.get("name")) or "",
-        started=_time(first(given, ("startTimeUnixNano", "start_time_unix_nano"))),
-        ended=_time(first(given, ("endTimeUnixNano", "end_time_unix_nano"))),
-        attributes=_attributes(given.get("attributes")),
+        started=_time(first(given, ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime"))),
+        ended=_time(first(given, ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime"))),
+        attributes=folded(_all_attributes(given)),
         resource=resource,
         failed=code in _ERROR_CODES,
         ok=code in _OK_CODES,
-        events=[
-            SpanEvent(
-                text(e.get("name")) or "",
-                _time(first(e, ("timeUnixNano", "time_unix_nano"))),
-                _attributes(e.get("attributes")),
-            )
-            for e in as_list(given.get("events"))
-            if isinstance(e, dict)
-        ],
+        message=text(first(as_dict(given.get("status")), _MESSAGES) or first(given, _MESSAGES)),
+        events=[_event(e) for e in as_list(given.get("events")) if isinstance(e, dict)],
+        links=[_link(e) for e in as_list(given.get("links")) if isinstance(e, dict)],
+        server=_code(given.get("kind")) in _SERVER_KINDS,
     )
 
 
+_CODES = ("code", "status_code", "statusCode")
+_MESSAGES = ("message", "description", "status_message", "statusMessage")
+
+
+def _code(given: Any) -> int | str | None:
+    """Return an enum's value: a number, or its name without what it belongs to."""
+    if isinstance(given, str):
+        return given.upper().rpartition(".")[2].removeprefix("STATUS_CODE_").removeprefix("SPAN_KIND_")
+    return given if isinstance(given, int) else None
+
+
+def _trace_id(given: Mapping[str, Any]) -> str | None:
+    return hex_id(first(given, ("traceId", "trace_id")))
+
+
+def _span_id(given: Mapping[str, Any]) -> str | None:
+    return hex_id(first(given, ("spanId", "span_id")))
+
+
+def _all_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
+    columns = {name.removeprefix(_COLUMN): value for name, value in given.items() if name.startswith(_COLUMN)}
+    kind = text(given.get("span_kind"))  # OpenInference's, beside the attributes
+    told = {"openinference.span.kind": kind} if kind not in {None, "UNKNOWN"} else {}
+    return told | columns | _attributes(embedded(given.get("attributes")))
+
+
+def _event(given: Mapping[str, Any]) -> SpanEvent:
+    ts = _time(first(given, ("timeUnixNano", "time_unix_nano", "timestamp", "time")))
+    return SpanEvent(text(given.get("name")) or "", ts, _attributes(given.get("attributes")))
+
+
+def _link(given: Mapping[str, Any]) -> Link:
+    context = as_dict(given.get("context"))
+    return Link(_trace_id(given) or _trace_id(context), _span_id(given) or _span_id(context))
+
+
 def _log(given: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
-    attributes = _attributes(given.get("attributes"))
+    attributes = folded(_attributes(given.get("attributes")))
     times = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano")
     return LogRecord(
         trace_id=hex_id(first(given, ("traceId", "trace_id"))),
@@ -129,7 +181,11 @@ def _log(given: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
 
 
 def _time(given: Any) -> datetime | None:
-    """Nanoseconds as a text, a number, or the two halves that old JavaScript exporters wrote."""
+    """Nanoseconds as a text, a number, or JavaScript's halves: words of 32 bits, or seconds and nanoseconds."""
+    pair = as_list(given)
+    if pair:
+        seconds, rest = number(pair[0]), number(pair[-1])
+        return when(int(seconds) * 10**9 + int(rest)) if seconds is not None and rest is not None else None
     halves = as_dict(given)
     if halves:
         low, high = number(halves.get("low")), number(halves.get("high"))

@@ -85,11 +85,11 @@ def ident(value: Any) -> str | None:
 
 
 def hex_id(value: Any) -> str | None:
-    """Return a span or trace id in lower-case hex, also where protobuf's JSON wrote base64 or MLflow a prefix."""
+    """Return a span or trace id in lower-case hex, also where the log has base64 (protobuf's JSON) or a prefix."""
     found = ident(value)
     if found is None:
         return None
-    found = found.removeprefix("tr-")
+    found = found.removeprefix("tr-").removeprefix("0x")
     if _BASE64_ID.match(found) and not _HEX_ID.match(found):
         import base64
 

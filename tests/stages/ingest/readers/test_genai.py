@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._genai import ALIASES, call_payload, history_of, output_of, tools_of
+from flywheel.stages.ingest.readers._attributes import folded
+from flywheel.stages.ingest.readers._genai import call_payload, history_of, output_of, tools_of
 
 SAID = [{"role": "user", "content": "u"}]
 
@@ -24,11 +25,12 @@ SAID = [{"role": "user", "content": "u"}]
     ],
 )
 def test_one_input_under_all_its_names(attributes: dict[str, Any]) -> None:
-    assert history_of(attributes) == SAID
+    assert history_of(folded(attributes)) == SAID
 
 
 def test_flattened_calls_of_old_instrumentations() -> None:
-    attributes = {
+    numbered = {
+        "gen_ai.prompt.name": "a template's name",
         "gen_ai.prompt.0.role": "system",
         "gen_ai.prompt.0.content": "s",
         "gen_ai.prompt.1.role": "assistant",
@@ -46,6 +48,7 @@ def test_flattened_calls_of_old_instrumentations() -> None:
         "llm.request.functions.0.name": "f",
         "llm.request.functions.0.parameters": '{"type":"object"}',
     }
+    attributes = folded(numbered)
     history = history_of(attributes)
     assert history is not None
     assert [m["role"] for m in history] == ["system", "assistant", "tool", "user"]
@@ -71,8 +74,8 @@ def test_calls_that_are_numbered_like_choices(said: dict[str, Any]) -> None:
         "gen_ai.completion.1.function_call.name": "g",
     }
     made = [{"id": "", "name": "f", "arguments": {"a": 1}}, {"id": "", "name": "g", "arguments": {}}]
-    assert output_of(said | calls) == [{"role": "assistant", "content": "a", "tool_calls": made}]
-    assert output_of(calls) == [{"role": "assistant", "tool_calls": made}]
+    assert output_of(folded(said | calls)) == [{"role": "assistant", "content": "a", "tool_calls": made}]
+    assert output_of(folded(calls)) == [{"role": "assistant", "tool_calls": made}]
     assert call_payload({"gen_ai.response.finish_reasons": '["tool_calls"]'})["finish_reason"] == "tool_calls"
 
 
@@ -82,7 +85,7 @@ def test_choices_that_each_made_a_call() -> None:
         for n in (0, 1)
         for name, value in (("role", "assistant"), ("function_call.name", f"f{n}"))
     }
-    assert [[c["name"] for c in m["tool_calls"]] for m in output_of(attributes)] == [["f0"], ["f1"]]
+    assert [[c["name"] for c in m["tool_calls"]] for m in output_of(folded(attributes))] == [["f0"], ["f1"]]
 
 
 def test_system_instructions_come_first_and_once() -> None:
@@ -103,8 +106,3 @@ def test_usage_under_old_names() -> None:
         {"gen_ai.usage.prompt_tokens": 3, "gen_ai.usage.completion_tokens": "4", "gen_ai.usage.cost": 0.1}
     )
     assert found == {"input_tokens": 3, "output_tokens": 4, "cost_usd": 0.1}
-
-
-def test_no_name_has_two_meanings() -> None:
-    names = [n for meaning, aliases in ALIASES.items() for n in aliases]
-    assert len(names) == len(set(names))

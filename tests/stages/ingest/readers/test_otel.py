@@ -8,49 +8,7 @@ from typing import Any
 import pytest
 from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.readers.otel import READER
-
-TRACE = "7dbaeba682933bd2484f9fd16655bde5"
-START = 1790845200_000_000_000
-
-
-def value(plain: Any) -> dict[str, Any]:
-    if isinstance(plain, bool):
-        return {"boolValue": plain}
-    if isinstance(plain, int):
-        return {"intValue": str(plain)}
-    if isinstance(plain, float):
-        return {"doubleValue": plain}
-    if isinstance(plain, list):
-        return {"arrayValue": {"values": [value(v) for v in plain]}}
-    if isinstance(plain, dict):
-        return {"kvlistValue": {"values": attributes(plain)}}
-    return {"stringValue": plain}
-
-
-def attributes(plain: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": k, "value": value(v)} for k, v in plain.items()]
-
-
-def span(number: int, plain: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "traceId": TRACE,
-        "spanId": f"{number:016x}",
-        "parentSpanId": f"{99:016x}",
-        "startTimeUnixNano": str(START + number * 10**9),
-        "endTimeUnixNano": str(START + number * 10**9 + 5 * 10**8),
-        "attributes": attributes(plain),
-        **more,
-    }
-
-
-def spans(*items: dict[str, Any], **resource: Any) -> dict[str, Any]:
-    return {
-        "resourceSpans": [{"resource": {"attributes": attributes(resource)}, "scopeSpans": [{"spans": list(items)}]}]
-    }
-
-
-def logs(*items: dict[str, Any]) -> dict[str, Any]:
-    return {"resourceLogs": [{"scopeLogs": [{"logRecords": list(items)}]}]}
+from tests.stages.ingest.otlp import START, TRACE, attributes, logs, span, spans, value
 
 
 def read(record: Any) -> list[dict[str, Any]]:
@@ -105,8 +63,8 @@ def test_a_model_span_is_a_model_call_with_its_input() -> None:
         "output_tokens": 4,
         "sampling": {"temperature": 0.5},
         "latency_s": 0.5,
-        "trace_id": TRACE,
     }
+    assert call["ids"] == [f"trace:{TRACE}", f"span:{1:016x}", "response:r1"]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +94,12 @@ def test_children_without_a_conversation_take_their_traces() -> None:
     assert {e["conversation_id"] for e in together} == {"conv"}
     alone = read(spans(span(1, CHAT)))
     assert alone[0]["conversation_id"] == TRACE
-    assert {e["payload"]["trace_id"] for e in (*together, *alone)} == {TRACE}
+    assert {e["ids"][0] for e in (*together, *alone)} == {f"trace:{TRACE}"}
     two = span(98, {"gen_ai.conversation.id": "other"})
-    assert {e["conversation_id"] for e in read(spans(span(1, CHAT), root, two))} == {TRACE}
+    nearest = read(spans(span(1, CHAT), root, two))[0]
+    assert (nearest["conversation_id"], nearest["ids"]) == ("conv", [f"span:{1:016x}", "response:r1"])
+    lost = read(spans(span(1, CHAT, parentSpanId=""), root, two))[0]
+    assert lost["conversation_id"] == TRACE
 
 
 EVALUATION = {
@@ -167,14 +128,15 @@ def test_an_evaluation_is_feedback_on_the_call() -> None:
         "target": "call",
         "target_id": f"{1:016x}",
         "response_id": "r1",
-        "trace_id": TRACE,
     }
+    assert event["target"] == f"span:{1:016x}"
     _, inside = read(
         spans(span(1, CHAT, events=[{"name": "gen_ai.evaluation.result", "attributes": attributes(EVALUATION)}]))
     )
     assert inside["payload"]["target_id"] == f"{1:016x}"
     (by_response,) = read(logs({"eventName": "gen_ai.evaluation.result", "attributes": attributes(EVALUATION)}))
     assert (by_response["conversation_id"], by_response["payload"]["target"]) == ("response:r1", "response")
+    assert by_response["target"] == "response:r1"
 
 
 def test_legacy_events_of_one_call_are_put_together() -> None:
@@ -214,7 +176,16 @@ def test_missing_and_cut_content_is_said() -> None:
     assert call["payload"]["tags"] == ["content_missing"]
     assert "input" not in call["payload"]
     (call,) = read(spans(span(1, CHAT | {"gen_ai.input.messages": '[{"role":"user","parts":[{"ty'})))
-    assert call["payload"]["tags"] == ["truncated", "content_missing"]
+    assert call["payload"]["tags"] == ["truncated"]
+    assert call["payload"]["message"]["tool_calls"]
+    (call,) = read(spans(span(1, CHAT | {"gen_ai.output.messages": '[{"role":"assistant","parts":[{"ty'})))
+    assert call["payload"]["tags"] == ["content_missing", "truncated"]
+    elsewhere = {
+        "gen_ai.input.messages_ref": "s3://a/1_inputs.json",
+        "gen_ai.output.messages_ref": "s3://a/1_outputs.json",
+    }
+    (call,) = read(spans(span(1, bare | elsewhere)))
+    assert call["payload"]["tags"] == ["content_missing"]
 
 
 def test_spans_of_other_things_give_nothing() -> None:

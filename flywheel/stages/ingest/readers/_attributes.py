@@ -1,0 +1,110 @@
+"""A span's attributes in one form, whatever wrote them: dotted names, and lists where the log has numbered names.
+
+`llm.input_messages.0.message.role` (numbered), `llm.input_messages: [{"message.role": ...}]` (dotted inside) and
+`llm: {"input_messages": [{"message": {"role": ...}}]}` (nested) all become `llm.input_messages: [{"message": {"role":
+...}}]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from flywheel.stages.ingest.readers._values import embedded
+
+__all__ = ["folded", "nested", "told"]
+
+_NUMBERED = re.compile(r"(.+?)\.(\d{1,9}(?:\..+)?)\Z")
+# OpenInference's own names; other conventions' structured values are what they are.
+_ROOTS = {
+    "llm", "openinference", "input", "output", "session", "user", "tool", "annotations", "evaluations", "trace",
+    "agent", "metadata",
+}  # fmt: skip
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
+def folded(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes by their dotted names, with a list beside the names that are numbered."""
+    found = dict(_spelled_out(given))
+    groups: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in found.items():
+        match = _NUMBERED.match(name)
+        if match:
+            groups[match[1]][match[2]] = value
+    for prefix, flat in groups.items():
+        found.setdefault(prefix, _listed(_tree(flat)))
+    return found
+
+
+def _spelled_out(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in given.items():
+        if value is None:
+            continue
+        if isinstance(value, dict | list) and name.split(".", 1)[0] in _ROOTS:
+            yield from _leaves(name, value)
+        elif name.startswith("mlflow."):
+            yield name, _unquoted(value)
+        else:
+            yield name, value
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(f"{name}.{key}", inner)
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for number, inner in enumerate(value):
+            yield from _leaves(f"{name}.{number}", inner)
+    elif value is not None:
+        yield name, value
+
+
+def _unquoted(value: Any) -> Any:
+    """MLflow writes every value as JSON, texts too."""
+    if not isinstance(value, str) or not value[:1] == value[-1:] == '"':
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+
+
+def _tree(flat: Mapping[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, leaf = name.split(".")
+        node = tree
+        for part in path:
+            inner = node.setdefault(part, {})
+            node = inner if isinstance(inner, dict) else {}
+        node[leaf] = value
+    return tree
+
+
+def _listed(node: Any) -> Any:
+    """Return a tree whose numbered branches are lists; gaps in the numbers are nothing."""
+    if not isinstance(node, dict):
+        return node
+    numbers = sorted((key for key in node if key.isdecimal()), key=int)
+    if numbers:
+        return [_listed(node[key]) for key in numbers]
+    return {key: _listed(value) for key, value in node.items()}
+
+
+def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
+    """Return what was flattened into names like `prefix.0.role`; gaps in a list's numbers are nothing."""
+    start = prefix + "."
+    return _listed(_tree({name[len(start) :]: value for name, value in attributes.items() if name.startswith(start)}))
+
+
+def told(attributes: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """Return the first of the named values that says something, parsed where it is JSON; None when there is none."""
+    for name in names:
+        value = attributes.get(name)
+        if value is not None and (found := embedded(value)) not in _EMPTY:
+            return found
+    return None
