@@ -32,6 +32,15 @@ _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
 _TOOLS = ("tools", "functions", "tool_definitions", "function_tools", "toolDefinitions")
 _CONFIGS = ("config", "generation_config", "kwargs", "invocation_params", "toolConfig", "configuration", "options")
+_PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
+_ANSWER_TOKENS = (
+    "completion_tokens",
+    "output_tokens",
+    "outputTokens",
+    "candidates_token_count",
+    "candidatesTokenCount",
+)
+_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
 _FLAT = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
 
 
@@ -92,13 +101,14 @@ def answer_fields(value: Any) -> dict[str, Any]:
     usage = as_dict(first(given, ("usage", "usage_metadata", "usageMetadata")))
     echo = given if given.get("object") == "response" else {}  # the Responses API repeats what it was asked
     body = bool(echo) or "choices" in given or "stop_reason" in given
+    spoken = [whole(first(usage, names)) for names in (_ANSWER_TOKENS, _THOUGHT_TOKENS)]
     reasons = [first(p, ("finish_reason", "finishReason", "stop_reason", "stopReason")) for p in (*parts, given)]
     found = {
         "response_id": ident(given.get("id")) if body else ident(first(given, ("response_id", "responseId"))),
         "finish_reason": next((r for r in reasons if isinstance(r, str)), None),
         "model": text(first(given, ("model", "model_version", "modelVersion"))),
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens", "prompt_token_count"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens", "candidates_token_count"))),
+        "input_tokens": whole(first(usage, _PROMPT_TOKENS)),
+        "output_tokens": sum(n for n in spoken if n is not None) if spoken[0] is not None else None,
         "tools": schemas(echo.get("tools")),
         "instructions": text(echo.get("instructions")),
     }

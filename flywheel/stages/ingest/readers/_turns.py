@@ -33,7 +33,7 @@ _ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 def is_turn(value: Any) -> bool:
     """Whether a value is a message of some framework."""
     if isinstance(value, str):
-        return bool(fields_of_repr(value).get("role"))
+        value = fields_of_repr(value)
     item = as_dict(value)
     if isinstance(item.get("role"), str):
         return bool({*_SPOKEN, "tool_calls", "function_call", "json"} & set(item)) or len(item) == 1

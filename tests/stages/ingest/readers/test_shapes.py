@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.stages.ingest.readers._reprs import fields_of_repr
 from flywheel.stages.ingest.readers._shapes import answer_fields, answered, asked, exchange, schemas, transcript
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
 CALLING = {"role": "assistant", "tool_calls": [{"id": "c1", "name": "get_order", "arguments": {"id": 7}}]}
-RESULT = {"role": "tool", "content": "shipped", "tool_call_id": "c1", "status": "unknown", "name": "get_order"}
-HISTORY = [SYSTEM, USER, CALLING, RESULT]
+RESULT: dict[str, Any] = {"role": "tool", "content": "shipped", "tool_call_id": "c1", "status": "unknown", "name": "get_order"}
+HISTORY: list[dict[str, Any]] = [SYSTEM, USER, CALLING, RESULT]
 ARGS = '{"id": 7}'
 OPENAI_CALL = {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": ARGS}}
 LC = {"id": "c1", "name": "get_order", "args": {"id": 7}, "type": "tool_call"}
@@ -339,3 +341,41 @@ def test_no_shape_raises(hostile: Any) -> None:
     answer_fields(hostile)
     transcript(hostile)
     schemas(hostile)
+
+
+MADE = json.loads((Path(__file__).parents[3] / "fixtures" / "shapes" / "messages.json").read_bytes())
+GEMINI_RESULT: dict[str, Any] = {**RESULT, "content": '{"output":"shipped"}'}  # a function's response is an object
+
+
+@pytest.mark.parametrize("name", MADE["inputs"])
+def test_a_librarys_own_history_is_read(name: str) -> None:
+    found = asked(MADE["inputs"][name])
+    assert found is not None
+    told = [{k: v for k, v in m.items() if k != "status"} for m in found.messages]
+    wanted = [*HISTORY[:3], GEMINI_RESULT if name.startswith("gemini") else RESULT]
+    assert told == [{k: v for k, v in m.items() if k != "status"} for m in wanted]
+    assert found.messages[3]["status"] == ("ok" if name.startswith("langchain") else "unknown")
+
+
+@pytest.mark.parametrize("name", MADE["answers"])
+def test_a_librarys_own_answer_is_read(name: str) -> None:
+    assert answered(MADE["answers"][name]) == [{"role": "assistant", "content": "It arrives on Monday."}]
+
+
+def test_a_librarys_own_response_tells_of_its_call() -> None:
+    told = {name: answer_fields(MADE["answers"][name]) for name in ("openai chat", "openai response", "anthropic")}
+    assert {(t["response_id"], t["model"], t["input_tokens"], t["output_tokens"]) for t in told.values()} == {
+        ("r1", "m", 9, 5)
+    }
+    assert {name: t.get("finish_reason") for name, t in told.items()} == {
+        "openai chat": "stop", "openai response": None, "anthropic": "end_turn",
+    }  # fmt: skip
+    for name in ("gemini wire", "gemini python"):
+        assert answer_fields(MADE["answers"][name]) == {
+            "response_id": "r1", "model": "gemini-x", "finish_reason": "STOP", "input_tokens": 9, "output_tokens": 7,
+        }  # fmt: skip
+
+
+def test_a_tools_output_as_text_is_read() -> None:
+    told = fields_of_repr(MADE["tool_outputs"]["langchain str"])
+    assert (told["content"], told["tool_call_id"], told["name"]) == ("shipped", "c1", "get_order")
