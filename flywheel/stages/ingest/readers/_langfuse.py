@@ -264,7 +264,7 @@ def _arguments(given: Any) -> dict[str, Any]:
     """Return a call's arguments; a span whose input is no object does not say what the model wrote."""
     found = embedded(given)
     if isinstance(found, str):
-        found = mapping_of_repr(found)
+        found = mapping_of_repr(found) or None
     inner = as_dict(found)
     if set(inner) == {"args", "kwargs"} and not inner["args"]:
         inner = as_dict(inner["kwargs"])

@@ -74,6 +74,8 @@ def _value(row: Row) -> dict[str, Any]:
     """Return a score's value by its type; a category's number means something only where a config gave it."""
     kind, value = row.get("data_type"), number(row.get("value"))
     said = text(first(row, ("string_value", "long_string_value"))) or text(row.get("value"))
+    if kind is None and said:  # the API's own clients leave the type out
+        kind = "BOOLEAN" if said in ("True", "False") else "CATEGORICAL"
     if kind == "CORRECTION":
         return {"text": said} if said else {}
     if kind == "TEXT":

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._langfuse import (
@@ -30,12 +32,17 @@ from flywheel.stages.ingest.readers._values import as_dict, as_list, first, iden
 __all__ = ["observation_events", "told", "whole"]
 
 _START = datetime.min.replace(tzinfo=UTC)
+_LANGFUSES = (  # environments of Langfuse's own model calls
+    "langfuse-llm-as-a-judge", "langfuse-code-eval", "langfuse-natural-language-filter", "langfuse-in-app-agent",
+)  # fmt: skip
 _MEASURED = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
 _TASK = ("dataset_item_id", "experiment_item_id")
 
 
 def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] = ()) -> list[Event]:
-    """Return the events of one observation; most kinds have none."""
+    """Return the events of one observation; most kinds have none, and what Langfuse ran for itself has none."""
+    if (row.get("environment") or of.trace.get("environment")) in _LANGFUSES:
+        return []
     columns = source(row, of, seq)
     if row.get("type") == "GENERATION":
         made = model_call(row, columns)
@@ -43,27 +50,21 @@ def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] 
     return list(tool(row, columns)) if is_tool(row, called) else []
 
 
-def whole(trace: Row, given: Sequence[Any]) -> Iterator[Event]:
-    """Yield the events of a trace that stands in one record with its observations."""
+def whole(trace: Row, given: Sequence[Any], *, complete: bool = True) -> Iterator[Event]:
+    """Yield the events of a trace that stands in one record with its observations, all of them or some."""
     rows = sorted((row_of(o) for o in given), key=lambda r: when(r.get("start_time")) or _START)
     of = Whole(trace, _task(trace, rows))
     parents = {ident(r.get("id")): ident(r.get("parent_observation_id")) for r in rows}
-    rows = [
-        r for r in rows if not _beneath(r, parents, {ident(j.get("id")) for j in rows if j.get("type") == "EVALUATOR"})
-    ]
+    judges = {ident(row.get("id")) for row in rows if row.get("type") == "EVALUATOR"}
+    rows = [row for row in rows if not _beneath(row, parents, judges)]
     calls = _calls(rows, of, parents)
     called = sorted({c["name"] for e in calls.values() for c in _message(e).get("tool_calls") or ()})
-    found = 0
     for seq, row in enumerate(rows):
         name = ident(row.get("id"))
         kept = [calls[name]] if name in calls else []
-        for made in kept if row.get("type") == "GENERATION" else observation_events(row, of, seq, called):
-            found += 1
-            yield made
-    if not calls:
+        yield from kept if row.get("type") == "GENERATION" else observation_events(row, of, seq, called)
+    if complete and not calls:
         yield from _outline(trace, rows, of)
-    elif not found:
-        yield told(trace, of.task)
 
 
 def told(trace: Row, task: str | None = None) -> Event:
@@ -155,7 +156,7 @@ def _joined(kept: Event, dropped: Event, measured: Mapping[str, Any]) -> Event:
 def _outline(trace: Row, rows: Sequence[Row], of: Whole) -> Iterator[Event]:
     """Yield what a trace's own input and output say, or its first observation's; no words, no conversation."""
     for row in (trace, *rows[:1]):
-        payload = exchange(row.get("input"), row.get("output"))
+        payload = exchange(_opened(row.get("input")), _opened(row.get("output")))
         said = [*payload.get("input", ()), payload["message"]]
         if "input" in payload and all(_worded(m) for m in said):
             columns = source({**row, "trace_id": trace.get("id")} | ({"id": None} if row is trace else {}), of, 0)
@@ -163,6 +164,17 @@ def _outline(trace: Row, rows: Sequence[Row], of: Whole) -> Iterator[Event]:
             yield event(columns, EventKind.MODEL_CALL, payload | {"tags": ["outline"]}, ts=ts)
             return
     yield told(trace, of.task)
+
+
+def _opened(value: Any) -> Any:
+    """Return the text inside a JSON string: the UI's download writes a trace's texts so."""
+    if not isinstance(value, str) or not value.startswith('"'):
+        return value
+    try:
+        found = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+    return found if isinstance(found, str) else value
 
 
 def _worded(message: Mapping[str, Any]) -> bool:

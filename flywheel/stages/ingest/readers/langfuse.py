@@ -51,12 +51,18 @@ class LangfuseReader:
 
 
 def _page(rows: list[Row]) -> Iterator[Event]:
+    """Yield a page's events; what it holds of one trace is put together."""
+    traces: dict[str, list[Row]] = {}
     for seq, row in enumerate(rows):
         kind = kind_of(row)
-        if kind in ("export", "full"):
+        if kind == "observation":
+            traces.setdefault(str(row.get("trace_id")), []).append(row)
+        elif kind in ("export", "full"):
             yield from _trace(row, as_list(row.get("observations")))
         else:
             yield from _row(row, kind, row, seq)
+    for name, found in traces.items():
+        yield from whole({"id": name}, found, complete=False)
 
 
 def _trace(trace: Row, observations: list[Any]) -> Iterator[Event]:

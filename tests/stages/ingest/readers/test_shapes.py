@@ -13,7 +13,13 @@ from flywheel.stages.ingest.readers._shapes import answer_fields, answered, aske
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
 CALLING = {"role": "assistant", "tool_calls": [{"id": "c1", "name": "get_order", "arguments": {"id": 7}}]}
-RESULT: dict[str, Any] = {"role": "tool", "content": "shipped", "tool_call_id": "c1", "status": "unknown", "name": "get_order"}
+RESULT: dict[str, Any] = {
+    "role": "tool",
+    "content": "shipped",
+    "tool_call_id": "c1",
+    "status": "unknown",
+    "name": "get_order",
+}
 HISTORY: list[dict[str, Any]] = [SYSTEM, USER, CALLING, RESULT]
 ARGS = '{"id": 7}'
 OPENAI_CALL = {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": ARGS}}
