@@ -33,6 +33,7 @@ _SAMPLING = (
     "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "seed", "frequency_penalty",
     "presence_penalty",
 )  # fmt: skip
+_NOTHING = ("None", "<NoneType response returned from OpenAI>")  # what SDKs write for an answer without text
 _TOOL_MARKS = ("openinference.span.kind", "traceloop.span.kind", "langfuse.observation.type", "gen_ai.operation.name")
 _AROUND_TOOL = re.compile(r"\A(?:execute_tool |running tool: ?|tool\.)|\.(?:success|error)-\d+\Z")
 
@@ -152,7 +153,7 @@ def _payload(row: Row) -> dict[str, Any]:
     """Return what a generation says: its values first, then its columns, then its attributes."""
     attributes = attributes_of(row)
     told = exchange(row.get("input"), row.get("output"))
-    if told["message"].get("content") == "None" and "tool_calls" not in told["message"]:  # Python's None as text
+    if told["message"].get("content") in _NOTHING and "tool_calls" not in told["message"]:
         told |= {"message": {"role": "assistant"}, "tags": ["content_missing"]}
     if not told["message"].get("tool_calls"):
         told["message"] = _hinted(told["message"], row)

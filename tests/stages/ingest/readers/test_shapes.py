@@ -269,6 +269,8 @@ def test_items_of_one_response_are_one_message() -> None:
 def test_choices_stay_choices_and_pieces_become_one() -> None:
     texts = [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
     assert answered(texts) == texts
+    both = [{"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]}, texts[0]]
+    assert answered(both) == [CALLING, texts[0]]  # Langfuse's OpenAI wrapper lists choices so
     calls = [{"role": "assistant", "content": json.dumps([OPENAI_CALL | {"id": i}])} for i in ("c1", "c2")]
     (said,) = answered(calls)
     assert [c["id"] for c in said["tool_calls"]] == ["c1", "c2"]
@@ -315,6 +317,11 @@ def test_tools_are_found_where_each_api_has_them() -> None:
         assert found is not None
         assert found.tools == wanted
         assert "tool" not in {m["role"] for m in found.messages}
+    anthropic = {"role": "tool", "content": plain | {"input_schema": parameters}}
+    product = {"role": "tool", "content": json.dumps(plain)}  # a result that looks a little like an offer
+    found = asked([USER, anthropic, product])
+    assert found is not None
+    assert (found.tools, [m["role"] for m in found.messages]) == (wanted, ["user", "tool"])
     assert schemas([{"function_tools": []}, plain | {"parameters_json_schema": parameters}]) == wanted
     assert schemas({"get_order": json.dumps({"description": "d", "parameters": parameters})}) == wanted
 
