@@ -417,6 +417,21 @@ def test_what_the_sdks_models_write_is_one_episode(name: str, take: Callable[...
     assert [json.loads(s)[-1]["role"] for s in steps["observation"]] == ["user", "tool"]
 
 
+def test_an_agent_traced_by_langfuses_langchain_handler_is_one_conversation(take: Callable[..., Any]) -> None:
+    """Rows of two traces of one session: an answered question, and one whose tool raised."""
+    taken = take(FIXTURES / "langgraph-rows.jsonl", root=FIXTURES)
+    assert taken.adds_up()
+    assert taken.quarantined.is_empty()
+    assert Counter(taken.events["kind"]) == {"model_call": 3, "tool_call": 2, "tool_result": 2}
+    assert sum(taken.ignored.values()) == 7  # chains, which repeat what models and tools say
+    episodes, steps = build_episodes(taken.events, EpisodesConfig(), Funnel())
+    (episode,) = episodes.iter_rows(named=True)
+    assert (episode["conversation_id"], episode["policy"], episode["n_tool_errors"]) == (S, "2026.10.1", 1)
+    assert [t["function"]["name"] for t in json.loads(episode["tools"])] == ["get_order"]
+    told = [(len(json.loads(s["observation"])), s["tool_names"], s["tool_status"]) for s in steps.iter_rows(named=True)]
+    assert told == [(2, ["get_order"], ["ok"]), (1, [], []), (2, ["get_order"], ["failed"])]
+
+
 def test_scores_as_the_sdks_models_write_them() -> None:
     events = read(json.loads((FIXTURES / "scores-v3.json").read_bytes()))
     told = [(e["target"], {k: v for k, v in e["payload"].items() if not k.startswith("target")}) for e in events]
