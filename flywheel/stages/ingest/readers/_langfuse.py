@@ -203,7 +203,7 @@ def _tokens(row: Row) -> dict[str, int]:
     """Return the tokens of both sides, parts that Langfuse counts apart (cached, reasoning) included."""
     usage = mapping(first(row, ("usage_details", "usage")))
     counts = {name: n for name, value in usage.items() if (n := whole(value)) is not None}
-    sides = {"input_tokens": ("input", "cache_"), "output_tokens": ("output",)}
+    sides = {"input_tokens": ("input", "cache_", "prompt_tokens"), "output_tokens": ("output", "completion_tokens")}
     found = {}
     for side, beginnings in sides.items():
         parts = [n for name, n in counts.items() if name.startswith(beginnings)]

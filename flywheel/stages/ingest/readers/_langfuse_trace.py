@@ -29,7 +29,7 @@ from flywheel.stages.ingest.readers._langfuse import (
 from flywheel.stages.ingest.readers._shapes import exchange
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, when
 
-__all__ = ["observation_events", "told", "whole"]
+__all__ = ["observation_events", "task_of", "told", "whole"]
 
 _START = datetime.min.replace(tzinfo=UTC)
 _LANGFUSES = (  # environments of Langfuse's own model calls
@@ -53,7 +53,7 @@ def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] 
 def whole(trace: Row, given: Sequence[Any], *, complete: bool = True) -> Iterator[Event]:
     """Yield the events of a trace that stands in one record with its observations, all of them or some."""
     rows = sorted((row_of(o) for o in given), key=lambda r: when(r.get("start_time")) or _START)
-    of = Whole(trace, _task(trace, rows))
+    of = Whole(trace, task_of([trace, *rows]))
     parents = {ident(r.get("id")): ident(r.get("parent_observation_id")) for r in rows}
     judges = {ident(row.get("id")) for row in rows if row.get("type") == "EVALUATOR"}
     rows = [row for row in rows if not _beneath(row, parents, judges)]
@@ -74,8 +74,9 @@ def told(trace: Row, task: str | None = None) -> Event:
     return event(columns, EventKind.REQUEST, {"messages": []}, ts=when(first(trace, ("timestamp", "created_at"))))
 
 
-def _task(trace: Row, rows: Sequence[Row]) -> str | None:
-    places = (mapping(row.get("metadata")) for row in (trace, *rows))
+def task_of(rows: Sequence[Row]) -> str | None:
+    """Return the dataset item that an experiment of the SDK notes in the metadata of its trace or root span."""
+    places = (mapping(row.get("metadata")) for row in rows)
     return next((found for place in places if (found := ident(first(place, _TASK)))), None)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.stages.ingest.readers._messages import flat_text
-from flywheel.stages.ingest.readers._parts import CALL_KINDS, RESULT_KINDS, call_of, part_of, result_of
+from flywheel.stages.ingest.readers._parts import CALL_KINDS, RESULT_KINDS, call_of, part_of, result_of, thoughts_of
 from flywheel.stages.ingest.readers._reprs import fields_of_repr
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text
 
@@ -163,8 +163,7 @@ def _item(item: Mapping[str, Any]) -> Turn:
         return {"role": "tool", "content": [result_of(item)]}
     if kind == "message":
         return _message("assistant", item)
-    thoughts = flat_text(first(item, ("summary", "content", "text"))) or ""
-    return {"role": "assistant", "content": None, "reasoning_content": thoughts}
+    return {"role": "assistant", "content": None, "reasoning_content": thoughts_of(item)}
 
 
 def _continues(item: Any, turn: Turn, made: Sequence[Turn]) -> bool:

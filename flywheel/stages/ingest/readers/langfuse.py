@@ -17,7 +17,7 @@ from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._langfuse import Row, Whole, kind_of, mapping, row_of
 from flywheel.stages.ingest.readers._langfuse_scores import comments, flattened, score
-from flywheel.stages.ingest.readers._langfuse_trace import observation_events, told, whole
+from flywheel.stages.ingest.readers._langfuse_trace import observation_events, task_of, told, whole
 from flywheel.stages.ingest.readers._pairs import share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, ident
 
@@ -92,11 +92,13 @@ def _row(row: Row, kind: str, given: Any, seq: int = 0) -> Iterator[Event]:
     if kind == "score":
         yield from score(row)
     elif kind == "observation":
-        yield from observation_events(row, Whole(_context(row)), seq)
+        made = observation_events(row, Whole(_context(row)), seq)
+        task = task_of([row])
+        yield from made or ([_item(task, trace)] if task and trace else [])
     elif kind == "trace":
         yield told(row)
     elif kind == "item" and trace:
-        yield _item(row, trace)
+        yield _item(ident(row.get("dataset_item_id")), trace)
     if kind in ("trace", "observation") and isinstance(row.get("comments"), list):
         yield from _beside(row, kind, trace, given)
 
@@ -106,11 +108,11 @@ def _context(row: Row) -> dict[str, Any]:
     return {"id": row.get("trace_id"), "metadata": mapping(row.get("trace_metadata"))}
 
 
-def _item(row: Row, trace: str) -> Event:
+def _item(task: str | None, trace: str) -> Event:
     """Return the task of a trace: the dataset item that a run gave it."""
     return {
         "kind": EventKind.REQUEST, "conversation_id": trace, "ids": [f"trace:{trace}"], "seq": 0, "ts": None,
-        "task_key": ident(row.get("dataset_item_id")), "payload": {"messages": [], "trace_id": trace},
+        "task_key": task, "payload": {"messages": [], "trace_id": trace},
     }  # fmt: skip
 
 

@@ -104,6 +104,8 @@ def test_a_version_is_a_policy_where_no_release_is() -> None:
 def test_the_item_of_a_dataset_is_the_task() -> None:
     root = observation("r", "SPAN", metadata=json.dumps({"dataset_item_id": "item-7", "experiment_name": "e"}))
     assert one(export(root, observation("g", second=1)))["task_key"] == "item-7"
+    (alone,) = read(root)  # a row of its own says at least which task its trace is of
+    assert (alone["task_key"], alone["ids"], alone["payload"]["messages"]) == ("item-7", [f"trace:{T}"], [])
     item = {"id": "x", "datasetRunId": "r", "datasetRunName": "run", "datasetItemId": "item-7", "traceId": T}
     (told,) = read(item)
     assert (told["task_key"], told["conversation_id"], told["payload"]["messages"]) == ("item-7", T, [])
@@ -430,6 +432,32 @@ def test_an_agent_traced_by_langfuses_langchain_handler_is_one_conversation(take
     assert [t["function"]["name"] for t in json.loads(episode["tools"])] == ["get_order"]
     told = [(len(json.loads(s["observation"])), s["tool_names"], s["tool_status"]) for s in steps.iter_rows(named=True)]
     assert told == [(2, ["get_order"], ["ok"]), (1, [], []), (2, ["get_order"], ["failed"])]
+
+
+def test_calls_traced_by_langfuses_openai_wrapper_are_read(take: Callable[..., Any]) -> None:
+    """A call, two choices, a response of several items, one of a single item, and a refused request."""
+    taken = take(FIXTURES / "openai-rows.jsonl", root=FIXTURES)
+    assert taken.adds_up()
+    rows = taken.events.sort("ts").to_dicts()
+    assert [row["kind"] for row in rows] == ["model_call"] * 4 + ["request"]
+    told = [json.loads(row["payload"]) for row in rows]
+    calls = [{"id": "c1", "name": "get_order", "arguments": {"number": 7}}]
+    answer = {"role": "assistant", "content": "It is shipped."}
+    assert [p["message"] for p in told[:4]] == [
+        {"role": "assistant", "tool_calls": calls}, answer,
+        {"role": "assistant", "tool_calls": calls, "reasoning": "look it up"}, answer,
+    ]  # fmt: skip
+    assert told[1]["other_choices"] == [{"role": "assistant", "content": "Shipped."}]
+    histories = [[m["role"] for m in p["input"]] for p in told[:4]]
+    assert histories == [["system", "user"], ["system", "user", "assistant", "tool"]] * 2
+    assert [p.get("tools", [{}])[0].get("function", {}).get("name") for p in told[:3]] == [
+        "get_order",
+        None,
+        "get_order",
+    ]
+    assert {(p["input_tokens"], p["output_tokens"]) for p in told[:4]} == {(10, 5)}
+    assert told[0]["sampling"]["temperature"] == 0.5
+    assert (told[4]["messages"], told[4]["tags"]) == (told[0]["input"], ["call_failed"])
 
 
 def test_scores_as_the_sdks_models_write_them() -> None:

@@ -263,6 +263,7 @@ def test_items_of_one_response_are_one_message() -> None:
     ]
     (said,) = answered({"object": "response", "output": output})
     assert (said["content"], [c["id"] for c in said["tool_calls"]]) == ("I look.", ["c1", "c2"])
+    assert said["reasoning"] == "hm"
     assert said["tool_calls"][1] == {"id": "c2", "name": "b", "arguments": None, "arguments_raw": "{bad"}
 
 
