@@ -77,8 +77,7 @@ def _wrapped(item: Mapping[str, Any], depth: int) -> list[Any] | None:
             found = answers_of(inner, depth + 1)
             if found:
                 return found[-1:] if name == "messages" else found
-    said = next((s for name in ("text", "content", "response", "output") if (s := text(item.get(name)))), None)
-    return [{"role": "assistant", "content": said}] if said and len(item) <= 2 else None  # noqa: PLR2004
+    return None
 
 
 def _choice(choice: Mapping[str, Any], depth: int) -> list[Any]:

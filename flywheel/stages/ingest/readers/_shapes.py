@@ -29,6 +29,7 @@ __all__ = ["Asked", "answer_fields", "answered", "asked", "exchange", "schemas",
 
 _LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts")  # where an input's messages stand
 _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input", "content")
+_WRAPPED = ("text", "content", "response", "output")  # where an object may hold nothing but the answer's text
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
 _TOOLS = ("tools", "functions", "tool_definitions", "function_tools", "toolDefinitions")
 _CONFIGS = ("config", "generation_config", "kwargs", "invocation_params", "toolConfig", "configuration", "options")
@@ -82,9 +83,18 @@ def answered(value: Any) -> list[Message]:
     if given is None or given in ("", {}, []):
         return []
     found = answers_of(given, 0)
-    if found is None:  # JSON that is no message of anybody is what the model wrote
-        found = [{"role": "assistant", "content": value if isinstance(value, str) else flat_text(value)}]
+    if found is None:
+        found = [{"role": "assistant", "content": _written(value)}]
     return [m for m in messages(found) if m["role"] == "assistant"]
+
+
+def _written(value: Any) -> str | None:
+    """Return an output that is no message of anybody as text; JSON that was logged as text is what the model wrote."""
+    if isinstance(value, dict) and len(value) == 1:
+        (only,) = value.items()
+        if only[0] in _WRAPPED and isinstance(only[1], str):
+            return only[1]
+    return flat_text(value)
 
 
 def transcript(value: Any) -> list[Message] | None:

@@ -215,7 +215,6 @@ ANSWERS: dict[str, Any] = {
     "langgraph state": {"messages": [USER, {"type": "ai", "content": "It arrives on Monday."}], "steps": 2},
     "vercel": {"text": "It arrives on Monday.", "toolCalls": [], "finishReason": "stop"},
     "ollama": {"model": "m", "message": {"role": "assistant", "content": "It arrives on Monday."}, "done": True},
-    "wrapped text": {"response": "It arrives on Monday."},
     "dspy": ["It arrives on Monday."],
     "repr": "role='assistant' content='It arrives on Monday.' tool_calls=None",
 }  # fmt: skip
@@ -252,6 +251,9 @@ def test_every_frameworks_call_is_the_same_call(name: str) -> None:
 def test_json_that_the_model_wrote_stays_its_text() -> None:
     wrote = '{"quality": "good", "score": 3}'
     assert answered(wrote) == [{"role": "assistant", "content": wrote}]
+    wrapped = {"response": "It arrives on Monday."}
+    assert answered(wrapped) == [{"role": "assistant", "content": "It arrives on Monday."}]
+    assert answered(json.dumps(wrapped)) == [{"role": "assistant", "content": json.dumps(wrapped)}]
 
 
 def test_items_of_one_response_are_one_message() -> None:
