@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flywheel.stages.ingest.readers._turns import ROLES, is_turn, turns_of
+from flywheel.stages.ingest.readers._turns import ITEM_KINDS, ROLES, is_turn, koogs_calls, turns_of
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, text
 
 __all__ = ["DEEPEST", "answers_of", "listed", "offer"]
@@ -32,9 +32,14 @@ def listed(given: Any) -> list[Any] | None:
 
 def offer(item: Any) -> Any:
     """Return the tool schema in a message of Langfuse's LangChain handler, which writes offered tools as messages."""
-    content = embedded(as_dict(item).get("content")) if as_dict(item).get("role") == "tool" else None
-    function = as_dict(as_dict(content).get("function"))
-    return content if "name" in function and {"parameters", "description"} & set(function) else None
+    message = as_dict(item)
+    if message.get("role") != "tool" or message.get("tool_call_id"):
+        return None
+    content = as_dict(embedded(message.get("content")))
+    function = as_dict(content.get("function"))
+    offered = "name" in function and {"parameters", "description"} & set(function)
+    bare = "name" in content and any(isinstance(content.get(k), dict) for k in ("input_schema", "parameters"))
+    return content if offered or bare else None
 
 
 def _is_pair(item: Any) -> bool:
@@ -56,7 +61,7 @@ def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
         if as_list(item.get(name)):
             return [turn for choice in item[name] for turn in _choice(as_dict(choice), depth)]
     if _is_vercel(item):
-        return turns_of([{"role": "assistant", **item}])
+        return turns_of([{**item, "role": "assistant"}])
     if is_turn(item) or (isinstance(item.get("content"), list) and "stop_reason" in item):
         return turns_of([item], "assistant")
     if isinstance(item.get("output"), list) and item.get("object") in (None, "response"):
@@ -72,8 +77,7 @@ def _wrapped(item: Mapping[str, Any], depth: int) -> list[Any] | None:
             found = answers_of(inner, depth + 1)
             if found:
                 return found[-1:] if name == "messages" else found
-    said = next((s for name in ("text", "content", "response", "output") if (s := text(item.get(name)))), None)
-    return [{"role": "assistant", "content": said}] if said and len(item) <= 2 else None  # noqa: PLR2004
+    return None
 
 
 def _choice(choice: Mapping[str, Any], depth: int) -> list[Any]:
@@ -85,7 +89,7 @@ def _choice(choice: Mapping[str, Any], depth: int) -> list[Any]:
 
 
 def _of_list(given: list[Any], depth: int) -> list[Any] | None:
-    """Return the turns of a list: choices, or pieces of one answer when calls are among them."""
+    """Return the turns of a list: choices, or the pieces of one answer."""
     items = listed(given)
     if items is None:
         if all(isinstance(i, dict) and i.get("type") in ("text", "tool_use", "thinking") for i in given):
@@ -93,12 +97,13 @@ def _of_list(given: list[Any], depth: int) -> list[Any] | None:
         nested = [answers_of(embedded(i), depth + 1) for i in given]
         return [t for turns in nested for t in turns or ()] if all(n is not None for n in nested) else None
     turns = [t for t in turns_of(items, "assistant") if t["role"] == "assistant"]
-    return _one(turns) if len(turns) > 1 and any(_calls(t) for t in turns) else turns
+    return _one(turns) if len(turns) > 1 and any(map(_is_piece, items)) else turns
 
 
-def _calls(turn: Mapping[str, Any]) -> bool:
-    parts = as_list(turn.get("content"))
-    return bool(turn.get("tool_calls")) or any(as_dict(p).get("type") in ("tool_call", "tool_use") for p in parts)
+def _is_piece(item: Any) -> bool:
+    """Whether an item is no choice: the Responses API lists the items of one answer, Koog its calls."""
+    piece = as_dict(item)
+    return piece.get("type") in ITEM_KINDS or bool(koogs_calls(str(piece.get("role")), piece.get("content")))
 
 
 def _one(turns: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from flywheel.stages.ingest.readers._messages import flat_text
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, text
 
-__all__ = ["CALL_KINDS", "RESULT_KINDS", "call_of", "part_of", "result_of"]
+__all__ = ["CALL_KINDS", "RESULT_KINDS", "call_of", "part_of", "result_of", "thoughts_of"]
 
 CALL_KINDS = ("tool_use", "tool_call", "tool-call", "function_call", "custom_tool_call", "mcp_call")
 RESULT_KINDS = (
@@ -35,8 +35,15 @@ def part_of(given: Any) -> Any:
     if kind in RESULT_KINDS:
         return result_of(part)
     if kind in ("reasoning", "thinking") and "summary" in part:
-        return {"type": "thinking", "thinking": flat_text(part["summary"])}
+        return {"type": "thinking", "thinking": thoughts_of(part)}
     return given if "type" in part else {**part, "type": kind}
+
+
+def thoughts_of(item: Mapping[str, Any]) -> str:
+    """Return the text of a reasoning item, whose parts have types of their own."""
+    given = first(item, ("summary", "content", "text"))
+    texts = (text(as_dict(part).get("text")) for part in given) if isinstance(given, list) else [flat_text(given)]
+    return "\n".join(t for t in texts if t)
 
 
 def _untyped(part: Mapping[str, Any], given: Any) -> Any:

@@ -9,20 +9,29 @@ import ast
 import re
 from typing import Any
 
-__all__ = ["fields_of_repr"]
+__all__ = ["fields_of_repr", "mapping_of_repr"]
 
+_CLASS = re.compile(r"(\w+Message(?:Chunk)?)\((.*)\)\Z", re.DOTALL)
 _BEGINS = re.compile(r"(?:role|content)=(?:['\"]|None\b|\[|<)")
-_NAME = re.compile(r"\s*(\w+)=")
+_NAME = re.compile(r",?\s*(\w+)=")
 _STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _OPENING, _CLOSING = "([{<", ")]}>"
 _LONGEST = 1_000_000
 
 
 def fields_of_repr(value: str) -> dict[str, Any]:
-    """Return the fields of a repr that begins with a role or a content; {} when the text is something else."""
-    if not _BEGINS.match(value) or len(value) > _LONGEST:
+    """Return the fields of a repr that begins with a role or a content; {} when the text is something else.
+
+    A message's class, where the repr names it, is its `type`.
+    """
+    if len(value) > _LONGEST:
         return {}
-    fields: dict[str, Any] = {}
+    named = _CLASS.match(value)
+    if named is not None:
+        value = named[2]
+    if not _BEGINS.match(value):
+        return {}
+    fields: dict[str, Any] = {"type": named[1]} if named else {}
     position = 0
     while (name := _NAME.match(value, position)) is not None:
         end = _end(value, name.end())
@@ -34,7 +43,7 @@ def fields_of_repr(value: str) -> dict[str, Any]:
 
 
 def _end(value: str, start: int) -> int | None:
-    """Return where the value that begins at `start` ends: at a space outside all brackets and quotes."""
+    """Return where the value that begins at `start` ends: at a space or comma outside all brackets and quotes."""
     depth, position = 0, start
     while position < len(value):
         sign = value[position]
@@ -44,7 +53,7 @@ def _end(value: str, start: int) -> int | None:
                 return None
             position = string.end()
             continue
-        if sign == " " and depth == 0:
+        if sign in " ," and depth == 0:
             return position
         depth += (sign in _OPENING) - (sign in _CLOSING)
         position += 1
@@ -57,3 +66,9 @@ def _literal(told: str) -> Any:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         enum = re.match(r"<[\w.]+: ('[^']*')>\Z", told)
         return ast.literal_eval(enum[1]) if enum else None
+
+
+def mapping_of_repr(value: str) -> dict[str, Any]:
+    """Return a dict that was logged as Python's `repr`; {} when the text is something else."""
+    found = _literal(value) if value.startswith("{") and len(value) <= _LONGEST else None
+    return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else {}

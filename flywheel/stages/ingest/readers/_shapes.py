@@ -29,9 +29,19 @@ __all__ = ["Asked", "answer_fields", "answered", "asked", "exchange", "schemas",
 
 _LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts")  # where an input's messages stand
 _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input", "content")
+_WRAPPED = ("text", "content", "response", "output")  # where an object may hold nothing but the answer's text
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
 _TOOLS = ("tools", "functions", "tool_definitions", "function_tools", "toolDefinitions")
 _CONFIGS = ("config", "generation_config", "kwargs", "invocation_params", "toolConfig", "configuration", "options")
+_PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
+_ANSWER_TOKENS = (
+    "completion_tokens",
+    "output_tokens",
+    "outputTokens",
+    "candidates_token_count",
+    "candidatesTokenCount",
+)
+_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
 _FLAT = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
 
 
@@ -73,9 +83,18 @@ def answered(value: Any) -> list[Message]:
     if given is None or given in ("", {}, []):
         return []
     found = answers_of(given, 0)
-    if found is None:  # JSON that is no message of anybody is what the model wrote
-        found = [{"role": "assistant", "content": value if isinstance(value, str) else flat_text(value)}]
+    if found is None:
+        found = [{"role": "assistant", "content": _written(value)}]
     return [m for m in messages(found) if m["role"] == "assistant"]
+
+
+def _written(value: Any) -> str | None:
+    """Return an output that is no message of anybody as text; JSON that was logged as text is what the model wrote."""
+    if isinstance(value, dict) and len(value) == 1:
+        (only,) = value.items()
+        if only[0] in _WRAPPED and isinstance(only[1], str):
+            return only[1]
+    return flat_text(value)
 
 
 def transcript(value: Any) -> list[Message] | None:
@@ -92,13 +111,14 @@ def answer_fields(value: Any) -> dict[str, Any]:
     usage = as_dict(first(given, ("usage", "usage_metadata", "usageMetadata")))
     echo = given if given.get("object") == "response" else {}  # the Responses API repeats what it was asked
     body = bool(echo) or "choices" in given or "stop_reason" in given
+    spoken = [whole(first(usage, names)) for names in (_ANSWER_TOKENS, _THOUGHT_TOKENS)]
     reasons = [first(p, ("finish_reason", "finishReason", "stop_reason", "stopReason")) for p in (*parts, given)]
     found = {
         "response_id": ident(given.get("id")) if body else ident(first(given, ("response_id", "responseId"))),
         "finish_reason": next((r for r in reasons if isinstance(r, str)), None),
         "model": text(first(given, ("model", "model_version", "modelVersion"))),
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens", "prompt_token_count"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens", "candidates_token_count"))),
+        "input_tokens": whole(first(usage, _PROMPT_TOKENS)),
+        "output_tokens": sum(n for n in spoken if n is not None) if spoken[0] is not None else None,
         "tools": schemas(echo.get("tools")),
         "instructions": text(echo.get("instructions")),
     }

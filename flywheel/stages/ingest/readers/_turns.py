@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.stages.ingest.readers._messages import flat_text
-from flywheel.stages.ingest.readers._parts import CALL_KINDS, RESULT_KINDS, call_of, part_of, result_of
+from flywheel.stages.ingest.readers._parts import CALL_KINDS, RESULT_KINDS, call_of, part_of, result_of, thoughts_of
 from flywheel.stages.ingest.readers._reprs import fields_of_repr
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text
 
-__all__ = ["ROLES", "is_turn", "turns_of"]
+__all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "turns_of"]
 
 Turn = dict[str, Any]
 
@@ -27,17 +27,17 @@ ROLES = {
     "toolcallrequest": "assistant", "toolcallexecution": "tool", "ipython": "tool",
 }  # fmt: skip
 _SPOKEN = ("content", "parts", "blocks", "items", "text")  # where a message's words may stand
-_ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
+ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 
 
 def is_turn(value: Any) -> bool:
     """Whether a value is a message of some framework."""
     if isinstance(value, str):
-        return bool(fields_of_repr(value).get("role"))
+        value = fields_of_repr(value)
     item = as_dict(value)
     if isinstance(item.get("role"), str):
         return bool({*_SPOKEN, "tool_calls", "function_call", "json"} & set(item)) or len(item) == 1
-    return _typed_role(item) is not None or item.get("type") in _ITEM_KINDS or _is_pydantic_ai(item)
+    return _typed_role(item) is not None or item.get("type") in ITEM_KINDS or _is_pydantic_ai(item)
 
 
 def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
@@ -67,7 +67,7 @@ def _turns(given: Any, role: str) -> Iterator[Turn]:
     item = as_dict(item)
     if _is_pydantic_ai(item):
         yield from _pydantic_ai(item)
-    elif item.get("type") in _ITEM_KINDS and "role" not in item:
+    elif item.get("type") in ITEM_KINDS and "role" not in item:
         yield _item(item)
     elif (typed := _typed_role(item)) is not None:
         yield _message(typed, _fields(item))
@@ -109,7 +109,7 @@ def _typed_role(item: Mapping[str, Any]) -> str | None:
 def _message(role: str, item: Mapping[str, Any]) -> Turn:
     """Return a message with a role of some kind; its calls may stand in five places and count once."""
     content = first(item, _SPOKEN)
-    told = _koogs_calls(role, content)
+    told = koogs_calls(role, content)
     if told:
         return {"role": "assistant", "content": None, "tool_calls": told}
     turn: Turn = {"role": ROLES.get(role, role)}
@@ -134,7 +134,7 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
     return turn | {k: v for k, v in extra.items() if v is not None} | flags
 
 
-def _koogs_calls(role: str, content: Any) -> list[Any]:
+def koogs_calls(role: str, content: Any) -> list[Any]:
     """Return the calls that Koog writes as JSON text into the content, in a history even under the role of a tool."""
     if not isinstance(content, str) or '"function"' not in content or role not in ("assistant", "tool"):
         return []
@@ -163,8 +163,7 @@ def _item(item: Mapping[str, Any]) -> Turn:
         return {"role": "tool", "content": [result_of(item)]}
     if kind == "message":
         return _message("assistant", item)
-    thoughts = flat_text(first(item, ("summary", "content", "text"))) or ""
-    return {"role": "assistant", "content": None, "reasoning_content": thoughts}
+    return {"role": "assistant", "content": None, "reasoning_content": thoughts_of(item)}
 
 
 def _continues(item: Any, turn: Turn, made: Sequence[Turn]) -> bool:
@@ -172,7 +171,7 @@ def _continues(item: Any, turn: Turn, made: Sequence[Turn]) -> bool:
     if not made or turn["role"] != "assistant" or made[-1]["role"] != "assistant":
         return False
     kind = as_dict(item).get("type")
-    return kind in _ITEM_KINDS and (kind != "message" or not made[-1].get("tool_calls"))
+    return kind in ITEM_KINDS and (kind != "message" or not made[-1].get("tool_calls"))
 
 
 def _join(before: Turn, turn: Turn) -> None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.stages.ingest.readers._reprs import fields_of_repr
 from flywheel.stages.ingest.readers._shapes import answer_fields, answered, asked, exchange, schemas, transcript
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
 CALLING = {"role": "assistant", "tool_calls": [{"id": "c1", "name": "get_order", "arguments": {"id": 7}}]}
-RESULT = {"role": "tool", "content": "shipped", "tool_call_id": "c1", "status": "unknown", "name": "get_order"}
-HISTORY = [SYSTEM, USER, CALLING, RESULT]
+RESULT: dict[str, Any] = {
+    "role": "tool",
+    "content": "shipped",
+    "tool_call_id": "c1",
+    "status": "unknown",
+    "name": "get_order",
+}
+HISTORY: list[dict[str, Any]] = [SYSTEM, USER, CALLING, RESULT]
 ARGS = '{"id": 7}'
 OPENAI_CALL = {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": ARGS}}
 LC = {"id": "c1", "name": "get_order", "args": {"id": 7}, "type": "tool_call"}
@@ -207,7 +215,6 @@ ANSWERS: dict[str, Any] = {
     "langgraph state": {"messages": [USER, {"type": "ai", "content": "It arrives on Monday."}], "steps": 2},
     "vercel": {"text": "It arrives on Monday.", "toolCalls": [], "finishReason": "stop"},
     "ollama": {"model": "m", "message": {"role": "assistant", "content": "It arrives on Monday."}, "done": True},
-    "wrapped text": {"response": "It arrives on Monday."},
     "dspy": ["It arrives on Monday."],
     "repr": "role='assistant' content='It arrives on Monday.' tool_calls=None",
 }  # fmt: skip
@@ -244,6 +251,9 @@ def test_every_frameworks_call_is_the_same_call(name: str) -> None:
 def test_json_that_the_model_wrote_stays_its_text() -> None:
     wrote = '{"quality": "good", "score": 3}'
     assert answered(wrote) == [{"role": "assistant", "content": wrote}]
+    wrapped = {"response": "It arrives on Monday."}
+    assert answered(wrapped) == [{"role": "assistant", "content": "It arrives on Monday."}]
+    assert answered(json.dumps(wrapped)) == [{"role": "assistant", "content": json.dumps(wrapped)}]
 
 
 def test_items_of_one_response_are_one_message() -> None:
@@ -255,12 +265,15 @@ def test_items_of_one_response_are_one_message() -> None:
     ]
     (said,) = answered({"object": "response", "output": output})
     assert (said["content"], [c["id"] for c in said["tool_calls"]]) == ("I look.", ["c1", "c2"])
+    assert said["reasoning"] == "hm"
     assert said["tool_calls"][1] == {"id": "c2", "name": "b", "arguments": None, "arguments_raw": "{bad"}
 
 
 def test_choices_stay_choices_and_pieces_become_one() -> None:
     texts = [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
     assert answered(texts) == texts
+    both = [{"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]}, texts[0]]
+    assert answered(both) == [CALLING, texts[0]]  # Langfuse's OpenAI wrapper lists choices so
     calls = [{"role": "assistant", "content": json.dumps([OPENAI_CALL | {"id": i}])} for i in ("c1", "c2")]
     (said,) = answered(calls)
     assert [c["id"] for c in said["tool_calls"]] == ["c1", "c2"]
@@ -307,6 +320,11 @@ def test_tools_are_found_where_each_api_has_them() -> None:
         assert found is not None
         assert found.tools == wanted
         assert "tool" not in {m["role"] for m in found.messages}
+    anthropic = {"role": "tool", "content": plain | {"input_schema": parameters}}
+    product = {"role": "tool", "content": json.dumps(plain)}  # a result that looks a little like an offer
+    found = asked([USER, anthropic, product])
+    assert found is not None
+    assert (found.tools, [m["role"] for m in found.messages]) == (wanted, ["user", "tool"])
     assert schemas([{"function_tools": []}, plain | {"parameters_json_schema": parameters}]) == wanted
     assert schemas({"get_order": json.dumps({"description": "d", "parameters": parameters})}) == wanted
 
@@ -339,3 +357,41 @@ def test_no_shape_raises(hostile: Any) -> None:
     answer_fields(hostile)
     transcript(hostile)
     schemas(hostile)
+
+
+MADE = json.loads((Path(__file__).parents[3] / "fixtures" / "shapes" / "messages.json").read_bytes())
+GEMINI_RESULT: dict[str, Any] = {**RESULT, "content": '{"output":"shipped"}'}  # a function's response is an object
+
+
+@pytest.mark.parametrize("name", MADE["inputs"])
+def test_a_librarys_own_history_is_read(name: str) -> None:
+    found = asked(MADE["inputs"][name])
+    assert found is not None
+    told = [{k: v for k, v in m.items() if k != "status"} for m in found.messages]
+    wanted = [*HISTORY[:3], GEMINI_RESULT if name.startswith("gemini") else RESULT]
+    assert told == [{k: v for k, v in m.items() if k != "status"} for m in wanted]
+    assert found.messages[3]["status"] == ("ok" if name.startswith("langchain") else "unknown")
+
+
+@pytest.mark.parametrize("name", MADE["answers"])
+def test_a_librarys_own_answer_is_read(name: str) -> None:
+    assert answered(MADE["answers"][name]) == [{"role": "assistant", "content": "It arrives on Monday."}]
+
+
+def test_a_librarys_own_response_tells_of_its_call() -> None:
+    told = {name: answer_fields(MADE["answers"][name]) for name in ("openai chat", "openai response", "anthropic")}
+    assert {(t["response_id"], t["model"], t["input_tokens"], t["output_tokens"]) for t in told.values()} == {
+        ("r1", "m", 9, 5)
+    }
+    assert {name: t.get("finish_reason") for name, t in told.items()} == {
+        "openai chat": "stop", "openai response": None, "anthropic": "end_turn",
+    }  # fmt: skip
+    for name in ("gemini wire", "gemini python"):
+        assert answer_fields(MADE["answers"][name]) == {
+            "response_id": "r1", "model": "gemini-x", "finish_reason": "STOP", "input_tokens": 9, "output_tokens": 7,
+        }  # fmt: skip
+
+
+def test_a_tools_output_as_text_is_read() -> None:
+    told = fields_of_repr(MADE["tool_outputs"]["langchain str"])
+    assert (told["content"], told["tool_call_id"], told["name"]) == ("shipped", "c1", "get_order")
