@@ -92,9 +92,10 @@ class Reader(Protocol):
     target as its conversation id.
 
     What a file's place says of all its records, a reader may say too: `from_path(path)` returns the columns (model,
-    policy) for events that lack them, and a `scope` where ids are unique only within a folder or a run; where a run's
-    model stands in a JSON file beside its logs, `sidecar` is that file's name and `from_sidecar(document)` returns the
-    same columns; {} if it is another file.
+    policy) for events that lack them, a `scope` where ids are unique only within a folder or a run, an `id` (kind:id)
+    that all its events have, or the reason why the file is `ignored`; where a run's model stands in a JSON file beside
+    its logs or above them, `sidecar` is that file's name and `from_sidecar(document)` returns the same columns; {} if
+    it is another file.
     """
 
     name: str

@@ -18,7 +18,20 @@ from flywheel.records import canonical_json
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Fragment", "StepContext", "call_id", "contexts", "episode_fragments"]
+__all__ = ["UNFIT", "Fragment", "StepContext", "call_id", "contexts", "episode_fragments", "unfit"]
+
+
+# Tags of episodes whose log does not show all that the agent saw or said, or whose reward was not earned: for
+# statistics, never to learn from.
+_UNFIT = ("truncated", "content_missing", "unreadable_content", "redacted", "history_missing", "partial", "suspect")
+UNFIT = "cut off in the log, or suspect"
+
+
+def unfit(episodes: pl.DataFrame) -> list[str]:
+    """Return the episodes whose messages the log cut off or blacked out, or whose reward is suspect."""
+    import polars as pl
+
+    return episodes.filter(pl.col("tags").list.eval(pl.element().is_in(_UNFIT)).list.any())["episode_id"].to_list()
 
 
 class Fragment(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Example, ToolStatus, content_id
-from flywheel.stages._context import contexts
+from flywheel.stages._context import UNFIT, contexts, unfit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +32,8 @@ def build_examples(
     import polars as pl
 
     funnel.considered += steps.height
-    judged = _judge(_with_returns(steps, returns), cfg, funnel)
+    whole = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
+    judged = _judge(_with_returns(whole, returns), cfg, funnel)
     rows = _one_per_text(_rows(judged, episodes, steps), funnel)
     funnel.kept += rows.height
     for label, name in ((True, "desirable"), (False, "undesirable")):

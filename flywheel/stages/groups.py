@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
-from flywheel.stages._context import Fragment, episode_fragments
+from flywheel.stages._context import UNFIT, Fragment, episode_fragments, unfit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,6 +72,7 @@ def _attempts(episodes: pl.DataFrame, returns: pl.DataFrame, funnel: Funnel) -> 
 
     whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known")
     attempts = episodes.sort("task_id", "episode_id").join(whole, on="episode_id", how="left", maintain_order="left")
+    attempts = funnel.drop(attempts, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     attempts = funnel.drop(attempts, ~pl.col("known").fill_null(value=False), "unknown outcome")
     return funnel.drop(attempts, pl.col("n_steps") == 0, "no action")
 

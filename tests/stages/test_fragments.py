@@ -61,3 +61,21 @@ def test_pieces_of_several_responses_keep_apart() -> None:
     steps = made(talk).steps
     assert ["r1r1" in a for a in steps["action"]] == [True, False]
     assert ["r2r2" in a for a in steps["action"]] == [False, True]
+
+
+def test_a_run_of_pieces_without_an_id_is_one_response() -> None:
+    talk = Talk("a").ask("hi")
+    for content in ("Let me", "look."):
+        piece(talk, "block", "", content=content)
+    talk.result("found", name="find")
+    piece(talk, "block", "", content="There.")
+    assert ["Let me\\nlook." in action for action in made(talk).steps["action"]] == [True, False]
+
+
+def test_a_running_total_and_a_compacted_history() -> None:
+    talk = Talk("a").ask("hi").act("one", input_tokens=5).ask(usage_so_far={"input_tokens": 40, "output_tokens": 7})
+    talk.ask({"role": "user", "content": "Summary: said hi."}, replaces_context=True).act("two")
+    episodes, steps, *_ = made(talk)
+    assert (episodes["input_tokens"][0], episodes["output_tokens"][0]) == (40, 7)
+    assert steps["resets_context"].to_list() == [False, True]
+    assert steps["observation"][1] == '[{"content":"Summary: said hi.","role":"user"}]'

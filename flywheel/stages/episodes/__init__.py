@@ -138,9 +138,10 @@ def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str
     task_id, task_rule = _task(log, transcript)
     calls = [call for action in transcript.actions for call in action.calls]
     acting = [row for row in log.rows if row.kind == "model_call"] or log.rows
-    policy = _commonest(row.policy for row in acting)
+    policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in log.rows)
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
-    tags = transcript.tags | ({"mixed_policies"} if len({row.policy for row in acting}) > 1 else set())
+    policies = {row.policy for row in acting if row.policy}
+    tags = transcript.tags | ({"mixed_policies"} if len(policies) > 1 else set())
     usage = transcript.usage
     return {
         "episode_id": content_id("episode", log.conversation_id),
@@ -148,7 +149,7 @@ def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str
         "task_id": task_id,
         "task_rule": task_rule,
         "policy": policy or "unknown",
-        "model": _commonest(row.model for row in acting),
+        "model": _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows),
         "user": _commonest(row.user for row in log.rows),
         "started": min(times, default=None),
         "ended": max(times, default=None),

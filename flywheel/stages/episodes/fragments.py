@@ -23,15 +23,15 @@ _JOINTS = {"block": "\n", _DELTA: ""}
 
 def join_fragments(events: Sequence[Event]) -> list[Event]:
     """Return the events with every response whole."""
+    named = _responses(events)
     pieces: dict[str, list[Event]] = {}
-    for event in events:
-        if _response_of(event):
-            pieces.setdefault(_response_of(event), []).append(event)
+    for event, response in zip(events, named, strict=True):
+        if response:
+            pieces.setdefault(response, []).append(event)
     if not pieces:
         return list(events)
     whole = []
-    for event in events:
-        response = _response_of(event)
+    for event, response in zip(events, named, strict=True):
         if not response:
             whole.append(event)
         elif response in pieces:
@@ -39,11 +39,16 @@ def join_fragments(events: Sequence[Event]) -> list[Event]:
     return whole
 
 
-def _response_of(event: Event) -> str:
-    """Return the response that an event is a piece of, or ''."""
-    named = event.payload.get("response_id")
-    is_piece = event.kind == "model_call" and event.payload.get("fragment") in _JOINTS
-    return named if is_piece and isinstance(named, str) else ""
+def _responses(events: Sequence[Event]) -> list[str]:
+    """Return the response that each event is a piece of, or ''; pieces without an id are one response a run of them."""
+    named, run = [], 0
+    for event in events:
+        is_piece = event.kind == "model_call" and event.payload.get("fragment") in _JOINTS
+        run += not is_piece
+        response = event.payload.get("response_id")
+        told = f"id:{response}" if isinstance(response, str) and response else f"run:{run}"
+        named.append(told if is_piece else "")
+    return named
 
 
 def _joined(pieces: Sequence[Event]) -> Event:

@@ -16,6 +16,7 @@ from flywheel.records import ToolStatus
 from flywheel.stages._canonical import call_key
 from flywheel.stages.episodes.fragments import join_fragments
 from flywheel.stages.episodes.results import OpenCall, Result, Results
+from flywheel.stages.episodes.twins import calls_of, merge_twins, same_message
 
 __all__ = ["Action", "Event", "Transcript", "read_transcript"]
 
@@ -64,36 +65,10 @@ class Transcript:
 def read_transcript(events: Sequence[Event]) -> Transcript:
     """Return the transcript of one conversation whose events are in order."""
     walker = _Walker()
-    for event in join_fragments(events):
+    told, walker.out.repeated_calls = merge_twins(join_fragments(events))
+    for event in told:
         walker.take(event)
     return walker.finish()
-
-
-def _calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    calls = message.get("tool_calls")
-    return [c for c in calls if isinstance(c, dict) and c.get("name")] if isinstance(calls, list) else []
-
-
-def _signature(message: dict[str, Any]) -> tuple[str, str, list[str]]:
-    """Return what identifies a message in a repeated history: ids, names, statuses and reasoning may be left out."""
-    content = message.get("content")
-    text = content.strip() if isinstance(content, str) else ""
-    return message.get("role", ""), text, [call_key(c) for c in _calls_of(message)]
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one == other or (one.get("role") == other.get("role") and _signature(one) == _signature(other))
-
-
-def _same_all(one: Messages | None, other: Messages | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return len(one) == len(other) and all(map(_same, one, other))
-
-
-def _output(event: Event) -> dict[str, Any]:
-    message = event.payload.get("message")
-    return message if isinstance(message, dict) else {}
 
 
 def _messages(value: Any) -> Messages:
@@ -116,8 +91,7 @@ class _Walker:
         self.context: Messages = []
         self.pending: Messages = []
         self._resets = False  # whether what is pending replaces the context
-        self._seen_responses: set[str] = set()
-        self._last_call: tuple[Event, Messages | None] | None = None
+        self._so_far: Usage = {}
         self._tools: Any = None
         self._take: dict[str, Callable[[Event], None]] = {
             "request": self._request,
@@ -131,12 +105,14 @@ class _Walker:
         if handler is not None:
             handler(event)
             self._note_tools(event.payload.get("tools"))
+            self._note_usage(event.payload.get("usage_so_far"))
             tags = event.payload.get("tags")
             if isinstance(tags, list):
                 self.out.tags.update(tag for tag in tags if isinstance(tag, str))
 
     def finish(self) -> Transcript:
         self.out.tail = self.pending
+        self.out.usage |= {n: max(amount, self.out.usage.get(n, 0)) for n, amount in self._so_far.items()}
         self.out.orphan_results = self.results.orphans
         flags = {
             "paired_by_order": self.results.by_order,
@@ -147,6 +123,13 @@ class _Walker:
         self.out.tags |= {name for name, on in flags.items() if on}
         return self.out
 
+    def _note_usage(self, so_far: Any) -> None:
+        """Take in a running total, which some logs repeat instead of each call's own."""
+        for name in _USAGE if isinstance(so_far, dict) else ():
+            amount = so_far.get(name)
+            if isinstance(amount, int | float):
+                self._so_far[name] = max(amount, self._so_far.get(name, 0))
+
     def _note_tools(self, tools: Any) -> None:
         if isinstance(tools, list) and tools and tools != self._tools:
             self._tools = tools
@@ -154,6 +137,8 @@ class _Walker:
 
     def _request(self, event: Event) -> None:
         messages = _messages(event.payload.get("messages"))
+        if event.payload.get("replaces_context"):
+            self.pending, self._resets = [], bool(self.out.actions)
         n_seen = len(self.context) + len(self.pending)
         repeats = 1 < n_seen <= len(messages)
         fresh = _continuation(self.context + self.pending, messages) if repeats else None
@@ -165,7 +150,7 @@ class _Walker:
     def _model_call(self, event: Event) -> None:
         message = event.payload.get("message")
         given = _messages(event.payload["input"]) if isinstance(event.payload.get("input"), list) else None
-        if not isinstance(message, dict) or self._told_before(event, given):
+        if not isinstance(message, dict):
             return
         if given is not None:
             fresh = _continuation(self.context, given)
@@ -178,26 +163,10 @@ class _Walker:
             if isinstance(amount, int | float):
                 self.out.usage[name] = self.out.usage.get(name, 0) + amount
 
-    def _told_before(self, event: Event, given: Messages | None) -> bool:
-        """Whether this call was met already: the same response, or a span around its own twin."""
-        before, self._last_call = self._last_call, (event, given)
-        response = event.payload.get("response_id")
-        repeated = bool(response) and response in self._seen_responses
-        if response:
-            self._seen_responses.add(response)
-        if before is not None and not repeated:
-            last, last_given = before
-            nested = (event.parent_id and event.parent_id == last.span_id) or (
-                last.parent_id and last.parent_id == event.span_id
-            )
-            repeated = bool(nested) and _same_all(given, last_given) and _same(_output(event), _output(last))
-        self.out.repeated_calls += repeated
-        return repeated
-
     def _act(self, event_id: str, message: dict[str, Any]) -> None:
         calls = [
             OpenCall(str(c.get("id") or ""), c["name"], call_key(c), c.get("arguments") is None)
-            for c in _calls_of(message)
+            for c in calls_of(message)
         ]
         self.out.actions.append(Action(self.pending, self._resets, message, event_id, calls))
         if self._resets:
@@ -250,6 +219,6 @@ class _Walker:
 def _continuation(context: Messages, given: Messages) -> Messages | None:
     """Return the messages that `given` adds to the context, or None when it does not begin with it."""
     n = len(context)
-    if len(given) < n or not all(_same(a, b) for a, b in zip(context, given, strict=False)):
+    if len(given) < n or not all(same_message(a, b) for a, b in zip(context, given, strict=False)):
         return None
     return given[n:]

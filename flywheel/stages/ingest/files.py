@@ -108,7 +108,7 @@ class FileReading:
             builder.open(self._name, UNKNOWN, {})
             yield from _filled(builder.add(_refusal(head, found, *identity)))
         else:
-            builder.open(self._name, found.format, columns, found.reason)
+            builder.open(self._name, found.format, columns, found.reason or columns.get("ignored", ""))
             for record in chain(head, records):
                 self._records += 1
                 yield from _filled(builder.add(record))
@@ -173,7 +173,7 @@ class FileReading:
             if reader is None
             else columns_of(reader, name, lambda wanted: member_beside(self._file, kind, inside, wanted))
         )
-        builder.open(name, found.format, beside, found.reason)
+        builder.open(name, found.format, beside, found.reason or beside.get("ignored", ""))
         for record in chain(head, records):
             self._records += 1
             yield from _filled(builder.add(record))

@@ -32,12 +32,13 @@ class Normalizer:
     """Turns the records of one file into rows as the reader gave them; nothing of them may leave before `finished`.
 
     `beside` holds what the file's place says of all its records: the columns that events take where they lack them
-    (model, policy), and the `scope` within which their conversation ids are unique.
+    (model, policy), the `scope` within which their conversation ids are unique, and an `id` that all of them have.
     """
 
     def __init__(self, reader: Reader, source_file: str, beside: Mapping[str, str]) -> None:
         self._reader, self._file = reader, source_file
         self._model, self._policy = beside.get("model"), beside.get("policy")
+        self._ids = (beside["id"],) if is_name(beside.get("id")) else ()
         self._scope = f"{beside['scope']}/" if beside.get("scope") else ""
 
     def rows(self, record: Record) -> list[Row] | Bad:
@@ -63,7 +64,8 @@ class Normalizer:
         return (
             "", ts, seq, self._scope + conversation, get("span_id"), get("parent_id"), kind,
             get("model") or self._model, get("policy") or self._policy, get("task_key"), get("user"), get("tool_name"),
-            get("tool_call_id"), _ids(event, payload), get("target"), body, self._reader.name, self._file, record.line,
+            get("tool_call_id"), _ids(event, payload, self._ids), get("target"), body, self._reader.name, self._file,
+            record.line,
         )  # fmt: skip
 
 
@@ -89,9 +91,9 @@ def _finished(row: Row, body: str, redactor: Redactor) -> Row:
     )  # fmt: skip
 
 
-def _ids(event: Mapping[str, Any], payload: Any) -> list[str]:
+def _ids(event: Mapping[str, Any], payload: Any, shared: tuple[str, ...]) -> list[str]:
     """Return an event's other names; the response that a call is, and the trace it is in, go without saying."""
-    named = list(event.get("ids") or ())
+    named = [*(event.get("ids") or ()), *shared]
     if isinstance(payload, dict) and event["kind"] not in _LATE:
         told = (("response", payload.get("response_id")), ("trace", payload.get("trace_id")))
         named += [name for kind, value in told if value and (name := f"{kind}:{value}") not in named]

@@ -15,7 +15,7 @@ from flywheel.stages.ingest.jsontext import BadJsonError, loads
 
 __all__ = ["COLUMNS", "beside_file", "columns_of", "is_sidecar"]
 
-COLUMNS = ("model", "policy", "scope")
+COLUMNS = ("model", "policy", "scope", "id", "ignored")
 _MOST_BYTES = 1_000_000
 
 
@@ -41,12 +41,15 @@ def columns_of(reader: Reader, path: str, beside: Callable[[str], bytes | None])
 
 
 def beside_file(file: Path, name: str) -> bytes | None:
-    """Return the content of a file beside another one, unless it is too large for a sidecar."""
-    beside = file.with_name(name)
-    try:
-        return beside.read_bytes() if beside.is_file() and beside.stat().st_size <= _MOST_BYTES else None
-    except OSError:
-        return None
+    """Return the content of a file beside or above another one, unless it is too large for a sidecar."""
+    for folder in (file.parent, file.parent.parent):
+        beside = folder / name
+        try:
+            if beside.is_file() and beside.stat().st_size <= _MOST_BYTES:
+                return beside.read_bytes()
+        except OSError:
+            continue
+    return None
 
 
 def is_sidecar(sample: Sample, readers: Mapping[str, Reader]) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
 from flywheel.records import PreferencePair, ToolStatus, canonical_json
-from flywheel.stages._context import contexts
+from flywheel.stages._context import UNFIT, contexts, unfit
 from flywheel.stages.pairs.grounding import is_prose, named_tokens, ungrounded
 
 if TYPE_CHECKING:
@@ -216,7 +216,9 @@ def build_pairs(
         return pl.DataFrame(schema=schema)
     candidates = pl.concat(frames)
     funnel.considered += candidates.height
-    pairs = _limit(_filter(candidates, steps, returns, cfg, funnel), cfg, funnel)
+    bad = unfit(episodes)
+    whole = funnel.drop(candidates, pl.col("chosen_episode").is_in(bad) | pl.col("rejected_episode").is_in(bad), UNFIT)
+    pairs = _limit(_filter(whole, steps, returns, cfg, funnel), cfg, funnel)
     funnel.kept += pairs.height
     for name in builders:
         funnel.note(f"kept of {name}", pairs.filter(pl.col("_builder") == name).height)

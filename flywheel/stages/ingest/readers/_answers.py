@@ -14,6 +14,7 @@ from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, f
 
 __all__ = ["DEEPEST", "answers_of", "listed", "offer"]
 
+_GENERATION = {"text", "type", "generation_info"}  # of LangChain
 DEEPEST = 6  # wrappers around a message; what is deeper is text
 _WRAPPERS = (
     "message", "response", "output", "result", "messages", "generations", "data", "completion", "return", "content",
@@ -77,7 +78,8 @@ def _wrapped(item: Mapping[str, Any], depth: int) -> list[Any] | None:
             found = answers_of(inner, depth + 1)
             if found:
                 return found[-1:] if name == "messages" else found
-    return None
+    said = text(item.get("text")) if depth and set(item) <= _GENERATION else None  # a model's own JSON stays as it is
+    return [{"role": "assistant", "content": said}] if said else None
 
 
 def _choice(choice: Mapping[str, Any], depth: int) -> list[Any]:

@@ -18,8 +18,6 @@ from flywheel.stages.ingest.readers._values import as_dict, as_list, ident, numb
 
 __all__ = ["READER", "TauBenchReader"]
 
-_HARMLESS = ("get_", "list_", "search_", "find_", "calculate", "think", "transfer_")
-
 
 class TauBenchReader:
     """Reads tau-bench result files."""
@@ -61,10 +59,9 @@ def _task(record: Mapping[str, Any], history: list[Message]) -> str:
 
 
 def _unearned(record: Mapping[str, Any], history: list[Message]) -> bool:
-    """Whether a run that called no tool at all was rewarded for a task that demands a change of the data."""
+    """Whether a run that called no tool at all was rewarded for a task that demands calls."""
     demanded = as_list(as_dict(as_dict(record.get("info")).get("task")).get("actions"))
-    changes = any(not str(as_dict(action).get("name")).startswith(_HARMLESS) for action in demanded)
-    return changes and bool(number(record.get("reward"))) and not any(m.get("tool_calls") for m in history)
+    return bool(demanded and number(record.get("reward"))) and not any(m.get("tool_calls") for m in history)
 
 
 READER = TauBenchReader()

@@ -46,7 +46,8 @@ def test_a_run_with_a_helper(take: Callable[..., Any]) -> None:
     assert taken.adds_up()
     assert set(taken.events["conversation_id"]) == {"atif/run-1", "atif/run-1/helper"}
     assert set(taken.events["policy"]) == {"support@1.0/qwen3-8b"}
-    assert taken.events["ids"].to_list().count(["session:run-1"]) == taken.events.height - 2
+    assert sum("session:run-1" in ids for ids in taken.events["ids"].to_list()) == taken.events.height - 2
+    assert all("session:order-eta__a1" in ids for ids in taken.events["ids"].to_list()), "the trial's folder"
     episodes, steps = build_episodes(taken.events, EpisodesConfig(), Funnel())
     assert episodes.sort("n_steps")["n_steps"].to_list() == [1, 3]
     main = steps.filter(episode_id=episodes.sort("n_steps")["episode_id"][1]).sort("index")

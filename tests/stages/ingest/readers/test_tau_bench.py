@@ -63,7 +63,7 @@ def test_a_reward_without_the_demanded_calls_is_suspect() -> None:
     unearned = idle | {"info": {"task": {"actions": [{"name": "get_order"}, {"name": "cancel_order"}]}}}
     assert read(unearned)[0]["payload"]["tags"] == ["suspect"]
     assert "tags" not in read(unearned | {"reward": 0.0})[0]["payload"]
-    assert "tags" not in read(idle)[0]["payload"], "looking something up changes nothing"
+    assert "tags" not in read(idle | {"info": {"task": {"actions": []}}})[0]["payload"], "nothing was demanded"
 
 
 def test_a_crashed_run_gives_nothing_and_what_is_no_run_is_refused() -> None:
@@ -84,7 +84,7 @@ def test_the_airline_file_has_its_known_counts(tau_airline: Path, take: Any) -> 
     assert sum(k == "tool_result" and p["content"].startswith("Error") for k, p in rows) == 73
     assert sum(k == "tool_result" and p["status"] == "failed" for k, p in rows) == 73
     assert sum(k == "outcome" and p["value"] == 1 for k, p in rows) == 84
-    assert not any("suspect" in p.get("tags", ()) for _, p in rows)
+    assert sum("suspect" in p.get("tags", ()) for _, p in rows) == 2, "two lookups were demanded and not made"
     assert "@" not in json.dumps([p for _, p in rows]), "every address in these logs is replaced"
     assert taken.redacted["email"] > 0
     assert set(taken.redacted) == {"email"}, "flight, reservation and payment numbers stay as they are"
@@ -97,7 +97,7 @@ def test_the_suspect_file_is_flagged(tau_airline: Path, take: Any) -> None:
     rewards = [p["value"] for p in taken.payloads() if p.get("name") == "reward"]
     assert (len(rewards), sum(rewards)) == (50, 44)
     assert not any("tool_calls" in p.get("message", {}) for p in taken.payloads())
-    assert sum("suspect" in p.get("tags", ()) for p in taken.payloads()) == 25
+    assert sum("suspect" in p.get("tags", ()) for p in taken.payloads()) == 38
 
 
 def test_schemas_beside_the_logs_are_no_logs(tau_airline: Path, take: Any) -> None:

@@ -1,0 +1,142 @@
+"""What a log tells twice: a framework's span around the SDK's, a span and its content events, a second delivery.
+
+In: one conversation's events, in order. Out: the same with each model call and each tool span once, holding what all
+its tellings say, and how many were told again. An id alone proves nothing: servers number answers anew after a restart,
+so two calls that both have content are one only when they say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.stages._canonical import call_key
+
+if TYPE_CHECKING:
+    from flywheel.stages.episodes.transcript import Event
+
+__all__ = ["calls_of", "merge_twins", "same_message"]
+
+Messages = list[dict[str, Any]]
+
+_MODEL, _TOOL = "model_call", ("tool_call", "tool_result")
+_MISSING = {"content_missing", "truncated", "unreadable_content"}
+
+
+def merge_twins(events: Sequence[Event]) -> tuple[list[Event], int]:
+    """Return the events with nothing told twice, and how many model calls were.
+
+    A call that is a `summary` of its conversation (a trace's own input and output) gives way to any other.
+    """
+    told: list[Event] = []
+    places: dict[tuple[str, str], list[int]] = {}
+    repeated = 0
+    only_summaries = all(e.payload.get("summary") for e in events if e.kind == _MODEL)
+    for event in events:
+        if event.kind == _MODEL and event.payload.get("summary") and not only_summaries:
+            continue
+        twin = _twin(event, told, places)
+        if twin is None:
+            for name in _names(event):
+                places.setdefault(name, []).append(len(told))
+            told.append(event)
+        else:
+            told[twin] = _merged(told[twin], event)
+            repeated += event.kind == _MODEL
+    return told, repeated
+
+
+def _names(event: Event) -> list[tuple[str, str]]:
+    """Return the ids by which an event may be told again."""
+    if event.kind in _TOOL:
+        return [(event.kind, event.span_id)] if event.span_id else []
+    if event.kind != _MODEL:
+        return []
+    response = event.payload.get("response_id")
+    found = [("span", event.span_id), ("response", response), ("inside", event.parent_id)]
+    return [(kind, name) for kind, name in found if isinstance(name, str) and name]
+
+
+def _twin(event: Event, told: Sequence[Event], places: Mapping[tuple[str, str], list[int]]) -> int | None:
+    if event.kind in _TOOL:
+        return next(iter(places.get((event.kind, event.span_id or ""), ())), None)
+    if event.kind != _MODEL:
+        return None
+    for kind, name in _names(event):
+        for other in ("span", "inside") if kind != "response" else ("response",):
+            if kind == other == "inside":  # two calls of one parent
+                continue
+            for place in reversed(places.get((other, name), ())):
+                if _same_call(told[place], event, same_span=kind == other == "span"):
+                    return place
+    return None
+
+
+def _same_call(one: Event, other: Event, *, same_span: bool) -> bool:
+    if not (_says(one) and _says(other)):
+        return True
+    if not same_message(_output(one), _output(other)):
+        return False
+    given, also = one.payload.get("input"), other.payload.get("input")
+    return same_span or not (isinstance(given, list) and isinstance(also, list)) or _same_all(given, also)
+
+
+def _output(event: Event) -> dict[str, Any]:
+    message = event.payload.get("message")
+    return message if isinstance(message, dict) else {}
+
+
+def _says(event: Event) -> bool:
+    message = _output(event)
+    return bool(message.get("content") or message.get("tool_calls"))
+
+
+def _merged(one: Event, other: Event) -> Event:
+    """Return the event that stands first with the content of the fuller telling and the rest of both."""
+    fuller, poorer = (one, other) if _fullness(one) >= _fullness(other) else (other, one)
+    payload = {**poorer.payload, **{k: v for k, v in fuller.payload.items() if v is not None}}
+    longest = max((_inputs(one), _inputs(other)), key=lambda given: -1 if given is None else len(given))
+    if longest is not None:
+        payload["input"] = longest
+    tags = {tag for e in (one, other) for tag in e.payload.get("tags") or () if isinstance(tag, str)}
+    if _says(fuller):
+        tags -= _MISSING - set(fuller.payload.get("tags") or ())
+    payload.pop("tags", None)
+    return one._replace(
+        payload=payload | ({"tags": sorted(tags)} if tags else {}),
+        tool_name=one.tool_name or other.tool_name,
+        tool_call_id=one.tool_call_id or other.tool_call_id,
+    )
+
+
+def _inputs(event: Event) -> Messages | None:
+    given = event.payload.get("input")
+    return given if isinstance(given, list) else None
+
+
+def _fullness(event: Event) -> tuple[bool, bool, int]:
+    payload = event.payload
+    explicit = payload.get("status") in {"ok", "failed"} or payload.get("arguments") is not None
+    return _says(event) or bool(payload.get("content")), explicit, len(payload)
+
+
+def calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a message's calls that name a tool."""
+    calls = message.get("tool_calls")
+    return [c for c in calls if isinstance(c, dict) and c.get("name")] if isinstance(calls, list) else []
+
+
+def _signature(message: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+    """Return what identifies a message in a repeated history: ids, names, statuses and reasoning may be left out."""
+    content = message.get("content")
+    text = content.strip() if isinstance(content, str) else ""
+    return message.get("role", ""), text, [call_key(c) for c in calls_of(message)]
+
+
+def same_message(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two messages are the same thing said, also where one telling leaves ids out."""
+    return one == other or (one.get("role") == other.get("role") and _signature(one) == _signature(other))
+
+
+def _same_all(one: Messages, other: Messages) -> bool:
+    return len(one) == len(other) and all(map(same_message, one, other))

@@ -1,0 +1,81 @@
+"""What is told twice counts once; what only has the same id does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flywheel.stages.episodes.transcript import Event
+from flywheel.stages.episodes.twins import merge_twins
+
+ASKED = [{"role": "user", "content": "hi"}]
+
+
+def model(
+    content: str = "", *, span: str = "", parent: str = "", response: str = "", event: str = "e", **payload: Any
+) -> Event:
+    message = {"role": "assistant"} | ({"content": content} if content else {})
+    named = {"response_id": response} if response else {}
+    return Event(
+        event, "model_call", span or None, parent or None, None, None, {"message": message, **named, **payload}
+    )
+
+
+def result(content: str, status: str, span: str = "t") -> Event:
+    return Event("e", "tool_result", span, None, "find", None, {"content": content, "status": status})
+
+
+TWICE = {
+    "delivered again": (model("a", span="s"), model("a", span="s")),
+    "the same response": (model("a", response="r", input=ASKED), model("a", response="r", span="s")),
+    "a framework around the SDK": (model("a", span="f"), model("a", span="s", parent="f")),
+    "children come first": (model("a", span="s", parent="f"), model("a", span="f")),
+    "a span and its content": (model(span="s", tags=["content_missing"]), model("a", span="s")),
+    "an empty wrapper": (model(span="f"), model("a", span="s", parent="f")),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_two_tellings_of_a_call_are_one(name: str) -> None:
+    (call,), repeated = merge_twins(TWICE[name])
+    assert repeated == 1
+    assert call.payload["message"]["content"] == "a"
+    assert "tags" not in call.payload
+
+
+OTHER = {
+    "another answer": (model("a", response="r"), model("b", response="r")),
+    "another question": (model("a", response="r", input=ASKED), model("a", response="r", input=[*ASKED, *ASKED])),
+    "calls of one parent": (model("a", span="1", parent="p"), model("a", span="2", parent="p")),
+    "no ids": (model("a"), model("a")),
+    "a nested call of its own": (model("a", span="f"), model("b", span="s", parent="f")),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_two_calls_are_two(name: str) -> None:
+    told, repeated = merge_twins(OTHER[name])
+    assert (len(told), repeated) == (2, 0)
+
+
+def test_what_both_tellings_say_is_kept() -> None:
+    one = model(span="s", event="1", tags=["content_missing", "streamed"], input_tokens=7)
+    two = model("a", span="s", event="2", input=ASKED, response="r", finish_reason="stop")
+    (call,), _ = merge_twins([one, two])
+    assert call.event_id == "1"
+    assert call.payload == {
+        "message": {"role": "assistant", "content": "a"}, "input": ASKED, "input_tokens": 7, "response_id": "r",
+        "finish_reason": "stop", "tags": ["streamed"],
+    }  # fmt: skip
+
+
+def test_a_tool_span_is_told_once_by_its_fuller_telling() -> None:
+    (told,), repeated = merge_twins([result("", "unknown"), result("no", "failed")])
+    assert (told.payload, repeated) == ({"content": "no", "status": "failed"}, 0)
+    assert len(merge_twins([result("a", "ok", "1"), result("a", "ok", "2")])[0]) == 2
+
+
+def test_a_summary_gives_way_to_a_call() -> None:
+    summary = model("all in all", summary=True)
+    assert [e.payload["message"]["content"] for e in merge_twins([summary, model("a")])[0]] == ["a"]
+    assert len(merge_twins([summary])[0]) == 1
