@@ -7,7 +7,7 @@ log does not name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from flywheel.records import EventKind, content_id
@@ -65,23 +65,28 @@ def conversation_of(history: list[Message], user: str | None) -> str:
     return "chat-" + content_id(system, opening, user)
 
 
-def spoken(history: list[Message], source: Source, extra: Mapping[str, Any]) -> Iterator[Event]:
+def spoken(
+    history: list[Message], source: Source, extra: Mapping[str, Any], copied: Collection[int] = ()
+) -> Iterator[Event]:
     """Yield the events of a transcript that is told once, from beginning to end.
 
     Args:
         history: messages in normal form.
         source: columns shared by all events.
         extra: payload fields of the first request: tools, tags.
+        copied: positions of messages that the agent did not make or get in this transcript: they are what it saw.
     """
     waiting: list[Message] = []
     told = dict(extra)
     start = 0
     for position, message in enumerate(history):
-        if message["role"] in {"system", "user"}:
+        if message["role"] in {"system", "user"} or position in copied:
             start = start if waiting else position
             waiting.append(message)
             continue
         if waiting or told:
+            if any(m["role"] == "assistant" for m in waiting):
+                waiting = history[:position]  # only the whole history continues a context with words of the agent
             yield request(waiting, source, start, told)
             waiting, told = [], {}
         if message["role"] == "assistant":

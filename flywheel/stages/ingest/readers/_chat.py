@@ -1,0 +1,100 @@
+"""The dialect of Chat Completions, and of the text completions before them: requests and responses in normal form.
+
+In: the request and the response of one call, as any log keeps them, also streamed. Out: the input's messages, and the
+payload of the model call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flywheel.stages.ingest.readers._chat_stream import assembled
+from flywheel.stages.ingest.readers._exchange import Dialect
+from flywheel.stages.ingest.readers._messages import Message, messages, tool_schemas
+from flywheel.stages.ingest.readers._streams import stream_events
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, number, text, whole
+
+__all__ = ["CHAT", "choices", "completed"]
+
+_TOKEN = "token_id:"  # noqa: S105 - how vLLM writes a token's id where its text should stand
+
+
+def choices(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the choices that say something."""
+    found = [as_dict(choice) for choice in as_list(response.get("choices"))]
+    return [c for c in found if isinstance(c.get("message"), dict) or isinstance(c.get("text"), str)]
+
+
+def completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a response of this dialect, put together where it was streamed; {} for any other, and for none."""
+    if choices(response):
+        return response
+    return assembled(stream_events(response))
+
+
+def _history(asked: Mapping[str, Any]) -> list[Message]:
+    if "messages" in asked:
+        return messages(asked["messages"])
+    prompt = asked.get("prompt")
+    prompts = prompt if isinstance(prompt, list) else [prompt]
+    return [{"role": "user", "content": item} for item in prompts[:1] if isinstance(item, str)]
+
+
+def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list[Message], dict[str, Any]]:
+    told = choices(response)
+    if not told:
+        return [], {}
+    chosen, *others = told
+    usage = as_dict(response.get("usage"))
+    message = _message(chosen, asked)
+    found = {
+        "finish_reason": text(chosen.get("finish_reason")),
+        "input_tokens": whole(usage.get("prompt_tokens")),
+        "output_tokens": whole(usage.get("completion_tokens")),
+        "prompt_token_ids": _numbers(response.get("prompt_token_ids") or chosen.get("prompt_token_ids")),
+        "completion_token_ids": _numbers(chosen.get("token_ids")) or _token_ids(chosen),
+        "completion_logprobs": _logprobs(chosen),
+        "other_choices": [_message(choice, asked) for choice in others] or None,
+        "tags": ["partial"] if response.get("partial") else None,
+    }
+    if response.get("partial") and not any(message.get(name) for name in ("content", "reasoning", "tool_calls")):
+        return [], found
+    return [message], found
+
+
+def _message(choice: Mapping[str, Any], asked: Mapping[str, Any]) -> Message:
+    said = choice.get("text")
+    if isinstance(said, str):
+        prompt = asked.get("prompt")
+        echoed = asked.get("echo") is True and isinstance(prompt, str)
+        return {"role": "assistant", "content": said.removeprefix(str(prompt)) if echoed else said}
+    given = as_dict(choice.get("message"))
+    refusal = {"content": given["refusal"]} if given.get("content") is None and text(given.get("refusal")) else {}
+    return messages([{**given, **refusal, "role": "assistant"}])[-1]
+
+
+def _numbers(value: Any) -> list[Any] | None:
+    found = as_list(value)
+    return found if found and all(isinstance(n, int) for n in found) else None
+
+
+def _logprobs(choice: Mapping[str, Any]) -> list[float | None] | None:
+    logprobs = as_dict(choice.get("logprobs"))
+    told = [number(as_dict(token).get("logprob")) for token in as_list(logprobs.get("content"))]
+    return told or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None
+
+
+def _token_ids(choice: Mapping[str, Any]) -> list[int] | None:
+    """Return the ids that vLLM writes as `token_id:N` when it is asked to return tokens as ids."""
+    logprobs = as_dict(choice.get("logprobs"))
+    tokens = [as_dict(t).get("token") for t in as_list(logprobs.get("content"))] or as_list(logprobs.get("tokens"))
+    found = [whole(t.removeprefix(_TOKEN)) for t in tokens if isinstance(t, str) and t.startswith(_TOKEN)]
+    return [n for n in found if n is not None] if found and len(found) == len(tokens) else None
+
+
+def _tools(asked: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:  # noqa: ARG001 - a dialect's signature
+    return tool_schemas(embedded(asked.get("tools")) or asked.get("functions"))
+
+
+CHAT = Dialect(("messages", "prompt"), _history, completed, _answer, _tools)
