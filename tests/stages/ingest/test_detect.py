@@ -42,6 +42,18 @@ RECORDS: list[tuple[str, dict[str, Any]]] = [
         "litellm",
         {"litellm_call_id": "l", "call_type": "acompletion", "model_parameters": {}, "messages": CHAT, **ANSWER},
     ),
+    (
+        "helicone",
+        {
+            "request_id": "q",
+            "request_created_at": "",
+            "response_created_at": "",
+            "response_status": 200,
+            "request_body": {"messages": CHAT},
+            "response_body": ANSWER,
+            "request_path": "",
+        },
+    ),
     ("litellm", {"request_id": "r", "call_type": "acompletion", "api_key": "", "startTime": "2026-10-01", **ANSWER}),
     ("anthropic", {"request": {"messages": CHAT}, "response": MESSAGE}),
     ("anthropic", {"messages": BLOCKS}),

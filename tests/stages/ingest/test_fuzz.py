@@ -114,6 +114,19 @@ SEEDS: dict[str, list[Any]] = {
         {"custom_id": "a", "params": {"system": "s", "messages": BLOCKS}},
         {"custom_id": "a", "result": {"type": "succeeded", "message": answered(type="message", content=TEXT)}},
     ],
+    "helicone": [
+        {
+            "request_id": "q",
+            "request_created_at": "2026-10-01T09:00:00Z",
+            "response_created_at": "2026-10-01T09:00:01Z",
+            "response_status": 200,
+            "request_properties": {"Helicone-Session-Id": "s"},
+            "feedback_rating": True,
+            "request_body": {"messages": CHAT},
+            "response_body": answered(choices=CHOICES),
+            "scores": {"a": 1},
+        }
+    ],
     "litellm": [
         {
             "litellm_call_id": "l",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from flywheel.stages.ingest.readers._streams import stream_events, streamed
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, number
 
-__all__ = ["Pair", "common_payload", "pair_of", "share"]
+__all__ = ["Pair", "common_payload", "pair_of", "response_body", "share"]
 
 _ENVELOPES = (
     ("request", "response"),
@@ -50,14 +50,14 @@ def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
     for asked, answered in _ENVELOPES:
         request, response = embedded(outer.get(asked)), embedded(outer.get(answered))
         if isinstance(request, dict) and any(name in request for name in fields):
-            return Pair(request, _body(response) or {"events": stream_events(outer)}, outer)
+            return Pair(request, response_body(response) or {"events": stream_events(outer)}, outer)
     if any(isinstance(outer.get(name), list | str) for name in fields):
         answer = first(outer, ("response", "completion", "output"))
-        return Pair(outer, _body(embedded(answer)) or outer, outer)
-    return Pair({}, _body(embedded(outer.get("response"))) or outer, outer)
+        return Pair(outer, response_body(embedded(answer)) or outer, outer)
+    return Pair({}, response_body(embedded(outer.get("response"))) or outer, outer)
 
 
-def _body(response: Any) -> Mapping[str, Any]:
+def response_body(response: Any) -> Mapping[str, Any]:
     """Return a response as an object: batch files and proxies wrap it once more, and a stream is a text or a list."""
     if streamed(response):
         return {"events": response}

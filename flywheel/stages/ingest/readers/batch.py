@@ -14,6 +14,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.stages.ingest.readers._chat import CHAT
 from flywheel.stages.ingest.readers._claude import CLAUDE
+from flywheel.stages.ingest.readers._dialects import dialect_of
 from flywheel.stages.ingest.readers._events import Event, request
 from flywheel.stages.ingest.readers._exchange import Dialect, exchange, source_of_pair
 from flywheel.stages.ingest.readers._pairs import Pair, share
@@ -92,7 +93,7 @@ def _failed(record: Mapping[str, Any]) -> bool:
 
 
 def _dialect(record: Mapping[str, Any], pair: Pair) -> Dialect | None:
-    found = next((d for d in (CHAT, RESPONSES, CLAUDE) if d.completed(pair.response)), None)
+    found = dialect_of(pair.response)
     if found is not None or not pair.request:
         return found
     if "params" in record:

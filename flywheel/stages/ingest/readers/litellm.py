@@ -13,12 +13,11 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._chat import CHAT
-from flywheel.stages.ingest.readers._claude import CLAUDE, claude_history
+from flywheel.stages.ingest.readers._dialects import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers._events import Event, Source, request, source_of, tool_result
 from flywheel.stages.ingest.readers._exchange import Dialect, exchange
 from flywheel.stages.ingest.readers._litellm import call_names, envelope, own_id
-from flywheel.stages.ingest.readers._messages import Message, arguments, flat_text, result_message
+from flywheel.stages.ingest.readers._messages import arguments, flat_text, result_message
 from flywheel.stages.ingest.readers._pairs import Pair, share
 from flywheel.stages.ingest.readers._responses import RESPONSES
 from flywheel.stages.ingest.readers._status import FAILED, OK
@@ -30,13 +29,6 @@ _REDACTED, _CUT = "redacted-by-litellm", "litellm_truncated"
 _TALKS = ("completion", "responses", "anthropic_messages")
 _TOOL = "call_mcp_tool"
 _COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
-
-
-def _history(asked: Mapping[str, Any]) -> list[Message]:
-    return claude_history(asked) if "messages" in asked else CHAT.history(asked)
-
-
-_CHAT = CHAT._replace(history=_history)  # the messages of other APIs are logged as they were sent
 
 
 class LiteLLMReader:
@@ -100,9 +92,9 @@ def _asked(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dialect(kind: str, response: Mapping[str, Any]) -> Dialect | None:
-    found = next((d for d in (_CHAT, RESPONSES, CLAUDE) if d.completed(response)), None)
+    found = dialect_of(response)
     if found is None and any(word in kind for word in _TALKS):
-        return RESPONSES if "responses" in kind else _CHAT
+        return RESPONSES if "responses" in kind else GATEWAY_CHAT
     return found
 
 
