@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document, EvalReport, Promotion
+from flywheel.records import Document, EvalReport, Promotion, Quarantined
 
 __all__ = [
     "ANSWERS",
@@ -21,6 +21,11 @@ __all__ = [
     "LogAnswer",
     "LogRow",
     "PluginsAnswer",
+    "QuarantineAnswer",
+    "QuarantineReason",
+    "QuarantineRetry",
+    "ReaderRow",
+    "ReadersAnswer",
     "RunAnswer",
     "RunStage",
     "ShowAnswer",
@@ -53,7 +58,68 @@ class IngestAnswer(Document):
     first_quarantined: list[str] = Field(description="file:line: reason of the first few.")
     events: int = Field(description="New events.")
     redacted: dict[str, int] = Field(description="Replaced values, by kind.")
+    lost: dict[str, dict[str, int]] = Field(
+        default={},
+        description="By format, the fields whose values no event holds: in how many of the sampled records; "
+        "'sampled records' says of how many.",
+    )
     dry_run: bool = Field(description="Whether nothing was stored.")
+
+
+class QuarantineReason(Document):
+    """Quarantined records of one reason."""
+
+    document: ClassVar[str] = "cli/quarantine_reason"
+
+    reason: str
+    records: int
+    meaning: str = Field(description="What the reason means and what helps.")
+
+
+class QuarantineAnswer(Document):
+    """`flywheel quarantine`."""
+
+    document: ClassVar[str] = "cli/quarantine"
+
+    records: int = Field(description="Quarantined records; the following are of those that were asked for.")
+    files: int
+    size_bytes: int
+    reasons: list[QuarantineReason]
+    rows: list[Quarantined] = Field(description="The first of them; the text itself is never stored.")
+
+
+class QuarantineRetry(Document):
+    """`flywheel quarantine --retry`."""
+
+    document: ClassVar[str] = "cli/quarantine_retry"
+
+    files: int = Field(description="Files read once more.")
+    gone: list[str] = Field(description="Files that are no longer there; their rows stay.")
+    before: int = Field(description="Quarantined records before.")
+    after: int = Field(description="Quarantined records now.")
+    read: int
+    kept: int = Field(description="Records that gave new events.")
+
+
+class ReaderRow(Document):
+    """An installed reader."""
+
+    document: ClassVar[str] = "cli/reader"
+
+    name: str
+    reader_version: int
+    reads: str = Field(description="What it reads, in a few words.")
+    distribution: str
+    confidence: float | None = Field(default=None, description="How sure it is of the file that was asked about.")
+
+
+class ReadersAnswer(Document):
+    """`flywheel readers`."""
+
+    document: ClassVar[str] = "cli/readers"
+
+    readers: list[ReaderRow]
+    verdict: str = Field(default="", description="What the file is taken for, or what its records look like.")
 
 
 class StageAnswer(Document):
@@ -178,7 +244,7 @@ class RunAnswer(Document):
 ANSWERS: dict[str, type[Document]] = {
     model.document: model
     for model in (
-        InitAnswer, IngestAnswer, BuildAnswer, StatusAnswer, LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer,
-        PluginsAnswer, RunAnswer,
+        InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
+        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, PluginsAnswer, RunAnswer,
     )
 }  # fmt: skip

@@ -83,6 +83,7 @@ class IngestConfig(_Section):
     )
     max_record_mb: int = Field(default=64, ge=1, description="Largest single record or line, in MB.")
     max_expand_ratio: int = Field(default=500, ge=2, description="Largest decompressed/compressed ratio of a file.")
+    workers: int = Field(default=0, ge=0, description="Processes that read; 0: one a core when there is much to read.")
     redact: RedactConfig = RedactConfig()
 
 

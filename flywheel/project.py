@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel import files
 from flywheel.answers import (
@@ -22,6 +23,9 @@ from flywheel.answers import (
     IngestAnswer,
     LogAnswer,
     PluginsAnswer,
+    QuarantineAnswer,
+    QuarantineRetry,
+    ReadersAnswer,
     RunAnswer,
     ShowAnswer,
     StageAnswer,
@@ -35,6 +39,9 @@ from flywheel.pipeline.context import Context
 from flywheel.records import Plan, Promotion, RoundManifest
 from flywheel.rounds import Registry
 from flywheel.store import Store
+
+if TYPE_CHECKING:
+    from flywheel.pipeline.intake import IngestResult
 
 __all__ = ["Project", "find_project"]
 
@@ -117,21 +124,71 @@ class Project:
             config = config.model_copy(update={"ingest": config.ingest.model_copy(update={"format": log_format})})
         chosen = [Path(p) for p in paths] or [self.folder / s for s in config.ingest.sources]
         with self.locked("ingest") as ctx:
-            found = ingest_logs(ctx.store, config, self.folder, chosen, key=self.key(), dry_run=dry_run)
-        return IngestAnswer(
-            files=found.files,
-            unchanged=found.unchanged,
-            formats=dict(sorted(found.formats.items())),
-            read=found.read,
-            kept=found.kept,
-            duplicate=found.duplicate,
-            ignored=dict(sorted(found.ignored.items())),
-            quarantined=dict(sorted(found.quarantined.items())),
-            first_quarantined=found.first_bad,
-            events=found.events,
-            redacted=dict(sorted(found.redacted.items())),
-            dry_run=dry_run,
-        )
+            return _ingest_answer(
+                ingest_logs(ctx.store, config, self.folder, chosen, key=self.key(), dry_run=dry_run), dry_run=dry_run
+            )
+
+    def follow(
+        self,
+        paths: Sequence[Path | str] = (),
+        *,
+        log_format: str | None = None,
+        interval_s: float = 10.0,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> Iterator[IngestAnswer]:
+        """Read what is new, again and again; yield an answer whenever there was something, until the caller stops.
+
+        Only files whose size or time of change moved are looked at, the lock is held only while reading, and after a
+        long reading there is a long rest.
+
+        Raises:
+            IngestError: nothing is there to follow, or too much of it is unreadable.
+        """
+        from flywheel.stages.ingest import discover
+
+        chosen = [Path(p) for p in paths] or [self.folder / s for s in self.config.ingest.sources]
+        seen: dict[Path, tuple[int, int]] = {}
+        while True:
+            began = time.monotonic()
+            now = {file: (stat.st_size, stat.st_mtime_ns) for file in discover(chosen) if (stat := _stat(file))}
+            moved = [file for file, mark in now.items() if seen.get(file) != mark]
+            seen = now
+            if moved:
+                answer = self.ingest(moved, log_format=log_format)
+                if answer.read or answer.quarantined:
+                    yield answer
+            sleep(max(interval_s, _REST * (time.monotonic() - began)))
+
+    def quarantine(self, *, reason: str | None = None, file: str | None = None, limit: int = 20) -> QuarantineAnswer:
+        """Return what ingest refused: counts by reason with what they mean, and the first rows.
+
+        Raises:
+            UsageError: no such reason.
+        """
+        from flywheel.pipeline.refused import quarantine
+
+        return quarantine(self.context, reason=reason, file=file, limit=limit)
+
+    def retry_quarantine(self) -> QuarantineRetry:
+        """Read the files with quarantined records once more.
+
+        Raises:
+            UsageError: the quarantine is empty.
+        """
+        from flywheel.pipeline.refused import retry
+
+        with self.locked("quarantine") as ctx:
+            return retry(ctx, self.key())
+
+    def readers(self, file: Path | None = None) -> ReadersAnswer:
+        """Return the installed readers; with a file, how sure each is of it, and what it is taken for.
+
+        Raises:
+            IngestError: the file cannot be read.
+        """
+        from flywheel.pipeline.formats import readers
+
+        return readers(self.config.ingest, self.folder, file)
 
     def build(
         self,
@@ -328,6 +385,34 @@ class Project:
             for e in list_extensions()
         ]
         return PluginsAnswer(extensions=rows)
+
+
+_REST = 4.0  # how much longer following rests than it read
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except OSError:  # rotated away just now
+        return None
+
+
+def _ingest_answer(found: IngestResult, *, dry_run: bool) -> IngestAnswer:
+    return IngestAnswer(
+        files=found.files,
+        unchanged=found.unchanged,
+        formats=dict(sorted(found.formats.items())),
+        read=found.read,
+        kept=found.kept,
+        duplicate=found.duplicate,
+        ignored=dict(sorted(found.ignored.items())),
+        quarantined=dict(sorted(found.quarantined.items())),
+        first_quarantined=found.first_bad,
+        events=found.events,
+        redacted=dict(sorted(found.redacted.items())),
+        lost={name: dict(sorted(fields.items())) for name, fields in sorted(found.lost.items())},
+        dry_run=dry_run,
+    )
 
 
 def _with_method(ctx: Context, method: str) -> Context:

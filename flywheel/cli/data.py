@@ -1,7 +1,8 @@
-"""init, ingest, build, status: getting data in and up to date."""
+"""init, ingest, quarantine, readers, build, status: getting data in and up to date."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,13 +10,15 @@ import typer
 
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns, funnel_lines, size
-from flywheel.cli.session import session
+from flywheel.cli.session import Session, session
+from flywheel.errors import UsageError
 
 if TYPE_CHECKING:
     from flywheel.answers import IngestAnswer, StageAnswer, StatusAnswer
 
 __all__ = ["add_commands"]
 
+SAMPLED = "sampled records"  # in a lost-field report: of how many records the other counts are
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
 
 
@@ -38,7 +41,7 @@ def init(
     current.out.result(lines, InitAnswer(made=made))
 
 
-def ingest(
+def ingest(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     paths: Annotated[
         list[Path] | None,
@@ -46,31 +49,127 @@ def ingest(
     ] = None,
     *,
     log_format: Annotated[str | None, typer.Option("--format", help="A reader's name; default: detected.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on reading what is appended, until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,
     detailed: DetailedExit = False,
 ) -> None:
     """Read new log lines into the store.
 
-    Redacted, de-duplicated, nothing lost: read = kept + duplicate + ignored + quarantined. The same files twice change
-    nothing.
+    `-` reads standard input. Redacted, de-duplicated, nothing lost: read = kept + duplicate + ignored + quarantined.
+    The same files twice change nothing.
     """
     current = session(ctx)
+    chosen = [p if str(p) == "-" else p.resolve() for p in paths or []]
+    if follow:
+        _follow(current, chosen, log_format=log_format, interval=interval, dry_run=dry_run)
+        return
     with working(current.out, "reading logs"):
-        answer = current.project().ingest([p.resolve() for p in paths or []], log_format=log_format, dry_run=dry_run)
-    current.out.result(_ingest_lines(answer), answer)
+        answer = current.project().ingest(chosen, log_format=log_format, dry_run=dry_run)
+    current.out.result(_ingest_lines(answer, verbose=current.out.verbose), answer)
     if detailed and answer.kept == 0 and not answer.quarantined:
         raise typer.Exit(99)
 
 
-def _ingest_lines(a: IngestAnswer) -> list[str]:
+def _follow(current: Session, paths: list[Path], *, log_format: str | None, interval: float, dry_run: bool) -> None:
+    """Read on until Ctrl-C or SIGTERM; what was read stays read."""
+    import signal
+
+    if dry_run or any(str(p) == "-" for p in paths):
+        raise UsageError("--follow reads files that grow", hint="leave --dry-run and `-` away")
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    current.out.say("following; Ctrl-C ends it")
+    try:
+        for answer in current.project().follow(paths, log_format=log_format, interval_s=interval):
+            current.out.result([_short(answer)], answer)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        current.out.say("stopped")
+
+
+def _short(a: IngestAnswer) -> str:
+    bad = sum(a.quarantined.values())
+    return f"read {a.read:,}  kept {a.kept:,}  duplicate {a.duplicate:,}  quarantined {bad:,}  events {a.events:,}"
+
+
+def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     formats = ", ".join(f"{n} {name}" for name, n in a.formats.items()) or "none new"
     rows = [["read", f"{a.read:,}", f"records in {a.files:,} files ({formats}; {a.unchanged:,} unchanged)"]]
     rows += [["kept", f"{a.kept:,}", f"records → {a.events:,} events"], ["duplicate", f"{a.duplicate:,}", ""]]
     rows += [["ignored", f"{n:,}", why] for why, n in a.ignored.items()]
     rows += [["quarantined", f"{n:,}", why] for why, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]
+    rows += [
+        ["lost", f"{len(fields) - 1:,}", f"fields of {name} records are not kept (-v lists them)"]
+        for name, fields in a.lost.items()
+        if len(fields) > 1 and not verbose
+    ]
     lines = columns(rows, right=(1,)) + [f"  {bad}" for bad in a.first_quarantined]
+    if verbose:
+        lines += _lost_lines(a)
     return [*lines, "dry run: nothing was stored" if a.dry_run else "next  flywheel build"]
+
+
+def _lost_lines(a: IngestAnswer) -> list[str]:
+    """List what a source has and no event holds."""
+    lines = []
+    for name, fields in a.lost.items():
+        sampled = fields.get(SAMPLED, 0)
+        lines.append(f"lost of {name}, in {sampled:,} sampled records:")
+        rows = sorted(((n, path) for path, n in fields.items() if path != SAMPLED), reverse=True)
+        lines += [f"  {n / sampled:>4.0%}  {path}" for n, path in rows]
+    return lines
+
+
+def quarantine(
+    ctx: typer.Context,
+    *,
+    reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
+    file: Annotated[str | None, typer.Option("--file", help="Only files whose path contains this.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Show only so many records.", min=0)] = 20,
+    retry: Annotated[bool, typer.Option("--retry", help="Read their files once more.")] = False,
+) -> None:
+    """Show what ingest refused and why; read it again with --retry.
+
+    After an export was mended, or a reader was installed or updated. The refused text itself is never stored.
+    """
+    current = session(ctx)
+    if retry:
+        with working(current.out, "reading again"):
+            again = current.project().retry_quarantine()
+        lines = [f"read {again.files:,} file{"s" if again.files != 1 else ""} again: {again.kept:,} records kept"]
+        lines += [f"{again.before:,} records were quarantined, {again.after:,} are"]
+        lines += [f"gone  {name}" for name in again.gone]
+        current.out.result([*lines, "next  flywheel build" if again.kept else "next  flywheel quarantine"], again)
+        return
+    answer = current.project().quarantine(reason=reason, file=file, limit=limit)
+    if not answer.records:
+        current.out.result(["nothing is quarantined"], answer)
+        return
+    head = columns([[r.reason, f"{r.records:,}", r.meaning] for r in answer.reasons], right=(1,))
+    rows = columns([[f"{r.source_file}:{r.source_line}", r.reason, r.detail] for r in answer.rows])
+    more = answer.records - len(answer.rows)
+    rest = [f"and {more:,} more; --limit shows them"] if more else []
+    current.out.result([*head, "", *rows, *rest, "next  flywheel quarantine --retry"], answer)
+
+
+def readers(
+    ctx: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="A file to try them on.", metavar="[FILE]")] = None,
+) -> None:
+    """List the log formats that can be read; with a file, say which it is.
+
+    Formats are detected from the content, never from a file's name.
+    """
+    current = session(ctx)
+    answer = current.project().readers(file.resolve() if file is not None else None)
+    rows = [
+        [r.name, str(r.reader_version), r.reads, r.distribution]
+        if file is None
+        else [r.name, f"{r.confidence:.0%}", r.reads]
+        for r in answer.readers
+    ]
+    current.out.result(columns(rows, right=(1,)) + ([answer.verdict] if answer.verdict else []), answer)
 
 
 def build(
@@ -128,5 +227,5 @@ def _status_lines(a: StatusAnswer) -> list[str]:
 
 def add_commands(app: typer.Typer) -> None:
     """Register this file's commands."""
-    for command in (init, ingest, build, status):
+    for command in (init, ingest, quarantine, readers, build, status):
         app.command()(command)

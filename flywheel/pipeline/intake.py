@@ -43,6 +43,7 @@ class IngestResult:
     quarantined: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
+    lost: dict[str, Counter[str]] = field(default_factory=dict)
     first_bad: list[str] = field(default_factory=list)
 
     def funnel(self) -> dict[str, int]:
@@ -70,6 +71,7 @@ class _Intake:
         self._waiting: dict[int, list[pl.DataFrame]] = {}
         self._rows = 0
         self._bad: list[pl.DataFrame] = []
+        self._again: dict[str, int] = {}  # files read now, and behind which line
         self.parts: list[Part] = list(before.parts) if before else []
 
     def add(self, batch: Batch, result: IngestResult) -> None:
@@ -84,11 +86,14 @@ class _Intake:
         result.ignored.update(batch.ignored)
         result.redacted.update(batch.redacted)
         result.quarantined.update(batch.quarantined["reason"].to_list())
+        for source_format, fields in batch.lost.items():
+            result.lost.setdefault(source_format, Counter()).update(fields)
         room = max(0, _SHOWN - len(result.first_bad))
         for row in batch.quarantined.head(room).iter_rows(named=True):
             result.first_bad.append(f"{row['source_file']}:{row['source_line']}: {row['reason']}: {row['detail']}")
         if batch.quarantined.height:
             self._bad.append(batch.quarantined)
+        self._again |= {state.path: state.from_line for state in batch.states}
         if self._rows >= _FLUSH_ROWS:
             self.flush()
 
@@ -128,17 +133,19 @@ class _Intake:
         self._waiting, self._rows = {}, 0
 
     def finish(self) -> None:
-        """Write everything that is left, quarantine included."""
+        """Write everything that is left, and the quarantine anew: rows of lines that were read again are replaced."""
         import polars as pl
 
         self.flush()
-        if self._bad:
-            key = ["source_file", "source_line", "reason", "content_hash"]
-            known = self._store.read(self._before.parts if self._before else (), "quarantine").select(key).collect()
-            rows = pl.concat(self._bad).unique(key, keep="first", maintain_order=True).join(known, on=key, how="anti")
-            part = self._store.write("quarantine", rows, partition=0)
-            if part is not None and part not in self.parts:
-                self.parts.append(part)
+        before = self._store.read(self._before.parts if self._before else (), "quarantine").collect()
+        file = pl.col("source_file").str.split("!/").list.first()
+        behind = file.replace_strict(self._again, default=None, return_dtype=pl.Int64)
+        line = pl.col("source_line")
+        again = behind.is_not_null() & ((line > behind) | (line == 0))
+        rows = pl.concat([before.filter(~again), *self._bad])
+        rows = rows.unique(["source_file", "source_line", "reason", "content_hash"], keep="first", maintain_order=True)
+        part = self._store.write("quarantine", rows, partition=0)
+        self.parts = [p for p in self.parts if p.table != "quarantine"] + ([part] if part is not None else [])
 
 
 def _refuse_too_bad(result: IngestResult, limit: float) -> None:
@@ -152,7 +159,7 @@ def _refuse_too_bad(result: IngestResult, limit: float) -> None:
         )
 
 
-def ingest_logs(
+def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     store: Store,
     config: Config,
     project: Path,
@@ -160,6 +167,7 @@ def ingest_logs(
     *,
     key: bytes,
     dry_run: bool = False,
+    again: frozenset[str] = frozenset(),
 ) -> IngestResult:
     """Read log files into the store; the same files twice change nothing.
 
@@ -170,29 +178,34 @@ def ingest_logs(
         paths: files, folders or globs.
         key: the project's redaction key.
         dry_run: count everything, store nothing.
+        again: recorded paths of files that are read from their beginning although they are known.
 
     Raises:
         IngestError: nothing was found, or more than `ingest.max_quarantine` of the records is unreadable.
         StoreError: the disk refuses.
     """
-    from flywheel.stages.ingest import SourceState, discover, ingest
+    from flywheel.stages.ingest import STDIN, SourceState, discover, ingest
 
     found = discover(paths)
     before = store.current("ingest")
     sources: dict[str, Any] = dict(before.extra["sources"]) if before else {}
-    known: Mapping[str, SourceState] = {path: SourceState.from_dict(state) for path, state in sources.items()}
+    known: Mapping[str, SourceState] = {
+        path: SourceState.from_dict(state) for path, state in sources.items() if path not in again
+    }
     result, intake = IngestResult(files=len(found)), _Intake(store, before)
     readers = load_readers(config.ingest, project)
     for batch in ingest(found, root=project, known=known, cfg=config.ingest, key=key, readers=readers):
         intake.add(batch, result)
-        if batch.state is not None:
-            result.formats[batch.state.format] += 1
-            sources[batch.state.path] = batch.state.to_dict()
+        for state in batch.states:
+            result.formats[state.format] += 1
+            sources[state.path] = state.to_dict()
+    if STDIN in found:
+        result.formats["standard input"] += 1
     result.unchanged = result.files - sum(result.formats.values())
     _refuse_too_bad(result, config.ingest.max_quarantine)
     if not dry_run:
         intake.finish()
-        if before is None or sources != before.extra["sources"]:
+        if before is None or sources != before.extra["sources"] or set(before.parts) != set(intake.parts):
             versions = {r.name: r.version for r in readers.values()}
             store.commit(
                 "ingest",

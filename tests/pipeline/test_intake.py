@@ -69,12 +69,34 @@ def test_twice_is_once(project: Path) -> None:
 def test_the_same_events_in_another_file_are_duplicates(project: Path) -> None:
     run(project)
     with gzip.open(project / "logs" / "copy.jsonl.gz", "wt") as handle:
-        handle.writelines(LINES)
+        handle.writelines(["\n", *LINES])
     store, result = run(project)
 
     assert (result.read, result.kept, result.duplicate) == (20, 0, 20)
     assert len(events(store)) == 20
     assert adds_up(result)
+
+
+def test_the_same_content_packed_or_rotated_is_not_read_again(project: Path) -> None:
+    run(project)
+    log = project / "logs" / "a.jsonl"
+    (project / "logs" / "a.jsonl.gz").write_bytes(gzip.compress(log.read_bytes()))
+    log.rename(log.with_name("a.jsonl.1"))
+    log.write_text(line("c9", 30, "after the rotation"))
+    store, result = run(project)
+
+    assert (result.files, result.unchanged, result.read, result.kept) == (3, 2, 1, 1)
+    assert len(events(store)) == 21
+
+
+def test_lines_written_just_before_a_rotation_are_read_under_the_new_name(project: Path) -> None:
+    run(project)
+    log = project / "logs" / "a.jsonl"
+    log.write_text(log.read_text() + line("c9", 30, "just before"))
+    log.rename(log.with_name("a.jsonl.1"))
+    _, result = run(project)
+
+    assert (result.read, result.kept) == (1, 1)
 
 
 def test_a_grown_file_gives_only_its_new_lines(project: Path) -> None:

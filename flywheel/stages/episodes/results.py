@@ -88,13 +88,20 @@ class Results:
         _settle(call, result)
         return news
 
-    def claim(self, call_id: str, key: str) -> bool:
-        """Whether an action made this call: by id, else as a call with this key (or name) that no span told of yet."""
+    def claim(self, call_id: str, name: str, key: str) -> bool:
+        """Whether an action made this call, which a span tells of.
+
+        By id; else as a call with this key that no span told of yet; else, where the span has no id, as any such call
+        of this tool: a span may show arguments with their defaults filled in.
+        """
         if call_id and call_id in self._by_id:
             return True
-        left = self._unclaimed.get(key, 0)
-        self._unclaimed[key] = max(left - 1, 0)
-        return left > 0
+        for told in (key,) if call_id else (key, name):
+            if self._unclaimed.get(told, 0) > 0:
+                for taken in {told, name}:
+                    self._unclaimed[taken] = max(self._unclaimed.get(taken, 0) - 1, 0)
+                return True
+        return False
 
     def name_of(self, call_id: str) -> str:
         """Return the tool of a call id, or ''."""

@@ -216,7 +216,7 @@ class _Walker:
         told = arguments is not None or "arguments_raw" in call
         if not told:
             call["arguments"] = {}
-        if name and not self.results.claim(call["id"], call_key(call) if told else name):
+        if name and not self.results.claim(call["id"], name, call_key(call) if told else name):
             self.out.tags.add("call_without_message")
             self._act(event.event_id, {"role": "assistant", "tool_calls": [call]})
 

@@ -1,104 +1,129 @@
-"""What ingest hands to the pipeline: bounded batches of events with the counts of the records they came from.
+"""What ingest hands on: bounded blocks of raw records on the way in, batches of events with their counts after.
 
-In: records and what became of each. Out: `Batch`es whose frames have the columns of `LogEvent` and `Quarantined`.
-Within a batch read = accepted + ignored + quarantined, record by record; a record's events never stand in two batches.
+A block holds records of one or of many files, so that ten thousand small files cost no more than a large one. Within a
+batch read = accepted + ignored + quarantined, record by record; a record's events never stand in two batches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
 from flywheel.records import LogEvent, Quarantined
-from flywheel.stages.ingest.framing import Bad
+from flywheel.stages.ingest.framing import Bad, Framed, Raw
 from flywheel.stages.ingest.sources import SourceState
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Batch", "BatchBuilder"]
+__all__ = ["Batch", "Block", "BlockBuilder", "Counts", "Row", "Segment"]
 
-Row = tuple[Any, ...]
+Row = tuple[Any, ...]  # values in the order of LogEvent's fields
 
-_EVENTS = 20_000
-_CHARACTERS = 64_000_000
+_BYTES = 4_000_000
+_RECORDS = 20_000
+_ROW_BYTES = 2_000  # what a record without a text (a Parquet row) is taken for
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive records of one file. `ignored` says why they are no log, where they are none."""
+
+    path: str
+    format: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    ignored: str = ""
+    records: list[Framed] = field(default_factory=list)
+
+
+@dataclass
+class Block:
+    """Segments to be worked on together, and the states of the files that end in them."""
+
+    segments: list[Segment] = field(default_factory=list)
+    states: list[SourceState] = field(default_factory=list)
+
+
+class BlockBuilder:
+    """Collects records of one file after the other."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._block = Block()
+        self._bytes = self._records = 0
+
+    def open(self, path: str, source_format: str, columns: Mapping[str, str], ignored: str = "") -> None:
+        """Go on with another file."""
+        self._block.segments.append(Segment(path, source_format, columns, ignored))
+
+    def add(self, record: Framed) -> Block | None:
+        """Take in a record of the file that was opened last; return a block when it is full."""
+        self._block.segments[-1].records.append(record)
+        self._records += 1
+        self._bytes += len(record.raw) if isinstance(record, Raw) else _ROW_BYTES
+        if self._bytes < _BYTES and self._records < _RECORDS:
+            return None
+        last = self._block.segments[-1]
+        full = self.take()
+        self.open(last.path, last.format, last.columns, last.ignored)
+        return full
+
+    def close(self, state: SourceState | None) -> None:
+        """Note that a file was read to its end."""
+        if state is not None:
+            self._block.states.append(state)
+
+    def take(self) -> Block:
+        """Return what was collected, and begin anew."""
+        block = self._block
+        self._begin()
+        return block
+
+
+@dataclass
+class Counts:
+    """What became of records, beside those that gave events."""
+
+    read: int = 0
+    bad: list[tuple[Segment, Bad]] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some records of one file. `state` is set on the file's last batch."""
+    """The events of a block. `states` are those of the files whose last records are in it."""
 
-    path: str
     events: pl.DataFrame
     quarantined: pl.DataFrame
     read: int
     ignored: Mapping[str, int] = field(default_factory=dict)
     redacted: Mapping[str, int] = field(default_factory=dict)
-    state: SourceState | None = None
+    lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    states: tuple[SourceState, ...] = ()
 
-
-class BatchBuilder:
-    """Collects one file's events and refusals.
-
-    Args:
-        path: the file, as recorded.
-        source_format: its reader.
-        finish: redacts and names a batch's rows before they leave.
-    """
-
-    def __init__(self, path: str, source_format: str, finish: Callable[[list[Row]], list[Row]] | None = None) -> None:
-        self._path, self._format, self._finish = path, source_format, finish
-        self._reset()
-
-    def _reset(self) -> None:
-        self._rows: list[Row] = []
-        self._bad: list[Bad] = []
-        self._ignored: Counter[str] = Counter()
-        self._read = self._characters = 0
-
-    @property
-    def full(self) -> bool:
-        """Whether it is time to hand the batch on."""
-        return len(self._rows) >= _EVENTS or self._characters >= _CHARACTERS or len(self._bad) >= _EVENTS
-
-    def accept(self, rows: list[Row], characters: int) -> None:
-        """Take in one record's raw events: values in the order of `LogEvent`'s fields."""
-        self._read += 1
-        self._rows += rows
-        self._characters += characters
-
-    def ignore(self, reason: str) -> None:
-        """Count one record that is no part of any conversation."""
-        self._read += 1
-        self._ignored[reason] += 1
-
-    def refuse(self, bad: Bad) -> None:
-        """Take in one refusal."""
-        self._read += 1
-        self._bad.append(bad)
-
-    def take(self, redacted: Counter[str], state: SourceState | None = None) -> Batch:
-        """Return what was collected, and begin anew."""
+    @classmethod
+    def of(
+        cls, rows: list[Row], counts: Counts, redacted: Mapping[str, int], lost: Mapping[str, Mapping[str, int]]
+    ) -> Batch:
+        """Return finished rows and counts as a batch."""
         import polars as pl
 
-        rows = self._finish(self._rows) if self._finish is not None else []
-        batch = Batch(
-            path=self._path,
+        return cls(
             events=pl.DataFrame(rows, schema=polars_schema(LogEvent), orient="row"),
-            quarantined=pl.DataFrame(list(self._refusals()), schema=polars_schema(Quarantined), orient="row"),
-            read=self._read,
-            ignored=dict(sorted(self._ignored.items())),
+            quarantined=pl.DataFrame(list(_refusals(counts)), schema=polars_schema(Quarantined), orient="row"),
+            read=counts.read,
+            ignored=dict(sorted(counts.ignored.items())),
             redacted=dict(sorted(redacted.items())),
-            state=state,
+            lost=lost,
         )
-        redacted.clear()
-        self._reset()
-        return batch
 
-    def _refusals(self) -> Iterator[tuple[Any, ...]]:
-        source_format = None if self._format == "unknown" else self._format
-        for bad in self._bad:
-            yield (self._path, bad.line, source_format, bad.reason, bad.detail, bad.size_bytes, bad.content_hash)
+
+def _refusals(counts: Counts) -> Iterator[tuple[Any, ...]]:
+    for segment, bad in counts.bad:
+        source_format = None if segment.format == "unknown" else segment.format
+        yield (segment.path, bad.line, source_format, bad.reason, bad.detail, bad.size_bytes, bad.content_hash)

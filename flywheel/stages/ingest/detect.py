@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.readers._values import as_dict
 from flywheel.stages.ingest.sidecar import is_sidecar
+from flywheel.stages.ingest.sources import UNKNOWN
 
 __all__ = [
     "READER_FAULTS",
@@ -23,7 +24,9 @@ __all__ = [
     "TOOL_SCHEMAS",
     "UNKNOWN",
     "Detection",
+    "confidences",
     "detect",
+    "is_document_name",
     "is_text_document",
 ]
 
@@ -33,12 +36,12 @@ READER_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, T
 TOOL_SCHEMAS = "tool_schemas"
 TEXT_FILE = "text"
 SIDECAR = "sidecar"
-UNKNOWN = "unknown"
 
 _THRESHOLD = 0.5
 _SHOWN_KEYS = 8
 _KEY_LENGTH = 32
 _DOCUMENTS = {".md", ".rst"}
+_LOGS = {".json", ".jsonl", ".ndjson", ".parquet", ".gz", ".zst", ".log"}
 _DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source", "changelog"}
 
 
@@ -67,12 +70,17 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
         return Detection(TOOL_SCHEMAS, 1.0, "tool schemas")
     if is_sidecar(sample, readers):
         return Detection(SIDECAR, 1.0, "metadata of a run")
-    confidence = {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
+    confidence = confidences(sample, readers)
     best = max(confidence, key=lambda name: confidence[name], default="")
     if best and confidence[best] >= _THRESHOLD:
         return Detection(best, confidence[best])
     near = f"nearest: {best} ({confidence[best]:.0%})" if best and confidence[best] > 0 else "none comes near"
     return Detection(UNKNOWN, confidence.get(best, 0.0), f"no reader knows its records; {near}; {_looks(sample)}")
+
+
+def confidences(sample: Sample, readers: Mapping[str, Reader]) -> dict[str, float]:
+    """Return how sure each reader is of a file, by name."""
+    return {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
 
 
 def _sniffed(reader: Reader, sample: Sample) -> float:
@@ -99,10 +107,15 @@ def _looks(sample: Sample) -> str:
     return f"their fields: {', '.join(keys[:_SHOWN_KEYS]) or 'none with a plain name'}{more}"
 
 
+def is_document_name(name: str) -> bool:
+    """Whether a file is called like prose that stands beside logs."""
+    path = PurePosixPath(name.lower())
+    return path.suffix in _DOCUMENTS or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
+
+
 def is_text_document(file: Path) -> bool:
-    """Whether a file is prose that stands beside logs: named like it, and not beginning like JSON."""
-    named = file.suffix.lower() in _DOCUMENTS or file.name.split(".")[0].lower() in _DOCUMENT_NAMES
-    if not named:
+    """Whether a file is prose that stands beside logs: called like it, and not beginning like JSON."""
+    if not is_document_name(file.name):
         return False
     with file.open("rb") as handle:
         head = handle.read(256).lstrip(b"\xef\xbb\xbf \t\r\n")

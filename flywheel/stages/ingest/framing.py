@@ -1,29 +1,37 @@
-"""From a file to its records: lines, elements of a JSON array, whole documents, Parquet rows.
+"""From content to its records: lines, server-sent events, elements of a JSON array, documents, Parquet rows.
 
-In: a path and limits. Out: `Record`s and `Bad` records in order, one at a time, so that memory does not grow with the
+In: content and limits. Out: `Record`s and `Bad` records in order, one at a time, so that memory does not grow with the
 file. What cannot be read is a `Bad` with its reason, size and hash, never an exception: the next record follows.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads, plain
-from flywheel.stages.ingest.opening import Opened, compression, open_bytes
+from flywheel.stages.ingest.opening import Content, Opened, Stream, compression
 
-__all__ = ["Bad", "Framing", "Limits", "Record"]
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
+__all__ = ["Bad", "Framed", "Framing", "Limits", "Raw", "Record"]
+
+Start = tuple[int, int, "Hash"]
 
 _BOM = b"\xef\xbb\xbf"
+_CHUNK = 1 << 20
+_LENGTH = 4  # bytes of the length before a message
+_EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # of server-sent events
 _PARQUET_ROWS = 256
 _PROBED_LINES = 20
 
 _OTHER_FILES = {
-    b"PK\x03\x04": "a zip archive; unpack it first",
+    b"PK\x03\x04": "a zip archive inside an archive or a stream; unpack it first",
     b"BZh": "a bzip2 file; unpack it first",
     b"\xfd7zXZ\x00": "an xz file; unpack it first",
     b"SQLite format 3\x00": "an SQLite database; export its tables as JSONL or Parquet",
@@ -50,6 +58,21 @@ class Bad(NamedTuple):
     content_hash: str
 
 
+class Raw(NamedTuple):
+    """One record's text, not parsed yet."""
+
+    line: int
+    raw: bytes
+
+    def parse(self) -> Record | Bad:
+        """Return the record, or its refusal."""
+        try:
+            value, tags = loads(self.raw)
+        except BadJsonError as error:
+            return _bad(self.line, error.reason, error.detail, self.raw)
+        return Record(self.line, value, self.raw, tags)
+
+
 class Record(NamedTuple):
     """One record that is valid JSON; `raw` is its text, or None where the file has none (Parquet)."""
 
@@ -68,94 +91,146 @@ def _bad(line: int, reason: str, detail: str, raw: bytes = b"") -> Bad:
     return Bad(line, reason, detail, len(raw), hashlib.sha256(raw).hexdigest())
 
 
-class Framing:
-    """The records of one file, once, in order.
+Framed = Raw | Record | Bad
 
-    After the iteration `offset` and `lines` say up to where a growing file was read for good: its whole lines, without
-    an unfinished last one. `offset` stays 0 for a file that cannot be continued.
+
+class Framing:
+    """The records of one content, once, in order.
+
+    After the iteration `offset` and `whole_lines` say up to where it was read for good: its whole lines, without an
+    unfinished last one, which a growing file may go on with; `digest` is the SHA-256 of these bytes. `offset` stays 0
+    for what is not read line by line. Offsets are of the decompressed bytes.
 
     Args:
-        path: the file.
-        size: how many of its bytes count; it may grow meanwhile.
+        content: what to read.
         limits: what it may cost.
-        start: (offset, lines) where an earlier reading ended.
+        start: (offset, lines, digest so far) where an earlier reading ended.
     """
 
-    def __init__(self, path: Path, size: int, limits: Limits, *, start: tuple[int, int] = (0, 0)) -> None:
-        self._path, self._size, self._limits = path, size, limits
-        self.offset, self.lines = start
-        self._continues = False
+    def __init__(self, content: Content, limits: Limits, *, start: Start | None = None) -> None:
+        self._content, self._limits = content, limits
+        self.offset, self.lines, self._hash = start if start is not None else (0, 0, hashlib.sha256())
+        self.whole_lines = self.lines
+        self._unwrap: Callable[[bytes], bytes] = bytes.strip
 
-    def __iter__(self) -> Iterator[Record | Bad]:
-        if self._size == 0:
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes up to `offset`."""
+        return self._hash.hexdigest()
+
+    def __iter__(self) -> Iterator[Framed]:
+        if self._content.size == 0:
             return
-        with self._path.open("rb") as handle:
-            head = handle.read(16)
-        other = next((what for magic, what in _OTHER_FILES.items() if head.startswith(magic)), None)
-        if other is not None:
-            yield self._unknown(other)
-        elif head.startswith(b"PAR1"):
-            yield from self._parquet()
-        else:
-            self._continues = not compression(head)
-            yield from self._text()
+        with Opened(self._content, start=self.offset, max_ratio=self._limits.expand_ratio) as opened:
+            other = next((what for magic, what in _OTHER_FILES.items() if opened.head.startswith(magic)), None)
+            if other is not None and not self.offset:
+                yield self._unknown(opened, other)
+            elif opened.head.startswith(b"PAR1") and not self.offset:
+                yield from self._parquet(opened)
+            else:
+                yield from self._text(opened)
 
-    def _unknown(self, detail: str) -> Bad:
-        with self._path.open("rb") as handle:
-            return Bad(0, "unknown_format", detail, self._size, hashlib.file_digest(handle, "sha256").hexdigest())
+    def _unknown(self, opened: Opened, detail: str) -> Bad:
+        digest, size = hashlib.sha256(), 0
+        while piece := opened.read(_CHUNK):
+            digest.update(piece)
+            size += len(piece)
+        return Bad(0, "unknown_format", detail, size, digest.hexdigest())
 
-    def _text(self) -> Iterator[Record | Bad]:
-        opened = open_bytes(self._path, start=self.offset, end=self._size, max_ratio=self._limits.expand_ratio)
-        with opened as stream:
-            layout = "lines" if self.offset else _layout(stream.peek())
-            if layout == "unknown":
-                yield self._unknown(opened.fault or "neither JSON nor Parquet")
-                return
-            found: Record | Bad | None = None
-            for found in self._lines(stream) if layout == "lines" else self._document(stream):
-                yield found
-            told = isinstance(found, Bad) and found.reason == "truncated"
-            if opened.fault and not told:
-                yield _bad(self.lines + 1, "truncated", opened.fault)
+    def _text(self, opened: Opened) -> Iterator[Framed]:
+        layout = _layout(opened.peek())
+        if self.offset and layout != "events":
+            layout = "lines"
+        if layout == "unknown":
+            yield self._unknown(opened, opened.fault or "neither JSON nor Parquet")
+            return
+        if layout == "events":
+            self._unwrap = _event_data
+        found: Framed | None = None
+        ways = {"document": self._document, "frames": self._frames}
+        for found in ways.get(layout, self._lines)(opened):
+            yield found
+        told = isinstance(found, Bad) and found.reason == "truncated"
+        if opened.fault and not told:
+            yield _bad(self.lines + 1, "truncated", opened.fault)
 
-    def _lines(self, stream: Opened) -> Iterator[Record | Bad]:
+    def _lines(self, stream: Opened) -> Iterator[Framed]:
         limit, offset, line = self._limits.record_bytes, self.offset, self.lines
         while raw := stream.readline(limit + 1):
             line += 1
             finished, size = raw.endswith(b"\n"), len(raw)
             if len(raw) > limit and not finished:
-                too_long = _too_long(stream, line, raw, limit)
-                finished, size = True, too_long.size_bytes
-                found: Record | Bad | None = too_long
+                too_long = _too_long(stream, line, raw, limit, self._hash)
+                finished, size, raw = True, too_long.size_bytes, b""
+                found: Framed | None = too_long
             else:
-                found = _line(line, raw)
-            if not finished and isinstance(found, Bad):
-                yield found._replace(reason="truncated", detail=stream.fault or "the last line is not finished")
+                found = self._line(line, raw)
+            parsed = found.parse() if not finished and isinstance(found, Raw) else found
+            if not finished:  # read, but not for good: it may go on, and keeps its number when it does
+                self.lines = line
+                if isinstance(parsed, Bad):
+                    parsed = parsed._replace(reason="truncated", detail=stream.fault or "the last line is not finished")
+                if parsed is not None:
+                    yield parsed
                 return
+            self._hash.update(raw)
             offset += size
-            self.lines, self.offset = line, offset if self._continues else 0
+            self.lines = self.whole_lines = line
+            self.offset = offset
             if found is not None:
                 yield found
 
-    def _document(self, stream: Opened) -> Iterator[Record | Bad]:
+    def _document(self, stream: Opened) -> Iterator[Framed]:
         for piece in document_pieces(stream, self._limits.record_bytes):
             self.lines = piece.number
             yield self._piece(piece, stream.fault)
 
-    def _piece(self, piece: Piece, fault: str) -> Record | Bad:
+    def _piece(self, piece: Piece, fault: str) -> Raw | Bad:
         if piece.truncated:
             return _bad(piece.number, "truncated", fault or "the document ends before its end", piece.raw)
         if piece.digest:
             detail = f"{piece.size:,} bytes; ingest.max_record_mb allows {self._limits.record_bytes:,}"
             return Bad(piece.number, "bad_record", detail, piece.size, piece.digest)
-        return _parsed(piece.number, piece.raw)
+        return Raw(piece.number, piece.raw)
 
-    def _parquet(self) -> Iterator[Record | Bad]:
+    def _line(self, line: int, raw: bytes) -> Raw | None:
+        text = raw.strip()
+        if line == 1:
+            text = text.removeprefix(_BOM).lstrip()
+        text = self._unwrap(text)
+        return Raw(line, text) if text else None
+
+    def _frames(self, stream: Opened) -> Iterator[Framed]:
+        """Read messages that stand behind their length, as an OpenTelemetry collector writes compressed files."""
+        while head := stream.read(_LENGTH):
+            self.lines += 1
+            size = int.from_bytes(head, "big")
+            if size > self._limits.record_bytes:
+                yield _bad(self.lines, "bad_record", f"a message of {size:,} bytes; ingest.max_record_mb allows fewer")
+                return
+            raw = stream.read(size)
+            if len(head) < _LENGTH or len(raw) < size:
+                yield _bad(self.lines, "truncated", "the file ends inside a message", raw)
+                return
+            yield self._message(raw)
+
+    def _message(self, raw: bytes) -> Raw | Bad:
+        if not compression(raw):
+            return Raw(self.lines, raw)
+        inner = Content("message", len(raw), lambda _: Stream(io.BytesIO(raw)))
+        with Opened(inner, max_ratio=self._limits.expand_ratio) as opened:
+            text = opened.read(self._limits.record_bytes + 1)
+            if opened.fault or len(text) > self._limits.record_bytes:
+                return _bad(self.lines, "bad_record", opened.fault or "more than ingest.max_record_mb allows", raw)
+        return Raw(self.lines, text)
+
+    def _parquet(self, opened: Opened) -> Iterator[Framed]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            with pq.ParquetFile(self._path) as file:
+            source = self._content.path or pa.BufferReader(opened.read())
+            with pq.ParquetFile(source) as file:
                 for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
                     for row in batch.to_pylist():
                         self.lines += 1
@@ -166,7 +241,7 @@ class Framing:
 
 
 def _layout(head: bytes) -> str:
-    """Return 'lines', 'document' or 'unknown' for the beginning of a file's content."""
+    """Return 'lines', 'events', 'document', 'frames' or 'unknown' for a content's beginning."""
     text = head.removeprefix(_BOM).lstrip()
     if text.startswith(b"["):
         return "document"
@@ -174,7 +249,21 @@ def _layout(head: bytes) -> str:
     some_parse = any(map(_parses, lines))
     if text.startswith(b"{"):
         return "lines" if some_parse or len(lines) == 1 else "document"
+    if text.startswith(_EVENT_FIELDS) and any(_parses(_event_data(line.strip())) for line in lines):
+        return "events"
+    length = int.from_bytes(head[:_LENGTH], "big")
+    body = head[_LENGTH : _LENGTH + 4]
+    if length and (body.startswith(b"{") or (compression(body) and not head.startswith(b"{"))):
+        return "frames"
     return "lines" if some_parse else "unknown"
+
+
+def _event_data(line: bytes) -> bytes:
+    """Return the JSON of a line of server-sent events; b'' for its other fields and its end."""
+    if not line.startswith(_EVENT_FIELDS):
+        return line
+    data = line[len(b"data:") :].strip() if line.startswith(b"data:") else b""
+    return b"" if data == b"[DONE]" else data
 
 
 def _parses(line: bytes) -> bool:
@@ -182,21 +271,6 @@ def _parses(line: bytes) -> bool:
         return isinstance(loads(line.strip()).value, dict)
     except BadJsonError:
         return False
-
-
-def _line(line: int, raw: bytes) -> Record | Bad | None:
-    text = raw.strip()
-    if line == 1:
-        text = text.removeprefix(_BOM).lstrip()
-    return _parsed(line, text) if text else None
-
-
-def _parsed(line: int, raw: bytes) -> Record | Bad:
-    try:
-        value, tags = loads(raw)
-    except BadJsonError as error:
-        return _bad(line, error.reason, error.detail, raw)
-    return Record(line, value, raw, tags)
 
 
 def _row(line: int, row: dict[str, Any]) -> Record | Bad:
@@ -207,11 +281,13 @@ def _row(line: int, row: dict[str, Any]) -> Record | Bad:
     return Record(line, value, None, tags)
 
 
-def _too_long(stream: Opened, line: int, raw: bytes, limit: int) -> Bad:
+def _too_long(stream: Opened, line: int, raw: bytes, limit: int, content: Hash) -> Bad:
     """Skip the rest of a line that is longer than allowed."""
     digest, size = hashlib.sha256(raw), len(raw)
+    content.update(raw)
     while not raw.endswith(b"\n") and (raw := stream.readline(1 << 20)):
         digest.update(raw)
+        content.update(raw)
         size += len(raw)
     detail = f"a line of {size:,} bytes; ingest.max_record_mb allows {limit:,}"
     return Bad(line, "bad_record", detail, size, digest.hexdigest())

@@ -6,55 +6,46 @@ part of it, so that the same event in two files is one. A reader that fails on a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Reader
 from flywheel.records import EventKind, LogEvent, content_id, is_name
-from flywheel.stages.ingest.batches import BatchBuilder
+from flywheel.stages.ingest.batches import Row
 from flywheel.stages.ingest.detect import READER_FAULTS
-from flywheel.stages.ingest.framing import Record
+from flywheel.stages.ingest.framing import Bad, Record
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps
 from flywheel.stages.ingest.redact import Redactor
 
-__all__ = ["Normalizer"]
+__all__ = ["Normalizer", "finished"]
 
 _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1
 
-Row = tuple[Any, ...]  # values in the order of LogEvent's fields
 _PAYLOAD = list(LogEvent.model_fields).index("payload")
 
 
 class Normalizer:
-    """Turns the records of one file into rows: first as the reader gave them, then redacted, a batch at a time.
+    """Turns the records of one file into rows as the reader gave them; nothing of them may leave before `finished`.
 
     `beside` holds what the file's place says of all its records: the columns that events take where they lack them
     (model, policy), and the `scope` within which their conversation ids are unique.
     """
 
-    def __init__(
-        self, reader: Reader, source_file: str, redactor: Redactor, beside: Mapping[str, str] | None = None
-    ) -> None:
-        self._reader, self._file, self._redactor = reader, source_file, redactor
-        found = beside or {}
-        self._model, self._policy = found.get("model"), found.get("policy")
-        self._scope = f"{found['scope']}/" if found.get("scope") else ""
+    def __init__(self, reader: Reader, source_file: str, beside: Mapping[str, str]) -> None:
+        self._reader, self._file = reader, source_file
+        self._model, self._policy = beside.get("model"), beside.get("policy")
+        self._scope = f"{beside['scope']}/" if beside.get("scope") else ""
 
-    def take(self, record: Record, builder: BatchBuilder) -> None:
-        """Give a record's raw rows to the builder, or its refusal, or the reason why it gives nothing."""
+    def rows(self, record: Record) -> list[Row] | Bad:
+        """Return a record's raw rows, none if nothing of an agent is in it, or its refusal."""
         try:
-            rows = [self._raw(event, record) for event in self._events(record)]
+            return [self._raw(event, record) for event in self._events(record)]
         except (BadRecordError, BadJsonError) as error:
-            builder.refuse(record.bad(error.reason, error.detail))
-            return
-        if rows:
-            builder.accept(rows, sum(len(row[_PAYLOAD]) for row in rows))
-        else:
-            builder.ignore("nothing of an agent in it")
+            return record.bad(error.reason, error.detail)
 
     def _events(self, record: Record) -> Iterable[dict[str, Any]]:
         try:
@@ -75,25 +66,27 @@ class Normalizer:
             get("tool_call_id"), _ids(event, payload), get("target"), body, self._reader.name, self._file, record.line,
         )  # fmt: skip
 
-    def finish(self, rows: list[Row]) -> list[Row]:
-        """Return raw rows redacted and named; nothing of them may leave before."""
-        bodies = self._redactor.payloads([row[_PAYLOAD] for row in rows])
-        return [self._finished(row, body) for row, body in zip(rows, bodies, strict=True)]
 
-    def _finished(self, row: Row, body: str) -> Row:
-        _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, *_ = row
-        short = self._short
-        conversation, span = self._redactor.text(conversation), short(span)
-        time = ts.isoformat() if ts is not None else None
-        event_id = content_id(conversation, kind, span if span is not None else seq, time, body)
-        return (
-            event_id, ts, seq, conversation, span, short(parent), kind, short(model), short(policy), short(task),
-            self._redactor.user(str(user)) if user else None, short(tool), short(call),
-            [self._redactor.text(name) for name in ids], short(target), body, *row[_PAYLOAD + 1 :],
-        )  # fmt: skip
+def finished(rows: Sequence[Row], redactor: Redactor) -> list[Row]:
+    """Return raw rows redacted and named."""
+    bodies = redactor.payloads([row[_PAYLOAD] for row in rows])
+    return [_finished(row, body, redactor) for row, body in zip(rows, bodies, strict=True)]
 
-    def _short(self, value: Any) -> str | None:
-        return self._redactor.text(str(value)) if value is not None and value != "" else None
+
+def _finished(row: Row, body: str, redactor: Redactor) -> Row:
+    _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, *_ = row
+
+    def short(value: Any) -> str | None:
+        return redactor.text(str(value)) if value is not None and value != "" else None
+
+    conversation, span = redactor.text(conversation), short(span)
+    time = ts.isoformat() if ts is not None else None
+    event_id = content_id(conversation, kind, span if span is not None else seq, time, body)
+    return (
+        event_id, ts, seq, conversation, span, short(parent), kind, short(model), short(policy), short(task),
+        redactor.user(str(user)) if user else None, short(tool), short(call), [redactor.text(name) for name in ids],
+        short(target), body, *row[_PAYLOAD + 1 :],
+    )  # fmt: skip
 
 
 def _ids(event: Mapping[str, Any], payload: Any) -> list[str]:

@@ -1,22 +1,23 @@
-"""A file's bytes, decompressed: gzip and zstd by their magic bytes, however the file is named.
+"""Bytes to read, decompressed: a file's, an archive member's, standard input's; gzip and zstd by their magic bytes.
 
-In: a path and how many of its bytes count (a log may grow while it is read). Out: a binary stream that ends where
-reading has to end; `fault` then says why, if it was not the file's own end. Nothing is raised for damaged content.
+In: a `Content`, which says where bytes are and how many of them count (a log may grow while it is read). Out: a binary
+stream that ends where reading has to end; `fault` then says why, if it was not the content's own end. Nothing is raised
+for damaged content.
 """
 
 from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from _typeshed import WriteableBuffer
 
-__all__ = ["Opened", "compression", "open_bytes"]
+__all__ = ["Content", "Opened", "Stream", "compression", "file_content"]
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PIECE = 16 << 10  # at deflate's greatest ratio this expands to 16 MB: the most that one step can take in memory
@@ -26,8 +27,23 @@ _BUFFER = 1 << 20
 
 
 def compression(head: bytes) -> str:
-    """Return 'gzip', 'zstd' or '' for a file's first bytes."""
+    """Return 'gzip', 'zstd' or '' for a content's first bytes."""
     return "gzip" if head.startswith(_GZIP) else "zstd" if head.startswith(_ZSTD) else ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """Bytes somewhere. `path` is set for a plain file, the only kind that is opened more than once or at an offset."""
+
+    name: str
+    size: int
+    open_at: Callable[[int], io.RawIOBase]
+    path: Path | None = None
+
+
+def file_content(path: Path, size: int) -> Content:
+    """Return the first `size` bytes of a file as content."""
+    return Content(path.name, size, lambda start: _Window(path, start, size), path)
 
 
 class _Window(io.RawIOBase):
@@ -53,12 +69,45 @@ class _Window(io.RawIOBase):
         super().close()
 
 
+class Stream(io.RawIOBase):
+    """A stream that somebody else owns, read in full buffers: an archive's member, standard input.
+
+    Args:
+        source: where to read; not closed.
+        faults: what reading may raise where the content is damaged; it then ends, and `fault` says so.
+    """
+
+    def __init__(self, source: Any, faults: tuple[type[Exception], ...] = ()) -> None:
+        self.fault = ""
+        self._source, self._faults = source, faults
+
+    def readable(self) -> bool:
+        """A stream can be read, and nothing else."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill the buffer as far as the source goes."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view):
+            try:
+                data = self._source.read(len(view) - done)
+            except self._faults as error:
+                self.fault = f"the archive is damaged here ({type(error).__name__})"
+                break
+            if not data:
+                break
+            view[done : done + len(data)] = data
+            done += len(data)
+        return done
+
+
 class _Expanded(io.RawIOBase):
     """A compressed file's content; members that follow one another are one content, as gzip and zstd define it."""
 
-    def __init__(self, raw: io.RawIOBase, kind: str, max_ratio: int) -> None:
+    def __init__(self, raw: io.BufferedReader[Any], kind: str, max_ratio: int) -> None:
         self.fault = ""
-        self._raw = io.BufferedReader(raw, _BUFFER)
+        self._raw = raw
         self._new: Callable[[], Any] = _gzip if kind == "gzip" else _zstd
         self._magic = _GZIP if kind == "gzip" else _ZSTD
         self._piece = _PIECE if kind == "gzip" else _ZSTD_PIECE
@@ -137,29 +186,38 @@ def _decoder_errors() -> tuple[type[Exception], ...]:
     return zlib.error, zstandard.ZstdError
 
 
-class Opened(io.BufferedReader):
-    """A file's content as a stream of lines."""
+def _is_packed(content: Content) -> bool:
+    if content.path is None:
+        return False
+    with content.path.open("rb") as handle:
+        return bool(compression(handle.read(4)))
 
-    def __init__(self, raw: io.RawIOBase) -> None:
-        super().__init__(raw, _BUFFER)
-        self._source = raw
+
+class Opened(io.BufferedReader):
+    """Content as a stream of lines, decompressed.
+
+    Args:
+        content: what to read.
+        start: offset of the decompressed bytes to begin at.
+        max_ratio: greatest size of the content relative to its compressed size.
+    """
+
+    def __init__(self, content: Content, *, start: int = 0, max_ratio: int) -> None:
+        self._told = content.open_at(0 if _is_packed(content) else start)
+        packed: io.BufferedReader[Any] = io.BufferedReader(self._told, _BUFFER)
+        self.head = packed.peek(16)[:16]
+        self.compression = compression(self.head)
+        self._source = _Expanded(packed, self.compression, max_ratio) if self.compression else packed
+        super().__init__(self._source, _BUFFER)
+        if self.compression and start:
+            self._skip(start)
+
+    def _skip(self, size: int) -> None:
+        while size > 0 and (piece := self.read(min(size, _BUFFER))):
+            size -= len(piece)
 
     @property
     def fault(self) -> str:
         """Why the content ended early; '' when it did not."""
-        return self._source.fault if isinstance(self._source, _Expanded) else ""
-
-
-def open_bytes(path: Path, *, start: int, end: int, max_ratio: int) -> Opened:
-    """Open the content of a file.
-
-    Args:
-        path: the file.
-        start: offset to begin at; only for a file that is not compressed.
-        end: offset of the last byte that counts, plus one.
-        max_ratio: greatest size of the content relative to the file's.
-    """
-    with path.open("rb") as handle:
-        kind = compression(handle.read(4))
-    window = _Window(path, start, end)
-    return Opened(_Expanded(window, kind, max_ratio) if kind else window)
+        expanded = self._source.fault if isinstance(self._source, _Expanded) else ""
+        return expanded or (self._told.fault if isinstance(self._told, Stream) else "")

@@ -6,36 +6,47 @@ A sidecar is small, is JSON, and is nobody's conversation: where it is missing o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 
-__all__ = ["COLUMNS", "columns_beside", "is_sidecar"]
+__all__ = ["COLUMNS", "beside_file", "columns_of", "is_sidecar"]
 
 COLUMNS = ("model", "policy", "scope")
 _MOST_BYTES = 1_000_000
 
 
-def columns_beside(file: Path, reader: Reader, shown: str = "") -> dict[str, str]:
-    """Return the columns that a log's place gives: its path as recorded, then the reader's sidecar beside it."""
+def columns_of(reader: Reader, path: str, beside: Callable[[str], bytes | None]) -> dict[str, str]:
+    """Return the columns that a log's place gives.
+
+    Args:
+        reader: the log's reader.
+        path: the log's path as recorded.
+        beside: returns the content of a file beside the log, by its name; None where there is none.
+    """
     from_path = getattr(reader, "from_path", None)
-    given = from_path(PurePosixPath(shown or file.as_posix())) if from_path is not None else {}
-    return {name: str(given[name]) for name in COLUMNS if given.get(name)} | _beside(file, reader)
-
-
-def _beside(file: Path, reader: Reader) -> dict[str, str]:
+    given = from_path(PurePosixPath(path)) if from_path is not None else {}
+    found = {name: str(given[name]) for name in COLUMNS if given.get(name)}
     name = getattr(reader, "sidecar", None)
-    beside = file.with_name(name) if isinstance(name, str) else None
-    if beside is None or not beside.is_file() or beside.stat().st_size > _MOST_BYTES:
-        return {}
+    content = beside(name) if isinstance(name, str) else None
+    if content is None:
+        return found
     try:
-        document = loads(beside.read_bytes()).value
-    except (BadJsonError, OSError):
-        return {}
-    return _columns(reader, document)
+        return found | _columns(reader, loads(content).value)
+    except BadJsonError:
+        return found
+
+
+def beside_file(file: Path, name: str) -> bytes | None:
+    """Return the content of a file beside another one, unless it is too large for a sidecar."""
+    beside = file.with_name(name)
+    try:
+        return beside.read_bytes() if beside.is_file() and beside.stat().st_size <= _MOST_BYTES else None
+    except OSError:
+        return None
 
 
 def is_sidecar(sample: Sample, readers: Mapping[str, Reader]) -> bool:

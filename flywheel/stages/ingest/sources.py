@@ -1,29 +1,44 @@
 """Which files there are, which of them are known, and from where a known one goes on.
 
 In: paths as the user typed them, and what was read before. Out: files in a fixed order, and for each a `Start`. A file
-is known by its content, so that a renamed or rotated one is not read again; a log that only grew is continued where it
-ended.
+is known by its content, so that a renamed, rotated or compressed one is not read again; a log that only grew, also
+under another name, is continued where it ended.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import io
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.errors import IngestError
+from flywheel.stages.ingest.opening import Opened, file_content
 
-__all__ = ["SourceState", "Start", "discover", "shown_path", "start_of"]
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
+__all__ = ["STDIN", "UNKNOWN", "Known", "SourceState", "Start", "discover", "shown_path", "start_of"]
+
+STDIN = Path("-")
+UNKNOWN = "unknown"  # the format of a file that no reader knows
 
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
 class SourceState:
-    """What was read of one file. `offset_bytes` is 0 for a file that cannot be continued."""
+    """What was read of one file.
+
+    `sha256` and `size_bytes` are the file's; `content_sha256` is that of its decompressed bytes. `offset_bytes`, of the
+    decompressed bytes, is 0 for a file that was not read line by line and cannot be continued; `prefix_sha256` is the
+    hash up to there; `from_line` is the line behind which it was read last. `columns` is what the file's place said of
+    its records: the same bytes elsewhere may mean another policy.
+    """
 
     path: str
     format: str
@@ -33,6 +48,15 @@ class SourceState:
     offset_bytes: int = 0
     offset_lines: int = 0
     prefix_sha256: str = ""
+    content_sha256: str = ""
+    from_line: int = 0
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def torn(self) -> bool:
+        """Whether something of it was not read that might be the beginning of a line."""
+        plain = self.content_sha256 == self.sha256
+        return plain and self.offset_bytes < self.size_bytes and (self.offset_bytes > 0 or self.format == UNKNOWN)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as JSON."""
@@ -44,17 +68,86 @@ class SourceState:
         return cls(**{name: state[name] for name in cls.__dataclass_fields__ if name in state})
 
 
+class Known:
+    """The states of all files read before, to be found by path, by content, and by how the content begins.
+
+    Args:
+        states: what was read.
+        root: folder that the states' paths are relative to.
+    """
+
+    def __init__(self, states: Iterable[SourceState], root: Path) -> None:
+        self._root = root
+        self._by_path: dict[str, SourceState] = {}
+        self._by_file: dict[str, SourceState] = {}
+        self._by_content: dict[str, SourceState] = {}
+        self._torn: dict[str, set[str]] = defaultdict(set)
+        self._moved: dict[tuple[int, str], SourceState] = {}
+        for state in states:
+            self.add(state)
+
+    def add(self, state: SourceState) -> None:
+        """Take in what was read of one more file."""
+        self._by_path[state.path] = state
+        self._by_file[state.sha256] = state
+        torn = self._torn[state.path.rpartition("/")[0]]
+        (torn.add if state.torn else torn.discard)(state.path)
+        if state.content_sha256:
+            self._by_content[state.content_sha256] = state
+        if state.offset_bytes and self._is_gone(state):
+            self._moved[state.offset_bytes, state.prefix_sha256] = state
+
+    def _is_gone(self, state: SourceState) -> bool:
+        """Whether another file may hold what this one held: it is away, or shorter than what was read of it."""
+        try:
+            return (self._root / state.path).stat().st_size < state.size_bytes
+        except OSError:
+            return True
+
+    def file(self, sha256: str) -> SourceState | None:
+        """Return the state of a file with these bytes, whatever its name."""
+        return self._by_file.get(sha256)
+
+    def content(self, sha256: str) -> SourceState | None:
+        """Return the state of a file with this decompressed content."""
+        return self._by_content.get(sha256)
+
+    def torn_before(self, path: str) -> list[tuple[Path, SourceState]]:
+        """Return the files beside `path` that may end inside a line of it: those before it by name, the last first."""
+        folder = path.rpartition("/")[0]
+        names = [name for name in self._torn.get(folder, ()) if name < path]
+        return [(self._root / name, self._by_path[name]) for name in sorted(names, reverse=True)]
+
+    def offsets(self, path: str) -> list[int]:
+        """Return how much of a file's beginning to compare: as much as was read of it, or of files that are gone."""
+        own = self._by_path.get(path)
+        found = {offset for offset, _ in self._moved} | ({own.offset_bytes} if own is not None else set())
+        return sorted(found - {0})
+
+    def prefix(self, path: str, offset: int, sha256: str) -> SourceState | None:
+        """Return the state of a file that was read up to `offset` and begins with these bytes."""
+        own = self._by_path.get(path)
+        if own is not None and (own.offset_bytes, own.prefix_sha256) == (offset, sha256):
+            return own
+        return self._moved.get((offset, sha256))
+
+
 class Start(NamedTuple):
     """How to read a file now: its present content, and where an earlier reading ended."""
 
     size_bytes: int
     sha256: str
+    content_sha256: str
     before: SourceState | None  # the earlier reading that this one continues
-    unchanged: bool
+    hash_before: Hash | None  # the hash of its bytes, to be continued too
+    same: SourceState | None  # an earlier reading of all of this content
+    torn: Sequence[tuple[Path, SourceState]] = ()  # files before it that may end inside a line of it
 
 
 def discover(paths: Sequence[Path]) -> list[Path]:
-    """Return the files that paths mean: files, folders (with all below them) and globs; sorted, each once.
+    """Return the files that paths mean: files, folders (with all below them), globs, `-` for standard input.
+
+    Sorted, each once.
 
     In folders, hidden files and links that lead out of the folder are left out.
 
@@ -63,6 +156,9 @@ def discover(paths: Sequence[Path]) -> list[Path]:
     """
     found: dict[Path, None] = {}
     for path in paths:
+        if path == STDIN:
+            found.setdefault(STDIN)
+            continue
         for file in _expand(path):
             found.setdefault(file.absolute())
     if not found:
@@ -96,40 +192,44 @@ def shown_path(file: Path, root: Path) -> str:
         return file.as_posix()
 
 
-def start_of(file: Path, name: str, known: Mapping[str, SourceState]) -> Start:
-    """Compare a file with what is known of it.
+def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
+    """Compare a file with what is known: its own earlier content, or that of a file that was renamed or compressed.
 
     Raises:
         IngestError: the file cannot be read.
     """
-    earlier = known.get(name)
     try:
         size = file.stat().st_size
-        offset = earlier.offset_bytes if earlier is not None and 0 < earlier.offset_bytes <= size else 0
-        whole, prefix = _hashes(file, size, offset)
+        content = file_content(file, size)
+        offsets = known.offsets(name)
+        with content.open_at(0) as raw:
+            whole, at = _hashes(raw, [offset for offset in offsets if offset <= size])
+        same = known.file(whole)
+        if same is not None:
+            return Start(size, whole, same.content_sha256, None, None, same)
+        inside = whole
+        with Opened(content, max_ratio=max_ratio) as opened:
+            if opened.compression:
+                inside, at = _hashes(opened, offsets)
+                same = known.content(inside)
     except OSError as error:
         raise IngestError(f"`{name}` cannot be read: {error.strerror}", hint="check its permissions") from None
-    unchanged = any(state.sha256 == whole and state.size_bytes == size for state in known.values())
-    continues = earlier is not None and offset > 0 and prefix == earlier.prefix_sha256
-    return Start(size, whole, earlier if continues else None, unchanged)
+    found = [(state, end) for offset, end in at.items() if (state := known.prefix(name, offset, end.hexdigest()))]
+    before, end = max(found, key=lambda pair: pair[0].offset_bytes, default=(None, None))
+    return Start(size, whole, inside, before, end, same, known.torn_before(name))
 
 
-def prefix_hash(file: Path, offset: int) -> str:
-    """Return the SHA-256 of a file's first bytes."""
-    return _hashes(file, offset, offset)[1]
-
-
-def _hashes(file: Path, size: int, offset: int) -> tuple[str, str]:
-    """Return the SHA-256 of the first `size` bytes and of the first `offset` bytes of a file."""
-    digest, prefix, done = hashlib.sha256(), "", 0
-    with file.open("rb") as handle:
-        while done < size:
-            stop = offset if done < offset else size
-            data = handle.read(min(_CHUNK, stop - done))
+def _hashes(stream: io.RawIOBase | io.BufferedIOBase, offsets: Sequence[int]) -> tuple[str, dict[int, Hash]]:
+    """Return the SHA-256 of a stream, and the hash as it stood at each of the offsets."""
+    digest, done = hashlib.sha256(), 0
+    at: dict[int, Hash] = {}
+    for stop in (*offsets, None):
+        while stop is None or done < stop:
+            data = stream.read(_CHUNK if stop is None else min(_CHUNK, stop - done))
             if not data:
                 break
             digest.update(data)
             done += len(data)
-            if done == offset:
-                prefix = digest.hexdigest()
-    return digest.hexdigest(), prefix
+        if done == stop:
+            at[done] = digest.copy()
+    return digest.hexdigest(), at

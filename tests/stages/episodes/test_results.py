@@ -67,6 +67,9 @@ def test_a_result_before_its_call_is_kept_for_it() -> None:
 def test_spans_claim_each_call_once() -> None:
     results = Results()
     results.call(opened(("", "f"), ("1", "g")))
-    assert results.claim("1", "g {}")
-    assert results.claim("other", "f {}")
-    assert not results.claim("", "f {}")
+    assert results.claim("1", "g", "g {}")
+    assert results.claim("other", "f", "f {}")
+    assert not results.claim("", "f", "f {}")
+    results.call(opened(("", "f")))
+    assert results.claim("", "f", "f {1}"), "a span shows arguments with defaults filled in"
+    assert not results.claim("", "f", "f {2}")

@@ -53,15 +53,15 @@ def collect(batches: Iterator[Batch]) -> Taken:
     """Put the batches of one ingest together."""
     ignored: Counter[str] = Counter()
     redacted: Counter[str] = Counter()
-    events, quarantined, read, states = [], [], 0, {}
+    events, quarantined, read = [], [], 0
+    states: dict[str, SourceState] = {}
     for batch in batches:
         events.append(batch.events)
         quarantined.append(batch.quarantined)
         read += batch.read
         ignored.update(batch.ignored)
         redacted.update(batch.redacted)
-        if batch.state is not None:
-            states[batch.path] = batch.state
+        states |= {state.path: state for state in batch.states}
     empty = pl.DataFrame()
     return Taken(
         pl.concat(events) if events else empty,

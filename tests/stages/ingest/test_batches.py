@@ -1,36 +1,47 @@
-"""Batches: bounded, complete, with counts that add up."""
+"""Blocks and batches: bounded, complete, with counts that add up."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from flywheel.contracts import conform
 from flywheel.records import LogEvent, Quarantined
-from flywheel.stages.ingest.batches import BatchBuilder
-from flywheel.stages.ingest.framing import Bad
+from flywheel.stages.ingest.batches import Batch, BlockBuilder, Counts, Segment
+from flywheel.stages.ingest.framing import Bad, Raw
+from flywheel.stages.ingest.sources import SourceState
 
 
 def row(event_id: str) -> tuple[Any, ...]:
     return (event_id, None, 0, "c", None, None, "request", *[None] * 6, [], None, "{}", "native", "f", 1)
 
 
-def test_a_batch_fits_the_contract_and_is_finished_before_it_leaves() -> None:
-    builder = BatchBuilder("f", "native", lambda rows: [(r[0].upper(), *r[1:]) for r in rows])
-    builder.accept([row("a"), row("b")], 4)
-    builder.ignore("no reason")
-    builder.refuse(Bad(3, "bad_json", "d", 5, "h"))
-    batch = builder.take(Counter(email=1))
-    assert conform(batch.events, LogEvent).collect()["event_id"].to_list() == ["A", "B"]
+def test_a_batch_fits_the_contract() -> None:
+    counts = Counts(read=3, bad=[(Segment("f", "native"), Bad(3, "bad_json", "d", 5, "h"))])
+    counts.ignored["no reason"] += 1
+    batch = Batch.of([row("a"), row("b")], counts, {"email": 1}, {})
+    assert conform(batch.events, LogEvent).collect()["event_id"].to_list() == ["a", "b"]
     assert conform(batch.quarantined, Quarantined).collect().row(0) == ("f", 3, "native", "bad_json", "d", 5, "h")
     assert (batch.read, batch.ignored, batch.redacted) == (3, {"no reason": 1}, {"email": 1})
-    assert builder.take(Counter()).read == 0
 
 
-def test_a_batch_is_full_by_events_or_by_size() -> None:
+def test_a_block_is_full_by_records_or_by_bytes_and_the_file_goes_on_in_the_next() -> None:
     filled = []
-    for rows, characters in ((19_999, 1), (20_000, 1), (1, 64_000_000)):
-        builder = BatchBuilder("f", "native")
-        builder.accept([row("a")] * rows, characters)
-        filled.append(builder.full)
-    assert filled == [False, True, True]
+    for count, size in ((19_999, 1), (20_000, 1), (3, 2_000_000)):
+        builder = BlockBuilder()
+        builder.open("f", "native", {"policy": "p"})
+        filled.append([block for n in range(count) if (block := builder.add(Raw(n, b"x" * size)))])
+        rest = builder.take()
+        assert [(s.path, s.format, s.columns) for s in rest.segments] == [("f", "native", {"policy": "p"})]
+    assert [len(blocks) for blocks in filled] == [0, 1, 1]
+
+
+def test_files_that_end_in_a_block_are_named_there() -> None:
+    builder = BlockBuilder()
+    for name in ("one", "two"):
+        builder.open(name, "native", {})
+        builder.add(Raw(1, b"{}"))
+        builder.close(SourceState(name, "native", 2, "h", 1))
+    block = builder.take()
+    assert [len(segment.records) for segment in block.segments] == [1, 1]
+    assert [state.path for state in block.states] == ["one", "two"]
+    assert builder.take().segments == []

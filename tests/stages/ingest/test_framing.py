@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import struct
 from pathlib import Path
 
 import pytest
-from flywheel.stages.ingest.framing import Bad, Framing, Limits, Record
+import zstandard
+from flywheel.stages.ingest.framing import Bad, Framing, Limits, Raw, Record
+from flywheel.stages.ingest.opening import file_content
 
 LIMITS = Limits(record_bytes=1_000_000, expand_ratio=500)
 
 
 def frame(path: Path, limits: Limits = LIMITS) -> list[Record | Bad]:
-    return list(Framing(path, path.stat().st_size, limits))
+    return parsed(Framing(file_content(path, path.stat().st_size), limits))
+
+
+def parsed(framing: Framing) -> list[Record | Bad]:
+    return [found.parse() if isinstance(found, Raw) else found for found in framing]
 
 
 def told(found: list[Record | Bad]) -> list[object]:
@@ -29,6 +37,11 @@ LAYOUTS = {
     "array over lines": b'[\n  {\n    "a": 1\n  },\n  {"b": 2}\n]\n',
     "array with a byte order mark": b'\xef\xbb\xbf[{"a":1},{"b":2}]',
     "documents over lines": b'{\n "a": 1\n}\n{\n "b": 2\n}\n',
+    "server-sent events": b'event: x\ndata: {"a":1}\n\n: ping\nid: 7\ndata:{"b":2}\n\ndata: [DONE]\n',
+    "messages behind their length": struct.pack(">I", 7) + b'{"a":1}' + struct.pack(">I", 7) + b'{"b":2}',
+    "packed messages behind their length": b"".join(
+        struct.pack(">I", len(p)) + p for p in map(zstandard.compress, (b'{"a":1}', b'{"b":2}'))
+    ),
     "documents without newlines between": b'{\n"a": 1}{"b": 2}',
 }
 
@@ -98,17 +111,19 @@ def test_parquet_rows_are_records(tmp_path: Path) -> None:
 def test_reading_ends_behind_the_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"a":1}\n\n{"b":2}\n{"c":')
-    framing = Framing(path, path.stat().st_size, LIMITS)
+    framing = Framing(file_content(path, path.stat().st_size), LIMITS)
     assert len(list(framing)) == 3
-    assert (framing.offset, framing.lines) == (17, 3)
+    assert (framing.offset, framing.whole_lines) == (17, 3)
+    assert framing.digest == hashlib.sha256(path.read_bytes()[:17]).hexdigest()
     path.write_bytes(b'{"a":1}\n\n{"b":2}\n{"c":3}\n')
-    again = Framing(path, path.stat().st_size, LIMITS, start=(framing.offset, framing.lines))
-    assert [(f.line, f.value) for f in again if isinstance(f, Record)] == [(4, {"c": 3})]
+    whole = path.read_bytes()
+    start = (framing.offset, framing.whole_lines, hashlib.sha256(whole[: framing.offset]))
+    again = Framing(file_content(path, len(whole)), LIMITS, start=start)
+    assert [(f.line, f.value) for f in parsed(again) if isinstance(f, Record)] == [(4, {"c": 3})]
+    assert again.digest == hashlib.sha256(whole).hexdigest()
 
 
 def test_a_refused_record_can_be_recognised_again(tmp_path: Path) -> None:
-    import hashlib
-
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"a":1}\n')
     (record,) = frame(path)

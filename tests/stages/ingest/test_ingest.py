@@ -99,6 +99,33 @@ def test_a_file_cut_between_lines_is_the_whole(cut: int, tmp_path: Path, take: T
     assert facts(parts.events).equals(facts(whole.events))
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_cut_at_any_two_bytes_and_given_in_pieces_is_the_whole(
+    data: st.DataObject, tmp_path: Path, take: Take, pairs: Callable[..., Any]
+) -> None:
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    content = "".join(json.dumps(r) + "\n" for r in pairs()).encode()
+    ends = sorted(data.draw(st.lists(st.integers(0, len(content)), min_size=2, max_size=2)))
+    cuts = [0, *ends, len(content)]
+    paths = [tmp_path / f"x{letter}" for letter in "abc"]
+    for path, start, end in zip(paths, cuts, cuts[1:], strict=False):
+        path.write_bytes(content[start:end])
+    (tmp_path / "whole").write_bytes(content)
+    whole = facts(take(tmp_path / "whole").events)
+    together = take(*paths)
+    assert together.adds_up()
+    assert facts(together.events).equals(whole)
+    known: dict[str, Any] = {}
+    one_by_one = []
+    for path in paths:
+        taken = take(path, known=known)
+        known.update(taken.states)
+        one_by_one.append(taken.events)
+    assert facts(pl.concat([e for e in one_by_one if e.height])).equals(whole)
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 2000), min_size=1, max_size=3))
 def test_a_log_that_grows_by_any_bytes_is_the_whole(
@@ -168,14 +195,25 @@ def test_one_bad_line_costs_one_line(tmp_path: Path, take: Take, pairs: Callable
     ]
 
 
-def test_batches_are_bounded_and_only_the_last_has_the_state(
+def test_batches_are_bounded_and_the_last_has_the_state(
     write: Callable[..., Path], tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
 ) -> None:
     path = write("a.jsonl", [r | {"feedback": {"value": 1}} for r in pairs(5500, 2)])
     batches = list(ingest([path], root=tmp_path, known={}, cfg=IngestConfig(), key=b"k", readers=readers))
-    assert [b.events.height for b in batches] == [20_000, 2_000]
-    assert [b.state is None for b in batches] == [True, False]
+    assert len(batches) > 1
+    assert all(b.read * 400 < 5_000_000 for b in batches)
+    assert [len(b.states) for b in batches] == [0] * (len(batches) - 1) + [1]
     assert sum(b.read for b in batches) == 11_000
+
+
+def test_many_small_files_are_one_batch(
+    tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
+) -> None:
+    for number, record in enumerate(pairs(10, 3)):
+        (tmp_path / f"{number:02}.json").write_text(json.dumps(record, indent=1))
+    files = discover([tmp_path])
+    (batch,) = ingest(files, root=tmp_path, known={}, cfg=IngestConfig(), key=b"k", readers=readers)
+    assert (batch.read, len(batch.states), batch.events["source_file"].n_unique()) == (30, 30, 30)
 
 
 def test_nothing_of_a_person_leaves(write: Callable[..., Path], take: Take, pairs: Callable[..., Any]) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel.config import RedactConfig
-from flywheel.stages.ingest.batches import Batch, BatchBuilder
-from flywheel.stages.ingest.framing import Record
-from flywheel.stages.ingest.normalize import Normalizer
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.config import IngestConfig
+from flywheel.stages.ingest.batches import Batch, Segment
+from flywheel.stages.ingest.framing import Framed, Record
+from flywheel.stages.ingest.work import Worker
 
 if TYPE_CHECKING:
     from flywheel.extensions import Sample
@@ -33,11 +31,9 @@ class Plugin:
 
 
 def normalize(*records: Any, tags: tuple[str, ...] = (), file: str = "f") -> Batch:
-    normalizer = Normalizer(Plugin(), file, Redactor(RedactConfig(), b"k"))
-    builder = BatchBuilder(file, "plugin", normalizer.finish)
-    for line, record in enumerate(records, 1):
-        normalizer.take(Record(line, record, b"x", tags), builder)
-    return builder.take(Counter())
+    worker = Worker(IngestConfig(), b"k", {"plugin": Plugin()})
+    found: list[Framed] = [Record(line, record, b"x", tags) for line, record in enumerate(records, 1)]
+    return worker.work([Segment(file, "plugin", records=found)])
 
 
 GOOD = {"conversation_id": "c", "kind": "request", "seq": 1, "payload": {"messages": []}}

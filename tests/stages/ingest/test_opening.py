@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
 import zstandard
-from flywheel.stages.ingest.opening import compression, open_bytes
+from flywheel.stages.ingest.opening import Content, Opened, Stream, compression, file_content
 
 TEXT = b"".join(b'{"n":%d}\n' % n for n in range(20_000))
 
 
 def read(path: Path, *, ratio: int = 500) -> tuple[bytes, str]:
-    with open_bytes(path, start=0, end=path.stat().st_size, max_ratio=ratio) as stream:
+    with Opened(file_content(path, path.stat().st_size), max_ratio=ratio) as stream:
         return stream.read(), stream.fault
 
 
@@ -70,8 +71,29 @@ def test_a_bomb_is_stopped_and_the_setting_named(tmp_path: Path, pack: object) -
 def test_only_the_window_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(TEXT)
-    with open_bytes(path, start=8, end=24, max_ratio=500) as stream:
+    with Opened(file_content(path, 24), start=8, max_ratio=500) as stream:
         assert stream.read() == TEXT[8:24]
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_reading_begins_anywhere_in_the_content(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(PACKED[name])
+    with Opened(file_content(path, len(PACKED[name])), start=9_001, max_ratio=500) as stream:
+        assert stream.read() == TEXT[9_001:]
+
+
+def test_a_stream_that_fails_ends_and_says_so() -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            found = super().read(min(size or 0, 5))
+            if not found:
+                raise EOFError
+            return found
+
+    with Opened(Content("x", -1, lambda _: Stream(Failing(b"0123456789"), (EOFError,))), max_ratio=500) as stream:
+        assert stream.read() == b"0123456789"
+        assert stream.fault == "the archive is damaged here (EOFError)"
 
 
 def test_the_kind_is_in_the_first_bytes() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from pathlib import Path
 
 import pytest
+import zstandard
 from flywheel.errors import IngestError
-from flywheel.stages.ingest.sources import SourceState, discover, prefix_hash, shown_path, start_of
+from flywheel.stages.ingest.sources import Known, SourceState, Start, discover, shown_path, start_of
 
 
 def state(path: str, content: bytes, *, offset: int = 0) -> SourceState:
     prefix = hashlib.sha256(content[:offset]).hexdigest() if offset else ""
-    return SourceState(path, "native", len(content), hashlib.sha256(content).hexdigest(), 1, offset, 1, prefix)
+    whole = hashlib.sha256(content).hexdigest()
+    return SourceState(path, "native", len(content), whole, 1, offset, 1, prefix, whole)
 
 
 def test_folders_files_and_globs_each_file_once(tmp_path: Path) -> None:
@@ -51,26 +54,43 @@ def test_paths_outside_the_project_stay_whole(tmp_path: Path) -> None:
     assert shown_path(tmp_path / "x", tmp_path / "p") == (tmp_path / "x").as_posix()
 
 
-def test_a_known_content_is_unchanged_under_any_name(tmp_path: Path) -> None:
-    file = tmp_path / "renamed.jsonl"
-    file.write_bytes(b"one\n")
-    assert start_of(file, "renamed.jsonl", {"old.jsonl": state("old.jsonl", b"one\n")}).unchanged
-    assert not start_of(file, "renamed.jsonl", {"old.jsonl": state("old.jsonl", b"two\n")}).unchanged
+def begin(file: Path, *states: SourceState) -> Start:
+    return start_of(file, file.name, Known(states, file.parent), 500)
+
+
+def test_a_known_content_is_the_same_under_any_name_and_in_any_packing(tmp_path: Path) -> None:
+    old, file = state("old.jsonl", b"one\n"), tmp_path / "renamed.jsonl"
+    for content in (b"one\n", gzip.compress(b"one\n"), zstandard.compress(b"one\n")):
+        file.write_bytes(content)
+        assert begin(file, old).same == old
+    for content in (b"two\n", gzip.compress(b"two\n"), b""):
+        file.write_bytes(content)
+        assert begin(file, old).same is None
 
 
 def test_a_log_that_only_grew_goes_on(tmp_path: Path) -> None:
-    file, known = tmp_path / "x.jsonl", {"x.jsonl": state("x.jsonl", b"one\n", offset=4)}
+    file, known = tmp_path / "x.jsonl", state("x.jsonl", b"one\n", offset=4)
     file.write_bytes(b"one\ntwo\n")
-    assert start_of(file, "x.jsonl", known).before == known["x.jsonl"]
-    file.write_bytes(b"ONE\ntwo\n")
-    assert start_of(file, "x.jsonl", known).before is None
-    file.write_bytes(b"on")
-    assert start_of(file, "x.jsonl", known).before is None
+    start = begin(file, known)
+    assert (start.before, start.hash_before and start.hash_before.hexdigest()) == (known, known.prefix_sha256)
+    for content in (b"ONE\ntwo\n", b"on", b""):
+        file.write_bytes(content)
+        assert begin(file, known).before is None
 
 
-def test_a_state_survives_json_and_later_fields(tmp_path: Path) -> None:
+def test_a_log_that_was_rotated_goes_on_under_its_new_name(tmp_path: Path) -> None:
+    known, (live, rotated) = state("app.log", b"one\n", offset=4), (tmp_path / "app.log", tmp_path / "app.log.1")
+    for content in (b"one\ntwo\n", gzip.compress(b"one\ntwo\n")):
+        rotated.write_bytes(content)
+        assert begin(rotated, known).before == known
+    live.write_bytes(b"")
+    assert begin(rotated, known).before == known
+    live.write_bytes(b"one\nother\n")
+    assert begin(rotated, known).before is None, "what the live log holds is not another's beginning"
+    assert begin(live, known).before == known
+
+
+def test_a_state_survives_json_and_later_fields() -> None:
     one = state("x", b"abc", offset=2)
     assert SourceState.from_dict(one.to_dict()) == one
     assert SourceState.from_dict({**one.to_dict(), "later": 1}) == one
-    (tmp_path / "x").write_bytes(b"abc")
-    assert prefix_hash(tmp_path / "x", 2) == one.prefix_sha256

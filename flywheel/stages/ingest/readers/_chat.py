@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flywheel.stages.ingest.readers._api_calls import Dialect
 from flywheel.stages.ingest.readers._chat_stream import assembled
-from flywheel.stages.ingest.readers._exchange import Dialect
 from flywheel.stages.ingest.readers._messages import Message, messages, tool_schemas
+from flywheel.stages.ingest.readers._pairs import sampled
 from flywheel.stages.ingest.readers._streams import stream_events
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, number, text, whole
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, text, token_ids, whole
 
 __all__ = ["CHAT", "choices", "completed"]
-
-_TOKEN = "token_id:"  # noqa: S105 - how vLLM writes a token's id where its text should stand
 
 
 def choices(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -49,18 +48,15 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
     usage = as_dict(response.get("usage"))
     message = _message(chosen, asked)
     found = {
-        "finish_reason": text(chosen.get("finish_reason")),
         "input_tokens": whole(usage.get("prompt_tokens")),
         "output_tokens": whole(usage.get("completion_tokens")),
-        "prompt_token_ids": _numbers(response.get("prompt_token_ids") or chosen.get("prompt_token_ids")),
-        "completion_token_ids": _numbers(chosen.get("token_ids")) or _token_ids(chosen),
-        "completion_logprobs": _logprobs(chosen),
+        "prompt_token_ids": token_ids(response.get("prompt_token_ids")),
         "other_choices": [_message(choice, asked) for choice in others] or None,
         "tags": ["partial"] if response.get("partial") else None,
     }
-    if response.get("partial") and not any(message.get(name) for name in ("content", "reasoning", "tool_calls")):
-        return [], found
-    return [message], found
+    payload = sampled(chosen) | {name: value for name, value in found.items() if value is not None}
+    said = any(message.get(name) for name in ("content", "reasoning", "tool_calls"))
+    return ([message] if said or not response.get("partial") else []), payload
 
 
 def _message(choice: Mapping[str, Any], asked: Mapping[str, Any]) -> Message:
@@ -72,25 +68,6 @@ def _message(choice: Mapping[str, Any], asked: Mapping[str, Any]) -> Message:
     given = as_dict(choice.get("message"))
     refusal = {"content": given["refusal"]} if given.get("content") is None and text(given.get("refusal")) else {}
     return messages([{**given, **refusal, "role": "assistant"}])[-1]
-
-
-def _numbers(value: Any) -> list[Any] | None:
-    found = as_list(value)
-    return found if found and all(isinstance(n, int) for n in found) else None
-
-
-def _logprobs(choice: Mapping[str, Any]) -> list[float | None] | None:
-    logprobs = as_dict(choice.get("logprobs"))
-    told = [number(as_dict(token).get("logprob")) for token in as_list(logprobs.get("content"))]
-    return told or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None
-
-
-def _token_ids(choice: Mapping[str, Any]) -> list[int] | None:
-    """Return the ids that vLLM writes as `token_id:N` when it is asked to return tokens as ids."""
-    logprobs = as_dict(choice.get("logprobs"))
-    tokens = [as_dict(t).get("token") for t in as_list(logprobs.get("content"))] or as_list(logprobs.get("tokens"))
-    found = [whole(t.removeprefix(_TOKEN)) for t in tokens if isinstance(t, str) and t.startswith(_TOKEN)]
-    return [n for n in found if n is not None] if found and len(found) == len(tokens) else None
 
 
 def _tools(asked: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:  # noqa: ARG001 - a dialect's signature

@@ -7,7 +7,7 @@ log does not name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.records import EventKind, content_id
@@ -15,7 +15,9 @@ from flywheel.stages.ingest.readers._messages import Message
 from flywheel.stages.ingest.readers._status import error_type
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, when
 
-__all__ = ["Event", "Source", "conversation_of", "judgements", "request", "source_of", "spoken", "tool_result"]
+__all__ = [
+    "Event", "Source", "acted", "conversation_of", "judgements", "request", "source_of", "spoken", "tool_result",
+]  # fmt: skip
 
 Event = dict[str, Any]
 Source = dict[str, Any]
@@ -65,28 +67,24 @@ def conversation_of(history: list[Message], user: str | None) -> str:
     return "chat-" + content_id(system, opening, user)
 
 
-def spoken(
-    history: list[Message], source: Source, extra: Mapping[str, Any], copied: Collection[int] = ()
-) -> Iterator[Event]:
+def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, seen: int = 0) -> Iterator[Event]:
     """Yield the events of a transcript that is told once, from beginning to end.
 
     Args:
         history: messages in normal form.
         source: columns shared by all events.
         extra: payload fields of the first request: tools, tags.
-        copied: positions of messages that the agent did not make or get in this transcript: they are what it saw.
+        seen: how many messages at the beginning the agent only saw, whoever speaks in them: demonstrations, say.
     """
     waiting: list[Message] = []
     told = dict(extra)
     start = 0
     for position, message in enumerate(history):
-        if message["role"] in {"system", "user"} or position in copied:
+        if position < seen or message["role"] in {"system", "user"}:
             start = start if waiting else position
             waiting.append(message)
             continue
         if waiting or told:
-            if any(m["role"] == "assistant" for m in waiting):
-                waiting = history[:position]  # only the whole history continues a context with words of the agent
             yield request(waiting, source, start, told)
             waiting, told = [], {}
         if message["role"] == "assistant":
@@ -95,6 +93,35 @@ def spoken(
             yield tool_result(message, source, position)
     if waiting:
         yield request(waiting, source, start, told)
+
+
+def acted(
+    history: list[Message], actions: set[int], source: Source, extra: Mapping[str, Any], *, apart: bool = False
+) -> Iterator[Event]:
+    """Yield the events of a transcript of which only some assistant messages are the agent's acts.
+
+    The others (examples, what was copied or written for the agent) are part of what it saw: where there are any, every
+    act comes with the full history before it, which says where each of them stood.
+
+    Args:
+        history: messages in normal form.
+        actions: positions of the acts.
+        source: columns shared by all events.
+        extra: payload fields that say something of the whole: tools, tags.
+        apart: whether it does not go on from what the conversation told before.
+    """
+    if not apart and all(position in actions for position, m in enumerate(history) if m["role"] == "assistant"):
+        yield from spoken(history, source, extra)
+        return
+    if not actions:
+        yield request(history, source, 0, extra)
+        return
+    for position in sorted(actions):
+        payload = {"message": history[position], "input": history[:position], **extra}
+        yield {**source, "kind": EventKind.MODEL_CALL, "seq": position, "payload": payload}
+    start = max(actions) + 1
+    for event in spoken([m for m in history[start:] if m["role"] != "assistant"], source, {}):
+        yield {**event, "seq": event["seq"] + start}
 
 
 def request(given: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:

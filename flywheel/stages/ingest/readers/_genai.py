@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError
-from flywheel.stages.ingest.readers._messages import Message, flat_text, messages, tool_schemas
+from flywheel.stages.ingest.readers._messages import Message, call, flat_text, messages, tool_schemas
 from flywheel.stages.ingest.readers._otlp import LogRecord, Span, SpanEvent
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, whole
 
@@ -21,6 +21,7 @@ __all__ = [
     "call_payload",
     "history_of",
     "legacy_messages",
+    "nested",
     "operation",
     "output_of",
     "tools_of",
@@ -29,6 +30,7 @@ __all__ = [
 ALIASES: dict[str, tuple[str, ...]] = {
     "operation": (
         "gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "llm.request.type", "ai.operationId",
+        "gen_ai.request.type",
     ),
     "conversation": (
         "gen_ai.conversation.id", "session.id", "langfuse.session.id", "ai.telemetry.metadata.sessionId",
@@ -49,7 +51,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "input": ("gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages"),
     "output": ("gen_ai.output.messages", "gen_ai.completion"),
     "system": ("gen_ai.system_instructions",),
-    "tools": ("gen_ai.tool.definitions", "gen_ai.request.tools", "ai.prompt.tools", "llm.request.functions"),
+    "tools": (
+        "gen_ai.tool.definitions", "gen_ai.request.tools", "ai.prompt.tools", "llm.request.functions",
+        "gen_ai.request.functions",
+    ),
     "input_tokens": (
         "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "ai.usage.inputTokens",
         "ai.usage.promptTokens", "llm.usage.prompt_tokens",
@@ -96,8 +101,8 @@ def operation(span: Span) -> str:
     return "model" if not name and "gen_ai.completion.0.role" in span.attributes else ""
 
 
-def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return a list that was flattened into keys like `prefix.0.role`; gaps in the numbers are nothing."""
+def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
+    """Return what was flattened into keys like `prefix.0.role`; gaps in a list's numbers are nothing."""
     tree: dict[str, Any] = {}
     for key, value in attributes.items():
         if key.startswith(prefix + "."):
@@ -107,7 +112,7 @@ def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
                 inner = node.setdefault(part, {})
                 node = inner if isinstance(inner, dict) else {}
             node[leaf] = value
-    return as_list(_listed(tree))
+    return _listed(tree)
 
 
 def _listed(node: Any) -> Any:
@@ -122,7 +127,7 @@ def _told(attributes: Mapping[str, Any], meaning: str) -> Any:
     whole_value = first(attributes, ALIASES[meaning])
     if whole_value is not None:
         return embedded(whole_value)
-    return next((found for name in ALIASES[meaning] if (found := _numbered(attributes, name))), None)
+    return next((found for name in ALIASES[meaning] if (found := as_list(nested(attributes, name)))), None)
 
 
 def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
@@ -144,8 +149,20 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
 
 def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     """Return a call's answers, one a choice; empty when the log has no content."""
-    given = _told(attributes, "output")
-    return [] if given is None else [m for m in _whole_messages(given, "assistant") if m["role"] == "assistant"]
+    given, made = _told(attributes, "output"), _calls_apart(attributes)
+    if made and isinstance(given, list):
+        given = [item for item in given if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
+    answers = [] if given is None else [m for m in _whole_messages(given, "assistant") if m["role"] == "assistant"]
+    if made and answers and len(made) > len(answers[0].get("tool_calls", ())):
+        answers[0] = answers[0] | {"tool_calls": made}
+    return answers
+
+
+def _calls_apart(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls of the first answer that LiteLLM numbers as if each were a choice of its own, without ids."""
+    told = [as_dict(item) for item in as_list(nested(attributes, "gen_ai.completion"))]
+    made = [call(item.get("function_call")) for n, item in enumerate(told) if n == 0 or set(item) == {"function_call"}]
+    return [found for found in made if found is not None]
 
 
 def _whole_messages(given: Any, role: str) -> list[Message]:
@@ -164,7 +181,7 @@ def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return what attributes say of a call beside its messages."""
-    reasons = first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason"))
+    reasons = embedded(first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason")))
     sampling = {name: v for name in _SAMPLING if (v := attributes.get(f"gen_ai.request.{name}")) is not None}
     found = {
         "tools": tools_of(attributes),

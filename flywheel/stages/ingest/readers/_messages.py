@@ -108,7 +108,7 @@ def _is_result(part: Mapping[str, Any]) -> bool:
 
 def _thought(part: Any) -> str | None:
     kind = as_dict(part).get("type")
-    return text(first(part, ("thinking", "content", "text"))) if kind in _THOUGHT_PARTS else None
+    return text(first(part, ("thinking", "content", "text", "reasoning"))) if kind in _THOUGHT_PARTS else None
 
 
 def _spoken(

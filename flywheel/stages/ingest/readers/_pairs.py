@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from flywheel.stages.ingest.readers._streams import stream_events, streamed
-from flywheel.stages.ingest.readers._values import as_dict, embedded, first, number
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, number, text, token_ids, whole
 
-__all__ = ["Pair", "common_payload", "pair_of", "response_body", "share"]
+__all__ = ["Pair", "common_payload", "pair_of", "response_body", "sampled", "share"]
 
 _ENVELOPES = (
     ("request", "response"),
@@ -76,6 +76,28 @@ def common_payload(pair: Pair) -> dict[str, Any]:
     cost = number(first(pair.envelope, _COST))
     found = {"sampling": sampling or None, "latency_s": latency, "cost_usd": cost}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an OpenAI choice says of its making: why it ended, and the tokens where a server gives them."""
+    logprobs = as_dict(choice.get("logprobs"))
+    content = [as_dict(token) for token in as_list(logprobs.get("content"))]
+    told = [number(token.get("logprob")) for token in content]
+    found = {
+        "finish_reason": text(choice.get("finish_reason")),
+        "prompt_token_ids": token_ids(choice.get("prompt_token_ids")),
+        "completion_token_ids": token_ids(choice.get("token_ids"))
+        or _written_ids([token.get("token") for token in content] or as_list(logprobs.get("tokens"))),
+        "completion_logprobs": told or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _written_ids(tokens: list[Any]) -> list[int] | None:
+    """Return the ids that vLLM writes as `token_id:N` when it is asked to return tokens as ids."""
+    parts = [token.rpartition("token_id:") for token in tokens if isinstance(token, str)]
+    found = [whole(digits) for before, mark, digits in parts if mark and not before]
+    return [n for n in found if n is not None] if found and len(found) == len(tokens) else None
 
 
 def share(records: Iterable[Any], fits: Callable[[Any], bool]) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flywheel.stages.ingest.readers._exchange import Dialect
+from flywheel.stages.ingest.readers._api_calls import Dialect
 from flywheel.stages.ingest.readers._items import item_messages
 from flywheel.stages.ingest.readers._messages import Message, flat_text, tool_schemas
 from flywheel.stages.ingest.readers._streams import stream_events

@@ -10,7 +10,10 @@ from typing import Any
 
 import orjson
 
-__all__ = ["as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "when", "whole"]
+__all__ = [
+    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "token_ids", "when", "whole",
+    "without_nulls",
+]  # fmt: skip
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
@@ -63,6 +66,12 @@ def whole(value: Any) -> int | None:
     """Return a count: a number without its fraction, None when it is negative."""
     found = number(value)
     return int(found) if found is not None and found >= 0 else None
+
+
+def token_ids(value: Any) -> list[int] | None:
+    """Return a list of token ids that is one and not empty."""
+    found = value if isinstance(value, list) else []
+    return found if found and all(isinstance(n, int) and not isinstance(n, bool) for n in found) else None
 
 
 def ident(value: Any) -> str | None:
@@ -141,3 +150,10 @@ def embedded(value: Any) -> Any:
             break
         value = parsed
     return value
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a value without the nulls that Arrow put where another row's object has a field."""
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value

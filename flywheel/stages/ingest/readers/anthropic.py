@@ -12,9 +12,9 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import content_id
+from flywheel.stages.ingest.readers._api_calls import call_events
 from flywheel.stages.ingest.readers._claude import CLAUDE, claude_history, is_message
 from flywheel.stages.ingest.readers._events import Event, judgements, source_of, spoken
-from flywheel.stages.ingest.readers._exchange import exchange
 from flywheel.stages.ingest.readers._messages import tool_schemas
 from flywheel.stages.ingest.readers._pairs import pair_of, share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded
@@ -46,7 +46,7 @@ class AnthropicReader:
         if pair.request is record and not (CLAUDE.completed(pair.response) or record.get("error")):
             yield from _transcript(record)
         elif pair.request or is_message(pair.response):
-            yield from exchange(pair, CLAUDE, line)
+            yield from call_events(pair, CLAUDE, line)
 
 
 def _is_pair(record: Any) -> bool:

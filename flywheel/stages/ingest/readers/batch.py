@@ -12,11 +12,11 @@ from pathlib import PurePath
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
+from flywheel.stages.ingest.readers._api_calls import Dialect, call_events, source_of_pair
 from flywheel.stages.ingest.readers._chat import CHAT
 from flywheel.stages.ingest.readers._claude import CLAUDE
 from flywheel.stages.ingest.readers._dialects import dialect_of
 from flywheel.stages.ingest.readers._events import Event, request
-from flywheel.stages.ingest.readers._exchange import Dialect, exchange, source_of_pair
 from flywheel.stages.ingest.readers._pairs import Pair, share
 from flywheel.stages.ingest.readers._responses import RESPONSES
 from flywheel.stages.ingest.readers._values import as_dict, embedded, ident
@@ -56,7 +56,7 @@ class BatchReader:
 
 def _events(pair: Pair, dialect: Dialect | None, line: int) -> Iterator[Event]:
     if dialect is not None and dialect.completed(pair.response):
-        yield from exchange(pair, dialect, line)
+        yield from call_events(pair, dialect, line)
     elif _failed(pair.envelope):
         yield request([], {}, 0, {"tags": ["call_failed"]})
     elif dialect is not None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
+from flywheel.stages.ingest.readers._api_calls import call_events, names
 from flywheel.stages.ingest.readers._dialects import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers._events import Event, Source, request, source_of, tool_result
-from flywheel.stages.ingest.readers._exchange import exchange, names
 from flywheel.stages.ingest.readers._messages import arguments, flat_text, result_message
 from flywheel.stages.ingest.readers._pairs import Pair, response_body, share
 from flywheel.stages.ingest.readers._responses import RESPONSES
@@ -85,7 +85,7 @@ def _call(pair: Pair, record: Mapping[str, Any], line: int) -> Iterator[Event]:
         yield request([], _source(pair), 0, {"tags": ["content_missing"]})
         return
     counts = {name: whole(record.get(column)) for name, column in _COUNTS.items()}
-    for event in exchange(pair, dialect, line):
+    for event in call_events(pair, dialect, line):
         if event["kind"] == EventKind.MODEL_CALL and "#" not in str(event["payload"].get("response_id")):
             event["payload"] = {name: n for name, n in counts.items() if n} | event["payload"]
         yield event

@@ -13,9 +13,9 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
+from flywheel.stages.ingest.readers._api_calls import Dialect, call_events
 from flywheel.stages.ingest.readers._dialects import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers._events import Event, Source, request, source_of, tool_result
-from flywheel.stages.ingest.readers._exchange import Dialect, exchange
 from flywheel.stages.ingest.readers._litellm import call_names, envelope, own_id
 from flywheel.stages.ingest.readers._messages import arguments, flat_text, result_message
 from flywheel.stages.ingest.readers._pairs import Pair, share
@@ -56,7 +56,7 @@ class LiteLLMReader:
         if tag := _missing(record, pair):
             yield _names_only(record, pair, tag)
             return
-        yield from _completed(list(exchange(pair, dialect, line)), record)
+        yield from _completed(list(call_events(pair, dialect, line)), record)
 
 
 def _is_call(record: Any) -> bool:

@@ -12,10 +12,10 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import content_id
+from flywheel.stages.ingest.readers._api_calls import call_events
 from flywheel.stages.ingest.readers._chat import CHAT, choices, completed
 from flywheel.stages.ingest.readers._chat_stream import is_chunk
-from flywheel.stages.ingest.readers._events import Event, judgements, source_of, spoken
-from flywheel.stages.ingest.readers._exchange import exchange
+from flywheel.stages.ingest.readers._events import Event, acted, judgements, source_of
 from flywheel.stages.ingest.readers._messages import Message, messages, name_results, tool_schemas
 from flywheel.stages.ingest.readers._openai_files import chunk_event, is_preference, preference
 from flywheel.stages.ingest.readers._pairs import Pair, pair_of, share
@@ -55,7 +55,7 @@ class OpenAIReader:
             yield from _transcript(record)
         else:
             for one in _apart(pair):
-                yield from exchange(one, CHAT, line)
+                yield from call_events(one, CHAT, line)
 
 
 def _pair(record: Any) -> Pair:
@@ -101,31 +101,29 @@ def _apart(pair: Pair) -> Iterator[Pair]:
 
 def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     """A transcript is one attempt: the same words twice are the same attempt, any other words another one."""
-    history, copied = _weighed(record["messages"])
+    history, actions = _weighed(record["messages"])
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     if source["conversation_id"] is None:
         source["conversation_id"] = "chat-" + content_id("transcript", history, source["user"], source["task_key"])
     tools = tool_schemas(record.get("tools") or record.get("functions"))
-    yield from spoken(history, source, {"tools": tools} if tools else {}, copied)
+    yield from acted(history, actions, source, {"tools": tools} if tools else {})
     yield from judgements(record, source, None)
 
 
 def _weighed(given: Any) -> tuple[list[Message], set[int]]:
-    """Return the messages, and which of them are context: an answer of weight 0, with what its calls gave."""
-    weights = [number(as_dict(m).get("weight")) for m in as_list(given)]
+    """Return the messages, and which of them are acts: an answer of weight 0 is part of what the agent saw."""
+    weights = [number(as_dict(m).get("weight")) for m in as_list(embedded(given))]
     if 0 not in weights:
-        return messages(given), set()
-    history: list[Message] = []
-    copied: set[int] = set()
-    masked = False
-    for item, weight in zip(given, weights, strict=True):
+        history = messages(given)
+        return history, {n for n, m in enumerate(history) if m["role"] == "assistant"}
+    history, actions = [], set()
+    for item, weight in zip(embedded(given), weights, strict=True):
         for message in messages([item]):
-            masked = weight == 0 if message["role"] == "assistant" else masked and message["role"] == "tool"
-            if masked:
-                copied.add(len(history))
+            if message["role"] == "assistant" and weight != 0:
+                actions.add(len(history))
             history.append(message)
     name_results(history)
-    return history, copied
+    return history, actions
 
 
 READER = OpenAIReader()

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
+from flywheel.stages.ingest.readers._api_calls import call_events
 from flywheel.stages.ingest.readers._events import Event
-from flywheel.stages.ingest.readers._exchange import exchange
 from flywheel.stages.ingest.readers._pairs import Pair, pair_of, share
 from flywheel.stages.ingest.readers._responses import ENDS, RESPONSES, is_response
 from flywheel.stages.ingest.readers._values import as_dict
@@ -36,9 +36,9 @@ class ResponsesReader:
             raise BadRecordError("bad_record", "no JSON object")
         if _is_event(record):
             if record["type"] in ENDS:
-                yield from exchange(Pair({}, as_dict(record.get("response")), {}), RESPONSES, line)
+                yield from call_events(Pair({}, as_dict(record.get("response")), {}), RESPONSES, line)
             return
-        yield from exchange(_pair(record), RESPONSES, line)
+        yield from call_events(_pair(record), RESPONSES, line)
 
 
 def _pair(record: Any) -> Pair:

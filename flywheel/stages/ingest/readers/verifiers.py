@@ -15,7 +15,14 @@ from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers._events import Event, spoken
 from flywheel.stages.ingest.readers._messages import messages, tool_schemas
 from flywheel.stages.ingest.readers._pairs import share
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, number, text
+from flywheel.stages.ingest.readers._values import (
+    as_dict,
+    as_list,
+    embedded,
+    number,
+    text,
+    without_nulls,
+)
 
 __all__ = ["READER", "VerifiersReader"]
 
@@ -53,19 +60,12 @@ class VerifiersReader:
             "task_key": f"verifiers/{content_id(_asked(prompt))}",
             "ts": None,
         }
-        tools = tool_schemas(_without_nulls(as_dict(embedded(record.get("info"))).get("oai_tools")))
+        tools = tool_schemas(without_nulls(as_dict(embedded(record.get("info"))).get("oai_tools")))
         yield from spoken(history, source, {"tools": tools} if tools else {})
         reward = number(record["reward"])
         if reward is not None:
             payload = {"name": "reward", "value": reward, "scale": [0, 1], "source": "recorded"}
             yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
-
-
-def _without_nulls(value: Any) -> Any:
-    """Return a schema without the nulls that Arrow put where another tool has a field."""
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 def _asked(prompt: Sequence[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._events import conversation_of, judgements, source_of, spoken
+from flywheel.stages.ingest.readers._events import acted, conversation_of, judgements, source_of, spoken
 
 
 def test_a_transcript_becomes_requests_calls_and_results() -> None:
@@ -71,3 +71,27 @@ def test_the_first_place_that_has_it_wins() -> None:
         "policy": "r1",
     }
     assert str(found["ts"]) == "2026-10-01 09:00:00+00:00"
+
+
+def test_only_some_answers_are_acts() -> None:
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "an example"},
+        {"role": "assistant", "content": "an act"},
+        {"role": "assistant", "content": "written later"},
+        {"role": "user", "content": "v"},
+    ]
+    events = list(acted(history, {2}, {"conversation_id": "x"}, {"tools": ["t"]}))
+    assert [(e["kind"], e["seq"]) for e in events] == [("model_call", 2), ("request", 3)]
+    assert events[0]["payload"] == {"message": history[2], "input": history[:2], "tools": ["t"]}
+    assert events[1]["payload"] == {"messages": history[4:]}
+
+
+def test_where_all_or_none_are_acts() -> None:
+    history: list[dict[str, Any]] = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
+    assert list(acted(history, {1}, {}, {})) == list(spoken(history, {}, {}))
+    assert [e["payload"] for e in acted(history, {1}, {}, {}, apart=True)] == [
+        {"message": history[1], "input": history[:1]}
+    ]
+    assert [e["payload"] for e in acted(history, set(), {}, {})] == [{"messages": history}]
+    assert list(acted([], set(), {}, {})) == []

@@ -56,6 +56,35 @@ def test_flattened_calls_of_old_instrumentations() -> None:
     assert call_payload(attributes)["finish_reason"] == "stop"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "a"}]}])},
+        {"gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "a"},
+    ],
+    ids=["LiteLLM 1.106", "LiteLLM before"],
+)
+def test_calls_that_are_numbered_like_choices(said: dict[str, Any]) -> None:
+    calls = {
+        "gen_ai.completion.0.function_call.name": "f",
+        "gen_ai.completion.0.function_call.arguments": '{"a":1}',
+        "gen_ai.completion.1.function_call.name": "g",
+    }
+    made = [{"id": "", "name": "f", "arguments": {"a": 1}}, {"id": "", "name": "g", "arguments": {}}]
+    assert output_of(said | calls) == [{"role": "assistant", "content": "a", "tool_calls": made}]
+    assert output_of(calls) == [{"role": "assistant", "tool_calls": made}]
+    assert call_payload({"gen_ai.response.finish_reasons": '["tool_calls"]'})["finish_reason"] == "tool_calls"
+
+
+def test_choices_that_each_made_a_call() -> None:
+    attributes = {
+        f"gen_ai.completion.{n}.{name}": value
+        for n in (0, 1)
+        for name, value in (("role", "assistant"), ("function_call.name", f"f{n}"))
+    }
+    assert [[c["name"] for c in m["tool_calls"]] for m in output_of(attributes)] == [["f0"], ["f1"]]
+
+
 def test_system_instructions_come_first_and_once() -> None:
     system = '[{"type":"text","content":"be kind"}]'
     assert history_of({"gen_ai.system_instructions": system, "gen_ai.prompt": "u"}) == [

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._pairs import common_payload, pair_of, share
+from flywheel.stages.ingest.readers._pairs import common_payload, pair_of, sampled, share
 
 ASK = {"messages": [{"role": "user", "content": "u"}], "temperature": 0.5, "stop": None}
 ANSWER = {"id": "r", "choices": []}
@@ -51,3 +51,11 @@ def test_seconds_and_dollars() -> None:
 def test_shares() -> None:
     assert share([1, 2, 3, 4], lambda n: n > 1) == 0.75
     assert share([], bool) == 0
+
+
+def test_what_a_choice_says_of_its_making() -> None:
+    choice = {"finish_reason": "stop", "token_ids": [4], "logprobs": {"content": [{"logprob": -0.5}, "x"]}}
+    assert sampled(choice) == {
+        "finish_reason": "stop", "completion_token_ids": [4], "completion_logprobs": [-0.5, None],
+    }  # fmt: skip
+    assert sampled({"logprobs": None, "token_ids": "4", "prompt_token_ids": [1]}) == {"prompt_token_ids": [1]}

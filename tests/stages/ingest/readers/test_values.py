@@ -6,7 +6,17 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._values import embedded, first, hex_id, ident, number, when, whole
+from flywheel.stages.ingest.readers._values import (
+    embedded,
+    first,
+    hex_id,
+    ident,
+    number,
+    token_ids,
+    when,
+    whole,
+    without_nulls,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,3 +109,14 @@ def test_json_in_text_is_unwrapped_at_most_twice() -> None:
 
 def test_the_first_that_says_something() -> None:
     assert first({"a": None, "b": "", "c": 0, "d": 1}, "abcd") == 0
+
+
+def test_token_ids_are_whole_numbers_and_nothing_else() -> None:
+    assert token_ids([1, 2]) == [1, 2]
+    others: list[Any] = [[], None, "12", [1, "2"], [True], [1.5], {"0": 1}]
+    assert [token_ids(other) for other in others] == [None] * len(others)
+
+
+def test_nulls_go_at_every_depth() -> None:
+    assert without_nulls({"a": None, "b": [{"c": None, "d": 0}, None]}) == {"b": [{"d": 0}, None]}
+    assert without_nulls(None) is None

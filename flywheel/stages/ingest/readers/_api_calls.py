@@ -24,7 +24,7 @@ from flywheel.stages.ingest.readers._messages import Message
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident, text
 
-__all__ = ["LINE", "Dialect", "exchange", "names", "response_name", "source_of_pair", "told_turns"]
+__all__ = ["LINE", "Dialect", "call_events", "names", "response_name", "source_of_pair", "told_turns"]
 
 LINE = 1000  # events that one line of a log gives at most: their seq is the line's and their place in it
 _TRACE = ("trace_id", "traceId")
@@ -42,7 +42,7 @@ class Dialect(NamedTuple):
     kept: tuple[str, ...] = ()  # a request with one of them has only what is new: the API keeps the rest
 
 
-def exchange(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
+def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
     """Yield the events of one call.
 
     Args:

@@ -1,0 +1,74 @@
+"""Which formats can be read, and what a file is taken for: detection as ingest does it, shown to a person."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.answers import ReaderRow, ReadersAnswer
+from flywheel.config import IngestConfig
+from flywheel.errors import IngestError
+from flywheel.extensions import Reader, Sample, list_extensions, load_extension
+
+if TYPE_CHECKING:
+    from flywheel.stages.ingest.detect import Detection
+
+__all__ = ["readers"]
+
+
+def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAnswer:
+    """Return the installed readers; with a file, the surest first.
+
+    Raises:
+        IngestError: the file cannot be read.
+    """
+    installed = {e.name: e for e in list_extensions("readers")}
+    loaded: dict[str, Reader] = {name: load_extension("readers", name, search=project) for name in sorted(installed)}
+    rows = [
+        ReaderRow(
+            name=name, reader_version=reader.version, reads=_reads(reader), distribution=installed[name].distribution
+        )
+        for name, reader in loaded.items()
+    ]
+    if file is None:
+        return ReadersAnswer(readers=rows)
+    from flywheel.stages.ingest.detect import confidences, detect
+
+    sample = _sample(file, config)
+    sure = confidences(sample, loaded)
+    told = sorted(rows, key=lambda row: (-sure[row.name], row.name))
+    found = detect(sample, loaded)
+    return ReadersAnswer(
+        readers=[row.model_copy(update={"confidence": sure[row.name]}) for row in told],
+        verdict=f"{file.name}: {_verdict(found, loaded)}",
+    )
+
+
+def _verdict(found: Detection, loaded: dict[str, Reader]) -> str:
+    if found.format in loaded:
+        return f"read as {found.format}"
+    return f"{found.format}: {found.reason}" if found.reason else found.format
+
+
+def _reads(reader: Any) -> str:
+    """Return the first sentence of a reader's own description."""
+    described = inspect.getdoc(type(reader)) or ""
+    first = described.partition("\n")[0].strip().rstrip(".")
+    return first.removeprefix("Reads ")
+
+
+def _sample(file: Path, config: IngestConfig) -> Sample:
+    from flywheel.stages.ingest.detect import SAMPLE_RECORDS
+    from flywheel.stages.ingest.framing import Framing, Limits, Raw, Record
+    from flywheel.stages.ingest.opening import file_content
+
+    try:
+        framing = Framing(
+            file_content(file, file.stat().st_size), Limits(config.max_record_mb * 1_000_000, config.max_expand_ratio)
+        )
+        head = [r.parse() if isinstance(r, Raw) else r for r in islice(framing, SAMPLE_RECORDS)]
+    except OSError as error:
+        raise IngestError(f"`{file}` cannot be read: {error.strerror}", hint="name one file") from None
+    return Sample(file.name, [record.value for record in head if isinstance(record, Record)])

@@ -1,0 +1,95 @@
+"""What ingest refused: the quarantine as it stands, what each reason means, and reading the files once more.
+
+A row leaves the quarantine when its line is read again: after a retry, when its file grew past an unfinished line, or
+when the file was replaced. The refused text itself is never stored; a retry reads it where it came from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.answers import QuarantineAnswer, QuarantineReason, QuarantineRetry
+from flywheel.errors import UsageError
+from flywheel.pipeline.context import Context
+from flywheel.records import Quarantined
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["MEANING", "quarantine", "quarantined_rows", "retry"]
+
+MEANING = {
+    "bad_json": "The line is no JSON. A logger that was killed while writing, or two processes in one file, do that.",
+    "bad_record": "The record is JSON of this format, but something in it cannot be used; the detail says what.",
+    "bad_encoding": "The line is not UTF-8. Export it as UTF-8.",
+    "truncated": "The file ends inside a record, or its compression is damaged. It is read when the file is whole.",
+    "unknown_format": "No reader knows the file's records. Name its reader with --format, or write one (a plugin).",
+}
+_ARCHIVE = "!/"
+
+
+def quarantined_rows(ctx: Context) -> pl.DataFrame:
+    """Return the quarantine, by file and line."""
+    return ctx.store.table("quarantine", "ingest").collect().sort("source_file", "source_line", "reason")
+
+
+def _file_of(source_file: str) -> str:
+    """Return the file on the disk: an archive's member is read with its archive."""
+    return source_file.partition(_ARCHIVE)[0]
+
+
+def quarantine(ctx: Context, *, reason: str | None, file: str | None, limit: int) -> QuarantineAnswer:
+    """Return the quarantine's counts by reason, and its first rows.
+
+    Raises:
+        UsageError: no such reason.
+    """
+    import polars as pl
+
+    if reason is not None and reason not in MEANING:
+        raise UsageError(f"no reason `{reason}`", hint=f"reasons: {', '.join(MEANING)}")
+    rows = quarantined_rows(ctx)
+    if reason is not None:
+        rows = rows.filter(pl.col("reason") == reason)
+    if file is not None:
+        rows = rows.filter(pl.col("source_file").str.contains(file, literal=True))
+    counts = Counter(rows["reason"].to_list())
+    return QuarantineAnswer(
+        records=rows.height,
+        files=rows["source_file"].n_unique(),
+        size_bytes=int(rows["size_bytes"].sum()),
+        reasons=[
+            QuarantineReason(reason=name, records=counts[name], meaning=MEANING[name])
+            for name in sorted(counts, key=lambda name: (-counts[name], name))
+        ],
+        rows=[Quarantined(**row) for row in rows.head(limit).iter_rows(named=True)],
+    )
+
+
+def retry(ctx: Context, key: bytes) -> QuarantineRetry:
+    """Read every file that has quarantined records once more, from its beginning; what is stored is not stored twice.
+
+    Raises:
+        UsageError: the quarantine is empty.
+    """
+    from flywheel.pipeline.intake import ingest_logs
+
+    before = quarantined_rows(ctx)
+    names = sorted({_file_of(name) for name in before["source_file"]})
+    if not names:
+        raise UsageError("nothing is quarantined", hint="`flywheel status` shows what is new")
+    there = [name for name in names if (ctx.project / name).is_file()]
+    found: dict[str, Any] = {"read": 0, "kept": 0}
+    if there:
+        paths = [Path(ctx.project / name) for name in there]
+        result = ingest_logs(ctx.store, ctx.config, ctx.project, paths, key=key, again=frozenset(there))
+        found = {"read": result.read, "kept": result.kept}
+    return QuarantineRetry(
+        files=len(there),
+        gone=[name for name in names if name not in there],
+        before=before.height,
+        after=quarantined_rows(ctx).height,
+        **found,
+    )

@@ -1,0 +1,130 @@
+"""Archives of logs: the members of tar files (also compressed) and zip files, each as content of its own.
+
+In: a file. Out: its members in the archive's order, read as they stream by: nothing is unpacked to the disk, where raw
+logs have no business. A member that cannot be read says why; names that try to lead somewhere are only names here.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from flywheel.stages.ingest.opening import Content, Opened, Stream, file_content
+
+__all__ = ["Member", "archive_kind", "member_beside", "members"]
+
+_TAR_MAGIC_AT, _TAR_MAGIC = 257, b"ustar"
+_BLOCK = 512
+_ZIP = b"PK\x03\x04"
+_LOCAL_HEADER = 30
+_ZSTD_METHOD = 93  # which Python's zipfile knows from 3.14 on
+_FAULTS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
+_MOST_BESIDE = 1_000_000
+
+
+class Member(NamedTuple):
+    """A file in an archive; `problem` is set when it cannot be read."""
+
+    name: str
+    content: Content
+    problem: str = ""
+
+
+def archive_kind(path: Path, size: int, max_ratio: int) -> str:
+    """Return 'zip', 'tar' or '' for a file."""
+    with path.open("rb") as handle:
+        if handle.read(4) == _ZIP:
+            return "zip"
+    with Opened(file_content(path, size), max_ratio=max_ratio) as stream:
+        block = stream.read(_BLOCK)
+    return "tar" if block[_TAR_MAGIC_AT : _TAR_MAGIC_AT + len(_TAR_MAGIC)] == _TAR_MAGIC else ""
+
+
+def members(path: Path, size: int, kind: str, max_ratio: int) -> Iterator[Member]:
+    """Yield an archive's files; each must be read before the next is asked for.
+
+    An archive that is damaged ends with a member without a name that tells of it.
+    """
+    try:
+        yield from _tar(path, size, max_ratio) if kind == "tar" else _zip(path, max_ratio)
+    except _FAULTS as error:
+        yield Member("", _nothing(""), f"the {kind} archive is damaged after its last member ({type(error).__name__})")
+
+
+def _tar(path: Path, size: int, max_ratio: int) -> Iterator[Member]:
+    with (
+        Opened(file_content(path, size), max_ratio=max_ratio) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        for info in archive:
+            file = archive.extractfile(info) if info.isreg() else None
+            if file is not None and _visible(info.name):
+                yield Member(info.name, _streamed(info.name, info.size, file))
+        if stream.fault:
+            yield Member("", _nothing(""), stream.fault)
+
+
+def _zip(path: Path, max_ratio: int) -> Iterator[Member]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if info.is_dir() or not _visible(info.filename):
+                continue
+            if info.file_size > max_ratio * max(info.compress_size, 1_000):
+                limit = f"it expands to more than ingest.max_expand_ratio = {max_ratio} times its size"
+                yield Member(info.filename, _nothing(info.filename), limit)
+                continue
+            try:
+                with _unzipped(archive, info, path) as file:
+                    yield Member(info.filename, _streamed(info.filename, info.file_size, file))
+            except (NotImplementedError, RuntimeError) as error:  # an unknown method, a password
+                problem = f"the zip member cannot be unpacked ({type(error).__name__})"
+                yield Member(info.filename, _nothing(info.filename), problem)
+
+
+def _unzipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Any:
+    if info.compress_type != _ZSTD_METHOD:
+        return archive.open(info)
+    import zstandard
+
+    with path.open("rb") as handle:
+        handle.seek(info.header_offset + _LOCAL_HEADER - 4)  # its last fields: lengths of the name and the extras
+        name, extra = int.from_bytes(handle.read(2), "little"), int.from_bytes(handle.read(2), "little")
+        handle.seek(name + extra, io.SEEK_CUR)
+        packed = handle.read(info.compress_size)
+    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed), read_across_frames=True)
+
+
+def _visible(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return not any(part.startswith((".", "__MACOSX")) and part not in {".", ".."} for part in parts)
+
+
+def _streamed(name: str, size: int, file: Any) -> Content:
+    return Content(PurePosixPath(name).name, size, lambda _: Stream(file, _FAULTS))
+
+
+def _nothing(name: str) -> Content:
+    return Content(PurePosixPath(name).name, 0, lambda _: Stream(io.BytesIO()))
+
+
+def member_beside(path: Path, kind: str, member: str, name: str) -> bytes | None:
+    """Return the file called `name` in a zip member's folder or the one above it; a tar is not searched."""
+    if kind != "zip":
+        return None
+    folder = PurePosixPath(member).parent
+    with zipfile.ZipFile(path) as archive:
+        for place in (folder / name, folder.parent / name):
+            info = archive.NameToInfo.get(place.as_posix())
+            if info is not None and info.file_size <= _MOST_BESIDE:
+                try:
+                    with _unzipped(archive, info, path) as file:
+                        found: bytes = file.read(_MOST_BESIDE)
+                        return found
+                except _FAULTS:
+                    return None
+    return None

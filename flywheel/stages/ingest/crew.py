@@ -1,0 +1,97 @@
+"""Who turns blocks into batches: this process, or as many as there are cores when there is enough to read.
+
+In: blocks. Out: their batches, in the same order whoever made them, so that the number of processes changes nothing.
+Workers only compute; they touch no file, and end when the process that started them does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import IngestError
+from flywheel.extensions import Reader
+from flywheel.stages.ingest.batches import Batch, Block
+from flywheel.stages.ingest.work import Worker
+
+if TYPE_CHECKING:
+    from flywheel.config import IngestConfig
+
+__all__ = ["batches_of"]
+
+_WORTH_BYTES = 24_000_000  # below this, starting processes takes longer than reading
+_MOST = 16
+_AHEAD = 2  # blocks waiting for each worker
+
+_worker: Worker | None = None
+
+
+def batches_of(
+    blocks: Iterable[Block], total_bytes: int, cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]
+) -> Iterator[Batch]:
+    """Yield the batch of each block, in order."""
+    workers = cfg.workers or (min(os.cpu_count() or 1, _MOST) if total_bytes >= _WORTH_BYTES else 1)
+    given = _pickled(cfg, key, readers) if workers > 1 else None
+    if given is None:
+        worker = Worker(cfg, key, readers)
+        for block in blocks:
+            yield replace(worker.work(block.segments), states=tuple(block.states))
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (given,)) as pool:
+        yield from _in_order(pool, blocks, workers * _AHEAD)
+
+
+def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> bytes | None:
+    """Return what a worker needs; None where a reader cannot be sent to another process."""
+    try:
+        return pickle.dumps((cfg, key, dict(readers)))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
+
+
+def _in_order(pool: ProcessPoolExecutor, blocks: Iterable[Block], most: int) -> Iterator[Batch]:
+    waiting: deque[tuple[Block, Future[Batch]]] = deque()
+    try:
+        for block in blocks:
+            waiting.append((block, pool.submit(_work, block.segments)))
+            if len(waiting) > most:
+                yield _next(waiting)
+        while waiting:
+            yield _next(waiting)
+    except BrokenProcessPool:
+        hint = "it was killed, perhaps for lack of memory; set ingest.workers to a smaller number"
+        raise IngestError("a process that reads logs died", hint=hint) from None
+
+
+def _next(waiting: deque[tuple[Block, Future[Batch]]]) -> Batch:
+    block, future = waiting.popleft()
+    return replace(future.result(), states=tuple(block.states))
+
+
+def _begin(given: bytes) -> None:
+    """Prepare a worker process."""
+    global _worker  # noqa: PLW0603 - a pool's process has no other place to keep something
+    _worker = Worker(*pickle.loads(given))  # noqa: S301 - made by this program a moment ago
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _work(segments: Any) -> Batch:
+    if _worker is None:
+        raise RuntimeError("the worker was not prepared")
+    return _worker.work(segments)

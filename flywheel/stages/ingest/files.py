@@ -1,0 +1,232 @@
+"""One file being read: an archive's members, or the file's own records, each with the reader that knows them.
+
+In: a file and where to begin. Out: full blocks as they come; what is left stays in the builder for the next file. The
+reader is chosen once a file, by its first records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flywheel.extensions import Reader, Sample
+from flywheel.files import hash_text
+from flywheel.stages.ingest.archives import archive_kind, member_beside, members
+from flywheel.stages.ingest.batches import Block, BlockBuilder
+from flywheel.stages.ingest.detect import (
+    SAMPLE_RECORDS,
+    TEXT_FILE,
+    UNKNOWN,
+    Detection,
+    detect,
+    is_document_name,
+    is_text_document,
+)
+from flywheel.stages.ingest.framing import Bad, Framed, Framing, Limits, Raw, Record
+from flywheel.stages.ingest.opening import Content, Opened, file_content
+from flywheel.stages.ingest.pieces import is_object, whole_line
+from flywheel.stages.ingest.sidecar import beside_file, columns_of
+from flywheel.stages.ingest.sources import SourceState, Start
+
+if TYPE_CHECKING:
+    from flywheel.config import IngestConfig
+
+__all__ = ["FileReading"]
+
+_SAMPLE_BYTES = 8_000_000
+
+
+class FileReading:
+    """Reads one file.
+
+    Args:
+        file: the file.
+        name: its path as recorded.
+        start: what is known of it.
+        cfg: format and limits.
+        readers: candidates by name.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        name: str,
+        start: Start,
+        cfg: IngestConfig,
+        readers: Mapping[str, Reader],
+    ) -> None:
+        self.state: SourceState | None = None
+        self._file, self._name, self._start, self._cfg, self._readers = file, name, start, cfg, readers
+        self._limits = Limits(cfg.max_record_mb * 1_000_000, cfg.max_expand_ratio)
+        self._formats: Counter[str] = Counter()
+        self._records = 0
+
+    def is_known(self) -> bool:
+        """Whether all of this was read before, and its place says the same of it."""
+        same = self._start.same
+        return same is not None and (same.path == self._name or self._columns(same.format) == dict(same.columns))
+
+    def _columns(self, source_format: str) -> dict[str, str]:
+        reader = self._readers.get(source_format)
+        return columns_of(reader, self._name, lambda name: beside_file(self._file, name)) if reader is not None else {}
+
+    def blocks(self, builder: BlockBuilder) -> Iterator[Block]:
+        """Yield full blocks; the file's last records may stay in the builder."""
+        start = self._start
+        kind = archive_kind(self._file, start.size_bytes, self._limits.expand_ratio)
+        if kind:
+            yield from self._archive(kind, builder)
+            self.state = self._state(f"{kind} of {self._commonest()}")
+        elif is_text_document(self._file):
+            yield from self._text(self._name, builder)
+            self.state = self._state(TEXT_FILE)
+        else:
+            yield from self.of(file_content(self._file, start.size_bytes), builder)
+        builder.close(self.state)
+
+    def of(self, content: Content, builder: BlockBuilder) -> Iterator[Block]:
+        """Read one content that is no archive."""
+        before = self._continued()
+        begin = None
+        if before is not None and self._start.hash_before is not None:
+            begin = (before.offset_bytes, before.offset_lines, self._start.hash_before)
+        mended = self._mended(content)
+        if mended is not None:
+            begin = (len(mended[0]), 1, hashlib.sha256(mended[0]))
+        framing = Framing(content, self._limits, start=begin)
+        records: Iterator[Framed] = chain([Raw(1, mended[1])] if mended is not None else [], framing)
+        head = list(_head(records))
+        chosen = before.format if before is not None else ""
+        found = Detection(chosen, 1.0) if chosen else self._detect(content.name, head)
+        columns = self._columns(found.format)
+        if found.format == UNKNOWN:
+            identity = (self._start.size_bytes, self._start.sha256)
+            builder.open(self._name, UNKNOWN, {})
+            yield from _filled(builder.add(_refusal(head, found, *identity)))
+        else:
+            builder.open(self._name, found.format, columns, found.reason)
+            for record in chain(head, records):
+                self._records += 1
+                yield from _filled(builder.add(record))
+        if content.size < 0:
+            return
+        offset = framing.offset if found.format != UNKNOWN else 0  # was only looked at, not read
+        self.state = self._state(
+            found.format,
+            offset=offset,
+            lines=framing.whole_lines if offset else 0,
+            prefix=framing.digest,
+            columns=columns,
+        )
+
+    def _mended(self, content: Content) -> tuple[bytes, bytes] | None:
+        """Return a file's first line and what it is the end of, where a file beside this one holds its beginning."""
+        if self._start.before is not None or content.path is None or not self._start.torn:
+            return None
+        with Opened(content, max_ratio=self._limits.expand_ratio) as opened:
+            end = b"" if opened.compression else opened.readline(self._limits.record_bytes)
+        whole = (
+            whole_line(end, self._start.torn, self._limits.record_bytes) if end.strip() and not is_object(end) else None
+        )
+        return (end, whole) if whole is not None else None
+
+    def _continued(self) -> SourceState | None:
+        """Return the earlier reading to go on from; not one whose records meant something else by their place."""
+        before = self._start.before
+        if before is None or before.format not in self._readers:
+            return None
+        fits = before.path == self._name or self._columns(before.format) == dict(before.columns)
+        return before if fits else None
+
+    def _text(self, name: str, builder: BlockBuilder) -> Iterator[Block]:
+        builder.open(name, TEXT_FILE, {}, "text document")
+        yield from _filled(builder.add(Raw(0, b"null")))
+
+    def _archive(self, kind: str, builder: BlockBuilder) -> Iterator[Block]:
+        for member in members(self._file, self._start.size_bytes, kind, self._limits.expand_ratio):
+            name = f"{self._name}!/{member.name}" if member.name else self._name
+            if member.problem:
+                builder.open(name, UNKNOWN, {})
+                yield from _filled(builder.add(Bad(0, "truncated", member.problem, 0, self._start.sha256)))
+            elif is_document_name(member.name):
+                yield from self._text(name, builder)
+            else:
+                yield from self._member(kind, name, member.name, member.content, builder)
+
+    def _member(self, kind: str, name: str, inside: str, content: Content, builder: BlockBuilder) -> Iterator[Block]:
+        records = iter(Framing(content, self._limits))
+        head = list(_head(records))
+        found = self._detect(content.name, head)
+        self._formats[found.format] += 1
+        if found.format == UNKNOWN:
+            identity = (content.size, hash_text(f"{self._start.sha256} {inside}"))
+            builder.open(name, UNKNOWN, {})
+            yield from _filled(builder.add(_refusal(head, found, *identity)))
+            return
+        reader = self._readers.get(found.format)
+        beside = (
+            {}
+            if reader is None
+            else columns_of(reader, name, lambda wanted: member_beside(self._file, kind, inside, wanted))
+        )
+        builder.open(name, found.format, beside, found.reason)
+        for record in chain(head, records):
+            self._records += 1
+            yield from _filled(builder.add(record))
+
+    def _commonest(self) -> str:
+        known = {name: count for name, count in self._formats.items() if name in self._readers}
+        return min(known or {UNKNOWN: 1}, key=lambda name: (-known.get(name, 0), name))
+
+    def _detect(self, name: str, head: Sequence[Record | Bad]) -> Detection:
+        if not head:
+            return Detection(TEXT_FILE, 1.0, "empty file")
+        values = [record.value for record in head if isinstance(record, Record)]
+        return detect(Sample(name, values), self._readers, chosen=self._cfg.format)
+
+    def _state(
+        self, source_format: str, *, offset: int = 0, lines: int = 0, prefix: str = "",
+        columns: Mapping[str, str] | None = None,
+    ) -> SourceState:  # fmt: skip
+        before = self._continued()
+        return SourceState(
+            path=self._name,
+            format=source_format,
+            size_bytes=self._start.size_bytes,
+            sha256=self._start.sha256,
+            records=self._records + (before.records if before is not None else 0),
+            offset_bytes=offset,
+            offset_lines=lines,
+            from_line=before.offset_lines if before is not None else 0,
+            prefix_sha256=prefix if offset else "",
+            content_sha256=self._start.content_sha256,
+            columns=dict(columns or {}),
+        )
+
+
+def _filled(block: Block | None) -> Iterator[Block]:
+    if block is not None:
+        yield block
+
+
+def _head(records: Iterator[Framed]) -> Iterator[Record | Bad]:
+    """Take the records that detection looks at, parsed."""
+    size = 0
+    for count, record in enumerate(records, 1):
+        yield record.parse() if isinstance(record, Raw) else record
+        size += len(record.raw or b"") if not isinstance(record, Bad) else 0
+        if count >= SAMPLE_RECORDS or size > _SAMPLE_BYTES:
+            return
+
+
+def _refusal(head: Sequence[Record | Bad], found: Detection, size: int, sha256: str) -> Bad:
+    """A file that no reader knows is one refusal, however many records it has."""
+    bad = next((record for record in head if isinstance(record, Bad)), None)
+    only_bad = all(isinstance(record, Bad) for record in head)
+    detail = bad.detail if bad is not None and only_bad else found.reason
+    reason = bad.reason if bad is not None and only_bad and bad.reason == "truncated" else "unknown_format"
+    return Bad(0, reason, detail, max(size, 0), sha256)

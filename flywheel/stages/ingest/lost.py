@@ -1,0 +1,86 @@
+"""What a source has and flywheel does not keep: the fields whose values no event holds, seen in a sample of records.
+
+In: records and the events made of them. Out: counts by format and field path, without any value. No reader has to
+declare anything: a field counts as kept when its value, as text, stands somewhere in the record's events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.stages.ingest.readers._values import embedded, when
+
+if TYPE_CHECKING:
+    from flywheel.stages.ingest.batches import Row
+    from flywheel.stages.ingest.framing import Record
+    from flywheel.stages.ingest.redact import Redactor
+
+__all__ = ["SAMPLED", "LostFields"]
+
+SAMPLED = "sampled records"  # the entry that says of how many records the others are
+
+_EVERY = 64
+_MOST_BYTES = 200_000
+_MOST_PATHS = 400
+_NAME_LENGTH = 40
+_DEPTH = 12
+_TS = 1  # the column of an event's time
+
+
+class LostFields:
+    """Looks at one record in `_EVERY` (the first of a file among them) and notes which of its values are not kept."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Counter[str]] = {}
+
+    def look(self, source_format: str, record: Record, rows: Sequence[Row]) -> None:
+        """Compare a record with its events, if it is one of the sample."""
+        if (record.line - 1) % _EVERY or len(record.raw or b"") > _MOST_BYTES:
+            return
+        text = "\n".join(str(value) for row in rows for value in row[:-3] if value is not None)
+        times = {row[_TS] for row in rows if row[_TS] is not None}
+        found = self._seen.setdefault(source_format, Counter())
+        found[SAMPLED] += 1
+        kept: set[str] = set()
+        lost: set[str] = set()
+        for path, value in _leaves(record.value, "", 0):
+            (kept if _stands_in(value, text) or when(value) in times else lost).add(path)
+        for path in sorted(lost - kept):
+            if path in found or len(found) < _MOST_PATHS:
+                found[path] += 1
+
+    def counts(self, redactor: Redactor) -> dict[str, dict[str, int]]:
+        """Return how many sampled records lost each field, by format."""
+        return {name: {redactor.text(p): n for p, n in sorted(found.items())} for name, found in self._seen.items()}
+
+
+def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield every value with its path; what is JSON in a text is looked into, list positions are no part of a path."""
+    inner = embedded(value) if isinstance(value, str) else value
+    if depth < _DEPTH and isinstance(inner, Mapping):
+        if set(inner) >= {"key", "value"} and isinstance(inner["key"], str):  # an OTLP attribute
+            inner = {inner["key"]: inner["value"]}
+        for name, item in inner.items():
+            yield from _leaves(item, f"{path}.{_plain(name)}" if path else _plain(name), depth + 1)
+    elif depth < _DEPTH and isinstance(inner, list):
+        for item in inner:
+            yield from _leaves(item, path if path.endswith("[]") else f"{path}[]", depth + 1)
+    elif value is not None and value != "" and not isinstance(value, bool):
+        yield path, value
+
+
+def _plain(name: Any) -> str:
+    """Return a field's name; one that is no identifier might be somebody's data."""
+    text = str(name)
+    shown = text.replace(".", "_").replace("-", "_")
+    return text if shown.isidentifier() and text.isascii() and len(text) <= _NAME_LENGTH else "*"
+
+
+def _stands_in(value: Any, text: str) -> bool:
+    """Whether a value is in the events' text, also as part of a JSON string or as a number written otherwise."""
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+        return value in text or escaped in text or value.strip() in text
+    return str(value) in text or (isinstance(value, float) and f"{value:g}" in text)

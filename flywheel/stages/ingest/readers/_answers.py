@@ -1,0 +1,118 @@
+"""The messages of a model call's output, in whatever way a framework wraps them.
+
+In: a parsed output. Out: turns as `_turns` makes them, one a choice; the pieces of one answer are joined. Used by
+`_shapes`, with `listed`, which tells a list of messages from any other list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flywheel.stages.ingest.readers._turns import ROLES, is_turn, turns_of
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, text
+
+__all__ = ["DEEPEST", "answers_of", "listed", "offer"]
+
+DEEPEST = 6  # wrappers around a message; what is deeper is text
+_WRAPPERS = (
+    "message", "response", "output", "result", "messages", "generations", "data", "completion", "return", "content",
+)  # fmt: skip
+
+
+def listed(given: Any) -> list[Any] | None:
+    """Return a list of messages; a batch of one is opened."""
+    items = as_list(embedded(given))
+    if len(items) == 1 and isinstance(items[0], list) and not _is_pair(items[0]):
+        items = items[0]
+    items = [embedded(i) if isinstance(i, str) and i.lstrip()[:1] == "{" else i for i in items]
+    items = [i for i in items if offer(i) is None]
+    return items if items and any(is_turn(i) or _is_pair(i) for i in items) else None
+
+
+def offer(item: Any) -> Any:
+    """Return the tool schema in a message of Langfuse's LangChain handler, which writes offered tools as messages."""
+    content = embedded(as_dict(item).get("content")) if as_dict(item).get("role") == "tool" else None
+    function = as_dict(as_dict(content).get("function"))
+    return content if "name" in function and {"parameters", "description"} & set(function) else None
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) and item[0].lower() in ROLES  # noqa: PLR2004
+
+
+def answers_of(given: Any, depth: int = 0) -> list[Any] | None:
+    """Return the assistant turns of an output, one a choice; None when it is no shape that is known."""
+    if isinstance(given, str):
+        found = turns_of([given], "assistant") if is_turn(given) else None
+        return found or ([{"role": "assistant", "content": given}] if depth else None)
+    if depth > DEEPEST:
+        return None
+    return _of_list(given, depth) if isinstance(given, list) else _of_object(as_dict(given), depth)
+
+
+def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
+    for name in ("choices", "candidates"):
+        if as_list(item.get(name)):
+            return [turn for choice in item[name] for turn in _choice(as_dict(choice), depth)]
+    if _is_vercel(item):
+        return turns_of([{"role": "assistant", **item}])
+    if is_turn(item) or (isinstance(item.get("content"), list) and "stop_reason" in item):
+        return turns_of([item], "assistant")
+    if isinstance(item.get("output"), list) and item.get("object") in (None, "response"):
+        return answers_of(item["output"], depth + 1)
+    return _wrapped(item, depth)
+
+
+def _wrapped(item: Mapping[str, Any], depth: int) -> list[Any] | None:
+    """Return the turns of an output that wraps a message, or a list of which the last is the answer."""
+    for name in _WRAPPERS:
+        inner = embedded(item.get(name))
+        if isinstance(inner, dict | list) and inner:
+            found = answers_of(inner, depth + 1)
+            if found:
+                return found[-1:] if name == "messages" else found
+    said = next((s for name in ("text", "content", "response", "output") if (s := text(item.get(name)))), None)
+    return [{"role": "assistant", "content": said}] if said and len(item) <= 2 else None  # noqa: PLR2004
+
+
+def _choice(choice: Mapping[str, Any], depth: int) -> list[Any]:
+    inner = first(choice, ("message", "delta", "content"))
+    if isinstance(inner, dict):
+        return turns_of([{**inner, "role": "assistant"}], "assistant")[:1]
+    said = text(choice.get("text")) or (inner if isinstance(inner, str) else None)
+    return [{"role": "assistant", "content": said}] if said or depth == 0 else []
+
+
+def _of_list(given: list[Any], depth: int) -> list[Any] | None:
+    """Return the turns of a list: choices, or pieces of one answer when calls are among them."""
+    items = listed(given)
+    if items is None:
+        if all(isinstance(i, dict) and i.get("type") in ("text", "tool_use", "thinking") for i in given):
+            return turns_of([{"role": "assistant", "content": given}])
+        nested = [answers_of(embedded(i), depth + 1) for i in given]
+        return [t for turns in nested for t in turns or ()] if all(n is not None for n in nested) else None
+    turns = [t for t in turns_of(items, "assistant") if t["role"] == "assistant"]
+    return _one(turns) if len(turns) > 1 and any(_calls(t) for t in turns) else turns
+
+
+def _calls(turn: Mapping[str, Any]) -> bool:
+    parts = as_list(turn.get("content"))
+    return bool(turn.get("tool_calls")) or any(as_dict(p).get("type") in ("tool_call", "tool_use") for p in parts)
+
+
+def _one(turns: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Join the pieces of one answer."""
+    parts: list[Any] = []
+    calls: list[Any] = []
+    for turn in turns:
+        content = turn.get("content")
+        parts += content if isinstance(content, list) else [content] if content else []
+        calls += as_list(turn.get("tool_calls"))
+    return [{"role": "assistant", "content": parts or None, "tool_calls": calls}]
+
+
+def _is_vercel(item: Mapping[str, Any]) -> bool:
+    return (
+        "role" not in item and bool({"toolCalls", "tool_calls"} & set(item)) and bool({"text", "content"} & set(item))
+    )

@@ -1,0 +1,209 @@
+"""Spans of tracers that are no OpenTelemetry: what every one of them makes of a model call, a tool call, an opinion.
+
+In: a `Run`, the span in plain words, and the messages found in it. Out: events. A span that is neither may still say
+which session its trace belongs to, and be what a feedback means: then it gives a request without messages.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from flywheel.extensions import BadRecordError
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers._events import Event, Source, request
+from flywheel.stages.ingest.readers._exchanges import about_answer, choices_of, history_of
+from flywheel.stages.ingest.readers._genai import answer_from
+from flywheel.stages.ingest.readers._messages import Message, flat_text
+from flywheel.stages.ingest.readers._shapes import transcript
+from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
+from flywheel.stages.ingest.readers._values import embedded, first, number, text
+
+__all__ = ["Opinion", "Run", "corrected_text", "judgement", "model_call", "place", "tool_use", "whole_task"]
+
+_LONGEST_LITERAL = 100_000
+
+
+class Run(NamedTuple):
+    """One span. `source` holds the columns of its events; `ended_well` is what the log says, None when it does not."""
+
+    source: Source
+    name: str | None
+    started: datetime | None
+    ended: datetime | None
+    error: str | None = None
+    ended_well: bool | None = None
+
+
+def model_call(run: Run, given: Any, said: Any, found: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a model call; one that failed or never ended is only what the agent was asked.
+
+    Args:
+        run: the span.
+        given: the input, in whatever shape it was logged.
+        said: the output, likewise.
+        found: what the span says itself, which outweighs what the answer says: tools, tokens, and so on; and `model`.
+    """
+    asked, answers = history_of(given), choices_of(said)
+    kept = {"tools": asked.tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
+    kept = {name: value for name, value in kept.items() if value is not None}
+    source = {**run.source, "ts": run.started, "model": kept.pop("model", None)}
+    if not answers and (run.error or run.ended is None):
+        tools = {"tools": kept["tools"]} if "tools" in kept else {}
+        yield request(asked.messages, source, source.get("seq", 0), {"tags": ["call_failed"]} | tools)
+        return
+    payload = answer_from(answers, []) | kept | _seconds(run)
+    if asked.messages:
+        payload["input"] = asked.messages
+    response = kept.get("response_id")
+    names = [*source.get("ids", ()), *([f"response:{response}"] if response else [])]
+    yield {"seq": 0, **source, "ids": names, "kind": EventKind.MODEL_CALL, "payload": payload}
+
+
+def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -> Iterator[Event]:
+    """Yield a tool span as a call at its beginning and, once it ended, a result at its end.
+
+    Args:
+        run: the span.
+        given: the arguments; None when they were not logged.
+        result: what the tool returned; a tool message of some framework says its call and its status itself.
+        call_id: the id of the call in the model's message, where the span knows it.
+    """
+    answer = _tool_message(result)
+    columns = {"tool_name": run.name, "tool_call_id": answer.get("tool_call_id") or call_id}
+    seq = run.source.get("seq", 0)
+    made = _made_with(given)
+    told = {"arguments": made} if made is not None else {}
+    yield {**run.source, **columns, "seq": seq, "kind": EventKind.TOOL_CALL, "ts": run.started, "payload": told}
+    if result is None and not run.error and run.ended is None:
+        return
+    content = answer.get("content") or _shown(result) or run.error or ""
+    how = _how_it_ended(run, content, answer.get("status", UNKNOWN))
+    payload: dict[str, Any] = {"content": content, "status": how, **_seconds(run)}
+    kind = error_type(run.error) or error_type(content) if how == FAILED else None
+    if kind:
+        payload["error_type"] = kind
+    ts = run.ended or run.started
+    yield {**run.source, **columns, "seq": seq + 1, "kind": EventKind.TOOL_RESULT, "ts": ts, "payload": payload}
+
+
+def _made_with(given: Any) -> dict[str, Any] | None:
+    """Return a call's arguments; None for what is no object: a tool's plain input is not what the model wrote.
+
+    Old versions of LangChain wrote an object as Python's literal.
+    """
+    found = embedded(given)
+    if isinstance(found, str) and found.startswith("{") and len(found) < _LONGEST_LITERAL:
+        try:
+            found = ast.literal_eval(found)
+            orjson.dumps(found)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return None
+    return found if isinstance(found, dict) else None
+
+
+def _tool_message(result: Any) -> Message:
+    found = embedded(result)
+    try:
+        told = transcript([found]) if isinstance(found, dict) else None
+    except BadRecordError:
+        return {}
+    return told[0] if told and len(told) == 1 and told[0]["role"] == "tool" else {}
+
+
+def _shown(result: Any) -> str | None:
+    found = embedded(result)
+    return flat_text(found if isinstance(found, list) else result)
+
+
+def _how_it_ended(run: Run, content: str, status: str) -> str:
+    """A span that failed failed; one that ended well may still have returned an error as an ordinary result."""
+    if run.error or run.ended_well is False:
+        return FAILED
+    said = status if status != UNKNOWN else tool_status(content)
+    return OK if said == UNKNOWN and run.ended_well else said
+
+
+def _seconds(run: Run) -> dict[str, float]:
+    if run.started is None or run.ended is None:
+        return {}
+    return {"latency_s": (run.ended - run.started).total_seconds()}
+
+
+def place(run: Run) -> Event:
+    """Return a request without messages: nothing but the names by which a trace is known."""
+    return request([], {**run.source, "ts": run.started}, run.source.get("seq", 0), {})
+
+
+def whole_task(run: Run, given: Any, said: Any, *, last: int) -> Iterator[Event]:
+    """Yield what a trace's outermost span was asked and answered: all there is where no model call was traced.
+
+    Args:
+        run: the span.
+        given: its input.
+        said: its output.
+        last: position of the answer, behind all that the trace tells.
+    """
+    begins = {**run.source, "ts": run.started}
+    seq = run.source.get("seq", 0)
+    yield request(history_of(given).messages, begins, seq, {})
+    answers = choices_of(said)
+    if answers and not run.error:
+        payload = {"message": answers[0], "tags": ["reconstructed"], **_seconds(run)}
+        yield {
+            **begins,
+            "ts": run.ended or run.started,
+            "kind": EventKind.MODEL_CALL,
+            "seq": last,
+            "payload": payload,
+        }
+
+
+class Opinion(NamedTuple):
+    """A judgement in plain words; `aim` is what it judges, as kind:id."""
+
+    name: str
+    aim: str
+    value: float | None = None
+    label: str | None = None
+    comment: str | None = None
+    correction: str | None = None
+    annotator: str | None = None
+    scale: Sequence[float] | None = None
+    corrected: str = "edit"  # the name under which a correction goes
+
+
+_AIMS = {"trace": "trace", "span": "call", "session": "session", "response": "response"}
+
+
+def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
+    """Yield a judgement: the opinion, and the text that somebody put in the answer's place."""
+    kind, _, target = opinion.aim.partition(":")
+    shared = {**source, "kind": EventKind.FEEDBACK, "target": opinion.aim}
+    aim = {"target": _AIMS.get(kind, kind), "target_id": target, "annotator": opinion.annotator}
+    said: dict[str, Any] = {"value": opinion.value, "label": opinion.label, "comment": opinion.comment}
+    scale = list(opinion.scale) if opinion.scale else None
+    for seq, payload in enumerate((said, {"text": opinion.correction})):
+        if any(value is not None for value in payload.values()):
+            name = opinion.corrected if seq else opinion.name
+            found = {"name": name, **payload, **aim, "scale": None if seq else scale}
+            yield {**shared, "seq": seq, "payload": {k: v for k, v in found.items() if v is not None}}
+
+
+_CORRECTED = (
+    "output", "text", "content", "answer", "response", "desired", "expected", "correction", "value",
+    "expected_response", "expected_output", "expected_answer", "ground_truth",
+)  # fmt: skip
+
+
+def corrected_text(given: Any) -> str | None:
+    """Return the text that a correction puts in the answer's place; one that corrects a score holds none."""
+    found = embedded(given)
+    if isinstance(found, dict):
+        inner = first(found, _CORRECTED) if len(found) > 1 else next(iter(found.values()), None)
+        return corrected_text(inner) if inner is not None else None
+    return text(found) if isinstance(found, str) and number(found) is None else None

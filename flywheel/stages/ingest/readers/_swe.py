@@ -1,0 +1,33 @@
+"""What SWE-bench runs have in common: where a run's name stands in the path of its files.
+
+Trajectories stand in a run's folder, or one folder deeper in one named like the instance; the report's file is called
+MODEL.RUN.json. Instances have the same ids in every run, so the run's name is what keeps them apart.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+__all__ = ["run_of_report", "run_of_trajectory"]
+
+_INSTANCE_REPORT = ("report.json",)
+
+
+def run_of_trajectory(path: PurePath) -> dict[str, str]:
+    """Return the scope of a trajectory: the folder that holds the run."""
+    folders = [part for part in path.parts[:-1] if part.strip("./\\")]
+    stem = path.name.split(".traj")[0]
+    if folders and folders[-1] == stem:
+        folders.pop()
+    return {"scope": folders[-1]} if folders else {}
+
+
+def run_of_report(path: PurePath) -> dict[str, str]:
+    """Return the scope of a report: RUN of MODEL.RUN.json, of RUN/MODEL/INSTANCE/report.json, else its folder."""
+    folders = [part for part in path.parts[:-1] if part.strip("./\\")]
+    if path.name in _INSTANCE_REPORT and len(folders) > 2:  # noqa: PLR2004 - run, model, instance
+        return {"scope": folders[-3]}
+    stem = path.name.removesuffix(".gz").removesuffix(".json")
+    if "." in stem:
+        return {"scope": stem.rsplit(".", 1)[1]}
+    return {"scope": folders[-1]} if folders else {}

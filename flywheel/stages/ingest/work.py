@@ -1,0 +1,68 @@
+"""The work on a block: parse, read, redact, name. Nothing here knows of files, only of records.
+
+In: segments of raw records. Out: a batch of finished events with the counts of what became of each record, and a sample
+of which fields the events do not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from flywheel.extensions import Reader
+from flywheel.stages.ingest.batches import Batch, Counts, Row, Segment
+from flywheel.stages.ingest.framing import Bad, Framed, Raw
+from flywheel.stages.ingest.lost import LostFields
+from flywheel.stages.ingest.normalize import Normalizer, finished
+from flywheel.stages.ingest.redact import Redactor
+
+if TYPE_CHECKING:
+    from flywheel.config import IngestConfig
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """Works on blocks, one at a time.
+
+    Raises:
+        ConfigError: the redaction is misconfigured.
+    """
+
+    def __init__(self, cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> None:
+        self._redactor = Redactor(cfg.redact, key)
+        self._readers = readers
+
+    def work(self, segments: Sequence[Segment]) -> Batch:
+        """Return the events of a block."""
+        rows: list[Row] = []
+        counts, lost = Counts(), LostFields()
+        for segment in segments:
+            reader = self._readers.get(segment.format)
+            normalizer = Normalizer(reader, segment.path, segment.columns) if reader is not None else None
+            for record in segment.records:
+                counts.read += 1
+                _take(record, segment, normalizer, rows, counts, lost)
+        done = finished(rows, self._redactor)
+        redacted = dict(self._redactor.counts)
+        self._redactor.counts.clear()
+        return Batch.of(done, counts, redacted, lost.counts(self._redactor))
+
+
+def _take(
+    given: Framed, segment: Segment, normalizer: Normalizer | None, rows: list[Row], counts: Counts, lost: LostFields
+) -> None:
+    record = given.parse() if isinstance(given, Raw) else given
+    if isinstance(record, Bad):
+        counts.bad.append((segment, record))
+    elif normalizer is None or segment.ignored:
+        counts.ignored[segment.ignored or "no reader"] += 1
+    else:
+        found = normalizer.rows(record)
+        if isinstance(found, Bad):
+            counts.bad.append((segment, found))
+        elif found:
+            lost.look(segment.format, record, found)
+            rows += found
+        else:
+            counts.ignored["nothing of an agent in it"] += 1

@@ -1,0 +1,130 @@
+"""ingest, quarantine and readers as a user types them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.projects import FLYWHEEL
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+
+def flywheel(project: Path, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [FLYWHEEL, "-C", str(project), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, input=given, cwd=project)
+
+
+def record(number: int) -> dict[str, Any]:
+    return {
+        "timestamp": 1790850000 + number,
+        "session_id": f"s{number}",
+        "region": "eu",
+        "request": {"model": "m", "messages": [{"role": "user", "content": f"question {number}"}]},
+        "response": {
+            "id": f"r{number}", "object": "chat.completion", "system_fingerprint": "fp_1",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": f"answer {number}"}}],
+        },
+    }  # fmt: skip
+
+
+def lines(count: int, start: int = 0) -> str:
+    return "".join(json.dumps(record(start + n)) + "\n" for n in range(count))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    good = lines(40)
+    (tmp_path / "logs" / "a.jsonl").write_text(good + '{"broken\n' + lines(1, 50))
+    (tmp_path / "logs" / "orders.json").write_text('[{"order": 7, "total": 3}]')
+    return tmp_path
+
+
+def shown(done: subprocess.CompletedProcess[str], project: Path) -> str:
+    text = f"exit {done.returncode}\n{done.stdout}{done.stderr}".replace(str(project), "PROJECT")
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def test_what_is_refused_is_shown_explained_and_read_again(project: Path, snapshot: SnapshotAssertion) -> None:
+    assert shown(flywheel(project, "ingest", "logs"), project) == snapshot(name="ingest")
+    assert shown(flywheel(project, "quarantine"), project) == snapshot(name="quarantine")
+    assert shown(flywheel(project, "quarantine", "--reason", "late"), project) == snapshot(name="no such reason")
+    assert shown(flywheel(project, "readers", "logs/orders.json"), project).splitlines()[-1].startswith("orders.json")
+    log = project / "logs" / "a.jsonl"
+    log.write_text(log.read_text().replace('{"broken\n', json.dumps(record(60)) + "\n"))
+    (project / "logs" / "orders.json").unlink()
+    assert shown(flywheel(project, "quarantine", "--retry"), project) == snapshot(name="retry")
+    assert shown(flywheel(project, "quarantine"), project) == snapshot(name="what is left")
+    again = json.loads(flywheel(project, "quarantine", "--file", "a.jsonl", "--json").stdout)
+    assert (again["records"], again["rows"]) == (0, [])
+
+
+def test_an_unfinished_line_leaves_the_quarantine_when_it_is_finished(project: Path) -> None:
+    (project / "logs" / "orders.json").unlink()
+    log = project / "logs" / "a.jsonl"
+    log.write_text(lines(30) + json.dumps(record(70))[:50])
+    flywheel(project, "ingest")
+    rows = json.loads(flywheel(project, "quarantine", "--json").stdout)["rows"]
+    assert [(r["source_line"], r["reason"]) for r in rows] == [(31, "truncated")]
+    log.write_text(lines(30) + json.dumps(record(70)) + "\n")
+    assert json.loads(flywheel(project, "ingest", "--json").stdout)["kept"] == 1
+    assert flywheel(project, "quarantine").stdout == "nothing is quarantined\n"
+
+
+def test_what_a_source_has_and_no_event_holds_is_counted(project: Path) -> None:
+    answer = json.loads(flywheel(project, "ingest", "logs", "--json").stdout)
+    assert answer["lost"] == {
+        "openai": {"region": 1, "response.object": 1, "response.system_fingerprint": 1, "sampled records": 1}
+    }
+    (project / "logs" / "b.jsonl").write_text(lines(1, 90))
+    told = flywheel(project, "ingest", "-v").stdout
+    assert "lost of openai, in 1 sampled records:\n  100%  response.system_fingerprint\n  100%  response.object\n  100%  region\n" in told
+
+
+def test_standard_input_is_a_log(project: Path) -> None:
+    done = flywheel(project, "ingest", "-", given=lines(3) + "{\n")
+    assert done.returncode == 1, "a quarter is unreadable"
+    done = flywheel(project, "ingest", "-", "--json", given=lines(30))
+    assert json.loads(done.stdout)["kept"] == 30
+    done = flywheel(project, "ingest", "-", "--json", given=lines(31))
+    assert [json.loads(done.stdout)[name] for name in ("kept", "duplicate")] == [1, 30]
+
+
+def test_following_reads_what_is_appended_until_it_is_stopped(project: Path) -> None:
+    (project / "logs" / "orders.json").unlink()
+    log = project / "logs" / "a.jsonl"
+    log.write_text(lines(2))
+    command = [FLYWHEEL, "-C", str(project), "ingest", "--follow", "--interval", "0.2", "--json"]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert following.stdout is not None
+    assert _next(following)["kept"] == 2
+    with log.open("a") as handle:
+        handle.write(lines(3, 10))
+    assert _next(following)["kept"] == 3
+    log.rename(log.with_name("a.jsonl.1"))
+    log.write_text(lines(1, 20))
+    assert _next(following)["read"] == 1
+    assert flywheel(project, "status").returncode == 0, "nobody is locked out between two looks"
+    following.send_signal(signal.SIGTERM)
+    assert following.wait(timeout=20) == 0
+    following.stdout.close()
+    assert following.stderr is not None
+    following.stderr.close()
+
+
+def _next(following: subprocess.Popen[str]) -> dict[str, Any]:
+    """Read one JSON document, which ends with a closing brace at the beginning of a line."""
+    assert following.stdout is not None
+    text, deadline = "", time.monotonic() + 60
+    while not text.endswith("\n}\n"):
+        assert time.monotonic() < deadline
+        text += following.stdout.readline()
+    found: dict[str, Any] = json.loads(text)
+    return found

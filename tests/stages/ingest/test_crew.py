@@ -1,0 +1,103 @@
+"""The number of processes changes nothing but the time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flywheel.config import IngestConfig
+from flywheel.errors import IngestError
+from flywheel.stages.ingest import Batch, discover, ingest
+
+if TYPE_CHECKING:
+    from flywheel.extensions import Reader
+
+
+def test_processes_give_the_same_batches_in_the_same_order(
+    write: Callable[..., Path], tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
+) -> None:
+    write("a.jsonl", [*pairs(3000, 4), {"request": {"messages": 7}, "response": {"choices": [{"message": {}}]}}])
+    write("b.jsonl", pairs(2, 2))
+    write("unknown.jsonl", [{"order": 7}])
+    found: list[list[Batch]] = []
+    for workers in (1, 2):
+        cfg = IngestConfig(workers=workers)
+        found.append(list(ingest(discover([tmp_path]), root=tmp_path, known={}, cfg=cfg, key=b"k", readers=readers)))
+    alone, together = found
+    assert len(alone) > 1
+    for one, other in zip(alone, together, strict=True):
+        assert one.events.equals(other.events)
+        assert one.quarantined.equals(other.quarantined)
+        assert (one.read, one.ignored, one.redacted, one.lost, one.states) == (
+            other.read, other.ignored, other.redacted, other.lost, other.states,
+        )  # fmt: skip
+
+
+class Deadly:
+    """A plugin that takes its process with it."""
+
+    name = "deadly"
+    version = 1
+
+    def sniff(self, sample: object) -> float:
+        return float(bool(sample))
+
+    def read(self, record: object, line: int) -> list[dict[str, Any]]:
+        assert line
+        os.kill(os.getpid(), signal.SIGKILL)
+        return [{"record": record}]
+
+
+def test_a_worker_that_dies_is_an_error_with_a_hint(write: Callable[..., Path], tmp_path: Path) -> None:
+    path = write("a.jsonl", [{"a": 1}])
+    cfg = IngestConfig(workers=2)
+    with pytest.raises(IngestError, match="a process that reads logs died"):
+        list(ingest([path], root=tmp_path, known={}, cfg=cfg, key=b"k", readers={"deadly": Deadly()}))
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from flywheel.config import IngestConfig
+from flywheel.stages.ingest import ingest
+from flywheel.extensions import load_extension
+if __name__ == "__main__":
+    readers = {"openai": load_extension("readers", "openai")}
+    file = Path(sys.argv[1])
+    batches = ingest([file], root=file.parent, known={}, cfg=IngestConfig(workers=2), key=b"k", readers=readers)
+    next(batches)
+    print("reading", flush=True)
+    time.sleep(600)
+"""
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are listed in /proc")
+def test_workers_end_with_their_parent(write: Callable[..., Path], tmp_path: Path, pairs: Callable[..., Any]) -> None:
+    path = write("a.jsonl", pairs(1500, 4))
+    (tmp_path / "parent.py").write_text(PARENT)
+    command = [sys.executable, str(tmp_path / "parent.py"), str(path)]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "reading\n"
+    workers = _children(parent.pid)
+    assert len(workers) >= 2
+    with parent:
+        parent.kill()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.1)
+    assert json.loads(path.read_text().splitlines()[0])
