@@ -14,8 +14,8 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._api_calls import Dialect, call_events
-from flywheel.stages.ingest.readers._dialects import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers._events import Event, Source, request, source_of, tool_result
+from flywheel.stages.ingest.readers._gateways import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers._litellm import call_names, envelope, own_id
 from flywheel.stages.ingest.readers._messages import arguments, flat_text, result_message
 from flywheel.stages.ingest.readers._pairs import Pair, share
