@@ -11,9 +11,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from flywheel.config import IngestConfig
+from flywheel.config import EpisodesConfig, IngestConfig
 from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.funnel import Funnel
+from flywheel.stages.episodes import build_episodes
 from flywheel.stages.ingest import Batch, SourceState, discover, ingest
+from flywheel.stages.links import COLUMNS, build_links, follow_links
 
 KEY = b"a project's key"
 
@@ -35,6 +38,12 @@ class Taken:
     def adds_up(self) -> bool:
         accepted = self.events.select("source_file", "source_line").n_unique() if self.events.height else 0
         return self.read == accepted + sum(self.ignored.values()) + self.quarantined.height
+
+    def built(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the episodes and steps that the events give, read through their links."""
+        links = build_links(self.events.select(COLUMNS), Funnel())
+        events = follow_links(self.events.lazy(), links).collect()
+        return build_episodes(events, EpisodesConfig(), Funnel())
 
 
 Take = Callable[..., Taken]
@@ -85,6 +94,12 @@ def take(tmp_path: Path, readers: Mapping[str, Reader]) -> Take:
         return collect(ingest(files, root=root, known=known or {}, cfg=cfg or IngestConfig(), key=KEY, readers=readers))
 
     return run
+
+
+@pytest.fixture
+def fixtures() -> Path:
+    """Exports that the producing libraries wrote; the scripts stand in `produce`."""
+    return Path(__file__).parents[2] / "fixtures"
 
 
 @pytest.fixture

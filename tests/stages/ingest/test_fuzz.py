@@ -62,6 +62,30 @@ RESOURCE = {"attributes": [attribute("service.version", "r")]}
 PAIR = {"timestamp": 1790850000, "request": {"model": "m", "messages": CHAT}}
 CHOICES = [{"message": {"role": "assistant", "content": "a"}}]
 TEXT = [{"type": "text", "text": "a"}]
+DELTA = {"content": "a", "tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a":1}'}}]}
+CHUNK = answered(object="chat.completion.chunk", choices=[{"index": 0, "delta": DELTA, "finish_reason": "stop"}])
+ITEMS: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "input_text", "text": "u"}]},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "t"}]},
+    {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a":1}'},
+    {"type": "web_search_call", "id": "w", "status": "completed", "action": {"query": "q"}},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+]
+RESPONSE_EVENTS = [
+    {"type": "response.output_item.done", "output_index": 0, "item": ITEMS[2]},
+    {"type": "response.output_text.delta", "output_index": 1, "delta": "a"},
+    {"type": "response.completed", "response": answered(object="response", output=ITEMS[1:])},
+]
+MESSAGE_EVENTS = [
+    {"type": "message_start", "message": answered(type="message", content=[], usage={"input_tokens": 1})},
+    {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+    },
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a":1}'}},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
+]
 
 SEEDS: dict[str, list[Any]] = {
     "native": [
@@ -72,12 +96,63 @@ SEEDS: dict[str, list[Any]] = {
     "openai": [
         PAIR | {"response": answered(choices=CHOICES, usage={"prompt_tokens": 1})},
         {"messages": CHAT, "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]},
+        {"messages": [{**m, "weight": 0} for m in CHAT[:3]] + [{"role": "assistant", "content": "a", "weight": 1}]},
+        PAIR | {"response": [CHUNK, {**CHUNK, "choices": [], "usage": {"prompt_tokens": 1}}]},
+        PAIR | {"response": f"data: {json.dumps(CHUNK)}\n\ndata: [DONE]"},
+        CHUNK,
+        {"request": {"prompt": ["p", "q"]}, "response": answered(choices=[{"text": "a"}, {"text": "b"}])},
+        {"input": {"messages": CHAT}, "preferred_output": CHOICES, "non_preferred_output": [{"content": "b"}]},
+    ],
+    "responses": [
+        {"request": {"instructions": "s", "input": ITEMS}, "response": answered(object="response", output=ITEMS[1:])},
+        {"request": {"input": "u", "previous_response_id": "p"}, "response": {"events": RESPONSE_EVENTS}},
+        RESPONSE_EVENTS[-1],
+    ],
+    "batch": [
+        {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": CHAT}},
+        {"custom_id": "a", "response": {"status_code": 200, "body": answered(choices=CHOICES)}, "error": None},
+        {"custom_id": "a", "params": {"system": "s", "messages": BLOCKS}},
+        {"custom_id": "a", "result": {"type": "succeeded", "message": answered(type="message", content=TEXT)}},
+    ],
+    "helicone": [
+        {
+            "request_id": "q",
+            "request_created_at": "2026-10-01T09:00:00Z",
+            "response_created_at": "2026-10-01T09:00:01Z",
+            "response_status": 200,
+            "request_properties": {"Helicone-Session-Id": "s"},
+            "feedback_rating": True,
+            "request_body": {"messages": CHAT},
+            "response_body": answered(choices=CHOICES),
+            "scores": {"a": 1},
+        }
+    ],
+    "litellm": [
+        {
+            "litellm_call_id": "l",
+            "trace_id": "t",
+            "call_type": "acompletion",
+            "messages": CHAT,
+            "startTime": 1790850000.0,
+            "model_parameters": {"tools": []},
+            "response": answered(choices=CHOICES),
+            "metadata": {"requester_metadata": {}},
+        },
+        {
+            "request_id": "r",
+            "call_type": "aresponses",
+            "api_key": "",
+            "startTime": "2026-10-01 09:00:00",
+            "proxy_server_request": json.dumps({"input": ITEMS}),
+            "response": json.dumps({"object": "response", "output": ITEMS}),
+        },
     ],
     "anthropic": [
         {
             "request": {"system": "s", "messages": BLOCKS},
             "response": answered(type="message", content=TEXT, usage={"input_tokens": 1}),
         },
+        {"request": {"system": "s", "messages": BLOCKS}, "response": MESSAGE_EVENTS},
     ],
     "otel": [{"resourceSpans": [{"resource": RESOURCE, "scopeSpans": [{"spans": [MODEL_SPAN, TOOL_SPAN]}]}]}],
     "tau_bench": [

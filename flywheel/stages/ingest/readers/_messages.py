@@ -7,6 +7,7 @@ whose tool results are messages of their own, joined with their call's name by i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -27,6 +28,11 @@ _ROLES = {
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction")
 _THOUGHT_PARTS = ("thinking", "reasoning")
 _CALL_PARTS = ("tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use")
+# Results of Anthropic's own tools: one that is no error is a success.
+_PROVIDERS = (
+    "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result", "tool_search_tool_result",
+)  # fmt: skip
 _UNSAID_PARTS = (*_THOUGHT_PARTS, "redacted_thinking")
 
 
@@ -67,6 +73,9 @@ def _message(item: Any, position: int) -> Iterator[Message]:
 def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
     """A message of parts may hold several results, which come first, and what was said beside them."""
     results = [p for p in parts if isinstance(p, dict) and _is_result(p)]
+    if results and role == "assistant":
+        yield from _in_order(parts, item)
+        return
     rest = [p for p in parts if not (isinstance(p, dict) and _is_result(p))]
     for part in results:
         yield _result_part(part)
@@ -80,6 +89,16 @@ def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Ite
         thoughts = [t for p in spoken if (t := _thought(p)) is not None]
         said = [p for p in spoken if not (isinstance(p, dict) and p.get("type") in _UNSAID_PARTS)]
         yield _spoken(role, _joined(said), item, calls, "\n".join(thoughts))
+
+
+def _in_order(parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield what an agent said before and after the results of tools that the model's provider ran for it."""
+    for is_result, group in groupby(parts, lambda p: isinstance(p, dict) and _is_result(p)):
+        if is_result:
+            yield from map(_result_part, group)
+        else:
+            yield from _from_parts("assistant", list(group), item)
+        item = {}
 
 
 def _is_result(part: Mapping[str, Any]) -> bool:
@@ -158,8 +177,16 @@ def result_message(content: str | None, fields: Mapping[str, Any], *, status: st
 def _result_part(part: Mapping[str, Any]) -> Message:
     content = first(part, ("content", "response", "result", "output", "server_tool_call_response"))
     flag = part.get("is_error")
+    told = flat_text(content)
     status = None if not isinstance(flag, bool) else FAILED if flag else OK
-    return result_message(flat_text(content), part, status=status)
+    if status is None and part.get("type") in _PROVIDERS:
+        stated = FAILED if _is_error(content) else tool_status(told, part)
+        status = OK if stated == UNKNOWN and told else stated
+    return result_message(told, part, status=status)
+
+
+def _is_error(content: Any) -> bool:
+    return str(as_dict(content).get("type")).endswith("_error")
 
 
 def name_results(history: Iterable[Message]) -> None:

@@ -1,7 +1,8 @@
-"""OpenAI Chat Completions: logged request/response pairs, batch output, and plain chat transcripts.
+"""OpenAI Chat Completions and text completions: pairs, also streamed, bare responses and chunks, and transcripts.
 
 A pair gives one model call with its full input. A transcript ({"messages": [...]}, as in fine-tuning files) gives
-requests, model calls and tool results. A response without a request has no prompt and gives nothing.
+requests, model calls and tool results; a preference file gives both answers, one of which was preferred. A response
+without its request is a call of the conversation that is named by its id; a chunk is a piece of such a call.
 """
 
 from __future__ import annotations
@@ -10,56 +11,55 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
-from flywheel.records import EventKind, content_id
-from flywheel.stages.ingest.readers._events import (
-    Event,
-    Source,
-    conversation_of,
-    judgements,
-    request,
-    source_of,
-    spoken,
-)
-from flywheel.stages.ingest.readers._messages import Message, messages, tool_schemas
-from flywheel.stages.ingest.readers._pairs import Pair, common_payload, pair_of, sampled, share
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, text, token_ids, whole
+from flywheel.records import content_id
+from flywheel.stages.ingest.readers._api_calls import call_events
+from flywheel.stages.ingest.readers._chat import CHAT, choices, completed
+from flywheel.stages.ingest.readers._chat_stream import is_chunk
+from flywheel.stages.ingest.readers._events import Event, acted, judgements, source_of
+from flywheel.stages.ingest.readers._messages import Message, messages, name_results, tool_schemas
+from flywheel.stages.ingest.readers._openai_files import chunk_event, is_preference, preference
+from flywheel.stages.ingest.readers._pairs import Pair, pair_of, share
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, number
 
 __all__ = ["READER", "OpenAIReader"]
 
 _BLOCKS = ("tool_use", "tool_result", "thinking")
+_RESPONSES = ("chat.completion", "text_completion")
 
 
 class OpenAIReader:
-    """Reads Chat Completions logs."""
+    """Reads logs and files of Chat Completions."""
 
     name = "openai"
-    version = 1
+    version = 2
 
     def sniff(self, sample: Sample) -> float:
         """Pairs are certain; plain transcripts might be part of something that a more special reader knows."""
         return max(
-            0.95 * share(sample.records, _is_pair),
+            0.95 * share(sample.records, lambda r: _is_pair(r) or is_chunk(r) or is_preference(r)),
             0.9 * share(sample.records, _is_response),
             0.6 * share(sample.records, _is_transcript),
         )
 
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the events of one pair or transcript."""
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield the events of one pair, response, chunk, transcript or preference."""
         if not isinstance(record, dict):
             raise BadRecordError("bad_record", "no JSON object")
-        pair = pair_of(record)
-        if not pair.request:
+        if is_preference(record):
+            yield from preference(record)
             return
-        if _choices(pair.response):
-            yield from _call(pair)
-        elif pair.request is pair.envelope and not _failed(record):
+        pair = _pair(record)
+        if not pair.request and is_chunk(record):
+            yield from chunk_event(record, line)
+        elif pair.request is record and "messages" in record and not (completed(pair.response) or _failed(record)):
             yield from _transcript(record)
         else:
-            yield from _unanswered(pair)
+            for one in _apart(pair):
+                yield from call_events(one, CHAT, line)
 
 
-def _choices(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [c for c in as_list(response.get("choices")) if isinstance(c, dict) and isinstance(c.get("message"), dict)]
+def _pair(record: Any) -> Pair:
+    return pair_of(record, CHAT.fields)
 
 
 def _failed(record: Mapping[str, Any]) -> bool:
@@ -67,14 +67,14 @@ def _failed(record: Mapping[str, Any]) -> bool:
 
 
 def _is_pair(record: Any) -> bool:
-    pair = pair_of(record)
-    return bool(pair.request) and isinstance(pair.response.get("choices"), list)
+    pair = _pair(record)
+    return bool(pair.request) and isinstance(completed(pair.response).get("choices"), list)
 
 
 def _is_response(record: Any) -> bool:
-    response = pair_of(record).response
-    known = response.get("object") in ("chat.completion", "chat.completion.chunk")
-    return known or ("custom_id" in as_dict(record) and "/chat/completions" in str(as_dict(record).get("url")))
+    outer = as_dict(record)
+    response = pair_of(outer).response
+    return response.get("object") in _RESPONSES and bool(choices(response)) and "custom_id" not in outer
 
 
 def _is_transcript(record: Any) -> bool:
@@ -85,61 +85,45 @@ def _is_transcript(record: Any) -> bool:
     return not any(as_dict(p).get("type") in _BLOCKS for p in parts)
 
 
-def _source(pair: Pair, history: list[Message], places: tuple[Mapping[str, Any], ...]) -> Source:
-    source = source_of(*places)
-    if source["conversation_id"] is None:
-        source["conversation_id"] = conversation_of(history, source["user"])
-    source["model"] = text(pair.response.get("model")) or source["model"]
-    return source
-
-
-def _call(pair: Pair) -> Iterator[Event]:
-    history = messages(pair.request.get("messages"))
-    metadata = as_dict(embedded(pair.request.get("metadata")))
-    outer_metadata = as_dict(embedded(pair.envelope.get("metadata")))
-    source = _source(pair, history, (metadata, outer_metadata, pair.envelope, pair.request, pair.response))
-    response_id = ident(pair.response.get("id"))
-    yield {**source, "kind": EventKind.MODEL_CALL, "seq": len(history), "payload": _payload(pair, history, response_id)}
-    yield from judgements(pair.envelope, source, response_id)
-
-
-def _payload(pair: Pair, history: list[Message], response_id: str | None) -> dict[str, Any]:
-    choices = _choices(pair.response)
-    chosen, others = choices[0], choices[1:]
-    usage = as_dict(pair.response.get("usage"))
-    found = {
-        "message": messages([{**chosen["message"], "role": "assistant"}])[0],
-        "input": history,
-        "tools": tool_schemas(pair.request.get("tools") or pair.request.get("functions")),
-        "response_id": response_id,
-        "input_tokens": whole(usage.get("prompt_tokens")),
-        "output_tokens": whole(usage.get("completion_tokens")),
-        "prompt_token_ids": token_ids(pair.response.get("prompt_token_ids")),
-        "other_choices": [messages([{**c["message"], "role": "assistant"}])[0] for c in others] or None,
-    }
-    told = {name: value for name, value in found.items() if value is not None}
-    return sampled(chosen) | told | common_payload(pair)
+def _apart(pair: Pair) -> Iterator[Pair]:
+    """Yield a text completion of several prompts as one pair each: their choices stand in one list."""
+    prompts = [p for p in as_list(pair.request.get("prompt")) if isinstance(p, str)]
+    told = choices(completed(pair.response))
+    if not prompts[1:] or len(told) % len(prompts):
+        yield pair
+        return
+    each = len(told) // len(prompts)
+    for n, prompt in enumerate(prompts):
+        response_id = ident(pair.response.get("id"))
+        own = {"choices": told[n * each : (n + 1) * each], "id": f"{response_id}#{n}" if response_id else None}
+        yield Pair({**pair.request, "prompt": prompt}, {**pair.response, **own, "usage": None}, pair.envelope)
 
 
 def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     """A transcript is one attempt: the same words twice are the same attempt, any other words another one."""
-    history = messages(record["messages"])
-    metadata = as_dict(embedded(record.get("metadata")))
-    source = source_of(metadata, record)
+    history, actions = _weighed(record["messages"])
+    source = source_of(as_dict(embedded(record.get("metadata"))), record)
     if source["conversation_id"] is None:
         source["conversation_id"] = "chat-" + content_id("transcript", history, source["user"], source["task_key"])
-    extra = {"tools": tool_schemas(record.get("tools") or record.get("functions"))}
-    yield from spoken(history, source, {k: v for k, v in extra.items() if v is not None})
+    tools = tool_schemas(record.get("tools") or record.get("functions"))
+    yield from acted(history, actions, source, {"tools": tools} if tools else {})
     yield from judgements(record, source, None)
 
 
-def _unanswered(pair: Pair) -> Iterator[Event]:
-    """A call that failed: what the agent was asked is known, an answer is not."""
-    history = messages(pair.request.get("messages"))
-    metadata = as_dict(embedded(pair.request.get("metadata")))
-    source = _source(pair, history, (metadata, as_dict(pair.envelope.get("metadata")), pair.envelope, pair.request))
-    tools = tool_schemas(pair.request.get("tools"))
-    yield request(history, source, len(history), {"tags": ["call_failed"]} | ({"tools": tools} if tools else {}))
+def _weighed(given: Any) -> tuple[list[Message], set[int]]:
+    """Return the messages, and which of them are acts: an answer of weight 0 is part of what the agent saw."""
+    weights = [number(as_dict(m).get("weight")) for m in as_list(embedded(given))]
+    if 0 not in weights:
+        history = messages(given)
+        return history, {n for n, m in enumerate(history) if m["role"] == "assistant"}
+    history, actions = [], set()
+    for item, weight in zip(embedded(given), weights, strict=True):
+        for message in messages([item]):
+            if message["role"] == "assistant" and weight != 0:
+                actions.add(len(history))
+            history.append(message)
+    name_results(history)
+    return history, actions
 
 
 READER = OpenAIReader()

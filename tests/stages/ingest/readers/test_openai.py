@@ -121,16 +121,56 @@ def test_a_failed_call_leaves_what_was_asked() -> None:
     assert event["payload"]["messages"] == PAIR["request"]["messages"]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"custom_id": "a", "response": {"body": PAIR["response"]}},
-        PAIR["response"],
-        {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"},
-    ],
-)
-def test_without_a_prompt_there_is_nothing_to_learn(record: dict[str, Any]) -> None:
-    assert read(record) == []
+def test_a_response_without_its_prompt_is_known_by_its_id() -> None:
+    (call,) = read({**PAIR["response"], "metadata": {"release": "r4"}})
+    assert (call["conversation_id"], call["kind"], call["policy"]) == ("response:chatcmpl-1", "model_call", "r4")
+    assert "input" not in call["payload"]
+    (call,) = read({"session_id": "s1", "trace_id": "t1", "request_id": "q1", "response": PAIR["response"]})
+    assert (call["conversation_id"], call["ids"]) == ("s1", ["response:chatcmpl-1", "request:q1", "trace:t1"])
+
+
+def test_a_refusal_is_what_was_said() -> None:
+    refused = {"role": "assistant", "content": None, "refusal": "I must not."}
+    (call,) = read({"request": PAIR["request"], "response": {"choices": [{"message": refused}]}})
+    assert call["payload"]["message"] == {"role": "assistant", "content": "I must not."}
+
+
+COMPLETION: dict[str, Any] = {
+    "request": {"prompt": "say hi", "echo": True, "n": 2},
+    "response": {
+        "id": "cmpl-1",
+        "object": "text_completion",
+        "choices": [
+            {"index": 0, "text": "say hi: hi", "finish_reason": "stop", "logprobs": {"token_logprobs": [None, -0.5]}},
+            {"index": 1, "text": "hello", "finish_reason": "stop"},
+        ],
+    },
+}
+
+
+def test_a_text_completion() -> None:
+    (call,) = read(COMPLETION)
+    assert call["payload"]["input"] == [{"role": "user", "content": "say hi"}]
+    assert call["payload"]["message"]["content"] == ": hi"
+    assert call["payload"]["other_choices"] == [{"role": "assistant", "content": "hello"}]
+    assert call["payload"]["completion_logprobs"] == [None, -0.5]
+
+
+def test_a_text_completion_of_several_prompts_is_several_calls() -> None:
+    one, two = read({**COMPLETION, "request": {"prompt": ["say hi", "say hello"]}})
+    assert (one["payload"]["message"]["content"], two["payload"]["message"]["content"]) == ("say hi: hi", "hello")
+    assert one["conversation_id"] != two["conversation_id"]
+    assert [one["payload"]["response_id"], two["payload"]["response_id"]] == ["cmpl-1#0", "cmpl-1#1"]
+    assert not {"other_choices", "input_tokens"} & set(one["payload"])
+
+
+def test_token_ids_that_vllm_writes_as_tokens() -> None:
+    logprobs = {"content": [{"token": "token_id:5", "logprob": -1}, {"token": "token_id:6", "logprob": -2}]}
+    choice = {"message": {"role": "assistant", "content": "x"}, "logprobs": logprobs}
+    (call,) = read({"request": PAIR["request"], "response": {"choices": [choice], "prompt_token_ids": [1, 2]}})
+    told = call["payload"]
+    assert (told["prompt_token_ids"], told["completion_token_ids"]) == ([1, 2], [5, 6])
+    assert told["completion_logprobs"] == [-1, -2]
 
 
 @pytest.mark.parametrize(
