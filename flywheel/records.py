@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "ID_HEX",
     "ID_KINDS",
     "TABLES",
     "Document",

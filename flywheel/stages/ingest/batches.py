@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from flywheel.contracts import polars_schema
+from flywheel.contracts import arrow_schema, polars_schema
 from flywheel.records import LogEvent, Quarantined
-from flywheel.stages.ingest.framing import Bad, Framed, Raw
+from flywheel.stages.ingest.framing import Bad, Framed, Lines, Raw
 from flywheel.stages.ingest.sources import SourceState
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class BlockBuilder:
     def add(self, record: Framed) -> Block | None:
         """Take in a record of the file that was opened last; return a block when it is full."""
         self._block.segments[-1].records.append(record)
-        self._records += 1
-        self._bytes += len(record.raw) if isinstance(record, Raw) else _ROW_BYTES
+        self._records += record.n_records if isinstance(record, Lines) else 1
+        self._bytes += _size(record)
         if self._bytes < _BYTES and self._records < _RECORDS:
             return None
         last = self._block.segments[-1]
@@ -83,6 +83,12 @@ class BlockBuilder:
         block = self._block
         self._begin()
         return block
+
+
+def _size(record: Framed) -> int:
+    if isinstance(record, Lines):
+        return record.size
+    return len(record.raw) if isinstance(record, Raw) else _ROW_BYTES
 
 
 @dataclass
@@ -114,13 +120,25 @@ class Batch:
         import polars as pl
 
         return cls(
-            events=pl.DataFrame(rows, schema=polars_schema(LogEvent), orient="row"),
+            events=_frame(rows),
             quarantined=pl.DataFrame(list(_refusals(counts)), schema=polars_schema(Quarantined), orient="row"),
             read=counts.read,
             ignored=dict(sorted(counts.ignored.items())),
             redacted=dict(sorted(redacted.items())),
             lost=lost,
         )
+
+
+def _frame(rows: list[Row]) -> pl.DataFrame:
+    """Return rows as a frame; column by column by way of Arrow, which is several times faster than row by row."""
+    import polars as pl
+    import pyarrow as pa
+
+    schema = arrow_schema(LogEvent)
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    table = pa.Table.from_arrays(arrays, names=schema.names)
+    return cast(pl.DataFrame, pl.from_arrow(table)).cast(polars_schema(LogEvent))
 
 
 def _refusals(counts: Counts) -> Iterator[tuple[Any, ...]]:

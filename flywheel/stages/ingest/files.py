@@ -26,7 +26,7 @@ from flywheel.stages.ingest.detect import (
     is_document_name,
     is_text_document,
 )
-from flywheel.stages.ingest.framing import Bad, Framed, Framing, Limits, Raw, Record
+from flywheel.stages.ingest.framing import Bad, Framed, Framing, Limits, Lines, Raw, Record
 from flywheel.stages.ingest.opening import Content, Opened, file_content
 from flywheel.stages.ingest.pieces import is_object, whole_line
 from flywheel.stages.ingest.sidecar import beside_file, columns_of
@@ -110,7 +110,7 @@ class FileReading:
         else:
             builder.open(self._name, found.format, columns, found.reason or columns.get("ignored", ""))
             for record in chain(head, records):
-                self._records += 1
+                self._records += record.n_records if isinstance(record, Lines) else 1
                 yield from _filled(builder.add(record))
         if content.size < 0:
             return
@@ -175,7 +175,7 @@ class FileReading:
         )
         builder.open(name, found.format, beside, found.reason or beside.get("ignored", ""))
         for record in chain(head, records):
-            self._records += 1
+            self._records += record.n_records if isinstance(record, Lines) else 1
             yield from _filled(builder.add(record))
 
     def _commonest(self) -> str:
@@ -214,9 +214,11 @@ def _filled(block: Block | None) -> Iterator[Block]:
 
 
 def _head(records: Iterator[Framed]) -> Iterator[Record | Bad]:
-    """Take the records that detection looks at, parsed."""
+    """Take the records that detection looks at, parsed: framing gives the first ones singly."""
     size = 0
     for count, record in enumerate(records, 1):
+        if isinstance(record, Lines):
+            raise TypeError("the first lines come one by one")
         yield record.parse() if isinstance(record, Raw) else record
         size += len(record.raw or b"") if not isinstance(record, Bad) else 0
         if count >= SAMPLE_RECORDS or size > _SAMPLE_BYTES:

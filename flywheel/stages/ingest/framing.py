@@ -19,12 +19,13 @@ from flywheel.stages.ingest.opening import Content, Opened, Stream, compression
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["Bad", "Framed", "Framing", "Limits", "Raw", "Record"]
+__all__ = ["Bad", "Framed", "Framing", "Limits", "Lines", "Raw", "Record"]
 
 Start = tuple[int, int, "Hash"]
 
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
+_SINGLY = 20  # records that come one by one, for detection
 _LENGTH = 4  # bytes of the length before a message
 _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # of server-sent events
 _PARQUET_ROWS = 256
@@ -73,6 +74,27 @@ class Raw(NamedTuple):
         return Record(self.line, value, self.raw, tags)
 
 
+class Lines(NamedTuple):
+    """Consecutive lines as they stand, blank ones among them: what most of a long log is framed as."""
+
+    first: int
+    raws: list[bytes]
+    n_records: int  # those that are not blank
+    size: int
+
+    def records(self) -> Iterator[Record | Bad]:
+        """Yield each line that is not blank, parsed."""
+        for line, raw in enumerate(self.raws, self.first):
+            if not raw or raw.isspace():
+                continue
+            try:
+                value, tags = loads(raw)
+            except BadJsonError:
+                yield Raw(line, raw.strip()).parse()  # its place in the line is told without the blanks
+                continue
+            yield Record(line, value, raw, tags)
+
+
 class Record(NamedTuple):
     """One record that is valid JSON; `raw` is its text, or None where the file has none (Parquet)."""
 
@@ -91,7 +113,7 @@ def _bad(line: int, reason: str, detail: str, raw: bytes = b"") -> Bad:
     return Bad(line, reason, detail, len(raw), hashlib.sha256(raw).hexdigest())
 
 
-Framed = Raw | Record | Bad
+Framed = Raw | Lines | Record | Bad
 
 
 class Framing:
@@ -111,6 +133,8 @@ class Framing:
         self._content, self._limits = content, limits
         self.offset, self.lines, self._hash = start if start is not None else (0, 0, hashlib.sha256())
         self.whole_lines = self.lines
+        self._rest = b""
+        self._singly = 0
         self._unwrap: Callable[[bytes], bytes] = bytes.strip
 
     @property
@@ -155,30 +179,64 @@ class Framing:
             yield _bad(self.lines + 1, "truncated", opened.fault)
 
     def _lines(self, stream: Opened) -> Iterator[Framed]:
-        limit, offset, line = self._limits.record_bytes, self.offset, self.lines
-        while raw := stream.readline(limit + 1):
-            line += 1
-            finished, size = raw.endswith(b"\n"), len(raw)
-            if len(raw) > limit and not finished:
-                too_long = _too_long(stream, line, raw, limit, self._hash)
-                finished, size, raw = True, too_long.size_bytes, b""
-                found: Framed | None = too_long
+        """Yield the first lines one by one, for detection to look at, and the others many at a time."""
+        while raw := self._rest or stream.readline(self._limits.record_bytes + 1):
+            self._rest = b""
+            self.lines += 1
+            if not raw.endswith(b"\n"):
+                if len(raw) <= self._limits.record_bytes:
+                    yield from self._unfinished(raw, stream.fault)
+                    return
+                found: Framed | None = self._too_long(stream, raw)
             else:
-                found = self._line(line, raw)
-            parsed = found.parse() if not finished and isinstance(found, Raw) else found
-            if not finished:  # read, but not for good: it may go on, and keeps its number when it does
-                self.lines = line
-                if isinstance(parsed, Bad):
-                    parsed = parsed._replace(reason="truncated", detail=stream.fault or "the last line is not finished")
-                if parsed is not None:
-                    yield parsed
-                return
-            self._hash.update(raw)
-            offset += size
-            self.lines = self.whole_lines = line
-            self.offset = offset
+                found = self._line(self.lines, raw)
+                self._read_for_good(raw, 1)
             if found is not None:
+                self._singly += 1
                 yield found
+            if self._singly >= _SINGLY and self._unwrap is bytes.strip:
+                yield from self._many(stream)
+
+    def _read_for_good(self, raw: bytes, lines: int) -> None:
+        self._hash.update(raw)
+        self.offset += len(raw)
+        self.whole_lines += lines
+
+    def _unfinished(self, raw: bytes, fault: str) -> Iterator[Framed]:
+        """Yield a last line without an end: read, but not for good, for it may go on; it then keeps its number."""
+        found = self._line(self.lines, raw)
+        parsed = found.parse() if found is not None else None
+        if isinstance(parsed, Bad):
+            yield parsed._replace(reason="truncated", detail=fault or "the last line is not finished")
+        elif parsed is not None:
+            yield parsed
+
+    def _many(self, stream: Opened) -> Iterator[Lines]:
+        """Yield whole lines until one comes that is too long, or the last; what is left of the last piece is kept."""
+        while len(self._rest) <= self._limits.record_bytes and (piece := stream.read(_CHUNK)):
+            end = piece.rfind(b"\n") + 1
+            if not end:
+                self._rest += piece
+                continue
+            whole, self._rest = self._rest + piece[:end], piece[end:]
+            raws = whole[:-1].split(b"\n")
+            yield Lines(self.lines + 1, raws, sum(not raw.isspace() for raw in raws if raw), len(whole))
+            self.lines += len(raws)
+            self._read_for_good(whole, len(raws))
+
+    def _too_long(self, stream: Opened, raw: bytes) -> Bad:
+        """Skip the rest of a line that is longer than allowed."""
+        digest, size = hashlib.sha256(), 0
+        while raw:
+            end = raw.find(b"\n") + 1
+            line, self._rest = (raw[:end], raw[end:]) if end else (raw, b"")
+            digest.update(line)
+            size += len(line)
+            self._read_for_good(line, 0)
+            raw = b"" if end else stream.readline(_CHUNK)
+        self.whole_lines += 1
+        detail = f"a line of {size:,} bytes; ingest.max_record_mb allows {self._limits.record_bytes:,}"
+        return Bad(self.lines, "bad_record", detail, size, digest.hexdigest())
 
     def _document(self, stream: Opened) -> Iterator[Framed]:
         for piece in document_pieces(stream, self._limits.record_bytes):
@@ -279,15 +337,3 @@ def _row(line: int, row: dict[str, Any]) -> Record | Bad:
     except BadJsonError as error:
         return _bad(line, error.reason, error.detail)
     return Record(line, value, None, tags)
-
-
-def _too_long(stream: Opened, line: int, raw: bytes, limit: int, content: Hash) -> Bad:
-    """Skip the rest of a line that is longer than allowed."""
-    digest, size = hashlib.sha256(raw), len(raw)
-    content.update(raw)
-    while not raw.endswith(b"\n") and (raw := stream.readline(1 << 20)):
-        digest.update(raw)
-        content.update(raw)
-        size += len(raw)
-    detail = f"a line of {size:,} bytes; ingest.max_record_mb allows {limit:,}"
-    return Bad(line, "bad_record", detail, size, digest.hexdigest())

@@ -6,13 +6,16 @@ part of it, so that the same event in two files is one. A reader that fails on a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from flywheel.extensions import BadRecordError, Reader
-from flywheel.records import EventKind, LogEvent, content_id, is_name
+from flywheel.records import ID_HEX, EventKind, LogEvent, content_id, is_name
 from flywheel.stages.ingest.batches import Row
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framing import Bad, Record
@@ -72,23 +75,41 @@ class Normalizer:
 def finished(rows: Sequence[Row], redactor: Redactor) -> list[Row]:
     """Return raw rows redacted and named."""
     bodies = redactor.payloads([row[_PAYLOAD] for row in rows])
-    return [_finished(row, body, redactor) for row, body in zip(rows, bodies, strict=True)]
+    text, user = redactor.text, redactor.user
+    return [_finished(row, body, text, user) for row, body in zip(rows, bodies, strict=True)]
 
 
-def _finished(row: Row, body: str, redactor: Redactor) -> Row:
-    _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, *_ = row
-
-    def short(value: Any) -> str | None:
-        return redactor.text(str(value)) if value is not None and value != "" else None
-
-    conversation, span = redactor.text(conversation), short(span)
-    time = ts.isoformat() if ts is not None else None
-    event_id = content_id(conversation, kind, span if span is not None else seq, time, body)
+def _finished(row: Row, body: str, clean: Callable[[str], str], pseudonym: Callable[[str], str]) -> Row:
+    (
+        _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, _,
+        source_format, source_file, source_line,
+    ) = row  # fmt: skip
+    conversation = clean(conversation)
+    span = clean(str(span)) if span else None
+    event_id = _event_id(conversation, kind, span or seq, ts.isoformat() if ts is not None else None, body)
     return (
-        event_id, ts, seq, conversation, span, short(parent), kind, short(model), short(policy), short(task),
-        redactor.user(str(user)) if user else None, short(tool), short(call), [redactor.text(name) for name in ids],
-        short(target), body, *row[_PAYLOAD + 1 :],
+        event_id, ts, seq, conversation, span,
+        clean(str(parent)) if parent else None,
+        kind,
+        clean(str(model)) if model else None,
+        clean(str(policy)) if policy else None,
+        clean(str(task)) if task else None,
+        pseudonym(str(user)) if user else None,
+        clean(str(tool)) if tool else None,
+        clean(str(call)) if call else None,
+        [clean(name) for name in ids],
+        clean(target) if target else None,
+        body, source_format, source_file, source_line,
     )  # fmt: skip
+
+
+def _event_id(*parts: str | int | None) -> str:
+    """Return `content_id` of parts that are no floats, by the fast writer: for them both write the same bytes."""
+    try:
+        text = orjson.dumps(parts)
+    except TypeError:  # an integer beyond 64 bits, half an emoji
+        return content_id(*parts)
+    return hashlib.sha256(text).hexdigest()[:ID_HEX]
 
 
 def _ids(event: Mapping[str, Any], payload: Any, shared: tuple[str, ...]) -> list[str]:

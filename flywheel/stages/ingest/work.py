@@ -6,12 +6,12 @@ of which fields the events do not hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flywheel.extensions import Reader
 from flywheel.stages.ingest.batches import Batch, Counts, Row, Segment
-from flywheel.stages.ingest.framing import Bad, Framed, Raw
+from flywheel.stages.ingest.framing import Bad, Framed, Lines, Raw, Record
 from flywheel.stages.ingest.lost import LostFields
 from flywheel.stages.ingest.normalize import Normalizer, finished
 from flywheel.stages.ingest.redact import Redactor
@@ -40,7 +40,7 @@ class Worker:
         for segment in segments:
             reader = self._readers.get(segment.format)
             normalizer = Normalizer(reader, segment.path, segment.columns) if reader is not None else None
-            for record in segment.records:
+            for record in _parsed(segment.records):
                 counts.read += 1
                 _take(record, segment, normalizer, rows, counts, lost)
         done = finished(rows, self._redactor)
@@ -49,10 +49,22 @@ class Worker:
         return Batch.of(done, counts, redacted, lost.counts(self._redactor))
 
 
+def _parsed(framed: Iterable[Framed]) -> Iterator[Record | Bad]:
+    for given in framed:
+        if isinstance(given, Lines):
+            yield from given.records()
+        else:
+            yield given.parse() if isinstance(given, Raw) else given
+
+
 def _take(
-    given: Framed, segment: Segment, normalizer: Normalizer | None, rows: list[Row], counts: Counts, lost: LostFields
+    record: Record | Bad,
+    segment: Segment,
+    normalizer: Normalizer | None,
+    rows: list[Row],
+    counts: Counts,
+    lost: LostFields,
 ) -> None:
-    record = given.parse() if isinstance(given, Raw) else given
     if isinstance(record, Bad):
         counts.bad.append((segment, record))
     elif normalizer is None or segment.ignored:

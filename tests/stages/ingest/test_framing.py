@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from flywheel.stages.ingest.framing import Bad, Framing, Limits, Raw, Record
+from flywheel.stages.ingest.framing import Bad, Framing, Limits, Lines, Raw, Record
 from flywheel.stages.ingest.opening import file_content
 
 LIMITS = Limits(record_bytes=1_000_000, expand_ratio=500)
@@ -21,7 +21,14 @@ def frame(path: Path, limits: Limits = LIMITS) -> list[Record | Bad]:
 
 
 def parsed(framing: Framing) -> list[Record | Bad]:
-    return [found.parse() if isinstance(found, Raw) else found for found in framing]
+    found: list[Record | Bad] = []
+    for framed in framing:
+        if isinstance(framed, Lines):
+            found += framed.records()
+            assert framed.n_records == len(list(framed.records()))
+        else:
+            found.append(framed.parse() if isinstance(framed, Raw) else framed)
+    return found
 
 
 def told(found: list[Record | Bad]) -> list[object]:
@@ -130,3 +137,35 @@ def test_a_refused_record_can_be_recognised_again(tmp_path: Path) -> None:
     assert isinstance(record, Record)
     refused = record.bad("bad_record", "why")
     assert refused == Bad(1, "bad_record", "why", 7, hashlib.sha256(b'{"a":1}').hexdigest())
+
+
+LONG = b"".join(b'{"n":%d,"t":"%s"}\n' % (n, b"x" * 300) for n in range(9_000))
+
+
+def test_a_long_log_is_read_many_lines_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    odd = LONG.replace(b'{"n":5000,', b'\r\n \n{"n":', 1).replace(b'{"n":7000,', b' \t{"n":7000,', 1) + b'{"n":9000'
+    path.write_bytes(odd)
+    framing = Framing(file_content(path, len(odd)), LIMITS)
+    found = parsed(framing)
+    assert [f.line for f in found] == [*range(1, 5001), *range(5003, 9004)]
+    bad = [f for f in found if isinstance(f, Bad)]
+    assert [(b.line, b.reason) for b in bad] == [(5003, "bad_json"), (9003, "truncated")]
+    assert (framing.offset, framing.whole_lines) == (len(odd) - 9, 9002)
+    assert framing.digest == hashlib.sha256(odd[:-9]).hexdigest()
+
+
+@pytest.mark.parametrize("length", [1_000_000, 1_000_001, 2_500_000, 7_000_000])
+def test_a_line_that_is_too_long_among_many(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "x.jsonl"
+    line = b'{"a":"' + b"x" * (length - 9) + b'"}\n'
+    content = LONG[:-1] + b"\n" + line + LONG
+    path.write_bytes(content)
+    framing = Framing(file_content(path, len(content)), LIMITS)
+    found = parsed(framing)
+    assert [f.line for f in found] == list(range(1, 18_002))
+    bad = [f for f in found if isinstance(f, Bad)]
+    assert [(b.line, b.size_bytes, b.content_hash) for b in bad] == [
+        (9001, len(line), hashlib.sha256(line).hexdigest())
+    ] * (len(line) > LIMITS.record_bytes + 1)
+    assert (framing.offset, framing.digest) == (len(content), hashlib.sha256(content).hexdigest())

@@ -42,19 +42,33 @@ _TASK = ("task_key", "task_id", "dataset_item_id", "example_id")
 _TIME = ("timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time")
 
 
+_MEANINGS = {
+    "conversation_id": _CONVERSATION, "user": _USER, "policy": _POLICY, "task_key": _TASK, "ts": _TIME,
+    "model": ("model",),
+}  # fmt: skip
+_RANKED = {name: (meaning, rank) for meaning, names in _MEANINGS.items() for rank, name in enumerate(names)}
+_NAMED = _RANKED.keys()
+
+
 def source_of(*places: Mapping[str, Any]) -> Source:
     """Return the columns that all events of a record share, each from the first of the places that has it."""
-
-    def find(names: tuple[str, ...]) -> Any:
-        return next((value for place in places if (value := first(place, names)) is not None), None)
-
+    best: dict[str, tuple[int, int, Any]] = {}
+    for number_of_place, place in enumerate(places):
+        for name in place.keys() & _NAMED:
+            value = place[name]
+            if value is None or value == "":
+                continue
+            meaning, rank = _RANKED[name]
+            if meaning not in best or (number_of_place, rank) < best[meaning][:2]:
+                best[meaning] = (number_of_place, rank, value)
+    found = {meaning: value for meaning, (_, _, value) in best.items()}
     return {
-        "conversation_id": ident(find(_CONVERSATION)),
-        "user": ident(find(_USER)),
-        "policy": ident(find(_POLICY)),
-        "task_key": ident(find(_TASK)),
-        "ts": when(find(_TIME)),
-        "model": text(find(("model",))),
+        "conversation_id": ident(found.get("conversation_id")),
+        "user": ident(found.get("user")),
+        "policy": ident(found.get("policy")),
+        "task_key": ident(found.get("task_key")),
+        "ts": when(found.get("ts")),
+        "model": text(found.get("model")),
     }
 
 
@@ -147,6 +161,7 @@ def tool_result(message: Message, source: Source, seq: int) -> Event:
 
 _OUTCOMES = {"reward": "callback", "outcome": "callback"}
 _OPINIONS = ("feedback", "score", "rating", "thumbs")
+_JUDGING = {*_OUTCOMES, *_OPINIONS}
 
 
 def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
@@ -157,6 +172,8 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
         source: columns shared by all events of the record.
         target: id of the response that is meant.
     """
+    if record.keys().isdisjoint(_JUDGING):
+        return
     aim = {"target": "response", "target_id": target} if target else {}
     for name in _OPINIONS:
         for item in as_list(record.get(name)) or [record.get(name)]:

@@ -49,9 +49,33 @@ def messages(given: Any) -> list[Message]:
         raise BadRecordError("bad_record", "messages are no list")
     normal: list[Message] = []
     for position, item in enumerate(found):
-        normal += _message(item, position)
+        normal += _seen_before(item, position)
     name_results(normal)
     return normal
+
+
+_SEEN: dict[
+    bytes, list[Message]
+] = {}  # messages in normal form by their JSON: most logs repeat a history at every call
+_MOST_SEEN = 4_096
+_LONGEST_SEEN = 8_192
+_MOST_SCHEMAS = 64
+
+
+def _seen_before(item: Any, position: int) -> list[Message]:
+    """Return a message in normal form; each caller gets dicts of its own, whose lists and calls are shared."""
+    try:
+        key = orjson.dumps(item)
+    except TypeError:  # what JSON cannot hold: it was not parsed from a log
+        return list(_message(item, position))
+    known = _SEEN.get(key)
+    if known is None:
+        known = list(_message(item, position))
+        if len(key) <= _LONGEST_SEEN:
+            if len(_SEEN) >= _MOST_SEEN:
+                _SEEN.clear()
+            _SEEN[key] = known
+    return [dict(message) for message in known]
 
 
 def _message(item: Any, position: int) -> Iterator[Message]:
@@ -238,8 +262,28 @@ def _json(value: Any) -> str:
         return str(value)
 
 
+_SCHEMAS: dict[bytes, list[dict[str, Any]] | None] = {}
+
+
 def tool_schemas(given: Any) -> list[dict[str, Any]] | None:
-    """Return tool schemas in OpenAI's form; None when there are none, because none logged is not none offered."""
+    """Return tool schemas in OpenAI's form; None when there are none, because none logged is not none offered.
+
+    The list is shared by all who give the same schemas, as every call of an agent does.
+    """
+    if not given:
+        return None
+    try:
+        key = orjson.dumps(given)
+    except TypeError:
+        return _schemas(given)
+    if key not in _SCHEMAS:
+        if len(_SCHEMAS) >= _MOST_SCHEMAS:
+            _SCHEMAS.clear()
+        _SCHEMAS[key] = _schemas(given)
+    return _SCHEMAS[key]
+
+
+def _schemas(given: Any) -> list[dict[str, Any]] | None:
     found = []
     for item in as_list(embedded(given)):
         schema = as_dict(embedded(item))

@@ -22,7 +22,7 @@ from flywheel.stages.ingest.readers._values import as_dict, embedded, ident, num
 __all__ = ["READER", "NativeReader"]
 
 _FIELDS = set(LogEvent.model_fields)
-_TEXTS = ("span_id", "parent_id", "model", "policy", "task_key", "user", "tool_name", "tool_call_id")
+_TEXTS = {"span_id", "parent_id", "model", "policy", "task_key", "user", "tool_name", "tool_call_id"}
 _FLAT = {
     "name", "value", "label", "comment", "text", "target", "target_id", "annotator", "scale", "source",
     "trace_id", "response_id",
@@ -34,7 +34,7 @@ _TARGETS = {
     "response_id": "response", "request": "request", "request_id": "request", "message": "message",
 }  # fmt: skip
 _SAYS = {"value", "label", "comment", "text"}
-_KINDS = tuple(kind.value for kind in EventKind)
+_KINDS = {kind.value: kind for kind in EventKind}
 _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _NAME_LENGTH = 40
 
@@ -55,19 +55,15 @@ class NativeReader:
             raise BadRecordError("bad_record", "no JSON object")
         given = _unflatten(record) if _is_flat(record) else record
         target = given.pop("_target", None) if given is not record else given.get("target")
-        unknown = sorted(set(given) - _FIELDS)
-        if unknown:
-            named = (
-                unknown[0] if unknown[0].isidentifier() and len(unknown[0]) <= _NAME_LENGTH else "(not an identifier)"
-            )
-            raise BadRecordError("bad_record", f"{named}: unknown field")
-        event: Event = {name: _text(given, name) for name in _TEXTS}
+        if not given.keys() <= _FIELDS:
+            raise BadRecordError("bad_record", f"{_shown(min(given.keys() - _FIELDS))}: unknown field")
+        event: Event = {name: _text(given[name], name) for name in given.keys() & _TEXTS}
         event["kind"] = kind = _kind(given)
         event["conversation_id"] = ident(given.get("conversation_id"))
         if event["conversation_id"] is None:
             raise BadRecordError("bad_record", "conversation_id: required")
         event["ts"], event["seq"] = _time(given), _seq(given)
-        placed = event["ts"] or event["span_id"] or given.get("seq") is not None
+        placed = event["ts"] or event.get("span_id") or given.get("seq") is not None
         if not placed and kind not in _LATE:
             raise BadRecordError("bad_record", "ts, seq or span_id: one of them is required")
         payload = embedded(given.get("payload"))
@@ -78,16 +74,24 @@ class NativeReader:
         yield event
 
 
+def _shown(name: str) -> str:
+    """Return a field's name for a message; one that is no identifier might be somebody's data."""
+    return name if name.isidentifier() and len(name) <= _NAME_LENGTH else "(not an identifier)"
+
+
 def _is_event(record: Any) -> bool:
     outer = as_dict(record)
-    return outer.get("kind") in _KINDS and "conversation_id" in outer and "payload" in outer
+    kind = outer.get("kind")
+    return isinstance(kind, str) and kind in _KINDS and "conversation_id" in outer and "payload" in outer
 
 
 def _is_flat(record: Any) -> bool:
-    names = set(as_dict(record))
+    names = as_dict(record).keys()
+    if "payload" in names:
+        return False
     aimed = "conversation_id" in names or {"target", "target_id"} <= names
     says = names & (_SAYS | set(_ALSO))
-    return aimed and "name" in names and bool(says) and not names & {"payload", "messages"}
+    return aimed and "name" in names and bool(says) and "messages" not in names
 
 
 def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,8 +121,7 @@ def _named(given: Mapping[str, Any], target: Any) -> tuple[list[str], str | None
     return ids, target
 
 
-def _text(given: Mapping[str, Any], name: str) -> str | None:
-    value = given.get(name)
+def _text(value: Any, name: str) -> str | None:
     if value is not None and not isinstance(value, str | int):
         raise BadRecordError("bad_record", f"{name}: a text is required")
     return ident(value)
@@ -126,9 +129,10 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
 
 def _kind(given: Mapping[str, Any]) -> EventKind:
     value = given.get("kind")
-    if not isinstance(value, str) or value not in _KINDS:
+    kind = _KINDS.get(value) if isinstance(value, str) else None
+    if kind is None:
         raise BadRecordError("bad_record", f"kind: one of {', '.join(sorted(_KINDS))} is required")
-    return EventKind(value)
+    return kind
 
 
 def _time(given: Mapping[str, Any]) -> Any:
