@@ -34,6 +34,8 @@ def as_list(value: Any) -> list[Any]:
 
 def first(source: Mapping[str, Any], names: Iterable[str]) -> Any:
     """Return the first of the named values that is there and says something."""
+    if isinstance(names, tuple) and source.keys().isdisjoint(names):
+        return None
     for name in names:
         value = source.get(name)
         if value is not None and value != "":
