@@ -4,7 +4,7 @@ Layout under the store's folder:
 
     store.json                       layout version and number of partitions
     tables/<table>/p<NN>/part-<sha>.parquet     immutable, named by content
-    snapshots/<stage>/<n>.json       what a stage's output consists of; the highest n is current
+    snapshots/<stage>/<n>.json       what a stage's output consists of; the highest n is current, the last 20 are kept
     cache/                           recomputable values by content key
     runs.jsonl                       one line a command run
 
@@ -32,6 +32,7 @@ __all__ = ["PARTITIONS", "Part", "Snapshot", "Store"]
 
 LAYOUT = 1
 PARTITIONS = 4
+_KEPT = 20  # snapshots of a stage
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,22 @@ class Store:
         document = {**asdict(snapshot), "parts": [asdict(p) for p in ordered]}
         files.write_json(self.root / "snapshots" / stage / f"{number}.json", document)
         self._snapshots[stage, number] = snapshot
+        self._sweep(stage)
         return snapshot
+
+    def _sweep(self, stage: str) -> None:
+        """Remove a stage's oldest snapshots, and the parts that only they named; whoever is killed here left more."""
+        numbers = self.numbers(stage)
+        old, kept = numbers[:-_KEPT], numbers[-_KEPT:]
+        if not old:
+            return
+        named = {p.path for number in kept for p in self.snapshot(stage, number).parts}
+        for number in old:
+            gone = {p.path for p in self.snapshot(stage, number).parts} - named
+            for path in sorted(gone):
+                (self.root / path).unlink(missing_ok=True)
+            (self.root / "snapshots" / stage / f"{number}.json").unlink(missing_ok=True)
+            self._snapshots.pop((stage, number), None)
 
     # --- cache and run log ----------------------------------------------------------------------------------------
 

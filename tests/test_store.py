@@ -132,3 +132,17 @@ def test_the_cache_gives_back_what_was_kept(store: Store) -> None:
     assert store.cached("probe", "k") is None
     store.cache("probe", "k", [1, "ü"])
     assert store.cached("probe", "k") == [1, "ü"]
+
+
+def test_the_last_snapshots_are_kept_with_their_parts(store: Store) -> None:
+    shared = store.write("rewards", _rewards(signal="shared"), partition=0)
+    for number in range(25):
+        part = store.write("rewards", _rewards(signal=f"s{number}"), partition=0)
+        store.commit("rewards", fingerprint={}, parts=[p for p in (shared, part) if p], funnel={})
+
+    assert store.numbers("rewards") == list(range(6, 26))
+    files = list((store.root / "tables" / "rewards").rglob("*.parquet"))
+    assert len(files) == 21
+    again = Store(store.root)
+    for number in again.numbers("rewards"):
+        assert again.read(again.snapshot("rewards", number).parts, "rewards").collect().height == 2

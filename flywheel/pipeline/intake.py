@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.stages.ingest import Batch
+    from flywheel.stages.ingest.dedup import Ids
 
 __all__ = ["IngestResult", "ingest_logs", "load_readers"]
 
-_FLUSH_ROWS = 200_000
+_FLUSH_BYTES = 128_000_000
+_SMALL_ROWS, _MANY_PARTS = 20_000, 32
 _SHOWN = 3
 
 
@@ -67,9 +69,9 @@ class _Intake:
     def __init__(self, store: Store, before: Snapshot | None) -> None:
         self._store = store
         self._before = before
-        self._seen: dict[int, pl.Series] = {}  # event ids by partition
+        self._seen: dict[int, Ids] = {}  # by partition
         self._waiting: dict[int, list[pl.DataFrame]] = {}
-        self._rows = 0
+        self._bytes = 0
         self._bad: list[pl.DataFrame] = []
         self._again: dict[str, int] = {}  # files read now, and behind which line
         self.parts: list[Part] = list(before.parts) if before else []
@@ -94,7 +96,7 @@ class _Intake:
         if batch.quarantined.height:
             self._bad.append(batch.quarantined)
         self._again |= {state.path: state.from_line for state in batch.states}
-        if self._rows >= _FLUSH_ROWS:
+        if self._bytes >= _FLUSH_BYTES:
             self.flush()
 
     def _unseen(self, events: pl.DataFrame) -> pl.DataFrame:
@@ -109,17 +111,22 @@ class _Intake:
         partition = events["conversation_id"].replace_strict(where, return_dtype=pl.Int64)
         fresh = []
         for number in sorted(set(where.values())):
-            rows = dedup(events.filter(partition == number), self._known(number)).frame
-            self._seen[number] = pl.concat([self._known(number), rows["event_id"]])
+            known = self._known(number)
+            rows = dedup(events.filter(partition == number), known).frame
+            known.add(rows["event_id"])
             self._waiting.setdefault(number, []).append(rows)
-            self._rows += rows.height
+            self._bytes += int(rows.estimated_size())
             fresh.append(rows)
         return pl.concat(fresh)
 
-    def _known(self, partition: int) -> pl.Series:
+    def _known(self, partition: int) -> Ids:
+        from flywheel.stages.ingest.dedup import Ids
+
         if partition not in self._seen:
-            before = [p for p in self._before.parts if p.partition == partition] if self._before else []
-            self._seen[partition] = self._store.read(before, "events").select("event_id").collect()["event_id"]
+            self._seen[partition] = known = Ids()
+            for part in self._before.parts if self._before else ():
+                if part.table == "events" and part.partition == partition:
+                    known.add(self._store.read([part], "events").select("event_id").collect()["event_id"])
         return self._seen[partition]
 
     def flush(self) -> None:
@@ -130,13 +137,24 @@ class _Intake:
             part = self._store.write("events", pl.concat(frames), partition=number)
             if part is not None and part not in self.parts:
                 self.parts.append(part)
-        self._waiting, self._rows = {}, 0
+        self._waiting, self._bytes = {}, 0
+
+    def _compact(self) -> None:
+        """Put a partition's many small parts together, as following a log leaves them."""
+        for number in range(self._store.partitions):
+            small = [p for p in self.parts if (p.table, p.partition) == ("events", number) and p.rows < _SMALL_ROWS]
+            if len(small) < _MANY_PARTS:
+                continue
+            part = self._store.write("events", self._store.read(small, "events").collect(), partition=number)
+            gone = {p.path for p in small}
+            self.parts = [p for p in self.parts if p.path not in gone] + ([part] if part is not None else [])
 
     def finish(self) -> None:
         """Write everything that is left, and the quarantine anew: rows of lines that were read again are replaced."""
         import polars as pl
 
         self.flush()
+        self._compact()
         before = self._store.read(self._before.parts if self._before else (), "quarantine").collect()
         file = pl.col("source_file").str.split("!/").list.first()
         behind = file.replace_strict(self._again, default=None, return_dtype=pl.Int64)

@@ -99,6 +99,18 @@ def test_lines_written_just_before_a_rotation_are_read_under_the_new_name(projec
     assert (result.read, result.kept) == (1, 1)
 
 
+def test_many_small_parts_are_put_together(project: Path) -> None:
+    log = project / "logs" / "a.jsonl"
+    for number in range(40):
+        with log.open("a") as handle:
+            handle.write(line("c9", number, "more"))
+        store, _ = run(project)
+    snapshot = store.current("ingest")
+    assert snapshot is not None
+    assert sum(p.partition == store.partition("c9") for p in snapshot.parts) < 33
+    assert len(events(store)) == 60
+
+
 def test_a_grown_file_gives_only_its_new_lines(project: Path) -> None:
     run(project)
     with (project / "logs" / "a.jsonl").open("a") as handle:

@@ -8,10 +8,75 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from flywheel.records import ID_HEX
+
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
-__all__ = ["Deduplicated", "dedup"]
+    Halves = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+
+__all__ = ["Deduplicated", "Ids", "dedup"]
+
+
+class Ids:
+    """A set of content ids, 16 bytes each: sorted runs whose sizes double, so that adding stays cheap however many."""
+
+    def __init__(self) -> None:
+        self._runs: list[Halves] = []
+
+    def __len__(self) -> int:
+        return sum(run[0].size for run in self._runs)
+
+    def add(self, ids: pl.Series) -> None:
+        """Take in ids, none of which is known."""
+        if ids.len() == 0:
+            return
+        self._runs.append(_sorted(*_halves(ids)))
+        while len(self._runs) > 1 and 2 * self._runs[-1][0].size >= self._runs[-2][0].size:
+            self._runs[-2:] = [_merged(*self._runs[-2:])]
+
+    def known(self, ids: pl.Series) -> list[bool]:
+        """Return for each id whether it is in the set."""
+        import numpy as np
+
+        found = np.zeros(ids.len(), dtype=bool)
+        if ids.len() == 0:
+            return []
+        high, low = _halves(ids)
+        for run_high, run_low in self._runs:
+            at = np.searchsorted(run_high, high)
+            inside = at < run_high.size
+            at[~inside] = 0
+            same = inside & (run_high[at] == high)
+            found |= same & (run_low[at] == low)
+            for place in np.flatnonzero(same & (run_low[at] != low)):  # two ids that share their first half
+                end = np.searchsorted(run_high, high[place], side="right")
+                found[place] |= bool(np.any(run_low[at[place] : end] == low[place]))
+        return list(map(bool, found))
+
+
+def _halves(ids: pl.Series) -> Halves:
+    """Return 32-digit hex ids as two columns of 64 bits."""
+    import numpy as np
+
+    digits = "".join(ids.to_list())
+    if len(digits) != ID_HEX * ids.len():
+        raise ValueError(f"an id has not {ID_HEX} digits")
+    both = np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64).reshape(-1, 2)
+    return both[:, 0].copy(), both[:, 1].copy()
+
+
+def _sorted(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> Halves:
+    order = high.argsort(kind="stable")
+    return high[order], low[order]
+
+
+def _merged(one: Halves, other: Halves) -> Halves:
+    import numpy as np
+
+    return _sorted(np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]]))
 
 
 class Deduplicated(NamedTuple):
@@ -21,13 +86,11 @@ class Deduplicated(NamedTuple):
     n_duplicates: int
 
 
-def dedup(frame: pl.DataFrame, known_ids: pl.Series) -> Deduplicated:
+def dedup(frame: pl.DataFrame, known: Ids) -> Deduplicated:
     """Return the events that are not known, each once; sorted by their place in the sources."""
     import polars as pl
 
     order = ["source_file", "source_line", "seq", "event_id"]
-    known = pl.DataFrame({"event_id": known_ids}, schema={"event_id": pl.String()})
-    fresh = (
-        frame.sort(order).unique("event_id", keep="first", maintain_order=True).join(known, on="event_id", how="anti")
-    ).sort(order)
+    single = frame.sort(order).unique("event_id", keep="first", maintain_order=True)
+    fresh = single.filter(~pl.Series(known.known(single["event_id"]), dtype=pl.Boolean))
     return Deduplicated(fresh, frame.height - fresh.height)

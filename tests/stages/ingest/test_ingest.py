@@ -15,6 +15,7 @@ from flywheel.config import IngestConfig
 from flywheel.contracts import conform
 from flywheel.records import LogEvent, Quarantined
 from flywheel.stages.ingest import dedup, discover, ingest
+from flywheel.stages.ingest.dedup import Ids
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from flywheel.extensions import Reader
 
 Take = Callable[..., Any]
-NONE = pl.Series("event_id", [], dtype=pl.String())
+NONE = Ids()
 WHERE = ["source_file", "source_line"]
 
 
@@ -68,7 +69,9 @@ def test_reading_twice_is_reading_once(write: Callable[..., Path], take: Take, p
     path.rename(path.with_name("b.jsonl"))
     assert take(known=first.states).read == 0, "a renamed file is known by its content"
     again = take()
-    assert dedup(again.events, first.events["event_id"]).frame.height == 0
+    known = Ids()
+    known.add(first.events["event_id"])
+    assert dedup(again.events, known).frame.height == 0
 
 
 def test_the_order_of_files_does_not_matter(
