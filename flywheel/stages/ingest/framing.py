@@ -306,7 +306,8 @@ def _layout(head: bytes) -> str:
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES + 1] if line.strip()]
     some_parse = any(map(_parses, lines))
     if text.startswith(b"{"):
-        return "lines" if some_parse or len(lines) == 1 else "document"
+        goes_on = not _parses(lines[0]) and lines[0].rstrip().endswith((b"{", b"[", b","))
+        return "lines" if len(lines) == 1 or (some_parse and not goes_on) else "document"
     if text.startswith(_EVENT_FIELDS) and any(_parses(_event_data(line.strip())) for line in lines):
         return "events"
     length = int.from_bytes(head[:_LENGTH], "big")

@@ -49,6 +49,7 @@ LAYOUTS = {
     "packed messages behind their length": b"".join(
         struct.pack(">I", len(p)) + p for p in map(zstandard.compress, (b'{"a":1}', b'{"b":2}'))
     ),
+    "documents with objects in one line": b'{\n "a": 1\n}\n{"b":\n2}\n',
     "documents without newlines between": b'{\n"a": 1}{"b": 2}',
 }
 
@@ -169,3 +170,9 @@ def test_a_line_that_is_too_long_among_many(tmp_path: Path, length: int) -> None
         (9001, len(line), hashlib.sha256(line).hexdigest())
     ] * (len(line) > LIMITS.record_bytes + 1)
     assert (framing.offset, framing.digest) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_a_document_whose_parts_stand_in_one_line_each_is_a_document(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{\n "steps": [\n  {"n": 1}\n ],\n "tail":\n  {"n": 2}\n}\n')
+    assert told(frame(path)) == [{"steps": [{"n": 1}], "tail": {"n": 2}}]
