@@ -79,13 +79,13 @@ def _finished(row: Row, body: str, redactor: Redactor) -> Row:
     def short(value: Any) -> str | None:
         return redactor.text(str(value)) if value is not None and value != "" else None
 
-    conversation, span = redactor.text(conversation), short(span)
+    conversation, span = redactor.name(conversation), short(span)
     time = ts.isoformat() if ts is not None else None
     event_id = content_id(conversation, kind, span if span is not None else seq, time, body)
     return (
         event_id, ts, seq, conversation, span, short(parent), kind, short(model), short(policy), short(task),
-        redactor.user(str(user)) if user else None, short(tool), short(call), [redactor.text(name) for name in ids],
-        short(target), body, *row[_PAYLOAD + 1 :],
+        redactor.user(str(user)) if user else None, short(tool), short(call), [redactor.name(name) for name in ids],
+        redactor.name(target) if target else None, body, *row[_PAYLOAD + 1 :],
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ __all__ = [
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
 _MS, _US, _NS = 10**11, 10**14, 10**17  # what is larger is milliseconds, microseconds, nanoseconds since 1970
+_LONGEST_AMOUNT = 12  # digits
 _BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
 _HEX_ID = re.compile(r"[0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?\Z")
 
@@ -47,8 +48,10 @@ def text(value: Any) -> str | None:
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number; texts that are numbers count, booleans are 0 and 1."""
+    """Return a finite number; texts that are numbers count (unless they are longer than any amount: a card's, say)."""
     if isinstance(value, str):
+        if len(value.partition(".")[0].strip()) > _LONGEST_AMOUNT:
+            return None
         try:
             value = float(value)
         except ValueError:

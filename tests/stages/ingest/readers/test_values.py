@@ -65,7 +65,17 @@ def test_no_value_is_an_error(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"), [("1.5", 1.5), (True, 1.0), ("NaN", None), ("x", None), (10**400, None), (None, None)]
+    ("value", "found"),
+    [
+        ("1.5", 1.5),
+        (True, 1.0),
+        ("NaN", None),
+        ("x", None),
+        (10**400, None),
+        (None, None),
+        ("4111111111111111", None),
+        ("-12.25", -12.25),
+    ],
 )
 def test_numbers_are_finite(value: Any, found: float | None) -> None:
     assert number(value) == found
