@@ -30,7 +30,8 @@ _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
 _GIVEN = re.compile(PLACEHOLDER)
 _ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON that stands in a text
-_HIDDEN = re.compile("[\U000f0000-\U000ffffd]")
+_PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
+_HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
 
 
 class Redactor:
@@ -175,11 +176,16 @@ def _without_escapes(text: str) -> tuple[str, dict[str, str]]:
 
     A text may hold JSON: in `"say\n+49 30 ..."` the n belongs to the escape, not to what follows.
     """
+    escapes: dict[str, str] = {}
     if "\\" not in text or _HIDDEN.search(text):
-        return text, {}
-    hidden: dict[str, str] = {}
-    shown = _ESCAPE.sub(lambda match: hidden.setdefault(match[0], chr(0xF0000 + len(hidden))), text)
-    return shown, {char: escape for escape, char in hidden.items()}
+        return text, escapes
+
+    def hidden(match: re.Match[str]) -> str:
+        letters = match[0]
+        char = chr(_PRIVATE + int(letters[1:], 16)) if letters[0] == "u" else chr(_PRIVATE_TOO + ord(letters))
+        return char if escapes.setdefault(char, letters) == letters else letters
+
+    return _ESCAPE.sub(hidden, text), escapes
 
 
 def _escape(escapes: Mapping[str, str], match: re.Match[str]) -> str:

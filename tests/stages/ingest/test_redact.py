@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -148,7 +149,7 @@ def test_planted_canaries_are_gone(kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted(GENERATORS))
 @pytest.mark.parametrize("before", ["\n", "\t", "\r\n", "\u201c", "\\n\n"])
 def test_json_in_a_text_hides_nothing_and_stays_json(kind: str, before: str) -> None:
-    """After an escape a number begins, although a letter stands before it; and the escape is none of what is replaced."""
+    """A number begins behind an escape's letter, and the escape is no part of what is replaced."""
     for canary in canaries(kind, 50, "escapes"):
         inner: object = {"note": f"call{before}{canary.text}{before}now"}
         for _ in range(3):
@@ -174,3 +175,10 @@ def test_an_id_is_the_same_with_and_without_its_kind() -> None:
         assert r.name(f"session:{value}") == f"session:{r.text(value)}"
         assert r.name(value) == r.text(value)
     assert r.name("session:2001:db8::17") != "session:2001:db8::17"
+
+
+def test_the_same_key_file_has_the_same_pseudonym_in_every_json() -> None:
+    key = json.dumps("-----BEGIN PRIVATE KEY-----\nMIIE\u201c\n-----END PRIVATE KEY-----")
+    one, two = once([f"[{key}]", f'["\\t \\u00e9", {key}]'])
+    (mark,) = re.findall("<SECRET_[0-9a-f]{8}>", one)
+    assert two == f'["\\t \\u00e9", "{mark}"]'

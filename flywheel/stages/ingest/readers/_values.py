@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 __all__ = [
-    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "token_ids", "when", "whole",
-    "without_nulls",
+    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "lowered", "number", "text", "token_ids", "when",
+    "whole", "without_nulls",
 ]  # fmt: skip
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,6 +100,11 @@ def hex_id(value: Any) -> str | None:
         return found if found.strip("0") else None
     bare = found.replace("-", "")
     return bare.lower() if _HEX_ID.match(bare) else found
+
+
+def lowered(found: str) -> str:
+    """Return a hex id in lower case; in another the case says something (a token's prefix, an account's country)."""
+    return found.lower() if _HEX_ID.match(found.replace("-", "")) else found
 
 
 def when(value: Any) -> datetime | None:
