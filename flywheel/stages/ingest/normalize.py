@@ -17,6 +17,7 @@ from flywheel.stages.ingest.batches import Row
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framing import Bad, Record
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps
+from flywheel.stages.ingest.readers._values import as_list
 from flywheel.stages.ingest.redact import Redactor
 
 __all__ = ["Normalizer", "finished"]
@@ -57,7 +58,8 @@ class Normalizer:
         conversation, kind, seq, ts = _checked(event)
         payload = event.get("payload")
         if record.tags and isinstance(payload, dict):
-            payload = {**payload, "tags": sorted({*payload.get("tags", ()), *record.tags})}
+            given = [tag for tag in as_list(payload.get("tags")) if isinstance(tag, str)]
+            payload = {**payload, "tags": sorted({*given, *record.tags})}
         body = payload if isinstance(payload, str) else dumps(payload)
         get = event.get
         return (
