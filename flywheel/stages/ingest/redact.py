@@ -28,6 +28,7 @@ _USER = re.compile(rf"user_[0-9a-f]{{{_USER_HEX}}}\Z")
 _CACHE = 1 << 16
 _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
+_LEAST_NUMBER = 10**9  # of what could be data and a JSON number at once
 _GIVEN = re.compile(PLACEHOLDER)
 _ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON that stands in a text
 _PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
@@ -118,6 +119,9 @@ class Redactor:
             return {self._name(name, kinds): self._walk(item, kinds, name) for name, item in value.items()}
         if isinstance(value, list):
             return [self._walk(item, kinds) for item in value]
+        if isinstance(value, int) and value >= _LEAST_NUMBER:
+            found = self._replace(str(value), kinds)
+            return value if found == str(value) else found
         return value
 
     def _name(self, key: str, kinds: tuple[Kind, ...]) -> str:

@@ -169,6 +169,12 @@ def test_names_of_fields_are_texts_too_and_the_common_ones_stay() -> None:
     assert once({"authorization_header": "x@y.co"}) == {"authorization_header": once(["x@y.co"])[0]}
 
 
+def test_a_number_is_data_as_its_digits_are() -> None:
+    found = once({"card": 4111111111111111, "order": 4111111111111112, "at": 1790850000000000000, "n": 3, "p": 0.5})
+    assert found == {**found, "order": 4111111111111112, "at": 1790850000000000000, "n": 3, "p": 0.5}
+    assert [found["card"]] == once(["4111 1111 1111 1111"])
+
+
 def test_an_id_is_the_same_with_and_without_its_kind() -> None:
     r = redactor()
     for value in ("2001:db8::17", "joe@example.com", "+49 30 1234567", "plain"):
