@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from flywheel.stages.ingest.opening import Content, Opened, Stream, file_content
+from flywheel.stages.ingest.opening import Content, Opened, Stream, file_content, too_large
 
 __all__ = ["Member", "archive_kind", "member_beside", "members"]
 
@@ -75,8 +75,7 @@ def _zip(path: Path, max_ratio: int) -> Iterator[Member]:
             if info.is_dir() or not _visible(info.filename):
                 continue
             if info.file_size > max_ratio * max(info.compress_size, 1_000):
-                limit = f"it expands to more than ingest.max_expand_ratio = {max_ratio} times its size"
-                yield Member(info.filename, _nothing(info.filename), limit)
+                yield Member(info.filename, _nothing(info.filename), too_large(max_ratio))
                 continue
             try:
                 with _unzipped(archive, info, path) as file:

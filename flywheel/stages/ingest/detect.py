@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from flywheel.config import RedactConfig
 from flywheel.extensions import Reader, Sample
+from flywheel.stages.ingest.patterns import KINDS
 from flywheel.stages.ingest.readers._values import as_dict
+from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.ingest.sidecar import is_sidecar
 from flywheel.stages.ingest.sources import UNKNOWN
 
@@ -100,11 +103,14 @@ def _looks(sample: Sample) -> str:
     objects = [record for record in sample.records if isinstance(record, dict)]
     if not objects:
         return f"they are {type(sample.records[0]).__name__}s, not objects"
-    keys = sorted(
-        {k for record in objects for k in record if k.isidentifier() and k.isascii() and len(k) <= _KEY_LENGTH}
-    )
+    keys = sorted({key for record in objects for key in record if _is_plain_name(key)})
     more = ", ..." if len(keys) > _SHOWN_KEYS else ""
     return f"their fields: {', '.join(keys[:_SHOWN_KEYS]) or 'none with a plain name'}{more}"
+
+
+def _is_plain_name(key: str) -> bool:
+    plain = key.isidentifier() and key.isascii() and len(key) <= _KEY_LENGTH
+    return plain and Redactor(RedactConfig(kinds=list(KINDS)), b"").text(key) == key
 
 
 def is_document_name(name: str) -> bool:

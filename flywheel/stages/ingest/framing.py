@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads, plain
-from flywheel.stages.ingest.opening import Content, Opened, Stream, compression
+from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression, too_large
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -288,8 +288,13 @@ class Framing:
 
         try:
             source = self._content.path or pa.BufferReader(opened.read())
+            most, size = self._limits.expand_ratio * max(self._content.size, FREE_BYTES // 100), 0
             with pq.ParquetFile(source) as file:
                 for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+                    size += batch.nbytes
+                    if size > most:
+                        yield _bad(self.lines + 1, "truncated", too_large(self._limits.expand_ratio))
+                        return
                     for row in batch.to_pylist():
                         self.lines += 1
                         yield _row(self.lines, row)

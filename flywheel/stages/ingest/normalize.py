@@ -7,7 +7,7 @@ part of it, so that the same event in two files is one. A reader that fails on a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from flywheel.stages.ingest.batches import Row
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framing import Bad, Record
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps
+from flywheel.stages.ingest.readers._values import as_list
 from flywheel.stages.ingest.redact import Redactor
 
 __all__ = ["Normalizer", "finished"]
@@ -61,7 +62,8 @@ class Normalizer:
         conversation, kind, seq, ts = _checked(event)
         payload = event.get("payload")
         if record.tags and isinstance(payload, dict):
-            payload = {**payload, "tags": sorted({*payload.get("tags", ()), *record.tags})}
+            given = [tag for tag in as_list(payload.get("tags")) if isinstance(tag, str)]
+            payload = {**payload, "tags": sorted({*given, *record.tags})}
         body = payload if isinstance(payload, str) else dumps(payload)
         get = event.get
         return (
@@ -75,16 +77,16 @@ class Normalizer:
 def finished(rows: Sequence[Row], redactor: Redactor) -> list[Row]:
     """Return raw rows redacted and named."""
     bodies = redactor.payloads([row[_PAYLOAD] for row in rows])
-    text, user = redactor.text, redactor.user
-    return [_finished(row, body, text, user) for row, body in zip(rows, bodies, strict=True)]
+    return [_finished(row, body, redactor) for row, body in zip(rows, bodies, strict=True)]
 
 
-def _finished(row: Row, body: str, clean: Callable[[str], str], pseudonym: Callable[[str], str]) -> Row:
+def _finished(row: Row, body: str, redactor: Redactor) -> Row:
     (
         _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, _,
         source_format, source_file, source_line,
     ) = row  # fmt: skip
-    conversation = clean(conversation)
+    clean, named = redactor.text, redactor.name
+    conversation = named(conversation)
     span = clean(str(span)) if span else None
     event_id = _event_id(conversation, kind, span or seq, ts.isoformat() if ts is not None else None, body)
     return (
@@ -94,11 +96,11 @@ def _finished(row: Row, body: str, clean: Callable[[str], str], pseudonym: Calla
         clean(str(model)) if model else None,
         clean(str(policy)) if policy else None,
         clean(str(task)) if task else None,
-        pseudonym(str(user)) if user else None,
+        redactor.user(str(user)) if user else None,
         clean(str(tool)) if tool else None,
         clean(str(call)) if call else None,
-        [clean(name) for name in ids],
-        clean(target) if target else None,
+        [named(name) for name in ids],
+        named(target) if target else None,
         body, source_format, source_file, source_line,
     )  # fmt: skip
 

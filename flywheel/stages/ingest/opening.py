@@ -17,13 +17,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["Content", "Opened", "Stream", "compression", "file_content"]
+__all__ = ["FREE_BYTES", "Content", "Opened", "Stream", "compression", "file_content", "too_large"]
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PIECE = 16 << 10  # at deflate's greatest ratio this expands to 16 MB: the most that one step can take in memory
 _ZSTD_PIECE = 1 << 10  # zstd can expand a thousand times more
-_FREE_BYTES = 10_000_000  # below this a ratio says nothing
+FREE_BYTES = 10_000_000  # below this a ratio says nothing
 _BUFFER = 1 << 20
+
+
+def too_large(max_ratio: int) -> str:
+    """Return what is said of a bomb."""
+    return f"it expands to more than ingest.max_expand_ratio = {max_ratio} times its size"
 
 
 def compression(head: bytes) -> str:
@@ -159,8 +164,8 @@ class _Expanded(io.RawIOBase):
             self._decoder = self._new()
         self._n_in += len(piece) - len(self._rest)
         self._n_out += len(out)
-        if self._n_out > _FREE_BYTES and self._n_out > self._max_ratio * self._n_in:
-            self.fault = f"it expands to more than ingest.max_expand_ratio = {self._max_ratio} times its size"
+        if self._n_out > FREE_BYTES and self._n_out > self._max_ratio * self._n_in:
+            self.fault = too_large(self._max_ratio)
             return False
         self._out = memoryview(out)
         return True

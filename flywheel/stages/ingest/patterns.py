@@ -56,7 +56,7 @@ _PHONE = r"""
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _IP = rf"""
   (?<![\w.])(?<![0-9]-)(?:{_OCTET}\.){{3}}{_OCTET}(?!\w|[.-][0-9])
-| (?<![\w:.])(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{1,4}}(?!\w|:\w)
+| (?<![\w.])(?<![0-9A-Fa-f:]:)(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{1,4}}(?!\w|:\w)
 """
 _VERSION_BEFORE = re.compile(r"(?i)\b(?:version|release|build|firmware|ver)\.?[\s:=\"'(]{0,4}\Z|(?:[=~]=|[~^])\s?\Z")
 _BARE_PHONE, _SPACED_PHONE, _LONGEST_PHONE = 10, 8, 15  # digits; E.164 allows 15

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
+from flywheel.records import is_name
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.patterns import KINDS, PLACEHOLDER, SECRET_KEYS, Kind, looks_secret
 
@@ -26,7 +27,12 @@ _USER_HEX = 16
 _USER = re.compile(rf"user_[0-9a-f]{{{_USER_HEX}}}\Z")
 _CACHE = 1 << 16
 _SHORTEST = 5
+_NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
+_LEAST_NUMBER = 10**9  # of what could be data and a JSON number at once
 _GIVEN = re.compile(PLACEHOLDER)
+_ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON that stands in a text
+_PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
+_HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
 
 
 class Redactor:
@@ -90,6 +96,11 @@ class Redactor:
             self._replace(text, self._wanted(text))  # counts it
         return known
 
+    def name(self, name: str) -> str:
+        """Return an id redacted; in a kind:id only the id, so that both ways to write it stay equal."""
+        kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
+        return f"{kind}{colon}{self.text(rest)}"
+
     def user(self, user: str) -> str:
         """Return the pseudonym of a user: always one, whatever the name looks like."""
         name = user.strip()
@@ -108,10 +119,14 @@ class Redactor:
             return {self._name(name, kinds): self._walk(item, kinds, name) for name, item in value.items()}
         if isinstance(value, list):
             return [self._walk(item, kinds) for item in value]
+        if isinstance(value, int) and value >= _LEAST_NUMBER:
+            found = self._replace(str(value), kinds)
+            return value if found == str(value) else found
         return value
 
     def _name(self, key: str, kinds: tuple[Kind, ...]) -> str:
-        return key if key.isidentifier() and not self._deny else self._replace(key, kinds)
+        harmless = key.isidentifier() and len(key) < _NAME_SHORTEST
+        return key if harmless and not self._deny else self._replace(key, kinds)
 
     def _is_secret(self, key: str, value: str) -> bool:
         if "secret" not in self._finders or not SECRET_KEYS.match(key):
@@ -125,8 +140,10 @@ class Redactor:
             before = text
             for pattern in self._deny:
                 text = pattern.sub(self._denied, text)
+            shown, escapes = _without_escapes(text)
             for kind in kinds:
-                text = self._finders[kind.name].sub(partial(self._found, kind), text)
+                shown = self._finders[kind.name].sub(partial(self._found, kind), shown)
+            text = _HIDDEN.sub(partial(_escape, escapes), shown) if escapes else shown
         return text
 
     def _denied(self, match: re.Match[str]) -> str:
@@ -156,6 +173,27 @@ class Redactor:
 
     def _digest(self, kind: str, value: str) -> str:
         return hmac.digest(self._key, f"{kind}:{value}".encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
+def _without_escapes(text: str) -> tuple[str, dict[str, str]]:
+    r"""Return a text with one private character for the letters of each JSON escape, and what each stands for.
+
+    A text may hold JSON: in `"say\n+49 30 ..."` the n belongs to the escape, not to what follows.
+    """
+    escapes: dict[str, str] = {}
+    if "\\" not in text or _HIDDEN.search(text):
+        return text, escapes
+
+    def hidden(match: re.Match[str]) -> str:
+        letters = match[0]
+        char = chr(_PRIVATE + int(letters[1:], 16)) if letters[0] == "u" else chr(_PRIVATE_TOO + ord(letters))
+        return char if escapes.setdefault(char, letters) == letters else letters
+
+    return _ESCAPE.sub(hidden, text), escapes
+
+
+def _escape(escapes: Mapping[str, str], match: re.Match[str]) -> str:
+    return escapes[match[0]]
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.config import IngestConfig
+from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.batches import Batch, Segment
 from flywheel.stages.ingest.framing import Framed, Record
 from flywheel.stages.ingest.work import Worker
@@ -51,6 +52,17 @@ GOOD = {"conversation_id": "c", "kind": "request", "seq": 1, "payload": {"messag
 def test_an_event_that_breaks_the_protocol_is_refused(change: dict[str, Any], detail: str) -> None:
     batch = normalize({"events": [GOOD, GOOD | change]}, {"events": [GOOD]})
     assert (batch.read, batch.events.height, batch.quarantined["detail"].to_list()) == (2, 1, [detail])
+
+
+def test_a_refusal_is_redacted_like_what_is_kept() -> None:
+    class Quoting(Plugin):
+        def read(self, record: Any, line: int) -> Iterator[dict[str, Any]]:
+            raise BadRecordError("bad_record", f"{record}: unknown field {line}")
+
+    worker = Worker(IngestConfig(), b"k", {"plugin": Quoting()})
+    record: list[Framed] = [Record(1, "joe@example.com", b"x", ())]
+    (detail,) = worker.work([Segment("f", "plugin", records=record)]).quarantined["detail"]
+    assert detail.startswith("<EMAIL_")
 
 
 def test_a_reader_that_fails_costs_one_record_and_quotes_nothing() -> None:

@@ -59,7 +59,7 @@ def _object(given: Mapping[str, Any], role: str) -> Iterator[dict[str, Any]]:
         yield from _found({"type": _class_of(given), **inner}, role)
     elif "parts" in content:  # Gemini's response
         yield from _found(content, role)
-    elif _role(given) or given.get("type") in _ITEMS:
+    elif _role(given) or text(given.get("type")) in _ITEMS:
         yield _message(given, _role(given) or role)
     elif any(isinstance(embedded(given.get(name)), list) for name in _LISTS):
         yield from _instructions(given)

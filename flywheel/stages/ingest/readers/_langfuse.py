@@ -19,7 +19,18 @@ from flywheel.stages.ingest.readers._messages import arguments, flat_text
 from flywheel.stages.ingest.readers._reprs import fields_of_repr, mapping_of_repr
 from flywheel.stages.ingest.readers._shapes import exchange, schemas, transcript
 from flywheel.stages.ingest.readers._status import FAILED, error_type, tool_status
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.stages.ingest.readers._values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    lowered,
+    number,
+    text,
+    when,
+    whole,
+)
 
 __all__ = ["Row", "Whole", "attributes_of", "is_tool", "kind_of", "mapping", "model_call", "row_of", "source", "tool"]
 
@@ -118,7 +129,7 @@ def _named(row: Row, trace: Row, name: str) -> str | None:
 
 def _lower(value: Any) -> str | None:
     found = ident(value)
-    return found.lower() if found else None
+    return lowered(found) if found else None
 
 
 def event(columns: Mapping[str, Any], kind: EventKind, payload: Mapping[str, Any], **more: Any) -> Event:

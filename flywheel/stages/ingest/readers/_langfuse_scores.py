@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._langfuse import Row
-from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, when
+from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, lowered, number, text, when
 
 __all__ = ["comments", "flattened", "score"]
 
@@ -55,7 +55,7 @@ def score(row: Row, conversation: str | None = None) -> Iterator[Event]:
 
 def _event(aim: tuple[str, str], value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     kind, name = aim
-    name = name.lower() if kind == "span" else name
+    name = lowered(name) if kind == "span" else name
     return f"{kind}:{name}", {**value, "target": "call" if kind == "span" else kind, "target_id": name}
 
 

@@ -11,13 +11,15 @@ from typing import Any
 import orjson
 
 __all__ = [
-    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "token_ids", "when", "whole",
-    "without_nulls",
+    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "lowered", "number", "text", "token_ids",
+    "version", "when", "whole", "without_nulls",
 ]  # fmt: skip
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
 _MS, _US, _NS = 10**11, 10**14, 10**17  # what is larger is milliseconds, microseconds, nanoseconds since 1970
+_VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:[-+.]?[a-z][\w.-]{0,20})?\Z", re.ASCII)
+_LONGEST_AMOUNT = 12  # digits
 _BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
 _HEX_ID = re.compile(r"[0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?\Z")
 
@@ -49,8 +51,10 @@ def text(value: Any) -> str | None:
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number; texts that are numbers count, booleans are 0 and 1."""
+    """Return a finite number; texts that are numbers count (unless they are longer than any amount: a card's, say)."""
     if isinstance(value, str):
+        if len(value.partition(".")[0].strip()) > _LONGEST_AMOUNT:
+            return None
         try:
             value = float(value)
         except ValueError:
@@ -65,9 +69,9 @@ def number(value: Any) -> float | None:
 
 
 def whole(value: Any) -> int | None:
-    """Return a count: a number without its fraction, None when it is negative."""
+    """Return a count: a number without its fraction, None when it is negative or larger than anybody counts."""
     found = number(value)
-    return int(found) if found is not None and found >= 0 else None
+    return int(found) if found is not None and 0 <= found < 10**_LONGEST_AMOUNT else None
 
 
 def token_ids(value: Any) -> list[int] | None:
@@ -99,6 +103,16 @@ def hex_id(value: Any) -> str | None:
         return found if found.strip("0") else None
     bare = found.replace("-", "")
     return bare.lower() if _HEX_ID.match(bare) else found
+
+
+def lowered(found: str) -> str:
+    """Return a hex id in lower case; in another the case says something (a token's prefix, an account's country)."""
+    return found.lower() if _HEX_ID.match(found.replace("-", "")) else found
+
+
+def version(value: Any) -> str | None:
+    """Return a program's version: numbers and dots with a short word behind; what looks otherwise is none."""
+    return value if isinstance(value, str) and _VERSION.match(value) else None
 
 
 def when(value: Any) -> datetime | None:

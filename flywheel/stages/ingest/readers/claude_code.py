@@ -17,7 +17,7 @@ from flywheel.stages.ingest.readers._events import Event, Source, request, tool_
 from flywheel.stages.ingest.readers._messages import Message, messages
 from flywheel.stages.ingest.readers._pairs import share
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, stated_status
-from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, text, when, whole
+from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, text, version, when, whole
 
 __all__ = ["READER", "ClaudeCodeReader"]
 
@@ -85,8 +85,8 @@ def _book(sample: Sample) -> float:
 def _source(record: Mapping[str, Any], message: Mapping[str, Any], session: str) -> Source:
     side = ident(first(record, ("agentId", "parent_tool_use_id")))
     aside = record.get("isSidechain") is True or side is not None
-    version, model = ident(record.get("version")), text(message.get("model"))
-    agent = "claude-code" + (f"-{version}" if version else "")
+    release, model = version(record.get("version")), text(message.get("model"))
+    agent = "claude-code" + (f"-{release}" if release else "")
     names = {"message": ident(record.get("uuid")), "request": ident(record.get("requestId"))}
     return {
         "conversation_id": f"{session}/agent-{side or 'sidechain'}" if aside else session,

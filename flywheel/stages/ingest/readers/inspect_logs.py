@@ -85,14 +85,17 @@ def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
 def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
     if sample.get("invalidation"):
         return
+    if not isinstance(sample.get("messages"), list):
+        raise BadRecordError("bad_record", "a sample without a list of messages")
     turns = [as_dict(turn) for turn in sample["messages"]]
     history, places = _history(turns)
     acts = {
         n for n, turn in places.items() if history[n]["role"] == "assistant" and turn.get("source") not in _INSERTED
     }
+    named = ident(sample.get("uuid")) or content_id(sample.get("id"), sample.get("epoch"), turns)
     source: Source = {
-        "conversation_id": f"inspect/{ident(sample.get('uuid')) or content_id(sample['id'], sample['epoch'], turns)}",
-        "task_key": f"inspect/{ident(sample['id'])}/{content_id(_asked(sample['input']))[:12]}",
+        "conversation_id": f"inspect/{named}",
+        "task_key": f"inspect/{ident(sample.get('id'))}/{content_id(_asked(sample.get('input')))[:12]}",
         "policy": policy,
         "ts": None,
     }

@@ -19,7 +19,7 @@ from flywheel.stages.ingest.readers._langfuse import Row, Whole, kind_of, mappin
 from flywheel.stages.ingest.readers._langfuse_scores import comments, flattened, score
 from flywheel.stages.ingest.readers._langfuse_trace import observation_events, task_of, told, whole
 from flywheel.stages.ingest.readers._pairs import share
-from flywheel.stages.ingest.readers._values import as_dict, as_list, ident
+from flywheel.stages.ingest.readers._values import as_dict, as_list, ident, lowered
 
 __all__ = ["READER", "LangfuseReader"]
 
@@ -122,7 +122,7 @@ def _beside(row: Row, kind: str, trace: str | None, given: Any) -> Iterator[Even
     A row of the newer events table repeats its trace's scores beside its own, so there they judge the trace, once.
     """
     name = ident(row.get("id"))
-    own = f"trace:{trace}" if kind == "trace" else f"span:{name.lower()}" if name else None
+    own = f"trace:{trace}" if kind == "trace" else f"span:{lowered(name)}" if name else None
     shared = f"trace:{trace}" if "latency_ms" in row and trace else own
     if own and shared:
         yield from flattened(row, given, shared)

@@ -20,7 +20,7 @@ from flywheel.stages.ingest.readers._mini_swe import NOT_RUN, command_of, refuse
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._status import FAILED, OK
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
-from flywheel.stages.ingest.readers._values import as_dict, first, ident, text, when
+from flywheel.stages.ingest.readers._values import as_dict, first, ident, text, version, when
 
 __all__ = ["READER", "MiniSweAgentReader"]
 
@@ -65,9 +65,9 @@ class _Run:
     def __init__(self, record: Mapping[str, Any]) -> None:
         self._info, self._turns = as_dict(record.get("info")), record["messages"]
         config = as_dict(as_dict(self._info.get("config")).get("model"))
-        instance, version = ident(record.get("instance_id")), ident(self._info.get("mini_version"))
+        instance, release = ident(record.get("instance_id")), version(self._info.get("mini_version"))
         named = text(config.get("model_name"))
-        agent = "mini-swe-agent" + (f"-{version}" if version else "")
+        agent = "mini-swe-agent" + (f"-{release}" if release else "")
         self._source: Source = {
             "conversation_id": instance or f"mini-swe-agent/{content_id(_told(self._turns))}",
             "task_key": instance,

@@ -69,7 +69,7 @@ class NativeReader:
         payload = embedded(given.get("payload"))
         if not isinstance(payload, dict):
             raise BadRecordError("bad_record", "payload: an object is required")
-        event["payload"] = _CHECKS[kind](payload)
+        event["payload"] = _CHECKS[kind](_checked(payload))
         event["ids"], event["target"] = _named(given, target)
         yield event
 
@@ -100,7 +100,7 @@ def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
     payload = {name: value for name, value in told.items() if name in _FLAT}
     rest = {name: value for name, value in told.items() if name not in _FLAT}
     kind, meant = told.get("target"), ident(told.get("target_id"))
-    if kind is not None and kind not in _TARGETS:
+    if kind is not None and not (isinstance(kind, str) and kind in _TARGETS):
         raise BadRecordError("bad_record", f"target: one of {', '.join(_TARGETS)} is required")
     if kind is not None and meant is not None:
         rest["_target"] = f"{_TARGETS[kind]}:{meant}"
@@ -208,6 +208,25 @@ def _outcome(payload: dict[str, Any]) -> dict[str, Any]:
         raise BadRecordError("bad_record", "payload.value: required")
     return found
 
+
+def _checked(payload: dict[str, Any]) -> dict[str, Any]:
+    """Check the fields that any kind may have, and that what comes after trusts."""
+    for names, kinds, what in _TYPES:
+        for name in names:
+            value = payload.get(name)
+            if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+                raise BadRecordError("bad_record", f"payload.{name}: {what} is required")
+    for name, inner, what in (("tags", str, "texts"), ("tools", dict, "objects")):
+        if not all(isinstance(item, inner) for item in payload.get(name) or ()):
+            raise BadRecordError("bad_record", f"payload.{name}: a list of {what} is required")
+    return payload
+
+
+_TYPES: tuple[tuple[tuple[str, ...], Any, str], ...] = (
+    (("response_id", "finish_reason", "label", "comment", "text", "arguments_raw", "error_type"), str, "a text"),
+    (("input_tokens", "output_tokens", "cost_usd", "latency_s"), int | float, "a number"),
+    (("tags", "tools"), list, "a list"),
+)
 
 _CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
     EventKind.REQUEST: _request,

@@ -18,7 +18,7 @@ from flywheel.stages.ingest.readers._messages import Message, flat_text, message
 from flywheel.stages.ingest.readers._pairs import share
 from flywheel.stages.ingest.readers._status import OK
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, text
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, text, version
 
 __all__ = ["READER", "SweAgentReader"]
 
@@ -56,8 +56,8 @@ def _source(record: Mapping[str, Any], info: Mapping[str, Any]) -> Source:
     config = as_dict(embedded(record.get("replay_config")))
     model = text(as_dict(as_dict(config.get("agent")).get("model")).get("name"))
     instance = ident(as_dict(config.get("problem_statement")).get("id"))
-    version = text(info.get("swe_agent_version"))
-    agent = "swe-agent" + (f"-{version}" if version else "")
+    release = version(info.get("swe_agent_version"))
+    agent = "swe-agent" + (f"-{release}" if release else "")
     return {
         "conversation_id": instance or f"swe-agent/{content_id(record['history'])}",
         "task_key": instance,

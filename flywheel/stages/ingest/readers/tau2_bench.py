@@ -58,7 +58,7 @@ def _simulation(simulation: Mapping[str, Any], info: Mapping[str, Any]) -> Itera
     }
     yield from _timed(_spoken(history, source), turns, len(history))
     reward = number(as_dict(simulation.get("reward_info")).get("reward"))
-    if reward is not None and simulation.get("termination_reason") not in _NOT_THE_AGENTS:
+    if reward is not None and text(simulation.get("termination_reason")) not in _NOT_THE_AGENTS:
         payload = {"name": "reward", "value": reward, "scale": [0, 1], "source": "recorded"}
         ended = when(simulation.get("end_time"))
         yield {**source, "ts": ended, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}

@@ -67,17 +67,17 @@ def snake(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_columns_go_where_they_belong() -> None:
     row = observation(
-        "Gen-1", second=2, modelParameters={"temperature": 0.7, "top_p": "", "max_tokens": -1, "stop": "null"},
+        "A1" * 8, second=2, modelParameters={"temperature": 0.7, "top_p": "", "max_tokens": -1, "stop": "null"},
         usageDetails={"input": 8, "input_cached_tokens": 2, "output": 4, "total": 14},
         costDetails={"input": 0.0005, "total": 0.001}, toolDefinitions={"get_order": '{"description": "finds"}'},
         parentObservationId="A",
     )  # fmt: skip
     call = one(export(row))
     assert {k: call[k] for k in ("conversation_id", "user", "policy", "model", "span_id", "parent_id", "task_key")} == {
-        "conversation_id": S, "user": "u1", "policy": "2026.10.1", "model": "qwen3-8b", "span_id": "gen-1",
-        "parent_id": "a", "task_key": None,
+        "conversation_id": S, "user": "u1", "policy": "2026.10.1", "model": "qwen3-8b", "span_id": "a1" * 8,
+        "parent_id": "A", "task_key": None,
     }  # fmt: skip
-    assert call["ids"] == [f"trace:{T}", "span:gen-1"]
+    assert call["ids"] == [f"trace:{T}", "span:" + "a1" * 8]
     assert call["ts"].isoformat() == "2026-10-01T09:00:02+00:00"
     assert call["payload"] == {
         "message": ANSWER, "input": ASKED, "trace_id": T, "latency_s": 1.0, "cost_usd": 0.001, "input_tokens": 10,
@@ -262,7 +262,8 @@ def test_a_score_says_what_its_type_means(given: dict[str, Any], payload: dict[s
 @pytest.mark.parametrize(
     ("given", "target", "conversation", "kind"),
     [
-        ({"observationId": "Gen-1"}, "span:gen-1", T, "call"),
+        ({"observationId": "A1" * 8}, "span:" + "a1" * 8, T, "call"),
+        ({"observationId": "Gen-1"}, "span:Gen-1", T, "call"),
         ({"traceId": None, "observationId": "g"}, "span:g", "span:g", "call"),
         ({"traceId": None, "sessionId": S}, f"session:{S}", S, "session"),
         ({"traceId": None, "subject": {"kind": "observation", "id": "g", "traceId": T}}, "span:g", T, "call"),

@@ -44,6 +44,23 @@ def test_every_kind_in_normal_form(kind: str, payload: dict[str, Any], normal: d
     assert (event["kind"], event["payload"], event["conversation_id"]) == (kind, normal, "c")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tags", "x"), ("tags", [1]), ("tools", {}), ("tools", ["f"]), ("input_tokens", "7"), ("latency_s", True),
+        ("response_id", 7), ("finish_reason", ["stop"]),
+    ],
+)  # fmt: skip
+def test_what_comes_after_may_trust_a_payload(field: str, value: Any) -> None:
+    with pytest.raises(BadRecordError, match=f"payload.{field}: a"):
+        read({**BASE, "kind": "model_call", "payload": {"message": CALL, field: value}})
+
+
+def test_a_target_that_is_no_text_is_refused() -> None:
+    with pytest.raises(BadRecordError, match="target: one of"):
+        read({"target": ["trace"], "target_id": "t", "name": "thumbs", "value": 1})
+
+
 def test_all_columns_and_a_stored_event_read_back() -> None:
     columns = {
         "span_id": "s",

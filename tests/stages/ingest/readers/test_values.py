@@ -13,6 +13,7 @@ from flywheel.stages.ingest.readers._values import (
     ident,
     number,
     token_ids,
+    version,
     when,
     whole,
     without_nulls,
@@ -65,14 +66,34 @@ def test_no_value_is_an_error(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"), [("1.5", 1.5), (True, 1.0), ("NaN", None), ("x", None), (10**400, None), (None, None)]
+    ("value", "found"),
+    [
+        ("1.5", 1.5),
+        (True, 1.0),
+        ("NaN", None),
+        ("x", None),
+        (10**400, None),
+        (None, None),
+        ("4111111111111111", None),
+        ("-12.25", -12.25),
+    ],
 )
 def test_numbers_are_finite(value: Any, found: float | None) -> None:
     assert number(value) == found
 
 
+@pytest.mark.parametrize("value", ["2.1.0", "v1.1", "0.3.1+git", "2026.10.1", "1.0.0-beta.2"])
+def test_a_version_is_one(value: str) -> None:
+    assert version(value) == value
+
+
+@pytest.mark.parametrize("value", ["6011-1635-3307-9976", "sk_live_1", "1.1.1.1.1", "1.0 joe", "", None, 2])
+def test_no_version_is_made_of_anything_else(value: Any) -> None:
+    assert version(value) is None
+
+
 def test_counts_are_whole_and_not_negative() -> None:
-    assert [whole(v) for v in ("10", 4.9, -1, None)] == [10, 4, None, None]
+    assert [whole(v) for v in ("10", 4.9, -1, None, 2**70)] == [10, 4, None, None, None]
 
 
 @pytest.mark.parametrize(
