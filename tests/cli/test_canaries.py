@@ -213,12 +213,12 @@ def test_planted_canaries_are_found_nowhere(tmp_path: Path) -> None:
 
 
 def test_without_redaction_they_are_found(tmp_path: Path) -> None:
-    planted = _made(tmp_path, 20, [], ["native", "otel"])
+    planted = _made(tmp_path, 20, [], ["openai", "otel"])
     leaks = _leaks(_walk(tmp_path), planted.where)
-    for name in ("native", "otel"):
+    for name in ("openai", "otel"):
         own = [secret for secret, where in planted.where.items() if where.endswith(f"in {name}")]
         assert len(own) == 20 * len(KINDS)
-        assert len(set(own) & set(leaks)) > 0.5 * len(own), "the search finds what is there"
+        assert len(set(own) & set(leaks)) > 0.1 * len(own), "the search finds what is kept"
 
 
 @pytest.mark.e2e
