@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,7 +29,8 @@ from tests.stages.ingest.canaries import GENERATORS, Canary, Planter, canaries
 from tests.stages.ingest.formats import Sample, samples
 
 FEW, MANY = 60, 1000
-SHOWN = 6  # episodes that are printed in full
+HEAD = 20  # records that detection looks at
+SHOWN = 3  # episodes that are printed in full
 
 
 def test_every_kind_has_canaries() -> None:
@@ -58,9 +60,10 @@ class Plantation:
         for n, sample in enumerate(shapes):
             share = made[n :: len(shapes)]
             rng = random.Random(sample.name)  # noqa: S311
-            planter = Planter(sample.records, _accepts(reader, sample.records), rng)
+            planter = Planter(sample.records, _told(reader, sample.records), rng)
             cut = len(share) // 10
-            records = [*planter.whole(share[cut:]), *planter.spoiled(share[:cut])]
+            head = sample.records * (HEAD // len(sample.records) + 1)  # so that detection is sure
+            records = [*head, *planter.whole(share[cut:]), *planter.spoiled(share[:cut])]
             path = sample.write(self.folder, records)
             _break(path, planter.whole(self.take(f"broken lines of {sample.name}", 2)))
 
@@ -83,9 +86,14 @@ class Plantation:
         (folder / "native.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events))
 
 
-def _accepts(reader: Reader, records: Sequence[Any]) -> Callable[[Any], bool]:
-    least = min(len(_read(reader, record)) for record in records)
-    return lambda record: len(_read(reader, record)) >= max(least, 1)
+def _told(reader: Reader, records: Sequence[Any]) -> Callable[[Any], str]:
+    least = max(1, min(len(_read(reader, record)) for record in records))
+
+    def told(record: Any) -> str:
+        events = _read(reader, record)
+        return repr(events) if len(events) >= least else ""
+
+    return told
 
 
 def _read(reader: Reader, record: Any) -> list[Any]:
@@ -197,7 +205,7 @@ def _walk(project: Path) -> Iterator[tuple[str, str]]:
     yield from _stored(project)
 
 
-def _told(leaks: Mapping[str, str]) -> str:
+def _listed(leaks: Mapping[str, str]) -> str:
     return f"{len(leaks)} canaries found, among them:\n" + "\n".join(sorted(leaks.values())[:40])
 
 
@@ -208,17 +216,18 @@ def _events(project: Path) -> int:
 def test_planted_canaries_are_found_nowhere(tmp_path: Path) -> None:
     planted = _made(tmp_path, FEW, list(KINDS), sorted(samples()))
     leaks = _leaks(_walk(tmp_path), planted.where)
-    assert not leaks, _told(leaks)
+    assert not leaks, _listed(leaks)
     assert min(planted.kinds.values()) >= FEW * len(samples())
 
 
 def test_without_redaction_they_are_found(tmp_path: Path) -> None:
-    planted = _made(tmp_path, 20, [], ["openai", "otel"])
-    leaks = _leaks(_walk(tmp_path), planted.where)
-    for name in ("openai", "otel"):
-        own = [secret for secret, where in planted.where.items() if where.endswith(f"in {name}")]
-        assert len(own) == 20 * len(KINDS)
-        assert len(set(own) & set(leaks)) > 0.1 * len(own), "the search finds what is kept"
+    """So the search finds what is there, and of every format enough canaries reach the tables to be searched for."""
+    planted = _made(tmp_path, 10, [], sorted(samples()))
+    leaks = _leaks(chain([("ingest", _run(tmp_path, "ingest"))], _stored(tmp_path)), planted.where)
+    for name in samples():
+        own = [secret for secret, where in planted.where.items() if where.endswith(f" in {name}")]
+        assert len(own) == 10 * len(KINDS)
+        assert len(set(own) & set(leaks)) > 0.2 * len(own), name
 
 
 @pytest.mark.e2e
@@ -227,4 +236,4 @@ def test_a_thousand_of_every_kind_are_found_nowhere(name: str, tmp_path: Path) -
     planted = _made(tmp_path, MANY, list(KINDS), [name])
     leaks = _leaks(_walk(tmp_path), planted.where)
     print(f"{name}: {sum(planted.kinds.values()):,} planted, {len(leaks)} found, {_events(tmp_path):,} events")  # noqa: T201
-    assert not leaks, _told(leaks)
+    assert not leaks, _listed(leaks)

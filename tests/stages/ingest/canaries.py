@@ -165,8 +165,9 @@ def get(value: Any, at: Place) -> Any:
     return value
 
 
-def _in_place(_: str, canary: Canary, __: random.Random) -> str:
-    return canary.text
+def _in_place(text: str, canary: Canary, _: random.Random) -> str:
+    piece = len(text) <= SHORT  # of a stream, perhaps: what follows may be letters
+    return f" {canary.text} " if piece else canary.text
 
 
 def _in_words(text: str, canary: Canary, _: random.Random) -> str:
@@ -183,7 +184,10 @@ def _in_json(_: str, canary: Canary, rng: random.Random) -> str:
 
 
 WAYS: tuple[Callable[[str, Canary, random.Random], str], ...] = (_in_words, _in_place, _on_a_line, _in_json)
+SHORT = 3
 PROBED = 200  # places of a log
+MOST = 8  # canaries in one record: more of them hide one another
+PROBE = Canary("probe", "Quintessence", "Quintessence")
 
 
 class Planter:
@@ -191,28 +195,31 @@ class Planter:
 
     Args:
         records: the log.
-        accepted: whether a record is still read as one of its format.
+        told: returns a record's events as text, '' where it is no longer read as one of its format.
         rng: which places and ways are taken.
     """
 
-    def __init__(self, records: Sequence[Any], accepted: Callable[[Any], bool], rng: random.Random) -> None:
+    def __init__(self, records: Sequence[Any], told: Callable[[Any], str], rng: random.Random) -> None:
         self._rng = rng
         self._logs = [(record, [at for at, _ in places(record)]) for record in records]
-        probe = Canary("probe", "Quintessence", "Quintessence")
-        few = {(n, at) for n, (_, found) in enumerate(self._logs) for at in found}
-        few = set(rng.sample(sorted(few, key=repr), min(PROBED, len(few))))
-        self._good = [
-            (record, [at for at in found if (n, at) in few and accepted(self._planted(record, at, probe, _in_words))])
-            for n, (record, found) in enumerate(self._logs)
-        ]
+        every = [(n, at) for n, (_, found) in enumerate(self._logs) for at in found]
+        self._kept: dict[int, list[Place]] = {}  # places whose text stands in the events
+        self._lost: dict[int, list[Place]] = {}
+        for n, at in rng.sample(every, min(PROBED, len(every))):
+            text = told(self._planted(records[n], at, PROBE, _in_words))
+            if text:
+                (self._kept if PROBE.text in text else self._lost).setdefault(n, []).append(at)
 
     def whole(self, planted: Sequence[Canary]) -> Iterator[Any]:
-        """Yield records that are still read, until all canaries are planted in them."""
+        """Yield records that are still read, until all canaries are planted: mostly where they reach the events."""
+        assert self._kept or self._lost, "no place where a record stays one of its format"
         left = list(planted)[::-1]
         while left:
-            for record, good in self._good:
+            for n, (record, _) in enumerate(self._logs):
+                kept, lost = self._kept.get(n, []), self._lost.get(n, [])
+                chosen = kept + self._rng.sample(lost, len(lost) // (8 if self._kept else 1))
                 copy = record
-                for at in self._rng.sample(good, len(good)):
+                for at in self._rng.sample(chosen, min(MOST, len(chosen))):
                     if left and _is_there(copy, at):
                         copy = self._planted(copy, at, left.pop(), self._rng.choice(WAYS))
                 yield copy
