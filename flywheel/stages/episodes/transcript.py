@@ -36,6 +36,7 @@ class Event(NamedTuple):
     tool_name: str | None
     tool_call_id: str | None
     payload: dict[str, Any]
+    ids: Sequence[str] = ()
 
 
 @dataclass(slots=True)
