@@ -162,14 +162,14 @@ class LogEvent(Row):
     Payload by kind (all keys optional unless named):
     - request: {"messages": [Message, ...] (required; [] where the event only names things), "tools": [OpenAI function
       schema, ...], "replaces_context": true where they stand for all that was said before (a compacted history),
-      "usage_so_far": {"input_tokens", "output_tokens"} a running total}
+      "usage_so_far": {"input_tokens", "output_tokens"} a running total, "summary": true as with model_call}
       messages that reached the agent from outside: system prompt, user turns, injected history.
     - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,
       "tools": [...], "response_id", "finish_reason", "input_tokens", "output_tokens", "cost_usd", "latency_s",
       "prompt_token_ids", "completion_token_ids", "completion_logprobs", "sampling": {...},
       "fragment": "block" or "delta" where the message is a piece of one (pieces with one response_id, or a run of
-      pieces without any, are joined in order), "summary": true where it is the whole conversation's own input and
-      output, used only if the conversation has no other call}
+      pieces without any, are joined in order), "summary": true where it is a whole trace's own input and output,
+      used only if the trace (by its id; without one the conversation) has no other call}
     - tool_call: {"arguments": {...}} a call seen apart from a model message (a span).
     - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s"}
     - feedback: {"name": str (required; thumbs, rating, edit, retry, export, copy, apply, undo, comment, escalation,

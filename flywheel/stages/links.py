@@ -101,16 +101,31 @@ def _homes(names: Names, there: set[str]) -> tuple[dict[str, tuple[str, str]], d
         for source in _called(name, there):
             for conversation in names[name] - {source}:
                 parts[source].setdefault(conversation, name)
+    for source, found in parts.items():
+        parts[source] = {name: found[name] for name in _outermost({*found, source}) - {source}}
     homes: dict[str, tuple[str, str]] = {}
     torn: dict[str, str] = {}
     for source, found in sorted(parts.items()):
         ends = {_end(conversation, parts) for conversation in found} - {source}
-        via = min(found.values())
+        via = min(found.values(), default="")
         if len(ends) > 1:
             torn[source] = via
         elif ends:
             homes[source] = (ends.pop(), via)
     return homes, torn
+
+
+def _outermost(conversations: set[str]) -> set[str]:
+    """Return the conversations that lie in none of the others: who means a run does not mean an agent within it."""
+    return {name for name in conversations if conversations.isdisjoint(_around(name))}
+
+
+def _around(conversation: str) -> Iterator[str]:
+    """Yield the ids that a conversation's id goes on from: `RUN` and `RUN/helper` of `RUN/helper/1`."""
+    end = conversation.rfind("/")
+    while end > 0:
+        yield conversation[:end]
+        end = conversation.rfind("/", 0, end)
 
 
 def _called(name: str, there: set[str]) -> Iterator[str]:
@@ -143,6 +158,7 @@ def _found(
     fits = set(known.get(judgement.target, ())) | {
         home for name in _called(judgement.target, spoken | set(homes)) if (home := _home(name, homes)) in spoken
     }
+    fits = _outermost(fits)
     state = "pending" if not fits else "joined" if len(fits) == 1 else "ambiguous"
     found = next(iter(fits)) if state == "joined" else None
     return _link(judgement.conversation_id, judgement.event_id, found, judgement.target, state)

@@ -80,6 +80,14 @@ def test_what_fits_several_conversations_is_not_guessed() -> None:
     assert homes(torn) == {"e0": "t", "e1": "a", "e2": "b", "e3": "trace:t"}
 
 
+def test_who_means_a_run_does_not_mean_an_agent_within_it() -> None:
+    run = ("run", "run/helper", "run/helper/1", "run/other")
+    events = frame(judged("session:trial"), said("trial"), *(said(name, "session:trial") for name in run))
+    assert list(homes(events).values()) == ["run", "run", *run]
+    several = frame(judged("session:trial"), *(said(name, "session:trial") for name in ("run/1", "run/2")))
+    assert homes(several)["e0"] == "session:trial"
+
+
 def test_feedback_that_stands_with_its_conversation_stays() -> None:
     funnel = Funnel()
     events = frame(said("a", "response:r"), said("b", "response:r"), judged("response:r", "b"))

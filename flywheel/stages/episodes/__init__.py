@@ -52,6 +52,7 @@ class _Row(NamedTuple):
     user: str | None
     tool_name: str | None
     tool_call_id: str | None
+    ids: list[str]
     payload: str
     exact: bool
     source_format: str
@@ -131,6 +132,7 @@ def _event(row: _Row) -> Event:
         row.tool_name,
         row.tool_call_id,
         payload if isinstance(payload, dict) else {},
+        row.ids,
     )
 
 

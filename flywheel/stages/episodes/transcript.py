@@ -36,6 +36,7 @@ class Event(NamedTuple):
     tool_name: str | None
     tool_call_id: str | None
     payload: dict[str, Any]
+    ids: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -137,10 +138,11 @@ class _Walker:
 
     def _request(self, event: Event) -> None:
         messages = _messages(event.payload.get("messages"))
-        if event.payload.get("replaces_context"):
+        replaces = bool(event.payload.get("replaces_context"))
+        if replaces:
             self.pending, self._resets = [], bool(self.out.actions)
         n_seen = len(self.context) + len(self.pending)
-        repeats = 1 < n_seen <= len(messages)
+        repeats = 1 < n_seen <= len(messages) and not replaces
         fresh = _continuation(self.context + self.pending, messages) if repeats else None
         if fresh is None and self.out.actions and any(m["role"] == "assistant" for m in messages):
             self.pending, self._resets, fresh = [], True, messages

@@ -24,17 +24,11 @@ _MISSING = {"content_missing", "truncated", "unreadable_content"}
 
 
 def merge_twins(events: Sequence[Event]) -> tuple[list[Event], int]:
-    """Return the events with nothing told twice, and how many model calls were.
-
-    A call that is a `summary` of its conversation (a trace's own input and output) gives way to any other.
-    """
+    """Return the events with nothing told twice, and how many model calls were."""
     told: list[Event] = []
     places: dict[tuple[str, str], list[int]] = {}
     repeated = 0
-    only_summaries = all(e.payload.get("summary") for e in events if e.kind == _MODEL)
-    for event in events:
-        if event.kind == _MODEL and event.payload.get("summary") and not only_summaries:
-            continue
+    for event in _without_summaries(events):
         twin = _twin(event, told, places)
         if twin is None:
             for name in _names(event):
@@ -46,12 +40,36 @@ def merge_twins(events: Sequence[Event]) -> tuple[list[Event], int]:
     return told, repeated
 
 
+def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events without what only sums up calls that are there: a trace's own input and output.
+
+    A summary gives way to the calls of its trace; where one of them names no trace, they are taken to be of the same.
+    """
+    if not any(event.payload.get("summary") for event in events):
+        return events
+    calls = [_traces(e) for e in events if e.kind == _MODEL and not e.payload.get("summary")]
+    told = {trace for traces in calls for trace in traces}
+    anywhere = not all(calls)
+    return [e for e in events if not (e.payload.get("summary") and calls and (anywhere or _is_told(e, told)))]
+
+
+def _is_told(summary: Event, told: set[str]) -> bool:
+    traces = _traces(summary)
+    return not traces or bool(traces & told)
+
+
+def _traces(event: Event) -> set[str]:
+    return {name for name in event.ids if name.startswith("trace:")}
+
+
 def _names(event: Event) -> list[tuple[str, str]]:
     """Return the ids by which an event may be told again."""
     if event.kind in _TOOL:
         return [(event.kind, event.span_id)] if event.span_id else []
     if event.kind != _MODEL:
         return []
+    if event.payload.get("summary"):
+        return [("summary", trace) for trace in sorted(_traces(event))]
     response = event.payload.get("response_id")
     found = [("span", event.span_id), ("response", response), ("inside", event.parent_id)]
     return [(kind, name) for kind, name in found if isinstance(name, str) and name]
@@ -63,7 +81,7 @@ def _twin(event: Event, told: Sequence[Event], places: Mapping[tuple[str, str], 
     if event.kind != _MODEL:
         return None
     for kind, name in _names(event):
-        for other in ("span", "inside") if kind != "response" else ("response",):
+        for other in ("span", "inside") if kind in ("span", "inside") else (kind,):
             if kind == other == "inside":  # two calls of one parent
                 continue
             for place in reversed(places.get((other, name), ())):

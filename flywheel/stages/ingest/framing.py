@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.stages.ingest.documents import Piece, document_pieces
+from flywheel.stages.ingest.foreign import foreign_bytes, foreign_text
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads, plain
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression, too_large
 
@@ -27,6 +28,7 @@ _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 _SINGLY = 20  # records that come one by one, for detection
 _LENGTH = 4  # bytes of the length before a message
+_MOST = 1 << 28  # a greater length before a message is four letters of a text
 _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # of server-sent events
 _PARQUET_ROWS = 256
 _PROBED_LINES = 20
@@ -166,7 +168,8 @@ class Framing:
         if self.offset and layout != "events":
             layout = "lines"
         if layout == "unknown":
-            yield self._unknown(opened, opened.fault or "neither JSON nor Parquet")
+            named = foreign_bytes(opened.peek()) or foreign_text(opened.peek())
+            yield self._unknown(opened, opened.fault or named or "neither JSON nor Parquet")
             return
         if layout == "events":
             self._unwrap = _event_data
@@ -280,7 +283,8 @@ class Framing:
             text = opened.read(self._limits.record_bytes + 1)
             if opened.fault or len(text) > self._limits.record_bytes:
                 return _bad(self.lines, "bad_record", opened.fault or "more than ingest.max_record_mb allows", raw)
-        return Raw(self.lines, text)
+        foreign = foreign_bytes(text)
+        return _bad(self.lines, "unknown_format", foreign, raw) if foreign else Raw(self.lines, text)
 
     def _parquet(self, opened: Opened) -> Iterator[Framed]:
         import pyarrow as pa
@@ -305,6 +309,8 @@ class Framing:
 
 def _layout(head: bytes) -> str:
     """Return 'lines', 'events', 'document', 'frames' or 'unknown' for a content's beginning."""
+    if foreign_bytes(head):
+        return "unknown"
     text = head.removeprefix(_BOM).lstrip()
     if text.startswith(b"["):
         return "document"
@@ -317,7 +323,7 @@ def _layout(head: bytes) -> str:
         return "events"
     length = int.from_bytes(head[:_LENGTH], "big")
     body = head[_LENGTH : _LENGTH + 4]
-    if length and (body.startswith(b"{") or (compression(body) and not head.startswith(b"{"))):
+    if 0 < length < _MOST and (body.startswith(b"{") or (compression(body) and not head.startswith(b"{"))):
         return "frames"
     return "lines" if some_parse else "unknown"
 

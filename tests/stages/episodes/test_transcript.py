@@ -69,6 +69,13 @@ def test_a_rewritten_history_replaces_the_context() -> None:
     assert [a.observation for a in actions] == [[user("a")], [user("summary of a"), user("b")], [user("c")]]
 
 
+def test_a_replaced_context_is_replaced_also_by_what_begins_like_it() -> None:
+    talk = Talk("t").ask("a").act("one")
+    actions = read(talk.ask(user("a"), said("one"), "b", replaces_context=True).act("two")).actions
+    assert actions[1].resets_context
+    assert actions[1].observation == [user("a"), said("one"), user("b")]
+
+
 def test_requests_that_repeat_the_history_add_only_what_is_new() -> None:
     talk = Talk("t").ask(SYSTEM, "a").ask(SYSTEM, "a").act("one").ask(SYSTEM, user("a"), said("one"), "b").act("two")
     transcript = read(talk)

@@ -79,3 +79,15 @@ def test_a_summary_gives_way_to_a_call() -> None:
     summary = model("all in all", summary=True)
     assert [e.payload["message"]["content"] for e in merge_twins([summary, model("a")])[0]] == ["a"]
     assert len(merge_twins([summary])[0]) == 1
+
+
+def test_a_summary_gives_way_only_to_calls_of_its_own_trace() -> None:
+    def of(trace: str, content: str, **payload: Any) -> Event:
+        return model(content, **payload)._replace(ids=[f"trace:{trace}", "span:s"])
+
+    one, two = of("t1", "one", summary=True), of("t2", "two", summary=True)
+    asked = Event("e", "request", None, None, None, None, {"messages": ASKED, "summary": True}, ["trace:t1"])
+    assert merge_twins([asked, one, two])[0] == [asked, one, two]
+    assert merge_twins([asked, one, of("t1", "call"), two])[0] == [of("t1", "call"), two]
+    assert merge_twins([one, model("a call of nobody knows which trace"), two])[0][0].payload.get("summary") is None
+    assert len(merge_twins([one, one, of("t1", "other", summary=True)])[0]) == 2, "told again, and something else"

@@ -79,6 +79,54 @@ BROKEN: dict[str, tuple[bytes, list[object]]] = {
 }
 
 
+def field(number: int, content: bytes) -> bytes:
+    """Write a field of a protobuf message that holds bytes."""
+    size = bytes([len(content) & 0x7F | 0x80, len(content) >> 7]) if len(content) > 127 else bytes([len(content)])
+    return bytes([number << 3 | 2]) + size + content
+
+
+def export() -> bytes:
+    """Write an OTLP export request of one span as protobuf."""
+    said = field(1, b"gen_ai.prompt.0.content") + field(2, field(1, b"where is order 7? " * 6))
+    span = field(1, bytes(range(16))) + field(2, bytes(range(8))) + field(5, b"chat") + field(9, said)
+    resource = field(1, field(1, field(1, b"service.name") + field(2, field(1, b"shop"))))
+    return field(1, resource + field(2, field(2, span)))
+
+
+def framed(*messages: bytes) -> bytes:
+    return b"".join(struct.pack(">I", len(m)) + m for m in messages)
+
+
+JSONL, TABLE = '{"a":1}\n{"b":2}\n', "id,name,start time\n1,x,2026-10-01\n"
+NAMED: dict[str, tuple[bytes, str]] = {
+    "protobuf": (export(), "`format: json`"),
+    "protobuf behind its length": (framed(export(), export()), "`format: json`"),
+    "packed protobuf behind its length": (framed(zstandard.compress(export())), "`format: json`"),
+    "packed protobuf": (zstandard.compress(framed(export())), "`format: json`"),
+    "UTF-16 with its mark": (JSONL.encode("utf-16"), "UTF-16"),
+    "UTF-16, little end first": (JSONL.encode("utf-16-le"), "UTF-16"),
+    "UTF-16, big end first": (JSONL.encode("utf-16-be"), "UTF-16"),
+    "CSV": (TABLE.encode(), "a CSV table; export JSON or Parquet"),
+    "CSV of a spreadsheet": (b"\xef\xbb\xbf" + TABLE.replace(",", ";").encode(), "a CSV table"),
+    "CSV with JSON in it": (b'id,"input"\r\n1,"{""a"":1}"\r\n', "a CSV table"),
+    "CSV that begins like a message": (b'a,b\n{"x":1},2\n', "a CSV table"),
+    "TSV": (TABLE.replace(",", "\t").encode(), "a TSV table"),
+    "XML": (b'<?xml version="1.0"?>\n<log/>\n', "an XML document"),
+    "XML without a head": (b"<log>\n<entry/></log>", "an XML document"),
+    "web page": (b"\n<!DOCTYPE html>\n<html><body>Sign in</body></html>", "a web page"),
+    "prose": (b"Hello, you there,\nthis is no log, is it?\n", "neither JSON nor Parquet"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_file_in_another_form_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(NAMED[name][0])
+    (bad,) = frame(path)
+    assert isinstance(bad, Bad)
+    assert (bad.reason, NAMED[name][1] in bad.detail) == ("unknown_format", True), bad.detail
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_record_has_a_line_and_a_reason(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.log"

@@ -1,7 +1,6 @@
 """The spans of agent-lightning 0.x, one a record: GenAI attributes as AgentOps writes them, and rewards.
 
-AgentOps tells the calls of an answer in spans of their own, children of the model's span that are recorded before it:
-the answer comes as pieces, joined by the model span's id. A reward's link says in attributes which span it means.
+A reward's link says in attributes which span it means.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import Any
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._attributes import nested
 from flywheel.stages.ingest.readers._events import Event, Source
-from flywheel.stages.ingest.readers._messages import call
 from flywheel.stages.ingest.readers._values import (
     as_dict,
     as_list,
@@ -51,14 +49,12 @@ def span_events(span: Mapping[str, Any], conversation: str, line: int) -> Iterat
     source["ids"] = list(_names(span, source, attributes))
     if rewards:
         yield from _outcomes(rewards, source, attributes)
-    elif str(span.get("name")).startswith("tool_call.") and source["parent_id"]:
-        yield from _called(source, attributes)
     elif nested(attributes, f"{_OPERATION}.output.choices"):
         yield from _operation(source, attributes, line)
     else:
         for event in OTEL.read(_envelope(span, attributes), line):
             own = {**event, **source, "ts": event["ts"]}
-            yield _in_pieces(own, attributes) if event["kind"] == EventKind.MODEL_CALL else own
+            yield _with_tokens(own, attributes) if event["kind"] == EventKind.MODEL_CALL else own
 
 
 def _names(span: Mapping[str, Any], source: Source, attributes: Mapping[str, Any]) -> Iterator[str]:
@@ -92,8 +88,7 @@ def _envelope(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[st
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [told]}]}]}
 
 
-def _in_pieces(event: Event, attributes: Mapping[str, Any]) -> Event:
-    """Add the tokens; an answer that ended in calls and holds none is a piece of which the calls are the others."""
+def _with_tokens(event: Event, attributes: Mapping[str, Any]) -> Event:
     logged = embedded(attributes.get("logprobs.content"))
     found = {
         "prompt_token_ids": token_ids(attributes.get("prompt_token_ids")),
@@ -101,26 +96,7 @@ def _in_pieces(event: Event, attributes: Mapping[str, Any]) -> Event:
         "completion_logprobs": [number(as_dict(t).get("logprob")) for t in as_list(logged)] or None,
         "finish_reason": text(attributes.get("gen_ai.completion.0.finish_reason")),
     }
-    payload = event["payload"] | {name: value for name, value in found.items() if value is not None}
-    answer = as_dict(payload.get("message"))
-    if event["span_id"] and found["finish_reason"] in {"tool_calls", "function_call"} and not answer.get("tool_calls"):
-        payload |= {"response_id": event["span_id"], "fragment": "block"}
-        payload.pop("tags", None)
-    return event | {"payload": payload}
-
-
-def _called(source: Source, attributes: Mapping[str, Any]) -> Iterator[Event]:
-    """A call that the model's answer made: its parent is the model's span."""
-    told = {
-        "id": first(attributes, ("tool.call.id", "tool.id")),
-        "name": attributes.get("tool.name"),
-        "arguments": attributes.get("tool.parameters"),
-    }
-    made = call(told)
-    if made is not None:
-        piece = {"role": "assistant", "tool_calls": [made]}
-        payload = {"message": piece, "response_id": source["parent_id"], "fragment": "block"}
-        yield {**source, "kind": EventKind.MODEL_CALL, "payload": payload}
+    return event | {"payload": event["payload"] | {name: value for name, value in found.items() if value is not None}}
 
 
 def _operation(source: Source, attributes: Mapping[str, Any], line: int) -> Iterator[Event]:

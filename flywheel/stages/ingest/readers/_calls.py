@@ -1,6 +1,7 @@
 """Events of model and tool spans, a framework's span and its SDK's span as one.
 
-In: the spans of a record. Out: model_call, tool_call and tool_result events.
+In: the spans of a record. Out: model_call, tool_call and tool_result events. AgentOps tells the calls of an answer in
+spans of their own, children of the model's span that end before it: the answer comes as pieces, joined by its span id.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from flywheel.stages.ingest.readers._aliases import aliases
 from flywheel.stages.ingest.readers._attributes import told
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._genai import answer_from, call_payload, content_of, legacy_messages
-from flywheel.stages.ingest.readers._messages import Message, arguments, flat_text
+from flywheel.stages.ingest.readers._messages import Message, arguments, call, flat_text
 from flywheel.stages.ingest.readers._otlp import Span
 from flywheel.stages.ingest.readers._spans import Spans, event
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident, number, text, when
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when
 
 __all__ = ["call_events"]
 
 _NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
+_MADE = "tool_call."  # how AgentOps names the span of a call that an answer asks for
 _MERGED = "(merged tools)"  # Google ADK's summary of parallel calls, told before one by one
 
 
@@ -34,6 +36,8 @@ def call_events(spans: Spans) -> Iterator[Event]:
             yield calls.event(span, seq)
         elif role == "tool":
             yield from _tool_events(span, spans, seq)
+        elif not role and span.name.startswith(_MADE) and span.parent_id:
+            yield from _made_call(span, spans, seq)
 
 
 def seconds(span: Span) -> dict[str, float]:
@@ -85,7 +89,7 @@ class _Calls:
         ts = span.started or when(told(span.attributes, aliases().names.time))
         if span.failed and not _has_content(payload):
             return event(source, EventKind.REQUEST, ts, _unanswered(payload))
-        return event(source, EventKind.MODEL_CALL, ts, payload)
+        return event(source, EventKind.MODEL_CALL, ts, _in_pieces(payload, span))
 
     def _told_by(self, span: Span) -> Iterator[Span]:
         for twin in self._inner[id(span)]:
@@ -104,6 +108,30 @@ def _payload(span: Span) -> dict[str, Any]:
     if span.failed:
         payload["error_type"] = text(span.attributes.get("error.type")) or _raised(span) or "error"
     return payload
+
+
+def _in_pieces(payload: dict[str, Any], span: Span) -> dict[str, Any]:
+    """Return an answer that ended in calls and holds none as a piece: AgentOps tells its calls in spans below it."""
+    choice = as_dict((as_list(span.attributes.get("gen_ai.completion")) or [None])[0])
+    ended = choice.get("finish_reason") in ("tool_calls", "function_call")
+    if not ended or not span.span_id or payload["message"].get("tool_calls"):
+        return payload
+    tags = [tag for tag in payload.pop("tags", ()) if tag != "content_missing"]
+    return payload | {"response_id": span.span_id, "fragment": "block"} | ({"tags": tags} if tags else {})
+
+
+def _made_call(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
+    """Yield a call that the answer of the span above made."""
+    told_of = {
+        "id": first(span.attributes, ("tool.call.id", "tool.id")),
+        "name": span.attributes.get("tool.name"),
+        "arguments": span.attributes.get("tool.parameters"),
+    }
+    made = call(told_of)
+    if made is not None:
+        message = {"role": "assistant", "tool_calls": [made]}
+        payload = {"message": message, "response_id": span.parent_id, "fragment": "block"}
+        yield event(spans.source(span, seq), EventKind.MODEL_CALL, span.started, payload)
 
 
 def _unanswered(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 In: a trace's row and the rows of its observations. Out: events. A framework's span and the SDK's generation inside it
 are one call: the telling that says more is kept and takes from the other what it lacks. What a judge does is not the
-agent's. A trace without any model call is told by its own input and output, where those are words.
+agent's. What a trace's own input and output say is a summary, where those are words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._events import Event
+from flywheel.stages.ingest.readers._events import Event, request
 from flywheel.stages.ingest.readers._langfuse import (
     Row,
     Whole,
@@ -26,10 +26,11 @@ from flywheel.stages.ingest.readers._langfuse import (
     source,
     tool,
 )
+from flywheel.stages.ingest.readers._runs import is_worded
 from flywheel.stages.ingest.readers._shapes import exchange
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, when
 
-__all__ = ["observation_events", "task_of", "told", "whole"]
+__all__ = ["observation_events", "outline", "task_of", "told", "whole"]
 
 _START = datetime.min.replace(tzinfo=UTC)
 _LANGFUSES = (  # environments of Langfuse's own model calls
@@ -64,7 +65,7 @@ def whole(trace: Row, given: Sequence[Any], *, complete: bool = True) -> Iterato
         kept = [calls[name]] if name in calls else []
         yield from kept if row.get("type") == "GENERATION" else observation_events(row, of, seq, called)
     if complete and not calls:
-        yield from _outline(trace, rows, of)
+        yield from outline(trace, rows, of.task)
 
 
 def told(trace: Row, task: str | None = None) -> Event:
@@ -154,17 +155,22 @@ def _joined(kept: Event, dropped: Event, measured: Mapping[str, Any]) -> Event:
     return {**kept, "ids": ids, "payload": {**lacking, **kept["payload"], **measured}}
 
 
-def _outline(trace: Row, rows: Sequence[Row], of: Whole) -> Iterator[Event]:
-    """Yield what a trace's own input and output say, or its first observation's; no words, no conversation."""
-    for row in (trace, *rows[:1]):
+def outline(trace: Row, rows: Sequence[Row] = (), task: str | None = None) -> Iterator[Event]:
+    """Yield what a trace's own input and output say, or its first observation's; without words, only its place."""
+    ours = trace.get("environment") in _LANGFUSES
+    for row in () if ours else (trace, *rows[:1]):
         payload = exchange(_opened(row.get("input")), _opened(row.get("output")))
-        said = [*payload.get("input", ()), payload["message"]]
-        if "input" in payload and all(_worded(m) for m in said):
-            columns = source({**row, "trace_id": trace.get("id")} | ({"id": None} if row is trace else {}), of, 0)
-            ts = when(first(row, ("start_time", "timestamp")))
-            yield event(columns, EventKind.MODEL_CALL, payload | {"tags": ["outline"]}, ts=ts)
+        asked, answer = payload.pop("input", None), payload["message"]
+        if asked and all(map(is_worded, (*asked, answer))):
+            named = {**row, "trace_id": trace.get("id")} | ({"id": None} if row is trace else {})
+            columns = {**source(named, Whole(trace, task), 0), "ts": when(first(row, ("start_time", "timestamp")))}
+            made = request(asked, columns, 0, {"summary": True})
+            yield event(columns, EventKind.REQUEST, made["payload"])
+            ended = max((at for r in (row, *rows) if (at := when(r.get("end_time")))), default=columns["ts"])
+            payload |= {"summary": True, "tags": ["outline"]}
+            yield event({**columns, "ts": ended, "seq": len(rows) + 1}, EventKind.MODEL_CALL, payload)
             return
-    yield told(trace, of.task)
+    yield told(trace, task)
 
 
 def _opened(value: Any) -> Any:
@@ -176,8 +182,3 @@ def _opened(value: Any) -> Any:
     except orjson.JSONDecodeError:
         return value
     return found if isinstance(found, str) else value
-
-
-def _worded(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    return bool(message.get("tool_calls")) or (bool(content) and not str(content).startswith(("{", "[")))

@@ -23,7 +23,10 @@ from flywheel.stages.ingest.readers._shapes import transcript
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.stages.ingest.readers._values import embedded, first, number, text
 
-__all__ = ["Opinion", "Run", "corrected_text", "judgement", "model_call", "place", "tool_use", "whole_task"]
+__all__ = [
+    "Opinion", "Run", "corrected_text", "is_worded", "judgement", "model_call", "outline", "place", "tool_use",
+    "whole_task",
+]  # fmt: skip
 
 _LONGEST_LITERAL = 100_000
 
@@ -139,7 +142,9 @@ def place(run: Run) -> Event:
     return request([], {**run.source, "ts": run.started}, run.source.get("seq", 0), {})
 
 
-def whole_task(run: Run, given: Any, said: Any, *, last: int) -> Iterator[Event]:
+def whole_task(
+    run: Run, given: Any, said: Any, *, last: int, found: Mapping[str, Any] | None = None
+) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered: all there is where no model call was traced.
 
     Args:
@@ -147,13 +152,15 @@ def whole_task(run: Run, given: Any, said: Any, *, last: int) -> Iterator[Event]
         given: its input.
         said: its output.
         last: position of the answer, behind all that the trace tells.
+        found: what the span says of all that happened in it: tokens, and `model`.
     """
-    begins = {**run.source, "ts": run.started}
+    kept = {name: value for name, value in (found or {}).items() if value is not None}
+    begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
     seq = run.source.get("seq", 0)
-    yield request(history_of(given).messages, begins, seq, {})
+    yield request(history_of(given).messages, begins, seq, {"summary": True})
     answers = choices_of(said)
     if answers and not run.error:
-        payload = {"message": answers[0], "tags": ["reconstructed"], **_seconds(run)}
+        payload = {"message": answers[0], "summary": True, "tags": ["reconstructed"], **kept, **_seconds(run)}
         yield {
             **begins,
             "ts": run.ended or run.started,
@@ -161,6 +168,21 @@ def whole_task(run: Run, given: Any, said: Any, *, last: int) -> Iterator[Event]
             "seq": last,
             "payload": payload,
         }
+
+
+def outline(run: Run, given: Any, said: Any, found: Mapping[str, Any] | None = None) -> Iterator[Event]:
+    """Yield what a trace's outermost span was asked and answered, where those are words; else only its place."""
+    words = [*history_of(given).messages, *choices_of(said)]
+    if len(words) > 1 and all(map(is_worded, words)) and not run.error:
+        yield from whole_task(run, given, said, last=run.source.get("seq", 0) + 1, found=found)
+    else:
+        yield place(run)
+
+
+def is_worded(message: Mapping[str, Any]) -> bool:
+    """Whether a message says something to somebody; what a program hands to another is no conversation."""
+    content = message.get("content")
+    return bool(message.get("tool_calls")) or (bool(content) and not str(content).startswith(("{", "[")))
 
 
 class Opinion(NamedTuple):

@@ -38,6 +38,8 @@ class AtifReader:
 
     def from_path(self, path: PurePosixPath) -> Mapping[str, str]:
         """Return the trial that a document under Harbor belongs to: TRIAL/agent/... or TRIAL/steps/STEP/agent/..."""
+        if path.parent.name == "user-agent":
+            return {"ignored": "a simulated user's own run"}
         if path.parent.name != "agent":
             return {}
         trial = path.parent.parent

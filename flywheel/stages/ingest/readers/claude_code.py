@@ -3,7 +3,8 @@
 In: lines of a session; one reply is told a content block a line, under one message id. Out: pieces of replies, results
 with their status, what users wrote, and what they did without words: refused a call, changed a patch, interrupted.
 Sub-agents (sidechains) are conversations of their own. Text that the program put into a user's mouth is a system
-message. Summaries, snapshots, queues and other bookkeeping give nothing. System prompt and tools are never logged.
+message. The summary of a compaction stands for all that was said before it. Titles, snapshots, queues and other
+bookkeeping give nothing. System prompt and tools are never logged.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _BOOKKEEPING = {
     "custom-title": "sessionId", "progress": "sessionId", "attachment": "sessionId", "last-prompt": "sessionId",
 }  # fmt: skip
 _COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_COMPACTED = {"replaces_context": True, "tags": ["compacted"]}
 _INTERRUPTED = "[Request interrupted by user"
 _REJECTED = ("The user doesn't want to proceed with this tool use", "User rejected tool use")
 _PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Caveat: The messages below")
@@ -48,9 +50,13 @@ class ClaudeCodeReader:
         if not isinstance(record, dict):
             raise BadRecordError("bad_record", "no JSON object")
         session, kind = ident(first(record, ("sessionId", "session_id"))), record.get("type")
-        if kind not in _TOLD or session is None:
+        if session is None:
             if kind in _TOLD:
                 raise BadRecordError("bad_record", "no session id")
+            return
+        if kind not in _TOLD:
+            if record.get("subtype") == "compact_boundary":
+                yield request([], _source(record, {}, session), line, _COMPACTED)
             return
         message = record.get("message")
         if not isinstance(message, dict):
@@ -152,10 +158,10 @@ def _status(flag: Any, result: Any, seems: str) -> str:
 
 
 def _words(said: str, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
-    tags = {"tags": ["compacted"]} if record.get("isCompactSummary") is True else {}
+    compacted = _COMPACTED if record.get("isCompactSummary") is True else {}
     stopped = said.startswith(_INTERRUPTED)
-    program = record.get("isMeta") is True or bool(tags) or stopped or said.startswith(_PROGRAM)
-    yield request([{"role": "system" if program else "user", "content": said}], source, 0, tags)
+    program = record.get("isMeta") is True or bool(compacted) or stopped or said.startswith(_PROGRAM)
+    yield request([{"role": "system" if program else "user", "content": said}], source, 0, compacted)
     if stopped:
         yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
 

@@ -176,7 +176,7 @@ def _compacted(payload: Mapping[str, Any], source: Source, line: int) -> Iterato
         history += [message] if message is not None else []
     summary = text(payload.get("message"))
     told = history or ([{"role": "system", "content": summary}] if summary else [])
-    yield request(told, source, 0, {"tags": ["compacted"]})
+    yield request(told, source, 0, {"replaces_context": True, "tags": ["compacted"]})
 
 
 _TELL = {

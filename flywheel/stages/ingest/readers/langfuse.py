@@ -3,8 +3,8 @@
 A record is a trace with its observations, one row (an observation, a trace, a score, a session, an item of a dataset
 run), or a page of rows. A conversation is the session, else the trace. Generations are model calls, whatever framework
 shaped their input and output (`_shapes`), tools are calls and results, scores and corrections are feedback. A trace's
-row says what belongs together; its own input and output repeat its observations', and are read only where the record
-holds those too and no model call is among them.
+row says what belongs together; its own input and output repeat its observations', and count only where no model call
+of it is logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._langfuse import Row, Whole, kind_of, mapping, row_of
 from flywheel.stages.ingest.readers._langfuse_scores import comments, flattened, score
-from flywheel.stages.ingest.readers._langfuse_trace import observation_events, task_of, told, whole
+from flywheel.stages.ingest.readers._langfuse_trace import observation_events, outline, task_of, whole
 from flywheel.stages.ingest.readers._pairs import share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, ident, lowered
 
@@ -71,7 +71,7 @@ def _trace(trace: Row, observations: list[Any]) -> Iterator[Event]:
     if rows or not observations:
         yield from whole(trace, rows)
     else:
-        yield told(trace)
+        yield from outline(trace)
     conversation = ident(trace.get("session_id")) or ident(trace.get("id"))
     for given in (*as_list(trace.get("scores")), *as_list(trace.get("corrections"))):
         if isinstance(given, dict):
@@ -82,7 +82,7 @@ def _session(row: Row) -> Iterator[Event]:
     """Yield which traces a session has, and what people wrote beside it."""
     name = ident(row.get("id"))
     for trace in as_list(row.get("traces")):
-        yield told({**row_of(trace), "session_id": name})
+        yield from outline({**row_of(trace), "session_id": name})
     if name:
         yield from comments(row, f"session:{name}")
 
@@ -96,7 +96,7 @@ def _row(row: Row, kind: str, given: Any, seq: int = 0) -> Iterator[Event]:
         task = task_of([row])
         yield from made or ([_item(task, trace)] if task and trace else [])
     elif kind == "trace":
-        yield told(row)
+        yield from outline(row)
     elif kind == "item" and trace:
         yield _item(ident(row.get("dataset_item_id")), trace)
     if kind in ("trace", "observation") and isinstance(row.get("comments"), list):

@@ -21,6 +21,7 @@ from flywheel.stages.ingest.readers._runs import (
     corrected_text,
     judgement,
     model_call,
+    outline,
     place,
     tool_use,
     whole_task,
@@ -91,6 +92,8 @@ def _run_events(given: Mapping[str, Any]) -> Iterator[Event]:
         yield from _tool_use(run, span, extra)
     elif what == "chain" and _has_no_children(run):
         yield from whole_task(span, run["inputs"], run["outputs"], last=1)
+    elif what == "chain" and span.source["ids"][0] == f"trace:{span.source['span_id']}":
+        yield from outline(span, run["inputs"], run["outputs"], _counts(run, {}))
     elif what == "chain":
         yield place(span)
     yield from _judgements(run, span)
@@ -132,18 +135,22 @@ def _model_call(
 ) -> Iterator[Event]:
     settings = as_dict(embedded(extra.get("invocation_params")))
     inputs = as_dict(run["inputs"])
-    usage = as_dict(metadata.get("usage_metadata"))
-    counts = {  # the server writes 0 where it knows none
-        "input_tokens": whole(run.get("prompt_tokens")) or whole(usage.get("input_tokens")) or None,
-        "output_tokens": whole(run.get("completion_tokens")) or whole(usage.get("output_tokens")) or None,
-    }
     found = {
         "model": about_answer(run["outputs"]).get("model") or span.source["model"] or _model(settings, inputs),
         "tools": tool_schemas(first(settings, ("tools", "functions"))),
-        **counts,
+        **_counts(run, as_dict(metadata.get("usage_metadata"))),
         **common_payload(Pair({**settings, **inputs}, {}, {"total_cost": run.get("total_cost")})),
     }
     yield from model_call(span, run["inputs"], run["outputs"], found)
+
+
+def _counts(run: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens and the cost of a run and all in it; the server writes 0 where it knows none."""
+    return {
+        "input_tokens": whole(run.get("prompt_tokens")) or whole(usage.get("input_tokens")) or None,
+        "output_tokens": whole(run.get("completion_tokens")) or whole(usage.get("output_tokens")) or None,
+        "cost_usd": number(run.get("total_cost")) or None,
+    }
 
 
 def _model(*places: Mapping[str, Any]) -> str | None:

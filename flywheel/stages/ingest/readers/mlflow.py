@@ -22,6 +22,7 @@ from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._runs import (
     Run,
     model_call,
+    outline,
     place,
     tool_use,
     whole_task,
@@ -61,27 +62,39 @@ class MlflowReader:
         trace = _trace_of(record)
         if trace is None:
             raise BadRecordError("bad_record", "no trace with info and spans")
-        info, spans = trace
+        info, spans, whole_of = trace
         if _JUDGE in mapping_of(info.get("tags")):
             return
         source = _source(info)
-        told = list(_spans(spans, source))
+        told = list(_spans(spans, source) if spans else _without_spans(whole_of, info, source))
         yield from told
-        known = {event["span_id"] for event in told}
+        known = {span for event in told if (span := event.get("span_id"))}
         yield from assessments(as_list(embedded(info.get("assessments"))), source, known)
 
 
-def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]] | None:
-    """Return a trace's info and spans; a table's row has the whole trace as text, or its parts as columns."""
+def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], Mapping[str, Any]] | None:
+    """Return a trace's info, its spans, and where its request and response stand.
+
+    A table's row has the whole trace as text, or its parts as columns, maybe without spans.
+    """
     row = as_dict(record)
     trace = as_dict(embedded(row.get("trace"))) or row
     info, data = as_dict(embedded(trace.get("info"))), as_dict(embedded(trace.get("data")))
     if isinstance(data.get("spans"), list) and ("trace_id" in info or "request_id" in info):
-        return info, [as_dict(span) for span in data["spans"]]
+        return info, [as_dict(span) for span in data["spans"]], data
     spans = embedded(row.get("spans"))
+    spans = [] if spans is None and row.get("response") is not None and "request" in row else spans
     if isinstance(spans, list) and ("trace_metadata" in row or "request_metadata" in row):
-        return row, [as_dict(embedded(span)) for span in spans]
+        return row, [as_dict(embedded(span)) for span in spans], row
     return None
+
+
+def _without_spans(told: Mapping[str, Any], info: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    """Yield what a trace that was exported alone says of itself; previews are cut off and say nothing."""
+    usage = as_dict(embedded(mapping_of(info.get("trace_metadata")).get("mlflow.trace.tokenUsage")))
+    counts = {name: whole(usage.get(name)) for name in ("input_tokens", "output_tokens")}
+    run = Run({**source, "seq": 0}, None, source["ts"], None)
+    yield from outline(run, _loaded(told.get("request")), _loaded(told.get("response")), counts)
 
 
 def _trace_id(given: Any) -> str | None:

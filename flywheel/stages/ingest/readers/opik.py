@@ -13,7 +13,16 @@ from flywheel.extensions import BadRecordError, Sample
 from flywheel.stages.ingest.readers._events import Event, Source, source_of
 from flywheel.stages.ingest.readers._exchanges import about_answer
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
-from flywheel.stages.ingest.readers._runs import Opinion, Run, judgement, model_call, place, tool_use, whole_task
+from flywheel.stages.ingest.readers._runs import (
+    Opinion,
+    Run,
+    judgement,
+    model_call,
+    outline,
+    place,
+    tool_use,
+    whole_task,
+)
 from flywheel.stages.ingest.readers._shapes import schemas
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 
@@ -101,10 +110,13 @@ def _trace(trace: Mapping[str, Any], spans: list[Mapping[str, Any]], source: Sou
     run = _run(trace, {**source, "seq": 0, "span_id": ident(trace.get("id"))})
     counted = whole(trace.get("llm_span_count"))
     traced = any(span.get("type") == "llm" for span in spans) or not (spans or counted == 0)
-    if traced:
+    given, said = embedded(trace.get("input")), embedded(trace.get("output"))
+    if not traced:
+        yield from whole_task(run, given, said, last=2 * len(spans) + 1)
+    elif spans:
         yield place(run)
     else:
-        yield from whole_task(run, embedded(trace.get("input")), embedded(trace.get("output")), last=2 * len(spans) + 1)
+        yield from outline(run, given, said, _counts(trace))
     yield from _judgements(trace, source["ids"][0], source)
 
 
@@ -122,18 +134,26 @@ def _span(span: Mapping[str, Any], source: Source) -> Iterator[Event]:
 
 
 def _model_call(span: Mapping[str, Any], run: Run, given: Any, said: Any) -> Iterator[Event]:
-    metadata, usage = as_dict(embedded(span.get("metadata"))), as_dict(span.get("usage"))
-    cost = number(span.get("total_estimated_cost"))
+    metadata = as_dict(embedded(span.get("metadata")))
     beside = about_answer({k: metadata.get(k) for k in ("id", "model", "usage", "finish_reason")})
     found = {
         **beside,
-        **common_payload(Pair({**metadata, **as_dict(given)}, {}, {"total_cost": cost})),
+        **common_payload(Pair({**metadata, **as_dict(given)}, {}, {})),
         "model": beside.get("model") or text(span.get("model")) or about_answer(said).get("model"),
         "tools": schemas(first(metadata, ("tools", "functions"))),
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens"))),
+        **_counts(span),
     }
     yield from model_call(run, given, said, found)
+
+
+def _counts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens and the cost of a span, or of a trace and all in it."""
+    usage = as_dict(given.get("usage"))
+    return {
+        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens"))),
+        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens"))),
+        "cost_usd": number(given.get("total_estimated_cost")),
+    }
 
 
 def _judgements(given: Mapping[str, Any], aim: str, source: Source) -> Iterator[Event]:

@@ -16,7 +16,7 @@ from flywheel.stages.ingest.readers._events import Event, Source, source_of
 from flywheel.stages.ingest.readers._exchanges import about_answer
 from flywheel.stages.ingest.readers._messages import flat_text
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
-from flywheel.stages.ingest.readers._runs import Opinion, Run, judgement, model_call, place, tool_use
+from flywheel.stages.ingest.readers._runs import Opinion, Run, judgement, model_call, outline, place, tool_use
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 
 __all__ = ["READER", "WeaveReader"]
@@ -65,6 +65,8 @@ def _call(row: Mapping[str, Any]) -> Iterator[Event]:
         yield from _model_call(run, given, said, summary)
     elif kind == "tool":
         yield from tool_use(run, given, as_dict(said)["output"] if set(as_dict(said)) == {"output"} else said)
+    elif kind not in _SILENT_KINDS and run.source["parent_id"] is None:
+        yield from outline(run, given, said, _counts(summary))
     elif kind not in _SILENT_KINDS:
         yield place(run)
     for item in map(as_dict, as_list(as_dict(summary.get("weave")).get("feedback"))):
@@ -114,19 +116,27 @@ def _error(given: Any) -> str | None:
 
 
 def _model_call(run: Run, given: Any, said: Any, summary: Mapping[str, Any]) -> Iterator[Event]:
+    asked, counts = as_dict(given), _counts(summary)
+    found = {
+        **common_payload(Pair(asked, {}, {})),
+        **counts,
+        "model": about_answer(said).get("model") or text(asked.get("model")) or counts["model"],
+    }
+    yield from model_call(run, given, said, found)
+
+
+def _counts(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model, the tokens and the cost of a call and all in it; tokens of several models are not one count."""
     usage = as_dict(summary.get("usage"))
     model, counts = next(iter(usage.items())) if len(usage) == 1 else (None, {})
     costs = [as_dict(c) for c in as_dict(as_dict(summary.get("weave")).get("costs")).values()]
     amounts = [n for c in costs for k, v in c.items() if k.endswith("_total_cost") and (n := number(v)) is not None]
-    asked = as_dict(given)
-    found = {
-        **common_payload(Pair(asked, {}, {})),
-        "model": about_answer(said).get("model") or text(asked.get("model")) or model,
+    return {
+        "model": model,
         "input_tokens": whole(first(as_dict(counts), ("prompt_tokens", "input_tokens"))),
         "output_tokens": whole(first(as_dict(counts), ("completion_tokens", "output_tokens"))),
         "cost_usd": sum(amounts) if amounts else None,
     }
-    yield from model_call(run, given, said, found)
 
 
 def _feedback(row: Mapping[str, Any], source: Source | None) -> Iterator[Event]:

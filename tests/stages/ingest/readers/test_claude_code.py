@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,7 @@ def test_what_the_program_says_is_not_the_users(given: dict[str, Any]) -> None:
     (event,) = read(given)
     assert event["payload"]["messages"][0]["role"] == "system"
     assert event["payload"].get("tags") == (["compacted"] if "isCompactSummary" in given else None)
+    assert event["payload"].get("replaces_context", False) == ("isCompactSummary" in given)
 
 
 def test_sub_agents_are_conversations_of_their_own() -> None:
@@ -127,9 +129,33 @@ def test_sub_agents_are_conversations_of_their_own() -> None:
 def test_what_is_no_talk_gives_nothing() -> None:
     assert read({"type": "summary", "summary": "Orders", "leafUuid": "u-9"}) == []
     assert read({"type": "queue-operation", "operation": "enqueue", "sessionId": SESSION}) == []
-    assert read(line("system", None, subtype="compact_boundary")) == []
+    assert read(line("system", None, subtype="api_metrics")) == []
     (failed,) = read(line("assistant", {"id": "m", "role": "assistant", "model": "<synthetic>", "content": [SAY]}))
     assert (failed["kind"], failed["payload"]) == ("request", {"messages": [], "tags": ["api_error"]})
+
+
+@pytest.mark.parametrize("boundary", [True, False])
+def test_after_a_compaction_the_summary_is_all_that_was_said(
+    boundary: bool,  # noqa: FBT001 - a table's column
+    take: Callable[..., Any],
+    write: Callable[..., Path],
+) -> None:
+    later = {"timestamp": "2026-10-01T09:05:00.000Z"}
+    bound = [line("system", None, subtype="compact_boundary", uuid="u-4", logicalParentUuid="u-3", **later)]
+    records = [
+        user("where is order 7?"), piece(SAY, CALL, uuid="u-2"), result(is_error=True, uuid="u-3"),
+        *(bound if boundary else []),
+        user("They asked for order 7.", isCompactSummary=True, uuid="u-5", **later),
+        user("Go on.", uuid="u-6", **later),
+        piece({**SAY, "text": "Gone."}, message_id="msg_2", uuid="u-7", **later),
+        user("Thanks.", uuid="u-8", **later), piece({**SAY, "text": "Bye."}, message_id="msg_3", uuid="u-9", **later),
+    ]  # fmt: skip
+    write(f"{SESSION}.jsonl", records)
+    episodes, steps = take().built()
+    assert steps["resets_context"].to_list() == [False, True, False]
+    seen = [[m["content"] for m in json.loads(text)] for text in steps["observation"]]
+    assert seen == [["where is order 7?"], ["They asked for order 7.", "Go on."], ["Thanks."]]
+    assert {"compacted", "context_reset"} <= set(episodes["tags"][0])
 
 
 def test_the_stream_tells_the_same() -> None:

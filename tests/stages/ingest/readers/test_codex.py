@@ -124,7 +124,7 @@ def test_a_compacted_history_replaces_what_was() -> None:
     ]
     (event,) = read(line("compacted", message="Summary.", replacement_history=items))
     assert [m["role"] for m in event["payload"]["messages"]] == ["user", "assistant"]
-    assert event["payload"]["tags"] == ["compacted"]
+    assert (event["payload"]["tags"], event["payload"]["replaces_context"]) == (["compacted"], True)
     assert read(line("compacted", message="Summary."))[0]["payload"]["messages"][0]["content"] == "Summary."
 
 
@@ -151,3 +151,57 @@ def test_detection_and_refusal(take: Callable[..., Any], write: Callable[..., Pa
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (6, 0, True)
     assert set(taken.events["conversation_id"]) == {f"{SESSION}/codex"}
     assert sorted(taken.events["kind"]) == ["model_call", "request", "request", "tool_result"]
+
+
+def rollout(*records: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give each line a second of its own."""
+    return [{**r, "timestamp": f"2026-10-01T09:00:{n:02}.000Z"} for n, r in enumerate(records)]
+
+
+def heard(words: str) -> dict[str, Any]:
+    return item("message", role="user", content=[{"type": "input_text", "text": words}])
+
+
+def said(words: str) -> dict[str, Any]:
+    return item("message", role="assistant", content=[{"type": "output_text", "text": words}])
+
+
+def thought(words: str) -> dict[str, Any]:
+    return item("reasoning", summary=[{"type": "summary_text", "text": words}], encrypted_content="x")
+
+
+def counted(given: int, made: int) -> dict[str, Any]:
+    usage = {"input_tokens": given, "cached_input_tokens": 2, "output_tokens": made, "total_tokens": given + made}
+    return line("event_msg", type="token_count", info={"total_token_usage": usage, "last_token_usage": usage})
+
+
+def test_a_session_from_its_file_to_its_steps(take: Callable[..., Any], write: Callable[..., Path]) -> None:
+    call = item("function_call", call_id="c1", name="exec_command", arguments='{"cmd":"orders 7"}')
+    history = [heard("where is order 7?")["payload"], said("There is none.")["payload"]]
+    records = rollout(
+        line("session_meta", id=SESSION, cwd="/app", base_instructions={"text": "Be brief."}),
+        heard("<environment_context>/app</environment_context>"),
+        line("turn_context", model="gpt-x", cwd="/app"),
+        heard("where is order 7?"), line("event_msg", type="user_message", message="where is order 7?"),
+        thought("I look it up."), said("Looking."), call, counted(10, 4),
+        item("function_call_output", call_id="c1", output="Exit code: 1\nOutput:\nnone"),
+        thought("Nothing."), said("There is none."), counted(30, 9),
+        line("compacted", message="", replacement_history=history),
+        heard("and order 8?"), said("Neither."), counted(55, 12),
+    )  # fmt: skip
+    write(f"rollout-2026-10-01T09-00-00-{SESSION}.jsonl", records)
+    taken = take()
+    assert (taken.quarantined.height, taken.adds_up()) == (0, True)
+    episodes, steps = taken.built()
+    shown = ("policy", "model", "input_tokens", "output_tokens", "n_tool_errors", "stop_reason")
+    assert episodes.select(shown).rows() == [("codex/gpt-x", "gpt-x", 55, 12, 1, "answered")]
+    first, second, third = (json.loads(action) for action in steps["action"])
+    assert (first["reasoning"], first["content"], first["tool_calls"]) == (
+        "I look it up.", "Looking.", [{"id": "c1", "name": "exec_command", "arguments": {"cmd": "orders 7"}}]
+    )  # fmt: skip
+    assert (second["reasoning"], second["content"], third["content"]) == ("Nothing.", "There is none.", "Neither.")
+    assert (steps["tool_status"].to_list(), steps["resets_context"].to_list()) == (
+        [["failed"], [], []], [False, False, True]
+    )  # fmt: skip
+    seen = [[m["role"] for m in json.loads(text)] for text in steps["observation"]]
+    assert seen == [["system", "system", "user"], ["tool"], ["user", "assistant", "user"]]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.config import RewardsConfig
 from flywheel.extensions import BadRecordError, Sample
+from flywheel.funnel import Funnel
 from flywheel.stages.ingest.readers.harbor import READER
+from flywheel.stages.links import COLUMNS, build_links, follow_links
+from flywheel.stages.rewards.outcome import outcome
 
 JOB = Path(__file__).parents[3] / "fixtures" / "harbor"
 TRIAL: dict[str, Any] = {
@@ -32,6 +37,29 @@ def test_a_job_folder(take: Callable[..., Any]) -> None:
     assert set(outcomes["target"]) == {"session:order-eta__a1"}, "a trial that the provider failed has no reward"
     assert set(outcomes["task_key"]) == {"harbor/shop/order-eta"}
     assert [p["name"] for p in taken.payloads() if p.get("source") == "verifier"] == ["reward", "polite"]
+
+
+def test_a_trials_rewards_are_its_trajectorys(take: Callable[..., Any]) -> None:
+    taken = take(JOB, root=JOB)
+    episodes, steps = taken.built()
+    links = build_links(taken.events.select(COLUMNS), Funnel())
+    events = follow_links(taken.events.lazy(), links).collect()
+    cfg = RewardsConfig()
+    judged = outcome(episodes, steps, events, cfg).join(episodes, on="episode_id")
+    assert judged["conversation_id"].to_list() == ["atif/run-1"], "its agent's, no helper's"
+    tasks = dict(episodes.select("conversation_id", "task_rule").iter_rows())
+    assert tasks == {"atif/run-1": "task_key", "atif/run-1/helper": "first_request", "atif/run-2": "task_key"}
+    assert (links["state"] == "joined").all()
+
+
+def test_a_simulated_users_run_is_not_the_agents(tmp_path: Path, take: Callable[..., Any]) -> None:
+    shutil.copytree(JOB / "order-eta__a1", tmp_path / "order-eta__a1")
+    before = take()
+    shutil.copytree(tmp_path / "order-eta__a1" / "agent", tmp_path / "order-eta__a1" / "user-agent")
+    taken = take()
+    assert taken.ignored["a simulated user's own run"] == 1
+    assert taken.adds_up()
+    assert taken.events.drop("source_file").equals(before.events.drop("source_file"))
 
 
 def test_a_trial_is_known_by_its_name() -> None:

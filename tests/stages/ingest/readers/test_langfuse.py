@@ -215,10 +215,11 @@ def test_a_trace_without_model_calls_is_told_by_its_own_words() -> None:
     span = observation(
         "s", "SPAN", input='{"args": ["where is order 7?"], "kwargs": {}}', output="It arrives on Monday."
     )
-    call = one(export(span))
-    assert (call["payload"]["input"], call["payload"]["message"]) == (ASKED, ANSWER)
+    asked, call = read(export(span))
+    assert (asked["payload"]["messages"], call["payload"]["message"]) == (ASKED, ANSWER)
+    assert asked["payload"]["summary"] is call["payload"]["summary"] is True
     assert call["payload"]["tags"] == ["outline"]
-    call = one(export(span, input=json.dumps("where is it?"), output=json.dumps("There.")))
+    _, call = read(export(span, input=json.dumps("where is it?"), output=json.dumps("There.")))
     assert call["payload"]["message"]["content"] == "There."
     events = read(export(observation("s", "SPAN", input='{"rows": 3}', output='{"ok": true}')))
     assert [(e["kind"], e["payload"]["messages"]) for e in events] == [("request", [])]
@@ -326,7 +327,7 @@ def check_blob(taken: Any) -> None:
     assert taken.adds_up()
     assert taken.quarantined.is_empty()
     assert set(taken.events["source_format"]) == {"langfuse"}
-    kinds = {"model_call": 2, "tool_call": 1, "tool_result": 1, "feedback": 1, "request": 1}
+    kinds = {"model_call": 3, "tool_call": 1, "tool_result": 1, "feedback": 1, "request": 1}
     assert Counter(taken.events["kind"]) == kinds
     first = taken.events.filter(pl.col("span_id") == "g1").row(0, named=True)
     payload = json.loads(first["payload"])
@@ -335,6 +336,7 @@ def check_blob(taken: Any) -> None:
     assert payload["sampling"] == {"top_p": 1}
     mapped = taken.events.filter(pl.col("kind") == "request").row(0, named=True)
     assert (mapped["conversation_id"], mapped["ids"], mapped["policy"]) == (S, [f"trace:{T}"], "2026.10.1")
+    assert taken.built()[1].height == 2, "what the trace's row says is what its observations said"
 
 
 def test_a_blob_storage_export_is_read_from_jsonl(tmp_path: Path, take: Callable[..., Any]) -> None:

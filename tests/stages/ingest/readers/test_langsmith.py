@@ -139,6 +139,7 @@ def test_other_runs_only_say_where_a_trace_belongs() -> None:
         "run_type": "chain",
         "reference_example_id": "ex-5",
         "dotted_order": "20261001T090000Zr1",
+        "inputs": {"rows": 3},
     }
     (event,) = read(root)
     assert (event["kind"], event["payload"], event["task_key"]) == ("request", {"messages": []}, "ex-5")

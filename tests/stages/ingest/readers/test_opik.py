@@ -84,7 +84,7 @@ def test_without_a_model_span_the_trace_is_all_there_is() -> None:
 
 
 def test_rows_of_the_api_are_joined_by_their_trace() -> None:
-    (trace,) = read(TRACE)
+    (trace,) = read({**TRACE, "input": {"rows": 3}})
     assert (trace["kind"], trace["payload"], trace["conversation_id"]) == ("request", {"messages": []}, "conv-1")
     (span,) = read(CALL)
     assert span["conversation_id"] == "t1"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,12 +40,35 @@ CHAT = {
         ]
     ),
 }
+AGENTOPS: dict[str, Any] = {
+    "gen_ai.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "where are 7 and 8?",
+    "gen_ai.response.id": "r1", "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.finish_reason": "tool_calls", "session.id": "conv",
+}  # fmt: skip
 TOOL = {
     "gen_ai.operation.name": "execute_tool",
     "gen_ai.tool.name": "get_order",
     "gen_ai.tool.call.id": "c1",
     "gen_ai.tool.call.arguments": '{"id":7}',
 }
+
+
+def test_the_calls_that_agentops_tells_apart_are_the_answers(
+    take: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    calls = [
+        span(n, {"agentops.span.kind": "AgentOpsSpanKindValues.TOOL", "tool.name": "get_order", "tool.call.id": f"c{n}",
+                 "tool.parameters": json.dumps({"id": n})},
+             name="tool_call.get_order", parentSpanId=f"{1:016x}")
+        for n in (7, 8)
+    ]  # fmt: skip
+    answered = span(1, AGENTOPS, name="openai.chat.completion", endTimeUnixNano=str(START + 9 * 10**9))
+    write("spans.jsonl", [spans(calls[0]), spans(answered, calls[1])])
+    episodes, steps = take().built()
+    assert episodes.select("conversation_id", "n_steps", "n_tool_calls").rows() == [("conv", 1, 2)]
+    assert [c["arguments"] for c in json.loads(steps["action"][0])["tool_calls"]] == [{"id": 7}, {"id": 8}]
+    assert json.loads(steps["observation"][0]) == [{"role": "user", "content": "where are 7 and 8?"}]
+    assert episodes["tags"].to_list() == [[]]
 
 
 def test_a_model_span_is_a_model_call_with_its_input() -> None:
