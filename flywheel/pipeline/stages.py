@@ -109,7 +109,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
           columns=LINKED),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}),
+          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=2),
     Stage("rewards", ("events", "links", "episodes", "steps"), ("rewards",), "conversation", _rewards,
           lambda c: {"build": c.build.model_dump(mode="json"), "rewards.signals": c.rewards.signals},
           lambda c: ("rewards", c.rewards.signals)),

@@ -35,6 +35,7 @@ _PROBED_LINES = 20
 
 _OTHER_FILES = {
     b"PK\x03\x04": "a zip archive inside an archive or a stream; unpack it first",
+    b"version https:": "a Git LFS pointer; fetch the file it stands for",
     b"BZh": "a bzip2 file; unpack it first",
     b"\xfd7zXZ\x00": "an xz file; unpack it first",
     b"SQLite format 3\x00": "an SQLite database; export its tables as JSONL or Parquet",

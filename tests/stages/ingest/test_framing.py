@@ -73,6 +73,7 @@ BROKEN: dict[str, tuple[bytes, list[object]]] = {
     "prose": (b"this is no log\nat all\n", [(0, "unknown_format")]),
     "picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), [(0, "unknown_format")]),
     "zip": (b"PK\x03\x04rest", [(0, "unknown_format")]),
+    "Git LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", [(0, "unknown_format")]),
     "UTF-16": ('{"a":1}'.encode("utf-16"), [(0, "unknown_format")]),
     "broken Parquet": (b"PAR1 and nothing more", [(1, "truncated")]),
     "empty": (b"", []),

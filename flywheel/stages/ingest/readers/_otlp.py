@@ -18,6 +18,7 @@ __all__ = ["Envelope", "Link", "LogRecord", "Span", "SpanEvent", "is_envelope", 
 
 _SPANS = ("resourceSpans", "resource_spans")
 _LOGS = ("resourceLogs", "resource_logs")
+_OTHERS = ("resourceMetrics", "resource_metrics", "resourceProfiles", "resource_profiles")  # hold nothing of an agent
 _ERROR_CODES = {2, "2", "ERROR"}
 _OK_CODES = {1, "1", "OK"}
 _SERVER_KINDS = {2, "2", "SERVER"}
@@ -84,7 +85,7 @@ class Envelope:
 
 def is_envelope(record: Any) -> bool:
     """Whether a record is an OTLP export of spans or logs."""
-    return any(isinstance(as_dict(record).get(name), list) for name in (*_SPANS, *_LOGS))
+    return any(isinstance(as_dict(record).get(name), list) for name in (*_SPANS, *_LOGS, *_OTHERS))
 
 
 def open_envelope(record: Any) -> Envelope:
