@@ -16,7 +16,8 @@ from flywheel.stages.ingest.readers._status import error_type
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, when
 
 __all__ = [
-    "Event", "Source", "acted", "conversation_of", "judgements", "request", "source_of", "spoken", "tool_result",
+    "Event", "Source", "acted", "answer_from", "conversation_of", "judgements", "request", "source_of", "spoken",
+    "tool_result",
 ]  # fmt: skip
 
 Event = dict[str, Any]
@@ -136,6 +137,13 @@ def acted(
     start = max(actions) + 1
     for event in spoken([m for m in history[start:] if m["role"] != "assistant"], source, {}):
         yield {**event, "seq": event["seq"] + start}
+
+
+def answer_from(answers: list[Message], tags: list[str]) -> dict[str, Any]:
+    """Return the payload fields of a call's answers: the first is the answer; without any the content is missing."""
+    flags = {"tags": sorted({*tags, *(() if answers else ("content_missing",))})} if tags or not answers else {}
+    others = {"other_choices": answers[1:]} if len(answers) > 1 else {}
+    return {"message": answers[0] if answers else {"role": "assistant"}} | others | flags
 
 
 def request(given: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:

@@ -15,11 +15,9 @@ import orjson
 
 from flywheel.extensions import BadRecordError
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._events import Event, Source, request
-from flywheel.stages.ingest.readers._exchanges import about_answer, choices_of, history_of
-from flywheel.stages.ingest.readers._genai import answer_from
+from flywheel.stages.ingest.readers._events import Event, Source, answer_from, request
 from flywheel.stages.ingest.readers._messages import Message, flat_text
-from flywheel.stages.ingest.readers._shapes import transcript
+from flywheel.stages.ingest.readers._shapes import about_answer, choices_of, history_of, transcript
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.stages.ingest.readers._values import embedded, first, number, text
 

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._chunks import joined_chunks
-from flywheel.stages.ingest.readers._exchanges import about_answer, choices_of
+from flywheel.stages.ingest.readers._shapes import about_answer, choices_of, joined_chunks
 
 
 def delta(**said: Any) -> dict[str, Any]:

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._reprs import fields_of_repr
-from flywheel.stages.ingest.readers._shapes import answer_fields, answered, asked, exchange, schemas, transcript
+from flywheel.stages.ingest.readers._shapes import (
+    answer_fields,
+    answered,
+    asked,
+    exchange,
+    fields_of_repr,
+    schemas,
+    transcript,
+)
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
@@ -35,6 +42,7 @@ OPENAI = [SYSTEM, USER, {"role": "assistant", "content": None, "tool_calls": [OP
 SHAPES: dict[str, Any] = {
     "openai list": OPENAI,
     "openai JSON text": json.dumps(OPENAI),
+    "JSON text in JSON text": json.dumps(json.dumps(OPENAI)),
     "openai body": {"model": "m", "messages": OPENAI},
     "a list of JSON texts": [json.dumps(m) for m in OPENAI],
     "a batch of one": [OPENAI],
@@ -121,7 +129,20 @@ SHAPES: dict[str, Any] = {
             {"type": "tool-call", "toolCallId": "c1", "toolName": "get_order", "input": {"id": 7}}]},
         {"role": "tool", "content": [
             {"type": "tool-result", "toolCallId": "c1", "toolName": "get_order",
-             "output": {"type": "text", "value": "shipped"}}]},
+             "result": "shipped"}]},
+    ]},
+    "openinference": [
+        {"message": {"role": "system", "content": "Be brief."}},
+        {"message": {"role": "user", "contents": [{"message_content": {"type": "text", "text": USER["content"]}}]}},
+        {"message": {"role": "assistant", "contents": [{"message_content": {"type": "tool_use", "id": "c1"}}],
+                     "tool_calls": [{"tool_call": {"id": "c1", "function": {"name": "get_order", "arguments": ARGS}}}]}},
+        {"message": {"role": "tool", "content": "shipped", "tool_call_id": "c1"}},
+    ],
+    "livekit": {"items": [
+        {"type": "message", "role": "system", "content": ["Be brief."]},
+        {"type": "message", "role": "user", "content": ["where is order 7?"]},
+        {"type": "function_call", "id": "item_1", "call_id": "c1", "name": "get_order", "arguments": ARGS},
+        {"type": "function_call_output", "call_id": "c1", "name": "get_order", "output": "shipped"},
     ]},
     "llama index": {"messages": [
         {"role": "MessageRole.SYSTEM", "blocks": [{"block_type": "text", "text": "Be brief."}]},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flywheel.stages.ingest.readers._turns import ITEM_KINDS, ROLES, is_turn, koogs_calls, turns_of
+from flywheel.stages.ingest.readers._shapes.turns import ITEM_KINDS, ROLES, is_turn, koogs_calls, turns_of
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, text
 
 __all__ = ["DEEPEST", "answers_of", "listed", "offer"]

@@ -16,18 +16,20 @@ input is what the user said, one of an output what the assistant said, as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flywheel.stages.ingest.readers._answers import DEEPEST, answers_of, listed, offer
-from flywheel.stages.ingest.readers._genai import answer_from
-from flywheel.stages.ingest.readers._messages import Message, flat_text, messages, tool_schemas
-from flywheel.stages.ingest.readers._turns import is_turn, turns_of
+from flywheel.stages.ingest.readers._events import answer_from
+from flywheel.stages.ingest.readers._messages import Message, flat_text, messages
+from flywheel.stages.ingest.readers._shapes.answers import DEEPEST, answers_of, listed, offer
+from flywheel.stages.ingest.readers._shapes.schemas import schemas
+from flywheel.stages.ingest.readers._shapes.turns import is_turn, turns_of
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text, whole
 
 __all__ = ["Asked", "answer_fields", "answered", "asked", "exchange", "schemas", "transcript"]
 
-_LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts")  # where an input's messages stand
+# Where an input's messages stand.
+_LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts", "items")
 _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input", "content")
 _WRAPPED = ("text", "content", "response", "output")  # where an object may hold nothing but the answer's text
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
@@ -125,38 +127,6 @@ def answer_fields(value: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def schemas(given: Any) -> list[dict[str, Any]] | None:
-    """Return tool schemas in OpenAI's form, also from Gemini, Bedrock, Pydantic AI and objects keyed by name."""
-    return tool_schemas(list(_schemas(embedded(given), 0)))
-
-
-def _schemas(given: Any, depth: int) -> Iterator[Any]:
-    if depth > DEEPEST:
-        return
-    if isinstance(given, list):
-        for item in given:
-            yield from _schemas(embedded(item), depth + 1)
-        return
-    schema = as_dict(given)
-    nested = first(schema, ("functionDeclarations", "function_declarations", "toolSpec", "json_schema", "tools"))
-    if nested is not None and "name" not in schema:
-        yield from _schemas(embedded(nested), depth + 1)
-    elif "name" in schema or "function" in schema:
-        yield _schema(schema)
-    else:
-        named = ((name, as_dict(embedded(item))) for name, item in schema.items())
-        yield from (_schema({**item, "name": name}) for name, item in named if item)
-
-
-def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = embedded(
-        first(schema, ("parameters_json_schema", "parametersJsonSchema", "inputSchema", "args_schema"))
-    )
-    inner = as_dict(parameters)
-    parameters = next((inner[k] for k in ("json", "jsonSchema") if isinstance(inner.get(k), dict)), parameters)
-    return {"parameters": parameters, **schema, "inputSchema": None} if parameters else dict(schema)
-
-
 def _input(given: Any, depth: int) -> list[Any]:
     """Return the turns of an input."""
     if isinstance(given, str):
@@ -182,6 +152,8 @@ def _input(given: Any, depth: int) -> list[Any]:
 def _named(item: Mapping[str, Any], name: str, depth: int) -> list[Any] | None:
     """Return the turns that stand under a name; a text asked beside a history comes after it."""
     inner = embedded(item.get(name))
+    if name == "items" and listed(inner) is None:
+        return None
     if name in {"input", "prompt", "contents"} and isinstance(inner, str) and inner:
         return _flat(inner)
     if not isinstance(inner, list | dict) or not inner:
@@ -208,7 +180,8 @@ def _arguments(item: Mapping[str, Any], depth: int) -> list[Any] | None:
 
 def _several(given: list[Any], depth: int) -> list[Any]:
     """Return a list that is not one of messages: parts of one message, or texts."""
-    if all(isinstance(i, dict) and ("type" in i or "text" in i) for i in given):
+    given = [item for item in given if item is not None]
+    if given and all(isinstance(i, dict) and ("type" in i or "text" in i) for i in given):
         return turns_of([{"role": "user", "content": given}])
     if len(given) == 1:
         return _input(embedded(given[0]), depth + 1)

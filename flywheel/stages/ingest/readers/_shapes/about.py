@@ -11,7 +11,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.readers._messages import Message
-from flywheel.stages.ingest.readers._shapes import Asked, answered, asked
+from flywheel.stages.ingest.readers._shapes.asked import Asked, answered, asked
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text, whole
 
 __all__ = ["about_answer", "choices_of", "history_of"]
