@@ -135,7 +135,7 @@ SHAPES: dict[str, Any] = {
         {"message": {"role": "system", "content": "Be brief."}},
         {"message": {"role": "user", "contents": [{"message_content": {"type": "text", "text": USER["content"]}}]}},
         {"message": {"role": "assistant", "contents": [{"message_content": {"type": "tool_use", "id": "c1"}}],
-                     "tool_calls": [{"tool_call": {"id": "c1", "function": {"name": "get_order", "arguments": ARGS}}}]}},
+                     "tool_calls": [{"tool_call": OPENAI_CALL}]}},
         {"message": {"role": "tool", "content": "shipped", "tool_call_id": "c1"}},
     ],
     "livekit": {"items": [
