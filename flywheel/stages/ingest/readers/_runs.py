@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from flywheel.extensions import BadRecordError
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event, Source, answer_from, request
 from flywheel.stages.ingest.readers._messages import Message, flat_text
-from flywheel.stages.ingest.readers._shapes import about_answer, choices_of, history_of, transcript
+from flywheel.stages.ingest.readers._shapes import Asked, about_answer, answered, asked, transcript
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.stages.ingest.readers._values import embedded, first, number, text
 
@@ -46,20 +45,25 @@ def model_call(run: Run, given: Any, said: Any, found: Mapping[str, Any]) -> Ite
         said: the output, likewise.
         found: what the span says itself, which outweighs what the answer says: tools, tokens, and so on; and `model`.
     """
-    asked, answers = history_of(given), choices_of(said)
-    kept = {"tools": asked.tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
+    history, tools = asked(given) or Asked([], None)
+    answers = _answers(said)
+    kept = {"tools": tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
     kept = {name: value for name, value in kept.items() if value is not None}
     source = {**run.source, "ts": run.started, "model": kept.pop("model", None)}
     if not answers and (run.error or run.ended is None):
-        tools = {"tools": kept["tools"]} if "tools" in kept else {}
-        yield request(asked.messages, source, source.get("seq", 0), {"tags": ["call_failed"]} | tools)
+        offered = {"tools": kept["tools"]} if "tools" in kept else {}
+        yield request(history, source, source.get("seq", 0), {"tags": ["call_failed"]} | offered)
         return
     payload = answer_from(answers, []) | kept | _seconds(run)
-    if asked.messages:
-        payload["input"] = asked.messages
+    if history:
+        payload["input"] = history
     response = kept.get("response_id")
     names = [*source.get("ids", ()), *([f"response:{response}"] if response else [])]
     yield {"seq": 0, **source, "ids": names, "kind": EventKind.MODEL_CALL, "payload": payload}
+
+
+def _answers(said: Any) -> list[Message]:
+    return [message for message in answered(said) if len(message) > 1]
 
 
 def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -> Iterator[Event]:
@@ -106,10 +110,7 @@ def _made_with(given: Any) -> dict[str, Any] | None:
 
 def _tool_message(result: Any) -> Message:
     found = embedded(result)
-    try:
-        told = transcript([found]) if isinstance(found, dict) else None
-    except BadRecordError:
-        return {}
+    told = transcript([found]) if isinstance(found, dict) else None
     return told[0] if told and len(told) == 1 and told[0]["role"] == "tool" else {}
 
 
@@ -148,8 +149,9 @@ def whole_task(run: Run, given: Any, said: Any, *, last: int) -> Iterator[Event]
     """
     begins = {**run.source, "ts": run.started}
     seq = run.source.get("seq", 0)
-    yield request(history_of(given).messages, begins, seq, {})
-    answers = choices_of(said)
+    begun = asked(given)
+    yield request(begun.messages if begun else [], begins, seq, {})
+    answers = _answers(said)
     if answers and not run.error:
         payload = {"message": answers[0], "tags": ["reconstructed"], **_seconds(run)}
         yield {

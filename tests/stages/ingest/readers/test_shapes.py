@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flywheel.stages.ingest.readers._shapes import (
-    answer_fields,
+    about_answer,
     answered,
     asked,
     exchange,
@@ -354,10 +354,10 @@ def test_a_response_tells_of_its_call() -> None:
     body = {"id": "r1", "model": "m-1", "choices": [{"finish_reason": "stop", "message": {"content": "x"}}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 2}}  # fmt: skip
     told = {"response_id": "r1", "model": "m-1", "finish_reason": "stop", "input_tokens": 3, "output_tokens": 2}
-    assert answer_fields(json.dumps(body)) == told
+    assert about_answer(json.dumps(body)) == told
     echo = {"object": "response", "id": "r2", "instructions": "Be brief.", "output": [], "tools": []}
     assert exchange([USER], echo)["input"] == [SYSTEM, USER]
-    assert "response_id" not in answer_fields({"id": "not of a response"})
+    assert "response_id" not in about_answer({"id": "not of a response"})
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_response_tells_of_its_call() -> None:
 def test_no_shape_raises(hostile: Any) -> None:
     asked(hostile)
     answered(hostile)
-    answer_fields(hostile)
+    about_answer(hostile)
     transcript(hostile)
     schemas(hostile)
 
@@ -400,7 +400,7 @@ def test_a_librarys_own_answer_is_read(name: str) -> None:
 
 
 def test_a_librarys_own_response_tells_of_its_call() -> None:
-    told = {name: answer_fields(MADE["answers"][name]) for name in ("openai chat", "openai response", "anthropic")}
+    told = {name: about_answer(MADE["answers"][name]) for name in ("openai chat", "openai response", "anthropic")}
     assert {(t["response_id"], t["model"], t["input_tokens"], t["output_tokens"]) for t in told.values()} == {
         ("r1", "m", 9, 5)
     }
@@ -408,7 +408,7 @@ def test_a_librarys_own_response_tells_of_its_call() -> None:
         "openai chat": "stop", "openai response": None, "anthropic": "end_turn",
     }  # fmt: skip
     for name in ("gemini wire", "gemini python"):
-        assert answer_fields(MADE["answers"][name]) == {
+        assert about_answer(MADE["answers"][name]) == {
             "response_id": "r1", "model": "gemini-x", "finish_reason": "STOP", "input_tokens": 9, "output_tokens": 7,
         }  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""What a traced model call was asked and answered, and what the answer says of itself, wherever in it that stands.
+"""What an answer says of itself, wherever in it that stands.
 
-`_shapes` finds the messages. Here they are taken with care, because one unreadable span must not cost its trace, and
-the rest is gathered: LangChain writes the model, the reason to stop and the tokens on the message that it made.
+In: an output as it was logged: LangChain writes the model, the reason to stop and the tokens on the message that it
+made, others on the response. Out: payload fields.
 """
 
 from __future__ import annotations
@@ -9,55 +9,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError
-from flywheel.stages.ingest.readers._messages import Message
-from flywheel.stages.ingest.readers._shapes.asked import Asked, answered, asked
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text, whole
 
-__all__ = ["about_answer", "choices_of", "history_of"]
+__all__ = ["about_answer"]
 
 _INNER = ("output", "outputs", "llm_output", "message", "kwargs", "response_metadata", "generation_info")
 _LISTS = {"choices": 0, "candidates": 0, "generations": 0, "messages": -1, "output": -1}
 _DEPTH = 5
 _USAGE = ("usage", "usage_metadata", "token_usage", "usageMetadata")
-_PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount")
-_ANSWER_TOKENS = ("output_tokens", "completion_tokens", "candidates_token_count", "candidatesTokenCount")
+_PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
+_ANSWER_TOKENS = (
+    "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
+)  # fmt: skip
+_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
+_REASONS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
+_MODEL = ("model_name", "model", "model_version", "modelVersion")
+_OF_A_RESPONSE = ("choices", "content", "finish_reason", "model", "object", "output", "stop_reason", "usage")
 _NOT_THE_SERVERS = ("run-", "lc_", "run--")  # ids that LangChain makes
-
-
-def history_of(given: Any) -> Asked:
-    """Return a call's input; without messages when it was not logged or cannot be read."""
-    try:
-        return asked(given) or Asked([], None)
-    except BadRecordError:
-        return Asked([], None)
-
-
-def choices_of(said: Any) -> list[Message]:
-    """Return a call's answers, one a choice; none when nothing was logged or it cannot be read."""
-    try:
-        return [message for message in answered(said) if len(message) > 1]
-    except BadRecordError:
-        return []
 
 
 def about_answer(said: Any) -> dict[str, Any]:
     """Return the payload fields that an answer has beside its message, and the `model` that gave it."""
     places = list(_places(as_dict(embedded(said)), _DEPTH))
 
-    def find(*names: str) -> Any:
+    def find(names: tuple[str, ...]) -> Any:
         return next((value for place in places if (value := first(place, names)) is not None), None)
 
-    usage = as_dict(find(*_USAGE))
-    ids = (ident(place.get("id")) for place in places)
+    usage = as_dict(find(_USAGE))
+    spoken, thought = whole(first(usage, _ANSWER_TOKENS)), whole(first(usage, _THOUGHT_TOKENS))
     found = {
-        "model": text(find("model_name", "model", "modelVersion")),
-        "response_id": next((name for name in ids if name and not name.startswith(_NOT_THE_SERVERS)), None),
-        "finish_reason": text(find("finish_reason", "stop_reason", "finishReason")),
+        "model": text(find(_MODEL)),
+        "response_id": next((name for place in places if (name := _own_id(place))), None),
+        "finish_reason": text(find(_REASONS)),
         "input_tokens": whole(first(usage, _PROMPT_TOKENS)),
-        "output_tokens": whole(first(usage, _ANSWER_TOKENS)),
+        "output_tokens": spoken if spoken is None or thought is None else spoken + thought,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _own_id(place: Mapping[str, Any]) -> str | None:
+    """Return a response's id, which is neither that of an item of it nor one that a framework made."""
+    named = ident(first(place, ("response_id", "responseId")))
+    item = place.get("type") == "message" and "stop_reason" not in place
+    if named is None and not item and first(place, _OF_A_RESPONSE) is not None:
+        named = ident(place.get("id"))
+    return named if named and not named.startswith(_NOT_THE_SERVERS) else None
 
 
 def _places(found: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:

@@ -1,16 +1,7 @@
-"""What a model call was asked and what it answered, from whatever a framework logged as its input and output.
+"""What a model call was asked: the messages and the tools in its input, whatever framework shaped it.
 
-Tracers (Langfuse, LangSmith, MLflow, Opik, Weave) store inputs and outputs as the framework gave them: OpenAI chat and
-Responses, Anthropic, Gemini, Bedrock, LangChain, LangGraph, Pydantic AI, LlamaIndex, AutoGen, Koog, the Vercel AI SDK,
-or plain text; as values, as JSON text, or as Python's repr. A reader that only knows "this is the input of a model
-call" and "this its output" uses:
-
-    payload = exchange(row["input"], row["output"])   # what a model_call event says: message, input, tools, tokens ...
-    given = asked(row["input"])                       # Asked(messages, tools), or None when nothing was logged
-    said = answered(row["output"])                    # one assistant message a choice; [] when nothing was logged
-
-All messages are in normal form (`_messages`). Nothing here raises for a shape that is not known: an unknown value of an
-input is what the user said, one of an output what the assistant said, as text.
+In: an input as it was logged. Out: `Asked`: messages in normal form, and tools. Nothing raises for a shape that is not
+known: it is what the user said, as text.
 """
 
 from __future__ import annotations
@@ -19,31 +10,20 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flywheel.stages.ingest.readers._events import answer_from
 from flywheel.stages.ingest.readers._messages import Message, flat_text, messages
-from flywheel.stages.ingest.readers._shapes.answers import DEEPEST, answers_of, listed, offer
+from flywheel.stages.ingest.readers._shapes.lists import DEEPEST, listed, offer
 from flywheel.stages.ingest.readers._shapes.schemas import schemas
 from flywheel.stages.ingest.readers._shapes.turns import is_turn, turns_of
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text, whole
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, text
 
-__all__ = ["Asked", "answer_fields", "answered", "asked", "exchange", "schemas", "transcript"]
+__all__ = ["Asked", "asked", "transcript"]
 
 # Where an input's messages stand.
 _LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts", "items")
 _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input", "content")
-_WRAPPED = ("text", "content", "response", "output")  # where an object may hold nothing but the answer's text
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
 _TOOLS = ("tools", "functions", "tool_definitions", "function_tools", "toolDefinitions")
 _CONFIGS = ("config", "generation_config", "kwargs", "invocation_params", "toolConfig", "configuration", "options")
-_PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
-_ANSWER_TOKENS = (
-    "completion_tokens",
-    "output_tokens",
-    "outputTokens",
-    "candidates_token_count",
-    "candidatesTokenCount",
-)
-_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
 _FLAT = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
 
 
@@ -54,23 +34,6 @@ class Asked(NamedTuple):
     tools: list[dict[str, Any]] | None
 
 
-def exchange(given: Any, said: Any) -> dict[str, Any]:
-    """Return a model call's payload from its input and output, and the `model` that the response names.
-
-    Without any output the message is empty and tagged `content_missing`, as everywhere.
-    """
-    fields = answer_fields(said)
-    instructions = fields.pop("instructions", None)
-    payload = answer_from(answered(said), []) | fields
-    begins = asked(given)
-    if begins is None:
-        return payload
-    history = begins.messages
-    if instructions and not any(m["role"] == "system" for m in history):
-        history.insert(0, {"role": "system", "content": instructions})
-    return payload | {"input": history} | ({"tools": begins.tools} if begins.tools else {})
-
-
 def asked(value: Any) -> Asked | None:
     """Return what a model call's input holds; None when there is none."""
     given = embedded(value)
@@ -79,52 +42,11 @@ def asked(value: Any) -> Asked | None:
     return Asked(messages(_input(given, 0)), _tools(given, 0))
 
 
-def answered(value: Any) -> list[Message]:
-    """Return the assistant messages of a model call's output, one a choice; the first is the answer."""
-    given = embedded(value)
-    if given is None or given in ("", {}, []):
-        return []
-    found = answers_of(given, 0)
-    if found is None:
-        found = [{"role": "assistant", "content": _written(value)}]
-    return [m for m in messages(found) if m["role"] == "assistant"]
-
-
-def _written(value: Any) -> str | None:
-    """Return an output that is no message of anybody as text; JSON that was logged as text is what the model wrote."""
-    if isinstance(value, dict) and len(value) == 1:
-        (only,) = value.items()
-        if only[0] in _WRAPPED and isinstance(only[1], str):
-            return only[1]
-    return flat_text(value)
-
-
 def transcript(value: Any) -> list[Message] | None:
     """Return the messages that a value holds; None when it holds no message."""
     given = embedded(value)
     items = listed(given) or listed(as_dict(given).get("messages"))
     return messages(turns_of(items)) if items else None
-
-
-def answer_fields(value: Any) -> dict[str, Any]:
-    """Return what a logged response says of itself: response_id, finish_reason, model, tokens, tools, instructions."""
-    given = as_dict(embedded(value))
-    parts = [as_dict(p) for name in ("choices", "candidates") for p in as_list(given.get(name))[:1]]
-    usage = as_dict(first(given, ("usage", "usage_metadata", "usageMetadata")))
-    echo = given if given.get("object") == "response" else {}  # the Responses API repeats what it was asked
-    body = bool(echo) or "choices" in given or "stop_reason" in given
-    spoken = [whole(first(usage, names)) for names in (_ANSWER_TOKENS, _THOUGHT_TOKENS)]
-    reasons = [first(p, ("finish_reason", "finishReason", "stop_reason", "stopReason")) for p in (*parts, given)]
-    found = {
-        "response_id": ident(given.get("id")) if body else ident(first(given, ("response_id", "responseId"))),
-        "finish_reason": next((r for r in reasons if isinstance(r, str)), None),
-        "model": text(first(given, ("model", "model_version", "modelVersion"))),
-        "input_tokens": whole(first(usage, _PROMPT_TOKENS)),
-        "output_tokens": sum(n for n in spoken if n is not None) if spoken[0] is not None else None,
-        "tools": schemas(echo.get("tools")),
-        "instructions": text(echo.get("instructions")),
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _input(given: Any, depth: int) -> list[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.stages.ingest.readers._messages import tool_schemas
-from flywheel.stages.ingest.readers._shapes.answers import DEEPEST
+from flywheel.stages.ingest.readers._shapes.lists import DEEPEST
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first
 
 __all__ = ["schemas"]

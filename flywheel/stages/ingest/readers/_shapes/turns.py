@@ -22,7 +22,7 @@ from flywheel.stages.ingest.readers._shapes.parts import (
 from flywheel.stages.ingest.readers._shapes.reprs import fields_of_repr
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text
 
-__all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "turns_of"]
+__all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "pair_of_texts", "turns_of"]
 
 Turn = dict[str, Any]
 
@@ -71,7 +71,7 @@ def _turns(given: Any, role: str) -> Iterator[Turn]:
     if isinstance(item, str):
         item = fields_of_repr(item) or {"role": role, "content": item}
     elif isinstance(item, list):
-        item = _pair(item) or {"role": role, "content": item}
+        item = pair_of_texts(item) or {"role": role, "content": item}
     item = _unwrapped(as_dict(item))
     if _is_pydantic_ai(item):
         yield from _pydantic_ai(item)
@@ -90,10 +90,11 @@ def _unwrapped(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) and isinstance(inner.get("role"), str) else item
 
 
-def _pair(item: list[Any]) -> Turn | None:
+def pair_of_texts(item: Any) -> Turn | None:
     """Return a message that is written as a pair of role and text."""
-    if len(item) == 2 and isinstance(item[0], str) and item[0].lower() in ROLES and isinstance(item[1], str):  # noqa: PLR2004
-        return {"role": item[0], "content": item[1]}
+    pair = item if isinstance(item, list) and all(isinstance(word, str) for word in item) else []
+    if len(pair) == len(("role", "text")) and pair[0].lower() in ROLES:
+        return {"role": pair[0], "content": pair[1]}
     return None
 
 
