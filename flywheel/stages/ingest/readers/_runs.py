@@ -1,4 +1,4 @@
-"""Spans of tracers that are no OpenTelemetry: what every one of them makes of a model call, a tool call, an opinion.
+"""Spans of tracers that are no OpenTelemetry: what every one of them makes of a model call and a tool call.
 
 In: a `Run`, the span in plain words, and the messages found in it. Out: events. A span that is neither may still say
 which session its trace belongs to, and be what a feedback means: then it gives a request without messages.
@@ -7,7 +7,7 @@ which session its trace belongs to, and be what a feedback means: then it gives 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,9 +18,9 @@ from flywheel.stages.ingest.readers._events import Event, Source, answer_from, r
 from flywheel.stages.ingest.readers._messages import Message, flat_text
 from flywheel.stages.ingest.readers._shapes import Asked, about_answer, answered, asked, transcript
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.stages.ingest.readers._values import embedded, first, number, text
+from flywheel.stages.ingest.readers._values import embedded
 
-__all__ = ["Opinion", "Run", "corrected_text", "judgement", "model_call", "place", "tool_use", "whole_task"]
+__all__ = ["Run", "model_call", "place", "tool_use", "whole_task"]
 
 _LONGEST_LITERAL = 100_000
 
@@ -161,49 +161,3 @@ def whole_task(run: Run, given: Any, said: Any, *, last: int) -> Iterator[Event]
             "seq": last,
             "payload": payload,
         }
-
-
-class Opinion(NamedTuple):
-    """A judgement in plain words; `aim` is what it judges, as kind:id."""
-
-    name: str
-    aim: str
-    value: float | None = None
-    label: str | None = None
-    comment: str | None = None
-    correction: str | None = None
-    annotator: str | None = None
-    scale: Sequence[float] | None = None
-    corrected: str = "edit"  # the name under which a correction goes
-
-
-_AIMS = {"trace": "trace", "span": "call", "session": "session", "response": "response"}
-
-
-def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
-    """Yield a judgement: the opinion, and the text that somebody put in the answer's place."""
-    kind, _, target = opinion.aim.partition(":")
-    shared = {**source, "kind": EventKind.FEEDBACK, "target": opinion.aim}
-    aim = {"target": _AIMS.get(kind, kind), "target_id": target, "annotator": opinion.annotator}
-    said: dict[str, Any] = {"value": opinion.value, "label": opinion.label, "comment": opinion.comment}
-    scale = list(opinion.scale) if opinion.scale else None
-    for seq, payload in enumerate((said, {"text": opinion.correction})):
-        if any(value is not None for value in payload.values()):
-            name = opinion.corrected if seq else opinion.name
-            found = {"name": name, **payload, **aim, "scale": None if seq else scale}
-            yield {**shared, "seq": seq, "payload": {k: v for k, v in found.items() if v is not None}}
-
-
-_CORRECTED = (
-    "output", "text", "content", "answer", "response", "desired", "expected", "correction", "value",
-    "expected_response", "expected_output", "expected_answer", "ground_truth",
-)  # fmt: skip
-
-
-def corrected_text(given: Any) -> str | None:
-    """Return the text that a correction puts in the answer's place; one that corrects a score holds none."""
-    found = embedded(given)
-    if isinstance(found, dict):
-        inner = first(found, _CORRECTED) if len(found) > 1 else next(iter(found.values()), None)
-        return corrected_text(inner) if inner is not None else None
-    return text(found) if isinstance(found, str) and number(found) is None else None
