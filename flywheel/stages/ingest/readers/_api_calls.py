@@ -11,16 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.records import EventKind, content_id
-from flywheel.stages.ingest.readers._events import (
-    Event,
-    Source,
-    conversation_of,
-    judgements,
-    request,
-    source_of,
-    tool_result,
-)
+from flywheel.stages.ingest.readers._events import Event, Source, conversation_of, request, source_of, tool_result
 from flywheel.stages.ingest.readers._messages import Message
+from flywheel.stages.ingest.readers._opinions import judgements
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident, text
 

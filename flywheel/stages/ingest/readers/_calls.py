@@ -12,8 +12,8 @@ from typing import Any
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._aliases import aliases
 from flywheel.stages.ingest.readers._attributes import told
-from flywheel.stages.ingest.readers._events import Event
-from flywheel.stages.ingest.readers._genai import answer_from, call_payload, content_of, legacy_messages
+from flywheel.stages.ingest.readers._events import Event, answer_from
+from flywheel.stages.ingest.readers._genai import call_payload, content_of, legacy_messages
 from flywheel.stages.ingest.readers._messages import Message, arguments, call, flat_text
 from flywheel.stages.ingest.readers._otlp import Span
 from flywheel.stages.ingest.readers._spans import Spans, event

@@ -1,8 +1,7 @@
-"""Events as readers yield them, and the three ways in which every dialect tells of more than one message.
+"""Events as readers yield them, and what every dialect tells of more than one message.
 
-`spoken` turns a finished transcript into requests, model calls and tool results; `judgements` turns whatever stands
-under a feedback, score or reward field into feedback or outcome events; `conversation_of` names a conversation that the
-log does not name.
+In: messages in normal form, and the columns that a record gives. Out: events. `spoken` turns a finished transcript into
+requests, model calls and tool results; `conversation_of` names a conversation that the log does not name.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from typing import Any
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers._messages import Message
 from flywheel.stages.ingest.readers._status import error_type
-from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, when
+from flywheel.stages.ingest.readers._values import ident, text, when
 
 __all__ = [
-    "Event", "Source", "acted", "conversation_of", "judgements", "request", "source_of", "spoken", "tool_result",
+    "Event", "Source", "acted", "answer_from", "conversation_of", "request", "source_of", "spoken",
+    "tool_result",
 ]  # fmt: skip
 
 Event = dict[str, Any]
@@ -138,6 +138,13 @@ def acted(
         yield {**event, "seq": event["seq"] + start}
 
 
+def answer_from(answers: list[Message], tags: list[str]) -> dict[str, Any]:
+    """Return the payload fields of a call's answers: the first is the answer; without any the content is missing."""
+    flags = {"tags": sorted({*tags, *(() if answers else ("content_missing",))})} if tags or not answers else {}
+    others = {"other_choices": answers[1:]} if len(answers) > 1 else {}
+    return {"message": answers[0] if answers else {"role": "assistant"}} | others | flags
+
+
 def request(given: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:
     """Return what reached the agent from outside."""
     return {**source, "kind": EventKind.REQUEST, "seq": seq, "payload": {"messages": given, **extra}}
@@ -157,50 +164,3 @@ def tool_result(message: Message, source: Source, seq: int) -> Event:
         "tool_call_id": message.get("tool_call_id"),
         "payload": payload,
     }
-
-
-_OUTCOMES = {"reward": "callback", "outcome": "callback"}
-_OPINIONS = ("feedback", "score", "rating", "thumbs")
-_JUDGING = {*_OUTCOMES, *_OPINIONS}
-
-
-def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
-    """Yield what a record's own fields say of its quality: a verdict given together with the call.
-
-    Args:
-        record: where feedback, score, rating, thumbs, reward or outcome may stand.
-        source: columns shared by all events of the record.
-        target: id of the response that is meant.
-    """
-    if record.keys().isdisjoint(_JUDGING):
-        return
-    aim = {"target": "response", "target_id": target} if target else {}
-    for name in _OPINIONS:
-        for item in as_list(record.get(name)) or [record.get(name)]:
-            payload = _opinion(name, item)
-            if payload is not None:
-                yield {**source, "kind": EventKind.FEEDBACK, "seq": 0, "payload": payload | aim}
-    for name, origin in _OUTCOMES.items():
-        value = number(record.get(name))
-        if value is not None:
-            payload = {"name": name, "value": value, "source": origin}
-            yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "payload": payload}
-
-
-def _opinion(name: str, item: Any) -> dict[str, Any] | None:
-    """Return a feedback payload from a number, a word, or an object that says more."""
-    said = as_dict(item)
-    value = number(first(said, ("value", "score", "rating")) if said else item)
-    label = text(first(said, ("label", "thumbs", "sentiment")) if said else item)
-    comment = text(first(said, ("comment", "explanation", "reason")))
-    edited = text(first(said, ("text", "correction", "edited")))
-    if value is None and label is None and comment is None and edited is None:
-        return None
-    payload: dict[str, Any] = {"name": text(first(said, ("name", "type", "key"))) or name}
-    found = {
-        "value": value,
-        "label": None if value is not None and not said else label,
-        "comment": comment,
-        "text": edited,
-    }
-    return payload | {key: item for key, item in found.items() if item is not None}

@@ -12,14 +12,13 @@ from typing import Any
 from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.readers._aliases import aliases
 from flywheel.stages.ingest.readers._attributes import told
-from flywheel.stages.ingest.readers._dialects import call_in, messages_in, schemas_in
 from flywheel.stages.ingest.readers._messages import Message, call, flat_text, messages, name_results
 from flywheel.stages.ingest.readers._otlp import LogRecord, SpanEvent
+from flywheel.stages.ingest.readers._shapes import answered, asked, call_of, schemas
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, whole
 
 __all__ = [
     "Content",
-    "answer_from",
     "call_payload",
     "content_of",
     "history_of",
@@ -34,6 +33,7 @@ _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_p
 _SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
 _PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 _REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", "redacted-by-litellm")  # OpenInference's word, and others'
+_CUT = re.compile(r'\s*(?:\[\s*(?:\{\s*(?:"|\Z)|\Z)|\{\s*(?:"|\Z))')  # begins as JSON does
 _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message\Z")
 _INPUT_NAMES, _OUTPUT_NAMES = (
     ("input", "input_tokens", "prompt_tokens"),
@@ -44,25 +44,25 @@ _INPUT_NAMES, _OUTPUT_NAMES = (
 def content_of(attributes: Mapping[str, Any]) -> Content:
     """Return (input, answers, flags); content that was cut off or kept elsewhere is missing, not an error."""
     flags: set[str] = set()
-    asked: list[Message] | None = None
+    history: list[Message] | None = None
     answers: list[Message] = []
     events = as_list(told(attributes, aliases().names.message_events))
     if events and all("event.name" in as_dict(event) for event in events):
-        asked, answers = legacy_messages([SpanEvent(str(e["event.name"]), None, e) for e in events])
-        return asked or None, answers, []
+        history, answers = legacy_messages([SpanEvent(str(e["event.name"]), None, e) for e in events])
+        return history or None, answers, []
     try:
-        asked = history_of(attributes)
+        history = history_of(attributes)
     except BadRecordError as error:
         flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
     try:
         answers = output_of(attributes)
     except BadRecordError as error:
         flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
-    if asked is None and told(attributes, aliases().names.references) is not None:
+    if history is None and told(attributes, aliases().names.references) is not None:
         flags.add("content_missing")
-    if any(m.get("content") in _REDACTED for m in [*(asked or ()), *answers]):
+    if any(m.get("content") in _REDACTED for m in [*(history or ()), *answers]):
         flags.add("redacted")
-    return asked, answers, sorted(flags)
+    return history, answers, sorted(flags)
 
 
 def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
@@ -71,15 +71,26 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
     Raises:
         BadRecordError: the content is there and is cut off.
     """
-    given = told(attributes, aliases().names.input)
-    if given is None:
+    begins = asked(_uncut(told(attributes, aliases().names.input)))
+    if begins is None:
         return None
-    history = messages_in(given, "user")
+    history = begins.messages
     system = told(attributes, aliases().names.system)
     instructions = flat_text(system) if system is not None else None
     if instructions and not any(m["role"] == "system" for m in history):
         history.insert(0, {"role": "system", "content": instructions})
     return history
+
+
+def _uncut(given: Any) -> Any:
+    """Return content as it is; text that begins as JSON does and is none was cut off.
+
+    Raises:
+        BadRecordError: it was.
+    """
+    if isinstance(embedded(given), str) and _CUT.match(given):
+        raise BadRecordError("truncated", "a span's messages are cut off; raise the SDK's attribute length limit")
+    return given
 
 
 def output_of(attributes: Mapping[str, Any]) -> list[Message]:
@@ -91,7 +102,7 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     names = aliases().names
     parts = {
         "content": first(attributes, names.output_text) or told(attributes, names.output_object),
-        "tool_calls": [call_in(c) for c in as_list(told(attributes, names.output_calls))] or None,
+        "tool_calls": [call_of(c) for c in as_list(told(attributes, names.output_calls))] or None,
         "reasoning": told(attributes, names.output_reasoning),
     }
     if parts["content"] is not None or parts["tool_calls"]:
@@ -99,7 +110,7 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     given, made = told(attributes, names.output), _calls_apart(attributes)
     if made and isinstance(given, list):
         given = [item for item in given if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
-    found = [] if given is None else [m for m in messages_in(given, "assistant") if m["role"] == "assistant"]
+    found = answered(_uncut(given))
     if made and found and len(made) > len(found[0].get("tool_calls", ())):
         found[0] = found[0] | {"tool_calls": made}
     if given is attributes.get("llm.output_messages") and not _several_choices(attributes):
@@ -135,7 +146,7 @@ def _as_one(found: list[Message]) -> list[Message]:
 def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the tool schemas offered to a call."""
     names = aliases().names.tools
-    return next((found for name in names if (found := schemas_in(attributes.get(name)))), None)
+    return next((found for name in names if (found := schemas(attributes.get(name)))), None)
 
 
 def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,24 +194,24 @@ def _token_ids(given: Any) -> list[int] | None:
 
 def legacy_messages(records: Iterable[LogRecord | SpanEvent]) -> tuple[list[Message], list[Message]]:
     """Return (input, answers) that legacy conventions wrote one event a message, in the order given."""
-    asked: list[Message] = []
-    answered: list[Message] = []
+    history: list[Message] = []
+    answers: list[Message] = []
     for record in records:
         body = as_dict(embedded(record.body)) if isinstance(record, LogRecord) else {}
         fields = {**record.attributes, **body}
         role = _ROLE_EVENT.match(record.name)
         if role:
-            asked += messages([_legacy(role[1], fields)])
+            history += messages([_legacy(role[1], fields)])
         elif record.name == "gen_ai.choice":
-            answered += messages([_legacy("assistant", as_dict(embedded(fields.get("message"))) or fields)])
+            answers += messages([_legacy("assistant", as_dict(embedded(fields.get("message"))) or fields)])
         elif record.name in _PROMPT_EVENTS:
             name = _PROMPT_EVENTS[record.name]
-            content = embedded(fields.get(name))
-            if content is not None:
-                kind = "user" if name == "gen_ai.prompt" else "assistant"
-                (asked if kind == "user" else answered).extend(messages_in(content, kind))
-    name_results(asked)
-    return asked, [m for m in answered if m["role"] == "assistant"]
+            content = _uncut(fields.get(name))
+            begins = asked(content) if name == "gen_ai.prompt" else None
+            history += begins.messages if begins else []
+            answers += answered(content) if name == "gen_ai.completion" else []
+    name_results(history)
+    return history, [m for m in answers if m["role"] == "assistant"]
 
 
 def _legacy(role: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,10 +227,3 @@ def _legacy(role: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 def as_text(value: Any) -> Any:
     """Return content as it is; a text stays a text even when it looks like JSON."""
     return value if isinstance(value, str | list) or value is None else flat_text(value)
-
-
-def answer_from(answers: list[Message], tags: list[str]) -> dict[str, Any]:
-    """Return the payload fields of a call's answers: the first is the answer; without any the content is missing."""
-    flags = {"tags": sorted({*tags, *(() if answers else ("content_missing",))})} if tags or not answers else {}
-    others = {"other_choices": answers[1:]} if len(answers) > 1 else {}
-    return {"message": answers[0] if answers else {"role": "assistant"}} | others | flags

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._aliases import aliases
 from flywheel.stages.ingest.readers._events import Event
+from flywheel.stages.ingest.readers._opinions import Opinion
 from flywheel.stages.ingest.readers._otlp import LogRecord, Span
 from flywheel.stages.ingest.readers._spans import Spans, event
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, hex_id, ident, number, text
@@ -25,7 +26,6 @@ _FORMS = (("annotations", "annotation"), ("evaluations", "evaluation"))
 _SCOPES = {"": "span", "trace.": "trace", "session.": "session"}
 _ANNOTATORS = {"HUMAN": "human", "LLM": "llm", "CODE": "code"}
 _MATCHES = {"gen_ai.response.id": "response", "span_id": "span", "trace_id": "trace", "session.id": "session"}
-_CALLED = {"span": "call"}  # what a payload calls the kinds of targets
 
 
 class Aim(NamedTuple):
@@ -39,24 +39,17 @@ class Aim(NamedTuple):
         """Return it as `kind:id`."""
         return f"{self.kind}:{self.id}"
 
-    def payload(self) -> dict[str, str]:
-        """Return it as fields of a payload."""
-        return {"target": _CALLED.get(self.kind, self.kind), "target_id": self.id}
-
 
 def opinion(given: Mapping[str, Any], aim: Aim | None) -> dict[str, Any] | None:
     """Return a feedback payload from an annotation's name, score, label and explanation; None when it says nothing."""
-    found = {
-        "value": number(given.get("score")),
-        "label": text(given.get("label")),
-        "comment": text(given.get("explanation")),
-    }
-    said = {name: value for name, value in found.items() if value is not None}
-    if not said:
-        return None
-    annotator = _ANNOTATORS.get(str(given.get("annotator_kind")).upper())
-    named = {"name": text(given.get("name")) or "evaluation"} | said
-    return named | ({"annotator": annotator} if annotator else {}) | (aim.payload() if aim else {})
+    return Opinion(
+        name=text(given.get("name")) or "evaluation",
+        aim=aim.name if aim else None,
+        value=number(given.get("score")),
+        label=text(given.get("label")),
+        comment=text(given.get("explanation")),
+        annotator=_ANNOTATORS.get(str(given.get("annotator_kind")).upper()),
+    ).payload()
 
 
 def evaluation(item: Span | LogRecord, given: Mapping[str, Any], ts: datetime | None, spans: Spans) -> Event | None:

@@ -16,8 +16,7 @@ from flywheel.stages.ingest.readers._attributes import folded
 from flywheel.stages.ingest.readers._events import Event, request
 from flywheel.stages.ingest.readers._genai import call_payload
 from flywheel.stages.ingest.readers._messages import arguments, flat_text
-from flywheel.stages.ingest.readers._reprs import fields_of_repr, mapping_of_repr
-from flywheel.stages.ingest.readers._shapes import exchange, schemas, transcript
+from flywheel.stages.ingest.readers._shapes import exchange, fields_of_repr, mapping_of_repr, schemas, transcript
 from flywheel.stages.ingest.readers._status import FAILED, error_type, tool_status
 from flywheel.stages.ingest.readers._values import (
     as_dict,

@@ -8,11 +8,13 @@ says nothing of a conversation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._langfuse import Row
+from flywheel.stages.ingest.readers._opinions import Opinion
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, lowered, number, text, when
 
 __all__ = ["comments", "flattened", "score"]
@@ -31,43 +33,38 @@ def score(row: Row, conversation: str | None = None) -> Iterator[Event]:
         row: the score.
         conversation: where the score stands inside its trace, the trace's conversation.
     """
-    aim = _aim(row)
-    value = _value(row)
-    if aim is None or not value:
+    aim, said = _aim(row), _value(row)
+    if aim is None or not said:
         return
-    target, payload = _event(aim, value)
-    name = "edit" if "text" in value else text(row.get("name")) or "score"
-    annotator = _ANNOTATORS.get(str(row.get("source")))
-    comment = text(row.get("comment"))
-    extra = {"comment": comment, "annotator": annotator}
-    payload |= {"name": name} | {k: v for k, v in extra.items() if v is not None and k not in payload}
+    opinion = Opinion(
+        name="edit" if "correction" in said else text(row.get("name")) or "score",
+        aim=aim,
+        annotator=_ANNOTATORS.get(str(row.get("source"))),
+        **{"comment": text(row.get("comment"))} | said,
+    )
+    kind, _, target = aim.partition(":")
     trace = ident(row.get("trace_id")) or ident(as_dict(row.get("subject")).get("traceId"))
-    known = conversation or (aim[1] if aim[0] in {"trace", "session"} else trace)
-    yield {
-        "kind": EventKind.FEEDBACK,
-        "conversation_id": known or target,
-        "target": target,
-        "ts": when(first(row, ("timestamp", "created_at"))),
-        "seq": 0,
-        "payload": payload,
-    }
+    known = conversation or (target if kind in {"trace", "session"} else trace)
+    yield _feedback(opinion, known or aim, when(first(row, ("timestamp", "created_at"))))
 
 
-def _event(aim: tuple[str, str], value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    kind, name = aim
-    name = lowered(name) if kind == "span" else name
-    return f"{kind}:{name}", {**value, "target": "call" if kind == "span" else kind, "target_id": name}
+def _feedback(opinion: Opinion, conversation: str | None, ts: datetime | None) -> Event:
+    return {
+        "kind": EventKind.FEEDBACK, "conversation_id": conversation, "target": opinion.aim, "ts": ts, "seq": 0,
+        "payload": opinion.payload(),
+    }  # fmt: skip
 
 
-def _aim(row: Row) -> tuple[str, str] | None:
-    """Return what is judged: the most specific id that there is."""
-    subject = as_dict(row.get("subject"))
+def _aim(row: Row) -> str | None:
+    """Return what is judged, as kind:id: the most specific id that there is."""
     kinds = {"observation": "span", "trace": "trace", "session": "session"}
+    subject = as_dict(row.get("subject"))
     if subject:
-        kind, name = kinds.get(str(subject.get("kind"))), ident(subject.get("id"))
-        return (kind, name) if kind and name else None
-    named = ((kinds[kind], ident(row.get(f"{kind}_id"))) for kind in kinds)
-    return next(((kind, name) for kind, name in named if name), None)
+        named = [(kinds.get(str(subject.get("kind"))), ident(subject.get("id")))]
+    else:
+        named = [(kinds[kind], ident(row.get(f"{kind}_id"))) for kind in kinds]
+    kind, name = next(((kind, name) for kind, name in named if kind and name), (None, ""))
+    return f"{kind}:{lowered(name) if kind == 'span' else name}" if kind and name else None
 
 
 def _value(row: Row) -> dict[str, Any]:
@@ -77,7 +74,7 @@ def _value(row: Row) -> dict[str, Any]:
     if kind is None and said:  # the API's own clients leave the type out
         kind = "BOOLEAN" if said in ("True", "False") else "CATEGORICAL"
     if kind == "CORRECTION":
-        return {"text": said} if said else {}
+        return {"correction": said} if said else {}
     if kind == "TEXT":
         return {"comment": said} if said else {}
     if kind == "CATEGORICAL":
@@ -95,27 +92,19 @@ def flattened(row: Row, given: Mapping[str, Any], target: str) -> Iterator[Event
         given: the row as it stands, whose score columns keep their names.
         target: what the row's scores judge.
     """
-    kind, _, name = target.partition(":")
     columns = {**as_dict(row.get("scores")), **{k: v for k, v in given.items() if k not in _LISTS}}
     for column, values in columns.items():
         for value in as_list(values):
-            if isinstance(value, str | int | float) and not isinstance(value, bool):
-                told = {"label": value} if isinstance(value, str) else {"value": float(value)}
-                payload = _event((kind, name), told)[1] | {"name": column}
-                yield {
-                    "kind": EventKind.FEEDBACK, "conversation_id": target, "target": target, "ts": None, "seq": 0,
-                    "payload": payload,
-                }  # fmt: skip
+            if isinstance(value, str):
+                yield _feedback(Opinion(column, target, label=value), target, None)
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                yield _feedback(Opinion(column, target, float(value)), target, None)
 
 
 def comments(row: Row, target: str) -> Iterator[Event]:
     """Yield what people wrote beside a row."""
-    kind, _, name = target.partition(":")
     for item in map(as_dict, as_list(row.get("comments"))):
         said = text(item.get("content"))
         if said:
-            payload = _event((kind, name), {"comment": said})[1] | {"name": "comment", "annotator": "human"}
-            yield {
-                "kind": EventKind.FEEDBACK, "conversation_id": target, "target": target,
-                "ts": when(item.get("created_at")), "seq": 0, "payload": payload,
-            }  # fmt: skip
+            opinion = Opinion("comment", target, comment=said, annotator="human")
+            yield _feedback(opinion, target, when(item.get("created_at")))

@@ -12,7 +12,7 @@ from typing import Any
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event, Source
 from flywheel.stages.ingest.readers._messages import flat_text
-from flywheel.stages.ingest.readers._runs import Opinion, corrected_text, judgement
+from flywheel.stages.ingest.readers._opinions import Opinion, corrected_text, judgement
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, hex_id, ident, number, text, when
 
 __all__ = ["assessments", "mapping_of"]

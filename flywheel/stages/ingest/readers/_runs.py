@@ -1,4 +1,4 @@
-"""Spans of tracers that are no OpenTelemetry: what every one of them makes of a model call, a tool call, an opinion.
+"""Spans of tracers that are no OpenTelemetry: what every one of them makes of a model call and a tool call.
 
 In: a `Run`, the span in plain words, and the messages found in it. Out: events. A span that is neither may still say
 which session its trace belongs to, and be what a feedback means: then it gives a request without messages.
@@ -7,26 +7,20 @@ which session its trace belongs to, and be what a feedback means: then it gives 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 
-from flywheel.extensions import BadRecordError
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._events import Event, Source, request
-from flywheel.stages.ingest.readers._exchanges import about_answer, choices_of, history_of
-from flywheel.stages.ingest.readers._genai import answer_from
+from flywheel.stages.ingest.readers._events import Event, Source, answer_from, request
 from flywheel.stages.ingest.readers._messages import Message, flat_text
-from flywheel.stages.ingest.readers._shapes import transcript
+from flywheel.stages.ingest.readers._shapes import Asked, about_answer, answered, asked, transcript
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.stages.ingest.readers._values import embedded, first, number, text
+from flywheel.stages.ingest.readers._values import embedded
 
-__all__ = [
-    "Opinion", "Run", "corrected_text", "is_worded", "judgement", "model_call", "outline", "place", "tool_use",
-    "whole_task",
-]  # fmt: skip
+__all__ = ["Run", "is_worded", "model_call", "outline", "place", "tool_use", "whole_task"]
 
 _LONGEST_LITERAL = 100_000
 
@@ -51,20 +45,25 @@ def model_call(run: Run, given: Any, said: Any, found: Mapping[str, Any]) -> Ite
         said: the output, likewise.
         found: what the span says itself, which outweighs what the answer says: tools, tokens, and so on; and `model`.
     """
-    asked, answers = history_of(given), choices_of(said)
-    kept = {"tools": asked.tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
+    history, tools = asked(given) or Asked([], None)
+    answers = _answers(said)
+    kept = {"tools": tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
     kept = {name: value for name, value in kept.items() if value is not None}
     source = {**run.source, "ts": run.started, "model": kept.pop("model", None)}
     if not answers and (run.error or run.ended is None):
-        tools = {"tools": kept["tools"]} if "tools" in kept else {}
-        yield request(asked.messages, source, source.get("seq", 0), {"tags": ["call_failed"]} | tools)
+        offered = {"tools": kept["tools"]} if "tools" in kept else {}
+        yield request(history, source, source.get("seq", 0), {"tags": ["call_failed"]} | offered)
         return
     payload = answer_from(answers, []) | kept | _seconds(run)
-    if asked.messages:
-        payload["input"] = asked.messages
+    if history:
+        payload["input"] = history
     response = kept.get("response_id")
     names = [*source.get("ids", ()), *([f"response:{response}"] if response else [])]
     yield {"seq": 0, **source, "ids": names, "kind": EventKind.MODEL_CALL, "payload": payload}
+
+
+def _answers(said: Any) -> list[Message]:
+    return [message for message in answered(said) if len(message) > 1]
 
 
 def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -> Iterator[Event]:
@@ -111,10 +110,7 @@ def _made_with(given: Any) -> dict[str, Any] | None:
 
 def _tool_message(result: Any) -> Message:
     found = embedded(result)
-    try:
-        told = transcript([found]) if isinstance(found, dict) else None
-    except BadRecordError:
-        return {}
+    told = transcript([found]) if isinstance(found, dict) else None
     return told[0] if told and len(told) == 1 and told[0]["role"] == "tool" else {}
 
 
@@ -157,8 +153,9 @@ def whole_task(
     kept = {name: value for name, value in (found or {}).items() if value is not None}
     begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
     seq = run.source.get("seq", 0)
-    yield request(history_of(given).messages, begins, seq, {"summary": True})
-    answers = choices_of(said)
+    begun = asked(given)
+    yield request(begun.messages if begun else [], begins, seq, {"summary": True})
+    answers = _answers(said)
     if answers and not run.error:
         payload = {"message": answers[0], "summary": True, "tags": ["reconstructed"], **kept, **_seconds(run)}
         yield {
@@ -172,7 +169,8 @@ def whole_task(
 
 def outline(run: Run, given: Any, said: Any, found: Mapping[str, Any] | None = None) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered, where those are words; else only its place."""
-    words = [*history_of(given).messages, *choices_of(said)]
+    begun = asked(given)
+    words = [*(begun.messages if begun else ()), *_answers(said)]
     if len(words) > 1 and all(map(is_worded, words)) and not run.error:
         yield from whole_task(run, given, said, last=run.source.get("seq", 0) + 1, found=found)
     else:
@@ -183,49 +181,3 @@ def is_worded(message: Mapping[str, Any]) -> bool:
     """Whether a message says something to somebody; what a program hands to another is no conversation."""
     content = message.get("content")
     return bool(message.get("tool_calls")) or (bool(content) and not str(content).startswith(("{", "[")))
-
-
-class Opinion(NamedTuple):
-    """A judgement in plain words; `aim` is what it judges, as kind:id."""
-
-    name: str
-    aim: str
-    value: float | None = None
-    label: str | None = None
-    comment: str | None = None
-    correction: str | None = None
-    annotator: str | None = None
-    scale: Sequence[float] | None = None
-    corrected: str = "edit"  # the name under which a correction goes
-
-
-_AIMS = {"trace": "trace", "span": "call", "session": "session", "response": "response"}
-
-
-def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
-    """Yield a judgement: the opinion, and the text that somebody put in the answer's place."""
-    kind, _, target = opinion.aim.partition(":")
-    shared = {**source, "kind": EventKind.FEEDBACK, "target": opinion.aim}
-    aim = {"target": _AIMS.get(kind, kind), "target_id": target, "annotator": opinion.annotator}
-    said: dict[str, Any] = {"value": opinion.value, "label": opinion.label, "comment": opinion.comment}
-    scale = list(opinion.scale) if opinion.scale else None
-    for seq, payload in enumerate((said, {"text": opinion.correction})):
-        if any(value is not None for value in payload.values()):
-            name = opinion.corrected if seq else opinion.name
-            found = {"name": name, **payload, **aim, "scale": None if seq else scale}
-            yield {**shared, "seq": seq, "payload": {k: v for k, v in found.items() if v is not None}}
-
-
-_CORRECTED = (
-    "output", "text", "content", "answer", "response", "desired", "expected", "correction", "value",
-    "expected_response", "expected_output", "expected_answer", "ground_truth",
-)  # fmt: skip
-
-
-def corrected_text(given: Any) -> str | None:
-    """Return the text that a correction puts in the answer's place; one that corrects a score holds none."""
-    found = embedded(given)
-    if isinstance(found, dict):
-        inner = first(found, _CORRECTED) if len(found) > 1 else next(iter(found.values()), None)
-        return corrected_text(inner) if inner is not None else None
-    return text(found) if isinstance(found, str) and number(found) is None else None

@@ -14,8 +14,9 @@ from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers._api_calls import call_events
 from flywheel.stages.ingest.readers._claude import CLAUDE, claude_history, is_message
-from flywheel.stages.ingest.readers._events import Event, judgements, source_of, spoken
+from flywheel.stages.ingest.readers._events import Event, source_of, spoken
 from flywheel.stages.ingest.readers._messages import tool_schemas
+from flywheel.stages.ingest.readers._opinions import judgements
 from flywheel.stages.ingest.readers._pairs import pair_of, share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded
 

@@ -12,20 +12,11 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.stages.ingest.readers._events import Event, Source, source_of
-from flywheel.stages.ingest.readers._exchanges import about_answer
 from flywheel.stages.ingest.readers._messages import tool_schemas
+from flywheel.stages.ingest.readers._opinions import Opinion, corrected_text, judgement
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
-from flywheel.stages.ingest.readers._runs import (
-    Opinion,
-    Run,
-    corrected_text,
-    judgement,
-    model_call,
-    outline,
-    place,
-    tool_use,
-    whole_task,
-)
+from flywheel.stages.ingest.readers._runs import Run, model_call, outline, place, tool_use, whole_task
+from flywheel.stages.ingest.readers._shapes import about_answer
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 
 __all__ = ["READER", "LangSmithReader"]

@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from flywheel.extensions import BadRecordError, Sample
-from flywheel.stages.ingest.readers._chunks import joined_chunks
 from flywheel.stages.ingest.readers._events import Event, Source, source_of
 from flywheel.stages.ingest.readers._messages import tool_schemas
 from flywheel.stages.ingest.readers._mlflow import assessments, mapping_of
@@ -27,6 +26,7 @@ from flywheel.stages.ingest.readers._runs import (
     tool_use,
     whole_task,
 )
+from flywheel.stages.ingest.readers._shapes import joined_chunks
 from flywheel.stages.ingest.readers._values import (
     as_dict,
     as_list,

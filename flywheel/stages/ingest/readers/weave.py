@@ -13,10 +13,11 @@ from urllib.parse import unquote
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.stages.ingest.readers._events import Event, Source, source_of
-from flywheel.stages.ingest.readers._exchanges import about_answer
 from flywheel.stages.ingest.readers._messages import flat_text
+from flywheel.stages.ingest.readers._opinions import Opinion, judgement
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
-from flywheel.stages.ingest.readers._runs import Opinion, Run, judgement, model_call, outline, place, tool_use
+from flywheel.stages.ingest.readers._runs import Run, model_call, outline, place, tool_use
+from flywheel.stages.ingest.readers._shapes import about_answer
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 
 __all__ = ["READER", "WeaveReader"]

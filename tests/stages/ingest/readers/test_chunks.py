@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._chunks import joined_chunks
-from flywheel.stages.ingest.readers._exchanges import about_answer, choices_of
+from flywheel.stages.ingest.readers._shapes import about_answer, answered, joined_chunks
 
 
 def delta(**said: Any) -> dict[str, Any]:
@@ -32,7 +31,7 @@ def lc(**kwargs: Any) -> dict[str, Any]:
     ],
 )
 def test_words_are_joined(chunks: list[Any]) -> None:
-    assert choices_of(joined_chunks(chunks)) == [{"role": "assistant", "content": "Here."}]
+    assert answered(joined_chunks(chunks)) == [{"role": "assistant", "content": "Here."}]
 
 
 def test_calls_come_in_pieces() -> None:
@@ -43,7 +42,7 @@ def test_calls_come_in_pieces() -> None:
         delta(reason="tool_calls"),
     ]
     joined = joined_chunks(chunks)
-    (message,) = choices_of(joined)
+    (message,) = answered(joined)
     assert message["tool_calls"] == [
         {"id": "c1", "name": "find", "arguments": {"n": 7}},
         {"id": "c2", "name": "send", "arguments": {}},

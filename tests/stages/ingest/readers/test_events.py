@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._events import acted, conversation_of, judgements, source_of, spoken
+from flywheel.stages.ingest.readers._events import acted, conversation_of, source_of, spoken
+from flywheel.stages.ingest.readers._opinions import judgements
 
 
 def test_a_transcript_becomes_requests_calls_and_results() -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.readers._attributes import folded
 from flywheel.stages.ingest.readers._genai import call_payload, history_of, output_of, tools_of
 
@@ -94,6 +95,13 @@ def test_system_instructions_come_first_and_once() -> None:
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": "u"},
     ]
+
+
+@pytest.mark.parametrize("cut", ['[{"role":"us', "[{", "[", '{"messages":[{"role"'])
+def test_what_was_cut_off_is_refused(cut: str) -> None:
+    with pytest.raises(BadRecordError, match="truncated"):
+        history_of({"gen_ai.prompt": cut})
+    assert history_of({"gen_ai.prompt": "{order} is late"}) == [{"role": "user", "content": "{order} is late"}]
 
 
 def test_no_content_is_none_and_not_an_empty_history() -> None:

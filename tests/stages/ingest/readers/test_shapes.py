@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._reprs import fields_of_repr
-from flywheel.stages.ingest.readers._shapes import answer_fields, answered, asked, exchange, schemas, transcript
+from flywheel.stages.ingest.readers._shapes import (
+    about_answer,
+    answered,
+    asked,
+    exchange,
+    fields_of_repr,
+    schemas,
+    transcript,
+)
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
@@ -35,6 +42,7 @@ OPENAI = [SYSTEM, USER, {"role": "assistant", "content": None, "tool_calls": [OP
 SHAPES: dict[str, Any] = {
     "openai list": OPENAI,
     "openai JSON text": json.dumps(OPENAI),
+    "JSON text in JSON text": json.dumps(json.dumps(OPENAI)),
     "openai body": {"model": "m", "messages": OPENAI},
     "a list of JSON texts": [json.dumps(m) for m in OPENAI],
     "a batch of one": [OPENAI],
@@ -121,7 +129,20 @@ SHAPES: dict[str, Any] = {
             {"type": "tool-call", "toolCallId": "c1", "toolName": "get_order", "input": {"id": 7}}]},
         {"role": "tool", "content": [
             {"type": "tool-result", "toolCallId": "c1", "toolName": "get_order",
-             "output": {"type": "text", "value": "shipped"}}]},
+             "result": "shipped"}]},
+    ]},
+    "openinference": [
+        {"message": {"role": "system", "content": "Be brief."}},
+        {"message": {"role": "user", "contents": [{"message_content": {"type": "text", "text": USER["content"]}}]}},
+        {"message": {"role": "assistant", "contents": [{"message_content": {"type": "tool_use", "id": "c1"}}],
+                     "tool_calls": [{"tool_call": OPENAI_CALL}]}},
+        {"message": {"role": "tool", "content": "shipped", "tool_call_id": "c1"}},
+    ],
+    "livekit": {"items": [
+        {"type": "message", "role": "system", "content": ["Be brief."]},
+        {"type": "message", "role": "user", "content": ["where is order 7?"]},
+        {"type": "function_call", "id": "item_1", "call_id": "c1", "name": "get_order", "arguments": ARGS},
+        {"type": "function_call_output", "call_id": "c1", "name": "get_order", "output": "shipped"},
     ]},
     "llama index": {"messages": [
         {"role": "MessageRole.SYSTEM", "blocks": [{"block_type": "text", "text": "Be brief."}]},
@@ -333,10 +354,10 @@ def test_a_response_tells_of_its_call() -> None:
     body = {"id": "r1", "model": "m-1", "choices": [{"finish_reason": "stop", "message": {"content": "x"}}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 2}}  # fmt: skip
     told = {"response_id": "r1", "model": "m-1", "finish_reason": "stop", "input_tokens": 3, "output_tokens": 2}
-    assert answer_fields(json.dumps(body)) == told
+    assert about_answer(json.dumps(body)) == told
     echo = {"object": "response", "id": "r2", "instructions": "Be brief.", "output": [], "tools": []}
     assert exchange([USER], echo)["input"] == [SYSTEM, USER]
-    assert "response_id" not in answer_fields({"id": "not of a response"})
+    assert "response_id" not in about_answer({"id": "not of a response"})
 
 
 @pytest.mark.parametrize(
@@ -354,7 +375,7 @@ def test_a_response_tells_of_its_call() -> None:
 def test_no_shape_raises(hostile: Any) -> None:
     asked(hostile)
     answered(hostile)
-    answer_fields(hostile)
+    about_answer(hostile)
     transcript(hostile)
     schemas(hostile)
 
@@ -379,7 +400,7 @@ def test_a_librarys_own_answer_is_read(name: str) -> None:
 
 
 def test_a_librarys_own_response_tells_of_its_call() -> None:
-    told = {name: answer_fields(MADE["answers"][name]) for name in ("openai chat", "openai response", "anthropic")}
+    told = {name: about_answer(MADE["answers"][name]) for name in ("openai chat", "openai response", "anthropic")}
     assert {(t["response_id"], t["model"], t["input_tokens"], t["output_tokens"]) for t in told.values()} == {
         ("r1", "m", 9, 5)
     }
@@ -387,7 +408,7 @@ def test_a_librarys_own_response_tells_of_its_call() -> None:
         "openai chat": "stop", "openai response": None, "anthropic": "end_turn",
     }  # fmt: skip
     for name in ("gemini wire", "gemini python"):
-        assert answer_fields(MADE["answers"][name]) == {
+        assert about_answer(MADE["answers"][name]) == {
             "response_id": "r1", "model": "gemini-x", "finish_reason": "STOP", "input_tokens": 9, "output_tokens": 7,
         }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """One framework's message, or part of one, in words that `_messages.messages` understands.
 
 In: a message as LangChain, LangGraph, Pydantic AI, LlamaIndex, AutoGen, BeeAI, Koog, Semantic Kernel, the Vercel AI
-SDK, Gemini, Bedrock, smolagents or the OpenAI Responses API write it. Out: plain dicts with role, content (a text or
-typed parts), tool_calls. `_shapes` is the door: it finds the messages in a logged value and calls `turns_of`.
+SDK, Gemini, Bedrock, smolagents, OpenInference, LiveKit or the OpenAI Responses API write it. Out: plain dicts with
+role, content (a text or typed parts), tool_calls. `asked` and `answers` find the messages in a logged value.
 """
 
 from __future__ import annotations
@@ -11,11 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.stages.ingest.readers._messages import flat_text
-from flywheel.stages.ingest.readers._parts import CALL_KINDS, RESULT_KINDS, call_of, part_of, result_of, thoughts_of
-from flywheel.stages.ingest.readers._reprs import fields_of_repr
+from flywheel.stages.ingest.readers._shapes.parts import (
+    CALL_KINDS,
+    RESULT_KINDS,
+    call_of,
+    parts_of,
+    result_of,
+    thoughts_of,
+)
+from flywheel.stages.ingest.readers._shapes.reprs import fields_of_repr
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text
 
-__all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "turns_of"]
+__all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "pair_of_texts", "turns_of"]
 
 Turn = dict[str, Any]
 
@@ -26,7 +33,8 @@ ROLES = {
     "tool_response": "tool", "tool_result": "tool", "toolresult": "tool", "functionexecutionresult": "tool",
     "toolcallrequest": "assistant", "toolcallexecution": "tool", "ipython": "tool",
 }  # fmt: skip
-_SPOKEN = ("content", "parts", "blocks", "items", "text")  # where a message's words may stand
+_SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # where a message's words may stand
+_SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 
 
@@ -34,9 +42,9 @@ def is_turn(value: Any) -> bool:
     """Whether a value is a message of some framework."""
     if isinstance(value, str):
         value = fields_of_repr(value)
-    item = as_dict(value)
+    item = _unwrapped(as_dict(value))
     if isinstance(item.get("role"), str):
-        return bool({*_SPOKEN, "tool_calls", "function_call", "json"} & set(item)) or len(item) == 1
+        return not _SAYING.isdisjoint(item) or item.keys() <= {"role", "finish_reason"}
     return _typed_role(item) is not None or item.get("type") in ITEM_KINDS or _is_pydantic_ai(item)
 
 
@@ -63,8 +71,8 @@ def _turns(given: Any, role: str) -> Iterator[Turn]:
     if isinstance(item, str):
         item = fields_of_repr(item) or {"role": role, "content": item}
     elif isinstance(item, list):
-        item = _pair(item) or {"role": role, "content": item}
-    item = as_dict(item)
+        item = pair_of_texts(item) or {"role": role, "content": item}
+    item = _unwrapped(as_dict(item))
     if _is_pydantic_ai(item):
         yield from _pydantic_ai(item)
     elif item.get("type") in ITEM_KINDS and "role" not in item:
@@ -76,10 +84,17 @@ def _turns(given: Any, role: str) -> Iterator[Turn]:
         yield _message(named.lower().rpartition(".")[2] if isinstance(named, str) else role, item)
 
 
-def _pair(item: list[Any]) -> Turn | None:
+def _unwrapped(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message in an item that wraps one, as OpenInference's do."""
+    inner = embedded(item.get("message")) if "role" not in item else None
+    return inner if isinstance(inner, dict) and isinstance(inner.get("role"), str) else item
+
+
+def pair_of_texts(item: Any) -> Turn | None:
     """Return a message that is written as a pair of role and text."""
-    if len(item) == 2 and isinstance(item[0], str) and item[0].lower() in ROLES and isinstance(item[1], str):  # noqa: PLR2004
-        return {"role": item[0], "content": item[1]}
+    pair = item if isinstance(item, list) and all(isinstance(word, str) for word in item) else []
+    if len(pair) == len(("role", "text")) and pair[0].lower() in ROLES:
+        return {"role": pair[0], "content": pair[1]}
     return None
 
 
@@ -114,7 +129,9 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
         return {"role": "assistant", "content": None, "tool_calls": told}
     turn: Turn = {"role": ROLES.get(role, role)}
     calls = _calls(item)
-    parts = [part_of(p) for p in content] if isinstance(content, list) else None
+    parts = parts_of(content) if isinstance(content, list) else None
+    if parts == [] and content and role == "tool":  # nothing but approvals
+        return {"role": "user", "content": None}
     if parts is not None and calls:
         parts = [p for p in parts if as_dict(p).get("type") not in ("tool_use", "tool_call")]
     turn["content"] = content if parts is None else parts
@@ -125,13 +142,19 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
         "reasoning_content": text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
         "tool_call_id": ident(first(beside, ("tool_call_id", "toolCallId", "tool_use_id", "call_id"))),
         "name": text(first(beside, ("name", "tool_name", "toolName"))) if turn["role"] != "assistant" else None,
-        "function_call": item.get("function_call"),
+        "function_call": item.get("function_call") or _numbered_call(item),
     }
     told_flags = {k: item[k] for k in ("status", "is_error", "isError", "error", "tool_call_error") if k in item}
     flags = told_flags if turn["role"] not in {"system", "user", "assistant"} else {}
     if flags.get("tool_call_error") is not None:
         flags["is_error"] = bool(flags.pop("tool_call_error"))
     return turn | {k: v for k, v in extra.items() if v is not None} | flags
+
+
+def _numbered_call(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the only call of a message as OpenInference flattens it."""
+    name = text(item.get("function_call_name"))
+    return {"name": name, "arguments": item.get("function_call_arguments_json")} if name else None
 
 
 def koogs_calls(role: str, content: Any) -> list[Any]:
@@ -220,7 +243,7 @@ def _pydantic_ai(item: Mapping[str, Any]) -> Iterator[Turn]:
             }
         else:
             role = "system" if kind == "system-prompt" else "user"
-            yield {"role": role, "content": [part_of(p) for p in content] if isinstance(content, list) else content}
+            yield {"role": role, "content": parts_of(content) if isinstance(content, list) else content}
 
 
 def _pydantic_ai_part(part: Mapping[str, Any]) -> dict[str, Any]:

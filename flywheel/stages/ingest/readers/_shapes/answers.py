@@ -1,7 +1,7 @@
-"""The messages of a model call's output, in whatever way a framework wraps them.
+"""What a model call answered, in whatever way a framework wraps it.
 
-In: a parsed output. Out: turns as `_turns` makes them, one a choice; the pieces of one answer are joined. Used by
-`_shapes`, with `listed`, which tells a list of messages from any other list.
+In: an output as it was logged. Out: messages in normal form, one a choice; the pieces of one answer are joined.
+Nothing raises for a shape that is not known: it is what the assistant said, as text.
 """
 
 from __future__ import annotations
@@ -9,45 +9,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flywheel.stages.ingest.readers._turns import ITEM_KINDS, ROLES, is_turn, koogs_calls, turns_of
+from flywheel.stages.ingest.readers._messages import Message, flat_text, messages
+from flywheel.stages.ingest.readers._shapes.lists import DEEPEST, listed
+from flywheel.stages.ingest.readers._shapes.turns import ITEM_KINDS, is_turn, koogs_calls, turns_of
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, text
 
-__all__ = ["DEEPEST", "answers_of", "listed", "offer"]
+__all__ = ["answered"]
 
 _GENERATION = {"text", "type", "generation_info"}  # of LangChain
-DEEPEST = 6  # wrappers around a message; what is deeper is text
+_WRAPPED = ("text", "content", "response", "output")  # where an object may hold nothing but the answer's text
 _WRAPPERS = (
     "message", "response", "output", "result", "messages", "generations", "data", "completion", "return", "content",
 )  # fmt: skip
 
 
-def listed(given: Any) -> list[Any] | None:
-    """Return a list of messages; a batch of one is opened."""
-    items = as_list(embedded(given))
-    if len(items) == 1 and isinstance(items[0], list) and not _is_pair(items[0]):
-        items = items[0]
-    items = [embedded(i) if isinstance(i, str) and i.lstrip()[:1] == "{" else i for i in items]
-    items = [i for i in items if offer(i) is None]
-    return items if items and any(is_turn(i) or _is_pair(i) for i in items) else None
+def answered(value: Any) -> list[Message]:
+    """Return the assistant messages of a model call's output, one a choice; the first is the answer."""
+    given = embedded(value)
+    if given is None or given in ("", {}, []):
+        return []
+    found = _of(given, 0)
+    if found is None:
+        found = [{"role": "assistant", "content": _written(value)}]
+    return [m for m in messages(found) if m["role"] == "assistant"]
 
 
-def offer(item: Any) -> Any:
-    """Return the tool schema in a message of Langfuse's LangChain handler, which writes offered tools as messages."""
-    message = as_dict(item)
-    if message.get("role") != "tool" or message.get("tool_call_id"):
-        return None
-    content = as_dict(embedded(message.get("content")))
-    function = as_dict(content.get("function"))
-    offered = "name" in function and {"parameters", "description"} & set(function)
-    bare = "name" in content and any(isinstance(content.get(k), dict) for k in ("input_schema", "parameters"))
-    return content if offered or bare else None
+def _written(value: Any) -> str | None:
+    """Return an output that is no message of anybody as text; JSON that was logged as text is what the model wrote."""
+    if isinstance(value, dict) and len(value) == 1:
+        (only,) = value.items()
+        if only[0] in _WRAPPED and isinstance(only[1], str):
+            return only[1]
+    return flat_text(value)
 
 
-def _is_pair(item: Any) -> bool:
-    return isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) and item[0].lower() in ROLES  # noqa: PLR2004
-
-
-def answers_of(given: Any, depth: int = 0) -> list[Any] | None:
+def _of(given: Any, depth: int = 0) -> list[Any] | None:
     """Return the assistant turns of an output, one a choice; None when it is no shape that is known."""
     if isinstance(given, str):
         found = turns_of([given], "assistant") if is_turn(given) else None
@@ -66,7 +62,7 @@ def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     if is_turn(item) or (isinstance(item.get("content"), list) and "stop_reason" in item):
         return turns_of([item], "assistant")
     if isinstance(item.get("output"), list) and item.get("object") in (None, "response"):
-        return answers_of(item["output"], depth + 1)
+        return _of(item["output"], depth + 1)
     return _wrapped(item, depth)
 
 
@@ -75,7 +71,7 @@ def _wrapped(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     for name in _WRAPPERS:
         inner = embedded(item.get(name))
         if isinstance(inner, dict | list) and inner:
-            found = answers_of(inner, depth + 1)
+            found = _of(inner, depth + 1)
             if found:
                 return found[-1:] if name == "messages" else found
     said = text(item.get("text")) if depth and set(item) <= _GENERATION else None  # a model's own JSON stays as it is
@@ -96,7 +92,7 @@ def _of_list(given: list[Any], depth: int) -> list[Any] | None:
     if items is None:
         if all(isinstance(i, dict) and i.get("type") in ("text", "tool_use", "thinking") for i in given):
             return turns_of([{"role": "assistant", "content": given}])
-        nested = [answers_of(embedded(i), depth + 1) for i in given]
+        nested = [_of(embedded(i), depth + 1) for i in given]
         return [t for turns in nested for t in turns or ()] if all(n is not None for n in nested) else None
     turns = [t for t in turns_of(items, "assistant") if t["role"] == "assistant"]
     return _one(turns) if len(turns) > 1 and any(map(_is_piece, items)) else turns

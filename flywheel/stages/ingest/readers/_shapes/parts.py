@@ -1,32 +1,45 @@
 """Parts of a message, tool calls and tool results under the names that each framework gives them.
 
 In: a part or a call of any of them. Out: typed parts ({"type": "text" | "thinking" | "tool_call" | "tool_result", ...})
-and calls with id, name and arguments, as `_messages` reads them. Used by `_turns`.
+and calls with id, name and arguments, as `_messages` reads them. Used by `turns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flywheel.stages.ingest.readers._messages import flat_text
+from flywheel.stages.ingest.readers._status import FAILED, tool_status
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, text
 
-__all__ = ["CALL_KINDS", "RESULT_KINDS", "call_of", "part_of", "result_of", "thoughts_of"]
+__all__ = ["CALL_KINDS", "RESULT_KINDS", "call_of", "parts_of", "result_of", "thoughts_of"]
 
 CALL_KINDS = ("tool_use", "tool_call", "tool-call", "function_call", "custom_tool_call", "mcp_call")
 RESULT_KINDS = (
     "tool_result", "tool-result", "tool_call_response", "function_result", "function_call_output",
     "custom_tool_call_output",
 )  # fmt: skip
+_SDK_KINDS = ("text", "json", "content", "error-text", "error-json", "execution-denied")
 _IDS = ("call_id", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "id")
-_CALLS = ("functionCall", "function_call", "toolUse")  # what an untyped part is called by
+_CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an untyped part is called by
+_SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult")
 
 
-def part_of(given: Any) -> Any:
-    """Return a part of a message as a typed part."""
-    part = as_dict(given)
+def parts_of(given: Iterable[Any]) -> list[Any]:
+    """Return the parts of a message as typed parts, without those that nobody said."""
+    return [_part(item) for item in given if not _unsaid(as_dict(item))]
+
+
+def _unsaid(part: Mapping[str, Any]) -> bool:
+    approval = str(part.get("type")).startswith("tool-approval-")
+    return approval or part.get("visible") is False or (bool(part) and part.keys() <= _SIGNATURES)
+
+
+def _part(given: Any) -> Any:
+    part = as_dict(as_dict(given).get("message_content")) or as_dict(given)
+    given = part or given
     kind = first(part, ("type", "part_kind", "kind", "block_type", "content_type"))
     if kind is None:
         return _untyped(part, given)
@@ -93,21 +106,28 @@ def _call_id(item: Mapping[str, Any]) -> Any:
 def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a typed part."""
     given = first(item, ("output", "result", "response", "content", "toolResult"))
+    flags = {k: item[k] for k in ("is_error", "isError", "status", "error") if item.get(k) is not None}
+    if flags.get("status") == "completed":  # of the item, not of what it tells
+        del flags["status"]
     kind = as_dict(given).get("type")
-    if isinstance(kind, str) and kind in ("text", "json", "error-text", "error-json", "content"):
-        given = as_dict(given).get("value")
+    if isinstance(kind, str) and kind in _SDK_KINDS:
+        given, told = _sdk_output(kind, as_dict(given))
+        flags |= told
     part = {
         "type": "tool_result",
         "tool_call_id": _call_id(item),
         "name": first(item, ("toolName", "tool_name", "name")),
-        "content": [part_of(p) for p in given] if isinstance(given, list) and _are_parts(given) else given,
+        "content": parts_of(given) if isinstance(given, list) and _are_parts(given) else given,
     }
-    flags = {k: item[k] for k in ("is_error", "isError", "status", "error") if item.get(k) is not None}
-    if isinstance(kind, str) and kind.startswith("error"):
-        flags["is_error"] = True
-    if flags.get("status") == "completed":  # of the item, not of what it tells
-        del flags["status"]
     return {k: v for k, v in part.items() if v is not None} | flags
+
+
+def _sdk_output(kind: str, output: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return what the AI SDK wrapped: its type says whether it is an error, except for one returned as a result."""
+    if kind == "execution-denied":
+        return {"denied": True, "reason": output.get("reason")}, {}
+    value = output.get("value")
+    return value, {"is_error": kind.startswith("error") or tool_status(flat_text(value)) == FAILED}
 
 
 def _are_parts(given: list[Any]) -> bool:
