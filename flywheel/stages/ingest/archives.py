@@ -72,7 +72,7 @@ def _tar(path: Path, size: int, max_ratio: int) -> Iterator[Member]:
 def _zip(path: Path, max_ratio: int) -> Iterator[Member]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            if info.is_dir() or not _visible(info.filename):
+            if not info.filename or info.is_dir() or not _visible(info.filename):
                 continue
             if info.file_size > max_ratio * max(info.compress_size, 1_000):
                 yield Member(info.filename, _nothing(info.filename), too_large(max_ratio))

@@ -88,6 +88,13 @@ def test_a_broken_zip_is_one_refusal(tmp_path: Path, take: Take, pairs: Pairs) -
     assert (taken.read, taken.quarantined["reason"].to_list()) == (1, ["truncated"])
 
 
+def test_a_zip_member_without_a_name_is_passed_over(tmp_path: Path, take: Take, pairs: Pairs) -> None:
+    packed = zip_of({"a.json": json.dumps(pairs(1, 1)[0]).encode(), "X": b"{}"})
+    (tmp_path / "x.zip").write_bytes(packed.replace(b"X", b"\0"))  # zipfile cuts names at the first null
+    taken = take()
+    assert (taken.events.height, taken.adds_up()) == (1, True)
+
+
 def test_a_bomb_in_a_zip_is_refused_unread(tmp_path: Path, take: Take, pairs: Pairs) -> None:
     files = {"bomb.json": b" " * 60_000_000, **{k: v for k, v in logs(pairs).items() if k.endswith("one.json")}}
     (tmp_path / "x.zip").write_bytes(zip_of(files))
