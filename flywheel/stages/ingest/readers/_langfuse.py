@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flywheel.records import EventKind
+from flywheel.stages.ingest.readers._aliases import aliases
 from flywheel.stages.ingest.readers._events import Event, request
-from flywheel.stages.ingest.readers._genai import ALIASES, call_payload
+from flywheel.stages.ingest.readers._genai import call_payload
 from flywheel.stages.ingest.readers._messages import arguments, flat_text
 from flywheel.stages.ingest.readers._reprs import fields_of_repr, mapping_of_repr
 from flywheel.stages.ingest.readers._shapes import exchange, schemas, transcript
@@ -243,8 +244,8 @@ def tool(row: Row, columns: Mapping[str, Any]) -> Iterator[Event]:
     """Yield a tool observation's call and, where it has an output or failed, its result."""
     attributes = attributes_of(row)
     answer = _answer(row.get("output"))
-    call_id = ident(answer.get("tool_call_id")) or ident(first(attributes, ALIASES["tool_call_id"]))
-    given = first({**attributes, "input": row.get("input")}, ("input", *ALIASES["tool_arguments"]))
+    call_id = ident(answer.get("tool_call_id")) or ident(first(attributes, aliases().names.tool_call_id))
+    given = first({**attributes, "input": row.get("input")}, ("input", *aliases().names.tool_arguments))
     named = text(first(attributes, ("gen_ai.tool.name", "tool.name")))
     names = {"tool_name": named or _AROUND_TOOL.sub("", str(row.get("name") or "")) or None, "tool_call_id": call_id}
     columns = {**columns, "model": None}
