@@ -12,12 +12,16 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.stages.ingest.jsontext import dumps, loads
-from flywheel.stages.ingest.patterns import KINDS, PLACEHOLDER, SECRET_KEYS, Kind, looks_secret
+from flywheel.stages.ingest.lists import Allowed, denied
+from flywheel.stages.ingest.patterns import GIVEN, KINDS, Kind, is_secret_field
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["Redactor"]
 
@@ -26,68 +30,104 @@ _USER_HEX = 16
 _USER = re.compile(rf"user_[0-9a-f]{{{_USER_HEX}}}\Z")
 _CACHE = 1 << 16
 _SHORTEST = 5
-_GIVEN = re.compile(PLACEHOLDER)
+_LEAST_NUMBER = 10**7  # no card or national id has fewer digits
+_ID = "id"  # the field that ids and names given to `text` are taken to stand in
+
+
+class _Kind:
+    """A kind, compiled."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind, self.name = kind, kind.name
+        self.sub = kind.finder()
+        self.holds_number = re.compile(kind.numbers).search if kind.numbers else None
+
+    def places(self, texts: pl.Series, found: pl.Series) -> pl.Series:
+        """Return, of the places of payloads with the trigger, those that may hold this kind."""
+        import polars as pl
+
+        if not self.kind.tokens or not len(found):
+            return found
+        tokens = pl.DataFrame({"row": found, "token": texts.gather(found)})
+        tokens = tokens.with_columns(pl.col("token").str.extract_all(self.kind.tokens)).explode("token")
+        tokens = tokens.filter(pl.col("token").str.contains(self.kind.trigger))
+        worth = [token for token in tokens["token"].unique() if self.kind.worth(token)]
+        return tokens.filter(pl.col("token").is_in(worth))["row"].unique()
 
 
 class Redactor:
     """Replaces what the configuration names; counts what it replaced, by kind.
 
     Args:
-        cfg: kinds, allowed values and denied patterns.
+        cfg: kinds, what is allowed and denied, whether Presidio looks too.
         key: the project's secret key.
 
     Raises:
-        ConfigError: an unknown kind, or a denied pattern that is no regular expression.
+        ConfigError: an unknown kind, a pattern that is no regular expression, Presidio is missing.
     """
 
     def __init__(self, cfg: RedactConfig, key: bytes) -> None:
-        unknown = sorted(set(cfg.kinds) - set(KINDS))
+        known = list(dict.fromkeys(kind.name for kind in KINDS))
+        unknown = sorted(set(cfg.kinds) - set(known))
         if unknown:
-            raise ConfigError(f"ingest.redact.kinds: unknown kind `{unknown[0]}`", hint=f"known: {', '.join(KINDS)}")
+            raise ConfigError(f"ingest.redact.kinds: unknown kind `{unknown[0]}`", hint=f"known: {', '.join(known)}")
         self.counts: Counter[str] = Counter()
         self._key = key
-        self._allow = frozenset(cfg.allow)
-        self._kinds = tuple(kind for kind in KINDS.values() if kind.name in cfg.kinds)
-        self._triggers = [re.compile(kind.trigger) for kind in self._kinds]
-        self._finders = {k.name: re.compile(f"{PLACEHOLDER}|{k.pattern}", re.VERBOSE | re.DOTALL) for k in self._kinds}
-        self._deny = [_compiled(pattern) for pattern in cfg.deny]
+        self._allowed = Allowed(cfg)
+        self._kinds = tuple(_Kind(kind) for kind in KINDS if kind.name in cfg.kinds)
+        halves = ([k for k in self._kinds if k.kind.words], [k for k in self._kinds if not k.kind.words])
+        self._together = [half for half in halves if half]
+        self._fields = "secret" in cfg.kinds
+        self._deny = denied(cfg.deny)
+        self._entities = _entities(cfg)
+        self._every = bool(self._deny) or self._entities is not None  # which have no trigger
         self._marks: dict[str, str] = {}
+        self._clean: set[tuple[str, str, tuple[_Kind, ...]]] = set()  # texts of one call in which nothing is
         self._short: dict[str, str] = {}
 
     def payloads(self, texts: Sequence[str]) -> list[str]:
         """Return JSON texts redacted: their strings, and the names of their fields; canonical as they were.
 
-        Most payloads hold nothing; polars finds those that may in one pass over all.
+        Most payloads hold nothing; polars finds those that may in two passes over all.
         """
-        import polars as pl
-
         found = list(texts)
-        series = pl.Series(texts, dtype=pl.String())
-        anything = "" if self._deny else "|".join(f"(?:{kind.trigger})" for kind in self._kinds)
-        rows = series.str.contains(anything).arg_true() if anything or self._deny else pl.Series(dtype=pl.UInt32())
-        some = series.gather(rows)
-        wanted = [some.str.contains(kind.trigger).to_list() for kind in self._kinds]
-        for place, row in enumerate(rows):
-            kinds = tuple(kind for kind, found_in in zip(self._kinds, wanted, strict=True) if found_in[place])
-            found[row] = self._payload(texts[row], kinds)
+        wanted = self._wanted(texts)
+        self._clean.clear()
+        for row in range(len(texts)) if self._every else sorted(wanted):
+            kinds = wanted.get(row, ())
+            found[row] = self._payload(texts[row], tuple(kind for kind in self._kinds if kind in kinds))
         return found
 
-    def _payload(self, text: str, kinds: tuple[Kind, ...]) -> str:
-        if not kinds and not self._deny:
-            return text
+    def _wanted(self, texts: Sequence[str]) -> dict[int, list[_Kind]]:
+        """Return the kinds that payloads may hold, by the place of those that may hold any."""
+        import polars as pl
+
+        series = pl.Series("text", texts, dtype=pl.String())
+        hits = _contain(series, ["|".join(f"(?:{kind.kind.trigger})" for kind in kinds) for kinds in self._together])
+        wanted: dict[int, list[_Kind]] = {}
+        for kinds, hit in zip(self._together, hits, strict=True):
+            rows = hit.arg_true()
+            some = series.gather(rows)
+            found = _contain(some, [kind.kind.trigger for kind in kinds]) if len(rows) else []
+            for kind, in_some in zip(kinds, found, strict=False):
+                for row in rows.gather(kind.places(some, in_some.arg_true())):
+                    wanted.setdefault(row, []).append(kind)
+        return wanted
+
+    def _payload(self, text: str, kinds: tuple[_Kind, ...]) -> str:
         value = loads(text.encode()).value
         redacted = self._walk(value, kinds)
         return text if redacted == value else dumps(redacted)
 
     def text(self, text: str) -> str:
-        """Return one short text redacted: an id, a name."""
+        """Return one short text redacted: an id, a name. Random letters alone make no secret of an id."""
         known = self._short.get(text)
         if known is None:
-            known = self._replace(text, self._wanted(text))
+            known = self._replace(text, self._kinds, _ID)
             if len(self._short) < _CACHE:
                 self._short[text] = known
         elif known != text:
-            self._replace(text, self._wanted(text))  # counts it
+            self._replace(text, self._kinds, _ID)  # counts it
         return known
 
     def user(self, user: str) -> str:
@@ -95,30 +135,56 @@ class Redactor:
         name = user.strip()
         return name if _USER.match(name) else f"user_{self._digest('user', name)[:_USER_HEX]}"
 
-    def _wanted(self, text: str) -> tuple[Kind, ...]:
-        return tuple(k for k, trigger in zip(self._kinds, self._triggers, strict=True) if trigger.search(text))
-
-    def _walk(self, value: Any, kinds: tuple[Kind, ...], key: str = "") -> Any:
+    def _walk(self, value: Any, kinds: tuple[_Kind, ...], name: str = "") -> Any:
         """Redact what stands under a name; under a secret's name a text that looks like one goes whole."""
         if isinstance(value, str):
-            if key and self._is_secret(key, value):
+            if name and self._fields and is_secret_field(name, value) and not self._allowed.keeps(value):
                 return self._mark("secret", value)
-            return self._replace(value, kinds) if len(value) >= _SHORTEST or self._deny else value
+            return self._string(value, kinds, name) if len(value) >= _SHORTEST or self._deny else value
         if isinstance(value, dict):
-            return {self._name(name, kinds): self._walk(item, kinds, name) for name, item in value.items()}
+            return {self._name(key, kinds): self._walk(item, kinds, _plain(key)) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._walk(item, kinds) for item in value]
-        return value
+            return [self._walk(item, kinds, name) for item in value]
+        return self._number(value, kinds, name) if isinstance(value, int) and value > _LEAST_NUMBER else value
 
-    def _name(self, key: str, kinds: tuple[Kind, ...]) -> str:
+    def _name(self, key: str, kinds: tuple[_Kind, ...]) -> str:
         return key if key.isidentifier() and not self._deny else self._replace(key, kinds)
 
-    def _is_secret(self, key: str, value: str) -> bool:
-        if "secret" not in self._finders or not SECRET_KEYS.match(key):
-            return False
-        return value not in self._allow and not _GIVEN.search(value) and looks_secret(key, value)
+    def _string(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+        """Redact a text; a conversation's messages come again and again, and most hold nothing."""
+        key = (text, name, kinds)
+        if key in self._clean:
+            return text
+        redacted = self._long(text, kinds, name)
+        if redacted == text:
+            self._clean.add(key)
+        return redacted
 
-    def _replace(self, text: str, kinds: tuple[Kind, ...]) -> str:
+    def _number(self, value: int, kinds: tuple[_Kind, ...], name: str) -> int | str:
+        """Redact a number as if it were a text, under a name that says what it is."""
+        some = tuple(kind for kind in kinds if kind.holds_number is not None and kind.holds_number(name))
+        text = str(value)
+        redacted = self._replace(text, some, name) if some else text
+        return value if redacted == text else redacted
+
+    def _long(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+        """Replace what the kinds find, then what Presidio finds, until nothing is found."""
+        before, text = None, self._replace(text, kinds, name)
+        while self._entities is not None and text != before:
+            before, text = text, self._replace(self._named(text), kinds, name)
+        return text
+
+    def _named(self, text: str) -> str:
+        """Replace what Presidio finds."""
+        parts, end = [], 0
+        for kind, find in self._entities.finds(text):
+            written = text[find.start : find.end]
+            kept = self._allowed.keeps(find.value, written)
+            parts += [text[end : find.start], written if kept else self._mark(kind, find.value)]
+            end = find.end
+        return "".join([*parts, text[end:]])
+
+    def _replace(self, text: str, kinds: tuple[_Kind, ...], name: str = "") -> str:
         """Replace until nothing is found: a replacement may uncover what stood beside it."""
         before = None
         while text != before:
@@ -126,24 +192,22 @@ class Redactor:
             for pattern in self._deny:
                 text = pattern.sub(self._denied, text)
             for kind in kinds:
-                text = self._finders[kind.name].sub(partial(self._found, kind), text)
+                text = kind.sub(partial(self._found, kind.kind, name), text)
         return text
 
     def _denied(self, match: re.Match[str]) -> str:
         text = match[0]
-        return text if not text or _GIVEN.fullmatch(text) else self._mark("denied", text)
+        return text if not text or GIVEN.fullmatch(text) else self._mark("denied", text)
 
-    def _found(self, kind: Kind, match: re.Match[str]) -> str:
-        whole = match[0]
-        if _GIVEN.fullmatch(whole) or whole in self._allow:
-            return whole
-        find = kind.decide(match)
-        if find is None or find.value in self._allow:
-            return whole
+    def _found(self, kind: Kind, name: str, match: re.Match[str]) -> str:
+        text = match[0]
+        find = None if GIVEN.fullmatch(text) else kind.decide(match, name)
+        if find is None:
+            return text
         start, end = find.start - match.start(), find.end - match.start()
-        if whole[start:end] in self._allow:
-            return whole
-        return whole[:start] + self._mark(kind.name, find.value) + whole[end:]
+        if self._allowed.keeps(text, find.value, text[start:end]):
+            return text
+        return text[:start] + self._mark(kind.name, find.value) + text[end:]
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
@@ -158,10 +222,23 @@ class Redactor:
         return hmac.digest(self._key, f"{kind}:{value}".encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(f"{PLACEHOLDER}|(?:{pattern})")
-    except re.error as error:
-        raise ConfigError(
-            f"ingest.redact.deny: `{pattern}` is no regular expression: {error}", hint="see Python's re module"
-        ) from None
+def _plain(name: str) -> str:
+    """Return a field's name without pseudonyms, which say nothing of what stands in it."""
+    return name if name.isidentifier() else GIVEN.sub("", name)
+
+
+def _contain(texts: pl.Series, expressions: Sequence[str]) -> list[pl.Series]:
+    """Return which texts contain which expression; polars looks for several at once."""
+    import polars as pl
+
+    columns = [pl.col(texts.name).str.contains(e).alias(str(n)) for n, e in enumerate(expressions)]
+    return texts.to_frame().select(columns).get_columns()
+
+
+def _entities(cfg: RedactConfig) -> Any:
+    """Return what finds entities, where the project asks for it; loading it takes seconds."""
+    if not cfg.presidio:
+        return None
+    from flywheel.stages.ingest.entities import Entities
+
+    return Entities(cfg)

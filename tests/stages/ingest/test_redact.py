@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import string
+from typing import Any
 
 import pytest
 from flywheel.config import RedactConfig
@@ -17,20 +19,24 @@ FRAGMENTS = st.sampled_from(
     [
         "joe@example.com", "+49 30 1234567", "4111 1111 1111 1111", "DE89370400440532013000", "192.168.1.20",
         "sk-abcdefghij1234567890", "password=hunter22!", "Bearer abcdefghijklmnop1234", "<EMAIL_7f3a9c2e>", "<IP_",
-        "https://a:secret1@h", "2001:db8::1", '"', "\\", " ", "\n", "@", "x", "1", "-", "é", "order 7",
+        "https://a:secret1@h", "2001:db8::1", "078-05-1120", "ssn ", "86095742719", "steuer-id", "2341 2341 2346",
+        "8jF3kQz0LmX2pVb7RtY5wN1cHs", "/", "_", "<NATIONAL_ID_7f3a9c2e>", "id: ", "11010519491231002X", "Cookie: a=",
+        '"', "\\", " ", "\n", "@", "x", "1", "-", "é", "order 7",
     ]
 )  # fmt: skip
 TEXTS = st.lists(FRAGMENTS, max_size=8).map("".join) | st.text(max_size=40)
 PAYLOADS = st.dictionaries(
-    TEXTS | st.sampled_from(["password", "api_key"]), TEXTS | st.lists(TEXTS, max_size=3), max_size=4
+    TEXTS | st.sampled_from(["password", "api_key", "ssn", "card_number", "id", "cookie"]),
+    TEXTS | st.lists(TEXTS, max_size=3) | st.sampled_from([78051120, 111222333, 4111111111111111]),
+    max_size=4,
 )
 
 
-def redactor(**settings: list[str]) -> Redactor:
+def redactor(**settings: Any) -> Redactor:
     return Redactor(RedactConfig(**settings), b"key")
 
 
-def once(value: object, **settings: list[str]) -> object:
+def once(value: object, **settings: Any) -> object:
     return json.loads(redactor(**settings).payloads([canonical_json(value)])[0])
 
 
@@ -55,17 +61,38 @@ def test_redacting_twice_changes_nothing_with_denied_patterns(
 
 @given(TEXTS)
 def test_an_id_and_the_same_text_in_a_payload_get_the_same_pseudonym(text: str) -> None:
-    assert once([text]) == [redactor().text(text)]
+    assert once({"id": text}) == {"id": redactor().text(text)}
+
+
+@given(PAYLOADS, st.integers(1, 4))
+def test_what_a_payload_becomes_does_not_depend_on_those_beside_it(payload: dict[str, object], times: int) -> None:
+    text = canonical_json(payload)
+    one, many = redactor(), redactor()
+    assert one.payloads([text]) * times == many.payloads([text] * times)
+    assert many.counts == {kind: n * times for kind, n in one.counts.items()}
 
 
 def test_equal_values_are_equal_and_the_key_decides() -> None:
-    value = ["Joe@Example.com", "joe@example.com", "4111 1111 1111 1111", "4111111111111111"]
+    value = [
+        "Joe@Example.com", "joe@example.com", "4111 1111 1111 1111", "4111111111111111", "078-05-1120", "ssn 078051120",
+        "8jF3kQz0LmX2pVb7RtY5wN1cHs", "api_key=8jF3kQz0LmX2pVb7RtY5wN1cHs",
+    ]  # fmt: skip
     found = once(value)
     assert isinstance(found, list)
     assert found[0] == found[1]
     assert found[2] == found[3]
+    assert found[5] == f"ssn {found[4]}"
+    assert found[7] == f"api_key={found[6]}"
     other = json.loads(Redactor(RedactConfig(), b"other").payloads([canonical_json(value)])[0])
     assert not set(other) & set(found)
+
+
+def test_a_number_is_redacted_where_its_name_says_what_it_is() -> None:
+    found = once({"ssn": 378051120, "order": 378051120, "card_number": 4111111111111111, "n": 4111111111111111})
+    assert isinstance(found, dict)
+    assert found["ssn"].startswith("<NATIONAL_ID_")
+    assert found["card_number"].startswith("<CARD_")
+    assert (found["order"], found["n"]) == (378051120, 4111111111111111)
 
 
 def test_everything_around_a_find_stays() -> None:
@@ -102,6 +129,19 @@ def test_allowed_values_stay_and_denied_patterns_go() -> None:
     assert "ACME" not in found["x"]
 
 
+def test_domains_and_patterns_are_allowed() -> None:
+    text = "help@us.example, joe@shop.us.example, joe@bus.example, 192.168.1.20 and 10.1.2.3"
+    found = once([text], allow_domains=["US.example"], allow_patterns=[r"192\.168\..*"])
+    assert isinstance(found, list)
+    assert found[0].startswith("help@us.example, joe@shop.us.example, <EMAIL_")
+    assert ", 192.168.1.20 and <IP_" in found[0]
+
+
+def test_an_allowed_secret_stays_under_its_name() -> None:
+    value = {"api_key": "test-key-0000001", "x": "api_key=test-key-0000001"}
+    assert once(value, allow_patterns=["test-key-[0-9]+"]) == value
+
+
 def test_only_the_kinds_asked_for() -> None:
     assert once(["joe@example.com 192.168.1.20"], kinds=["ip"]) != ["joe@example.com 192.168.1.20"]
     assert "joe@example.com" in str(once(["joe@example.com 192.168.1.20"], kinds=["ip"]))
@@ -116,7 +156,12 @@ def test_users_always_get_a_pseudonym() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"kinds": ["mail"]}, "unknown kind `mail`"), ({"deny": ["("]}, "no regular expression")],
+    [
+        ({"kinds": ["mail"]}, "unknown kind `mail`"),
+        ({"deny": ["("]}, r"redact\.deny: `\(` is no regular expression"),
+        ({"allow_patterns": ["a", "["]}, r"redact\.allow_patterns: `\[` is no regular expression"),
+        ({"allow_domains": ["@us.example"]}, r"redact\.allow_domains: `@us.example` is no domain"),
+    ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, list[str]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -134,6 +179,13 @@ def _luhn(digits: str) -> str:
     return digits + str(-total % 10)
 
 
+def _cpf(digits: str) -> str:
+    for _ in range(2):
+        weights = range(len(digits) + 1, 1, -1)
+        digits += str(sum(int(d) * w for d, w in zip(digits, weights, strict=True)) * 10 % 11 % 10)
+    return f"{digits[:3]}.{digits[3:6]}.{digits[6:9]}-{digits[9:]}"
+
+
 def _canaries(rng: random.Random) -> dict[str, str]:
     word = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=9))
     digits = "".join(rng.choices("0123456789", k=18))
@@ -146,6 +198,9 @@ def _canaries(rng: random.Random) -> dict[str, str]:
         "iban": f"DE{check:02d}{account}",
         "ip": f"{rng.randint(11, 126)}.{rng.randint(1, 254)}.{rng.randint(1, 254)}.{rng.randint(1, 254)}",
         "secret": f"sk-{word}{digits}",
+        "random": "".join(rng.choices(string.ascii_letters + string.digits, k=48)),
+        "ssn": f"{rng.randint(100, 599)}-{digits[:2].replace('0', '3')}-{digits[2:5]}1",
+        "cpf": _cpf(digits[:9]),
     }
 
 
@@ -161,5 +216,6 @@ def test_planted_canaries_are_gone(seed: int) -> None:
     ]
     r = redactor()
     left = "\n".join(r.payloads(payloads))
-    assert [c for p in planted for c in p.values() if c in left] == []
-    assert set(r.counts) == {"email", "phone", "card", "iban", "ip", "secret"}
+    assert [c for p in planted for kind, c in p.items() if kind != "random" and c in left] == []
+    assert sum(p["random"] in left for p in planted) <= 0.05 * len(planted), "some random letters look like words"
+    assert set(r.counts) == {"email", "phone", "card", "iban", "ip", "secret", "national_id"}

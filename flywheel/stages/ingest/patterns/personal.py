@@ -1,4 +1,4 @@
-"""What personal data and secrets look like in text, and what only looks like them.
+"""Addresses and numbers of persons: e-mail, phone, card, account, network; and what only looks like them.
 
 Each kind has a pattern for candidates, a check that decides (a checksum, a known prefix, enough entropy), and a normal
 form, so that the same value written differently gets the same pseudonym. Precision first: dates, prices, order and
@@ -8,37 +8,12 @@ flight numbers, versions and tool-call ids stay as they are, because agents need
 from __future__ import annotations
 
 import ipaddress
-import math
 import re
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
-__all__ = ["KINDS", "PLACEHOLDER", "SECRET_KEYS", "Find", "Kind", "looks_secret"]
+from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
-PLACEHOLDER = r"<(?:SECRET|EMAIL|PHONE|CARD|IBAN|IP|DENIED)_[0-9a-f]{8}>"
+__all__ = ["CARD", "EMAIL", "IBAN", "IP", "PHONE"]
 
-_NAMES = (
-    r"api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|secret|[a-z_-]{0,40}token"
-    r"|passw(?:or)?d|pwd"
-)
-SECRET_KEYS = re.compile(rf"(?i:{_NAMES}|authorization)\Z")
-
-_SECRET = rf"""
-  -----BEGIN\ [A-Z ]{{0,30}}PRIVATE\ KEY-----.*?(?:-----END\ [A-Z ]{{0,30}}PRIVATE\ KEY-----|\Z)
-| (?<![A-Za-z0-9])(?:
-    sk-[A-Za-z0-9_-]{{16,}} | [srp]k_(?:live|test)_[A-Za-z0-9]{{16,}} | gh[oprsu]_[A-Za-z0-9]{{20,}}
-  | github_pat_[A-Za-z0-9_]{{20,}} | glpat-[A-Za-z0-9_-]{{20,}} | (?:AKIA|ASIA)[0-9A-Z]{{16}}
-  | xox[a-z]-[A-Za-z0-9-]{{10,}} | AIza[0-9A-Za-z_-]{{35}} | hf_[A-Za-z0-9]{{30,}} | npm_[A-Za-z0-9]{{30,}}
-  | pypi-[A-Za-z0-9_-]{{40,}} | SG\.[A-Za-z0-9_-]{{16,}}\.[A-Za-z0-9_-]{{16,}}
-  | eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*)?
-  )
-| (?i:bearer)\ +(?P<bearer>[A-Za-z0-9._~+/=-]{{16,}})
-| ://[^/\s:@<>"\\]{{1,64}}:(?P<login>[^/\s:@<>"\\]{{3,128}})(?=@)
-| (?<![A-Za-z0-9])(?i:{_NAMES})["'\\]{{0,4}}\ {{0,3}}[:=]\s{{0,3}}["'\\]{{0,4}}
-  (?P<value>[^\s"'\\,;<>&(){{}}\[\]]{{6,512}})
-"""
 _EMAIL = r"(?<![\w.%+'-])[\w.%+'-]{1,128}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])"
 _CARD = r"""
   (?<![\w.+-])(?:
@@ -61,8 +36,6 @@ _IP = rf"""
 _VERSION_BEFORE = re.compile(r"(?i)\b(?:version|release|build|firmware|ver)\.?[\s:=\"'(]{0,4}\Z|(?:[=~]=|[~^])\s?\Z")
 _BARE_PHONE, _SPACED_PHONE, _LONGEST_PHONE = 10, 8, 15  # digits; E.164 allows 15
 _THREES = {"30", "34", "35", "36", "37", "38", "39"}
-_PASSWORD_LENGTH, _SECRET_LENGTH = 6, 12
-_SECRET_ENTROPY = 3.0  # bits a character; prose and names have less
 _DECIMAL = re.compile(r"\+[0-9]+\.[0-9]+")
 # Routable, unique local, link-local and multicast: what begins otherwise is a scope operator or a time.
 _IPV6_FIRST = ((0x2000, 0x3FFF), (0xFC00, 0xFDFF), (0xFE80, 0xFEBF), (0xFF00, 0xFFFF))
@@ -78,83 +51,18 @@ _IBAN_LENGTHS = (
 _IBAN_LENGTH = {entry[:2]: int(entry[2:]) for entry in _IBAN_LENGTHS.split()}
 
 
-class Find(NamedTuple):
-    """A candidate that is one: its normal form, and which part of the text to replace."""
-
-    value: str
-    start: int
-    end: int
+def _email(match: re.Match[str], _name: str) -> Find:
+    return whole(match, match[0].lower())
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One kind of data: how to find it, how to be sure, and how it is written normally.
-
-    `trigger` is searched in a whole payload's JSON, by polars' engine and by Python's alike: where it finds nothing, no
-    text of the payload holds this kind, and none is looked at. So it must find whatever `pattern` could, also where
-    JSON has put a backslash before a quote.
-    """
-
-    name: str
-    trigger: str
-    pattern: str
-    decide: Callable[[re.Match[str]], Find | None]
-
-
-def _digits(text: str) -> str:
-    return "".join(c for c in text if c in "0123456789")
-
-
-def _entropy(text: str) -> float:
-    counts = Counter(text)
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
-
-
-def looks_secret(key: str, value: str) -> bool:
-    """Whether what stands under a secret's name is one: a password that is no plain word, or what looks random."""
-    word = value.rstrip(".!?:")
-    digits, letters = sum(c.isdigit() for c in word), sum(c.isalpha() for c in word)
-    if key.lower().startswith(("passw", "pwd")):
-        return len(word) >= _PASSWORD_LENGTH and letters < len(word)
-    return len(word) >= _SECRET_LENGTH and bool(digits and letters) and _entropy(word) >= _SECRET_ENTROPY
-
-
-def _whole(match: re.Match[str], value: str) -> Find:
-    return Find(value, match.start(), match.end())
-
-
-def _secret(match: re.Match[str]) -> Find | None:
-    value = match["value"]
-    if value is not None:
-        return Find(value, *match.span("value")) if looks_secret(_key_of(match), value) else None
-    for part in ("bearer", "login"):
-        if match[part] is not None:
-            return Find(match[part], *match.span(part))
-    hyphenated_word = match[0].startswith("sk-") and not any(c.isdigit() for c in match[0])
-    return None if hyphenated_word else _whole(match, match[0])
-
-
-def _key_of(match: re.Match[str]) -> str:
-    return match[0][: match.start("value") - match.start()]
-
-
-def _email(match: re.Match[str]) -> Find:
-    return _whole(match, match[0].lower())
-
-
-def _luhn(digits: str) -> bool:
-    doubled = sum(sum(divmod(2 * int(d), 10)) for d in digits[-2::-2])
-    return (doubled + sum(int(d) for d in digits[-1::-2])) % 10 == 0
-
-
-def _card(match: re.Match[str]) -> Find | None:
-    digits = _digits(match[0])
+def _card(match: re.Match[str], _name: str) -> Find | None:
+    digits = digits_of(match[0])
     first = int(digits[:4])
     brand = first >= 4000 or 2221 <= first <= 2720 or digits[:2] in _THREES  # noqa: PLR2004 - issuer ranges
-    return _whole(match, digits) if brand and len(set(digits)) > 1 and _luhn(digits) else None
+    return whole(match, digits) if brand and len(set(digits)) > 1 and luhn(digits) else None
 
 
-def _iban(match: re.Match[str]) -> Find | None:
+def _iban(match: re.Match[str], _name: str) -> Find | None:
     """Cut the candidate to its country's length: what follows may be a word in capitals."""
     places = [n for n, c in enumerate(match[0]) if c.isalnum()]
     length = _IBAN_LENGTH.get(match[0][:2])
@@ -168,15 +76,15 @@ def _iban(match: re.Match[str]) -> Find | None:
     return Find(text, match.start(), match.start() + end) if int(number) % 97 == 1 else None
 
 
-def _phone(match: re.Match[str]) -> Find | None:
+def _phone(match: re.Match[str], _name: str) -> Find | None:
     text = match[0]
-    digits = _digits(text)
+    digits = digits_of(text)
     least = _BARE_PHONE if text[1:].isdigit() else _SPACED_PHONE
     fits = least <= len(digits) <= _LONGEST_PHONE and not _DECIMAL.fullmatch(text)
-    return _whole(match, digits) if fits else None
+    return whole(match, digits) if fits else None
 
 
-def _ip(match: re.Match[str]) -> Find | None:
+def _ip(match: re.Match[str], _name: str) -> Find | None:
     text = match[0]
     try:
         address = ipaddress.ip_address(text)
@@ -188,27 +96,15 @@ def _ip(match: re.Match[str]) -> Find | None:
     else:
         first = int(text.split(":")[0] or "0", 16)
         keep = not any(low <= first <= high for low, high in _IPV6_FIRST)
-    return None if keep else _whole(match, str(address))
+    return None if keep else whole(match, str(address))
 
 
-_SECRETS = (
-    r"sk-|[srp]k_(?:live|test)_|gh[oprsu]_|github_pat_|glpat-|AKIA|ASIA|xox[a-z]-|AIza|hf_|npm_|pypi-|SG\.|eyJ"
-    r"|-----BEGIN|(?i:bearer) |://[^/:@<>\"]*:[^/:@<>\"]*@"
-    r"|(?i:key|secret|token|passw(?:or)?d|pwd|authorization)[\"'\\]{0,8} {0,3}[:=]"
-)
 _CARDS = r"[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| [0-9]{4} |[ -][0-9]{6}[ -])"
 _PHONES = r"\+[1-9]|[0-9]\)[ .-]?[0-9]{3}[ .-][0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}"
 _ADDRESSES = r"\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|::|:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:"
 
-# In the order in which they are replaced.
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind("secret", _SECRETS, _SECRET, _secret),
-        Kind("email", "@", _EMAIL, _email),
-        Kind("iban", "[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11}", _IBAN, _iban),
-        Kind("card", _CARDS, _CARD, _card),
-        Kind("phone", _PHONES, _PHONE, _phone),
-        Kind("ip", _ADDRESSES, _IP, _ip),
-    )
-}
+EMAIL = Kind("email", "@", _EMAIL, _email)
+IBAN = Kind("iban", "[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11}", _IBAN, _iban)
+CARD = Kind("card", _CARDS, _CARD, _card, numbers=r"(?i)card|(?<![a-z])(?:pan|cc)(?![a-z])")
+PHONE = Kind("phone", _PHONES, _PHONE, _phone)
+IP = Kind("ip", _ADDRESSES, _IP, _ip)
