@@ -2,7 +2,7 @@
 
 Presidio adds what needs a language model to the built-in kinds; it does not replace them. Nothing is downloaded: the
 spaCy pipeline is one that is installed, or a folder; without one, only Presidio's patterns work. It runs on the CPU,
-so that the same text gives the same entities.
+so that the same text gives the same entities. It reads texts, not ids, names of tools or identifiers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ def _analyzer(cfg: RedactConfig) -> Any:
     engine = SpacyNlpEngine(models=[{"lang_code": language, "model_name": model}])
     # Loaded here, not by the engine: that would download what is missing, and take a GPU where there is one.
     engine.nlp = {language: _pipeline(spacy, model, language)}
-    return AnalyzerEngine(nlp_engine=engine, supported_languages=[language])
+    analyzer = AnalyzerEngine(nlp_engine=engine, supported_languages=[language])
+    if not model:  # it would be said to know names, and find none
+        analyzer.registry.remove_recognizer("SpacyRecognizer")
+    return analyzer
 
 
 def _pipeline(spacy: Any, model: str, language: str) -> Any:
@@ -104,5 +107,5 @@ def _check(entities: list[str], supported: list[str]) -> None:
         if name not in supported or not _NAME.fullmatch(name):
             raise ConfigError(
                 f"ingest.redact.presidio_entities: Presidio does not know `{name}`",
-                hint=f"known here: {', '.join(sorted(set(supported) - set(_BUILT_IN)))}",
+                hint=f"known with this language and pipeline: {', '.join(sorted(set(supported) - set(_BUILT_IN)))}",
             )
