@@ -66,11 +66,31 @@ class RedactConfig(_Section):
     """What is replaced by a pseudonym before anything reaches the disk."""
 
     kinds: list[str] = Field(
-        default=["secret", "email", "phone", "card", "iban", "ip"],
+        default=["secret", "email", "phone", "card", "iban", "ip", "national_id"],
         description="Kinds of personal data and secrets to replace.",
     )
     allow: list[str] = Field(default=[], description="Exact values that are kept as they are (a support address, say).")
+    allow_patterns: list[str] = Field(
+        default=[], description="Regular expressions; a find that one of them matches as a whole is kept."
+    )
+    allow_domains: list[str] = Field(
+        default=[], description="Domains whose e-mail addresses are kept, those of their subdomains too."
+    )
     deny: list[str] = Field(default=[], description="Regular expressions whose matches are always replaced.")
+    presidio: bool = Field(
+        default=False, description="Presidio looks for names of persons and places too; needs flywheel-rl[presidio]."
+    )
+    presidio_entities: list[str] = Field(
+        default=["PERSON", "LOCATION"], description="What Presidio looks for, by its own names for it."
+    )
+    presidio_language: str = Field(default="en", description="Language of the texts that Presidio reads.")
+    presidio_model: str = Field(
+        default="en_core_web_sm",
+        description="Installed spaCy pipeline that Presidio reads with, or a folder; '': its patterns alone.",
+    )
+    presidio_threshold: float = Field(
+        default=0.5, ge=0, le=1, description="Least score at which an entity of Presidio's is replaced."
+    )
 
 
 class IngestConfig(_Section):

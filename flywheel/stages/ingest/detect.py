@@ -110,7 +110,7 @@ def _looks(sample: Sample) -> str:
 
 def _is_plain_name(key: str) -> bool:
     plain = key.isidentifier() and key.isascii() and len(key) <= _KEY_LENGTH
-    return plain and Redactor(RedactConfig(kinds=list(KINDS)), b"").text(key) == key
+    return plain and Redactor(RedactConfig(kinds=sorted({kind.name for kind in KINDS})), b"").text(key) == key
 
 
 def is_document_name(name: str) -> bool:

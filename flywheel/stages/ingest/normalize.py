@@ -7,7 +7,7 @@ part of it, so that the same event in two files is one. A reader that fails on a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1
 
-_PAYLOAD = list(LogEvent.model_fields).index("payload")
+_PAYLOAD, _CONVERSATION, _IDS = (list(LogEvent.model_fields).index(n) for n in ("payload", "conversation_id", "ids"))
 
 
 class Normalizer:
@@ -77,7 +77,18 @@ class Normalizer:
 def finished(rows: Sequence[Row], redactor: Redactor) -> list[Row]:
     """Return raw rows redacted and named."""
     bodies = redactor.payloads([row[_PAYLOAD] for row in rows])
+    redactor.expect(_names_of(rows))
     return [_finished(row, body, redactor) for row, body in zip(rows, bodies, strict=True)]
+
+
+def _names_of(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the short texts of rows that are another one in almost every row."""
+    for row in rows:
+        yield row[_CONVERSATION]
+        yield from row[_IDS]
+        for column in (_CONVERSATION + 1, _CONVERSATION + 2):  # span and parent
+            if row[column]:
+                yield str(row[column])
 
 
 def _finished(row: Row, body: str, redactor: Redactor) -> Row:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import is_name
 from flywheel.stages.ingest.jsontext import dumps, loads
-from flywheel.stages.ingest.patterns import KINDS, PLACEHOLDER, SECRET_KEYS, Kind, looks_secret
+from flywheel.stages.ingest.lists import Allowed, denied
+from flywheel.stages.ingest.patterns import GIVEN, KINDS, Kind, is_secret_field
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["Redactor"]
 
@@ -28,113 +32,198 @@ _USER = re.compile(rf"user_[0-9a-f]{{{_USER_HEX}}}\Z")
 _CACHE = 1 << 16
 _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
-_LEAST_NUMBER = 10**9  # of what could be data and a JSON number at once
-_GIVEN = re.compile(PLACEHOLDER)
 _ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON that stands in a text
 _PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
 _HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
+_LEAST_NUMBER = 10**7  # no card or national id has fewer digits
+_CARD = "card"  # whose checksum and issuer tell enough of a number under any name
+_ID = "id"  # the field that ids and names given to `text` are taken to stand in
+
+
+class _Kind:
+    """A kind, compiled."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind, self.name = kind, kind.name
+        self.sub = kind.finder()
+        self.holds_number = re.compile(kind.numbers).search if kind.numbers else None
+
+    def places(self, texts: pl.Series) -> pl.Series:
+        """Return the places of the payloads that may hold this kind."""
+        import polars as pl
+
+        found = texts.str.contains(self.kind.trigger).arg_true()
+        if not self.kind.tokens or not len(found):
+            return found
+        tokens = pl.DataFrame({"row": found, "token": texts.gather(found)})
+        tokens = tokens.with_columns(pl.col("token").str.extract_all(self.kind.tokens)).explode("token")
+        tokens = tokens.filter(pl.col("token").str.contains(self.kind.trigger))
+        worth = [token for token in tokens["token"].unique() if self.kind.worth(token)]
+        return tokens.filter(pl.col("token").is_in(worth))["row"].unique()
 
 
 class Redactor:
     """Replaces what the configuration names; counts what it replaced, by kind.
 
     Args:
-        cfg: kinds, allowed values and denied patterns.
+        cfg: kinds, what is allowed and denied, whether Presidio looks too.
         key: the project's secret key.
 
     Raises:
-        ConfigError: an unknown kind, or a denied pattern that is no regular expression.
+        ConfigError: an unknown kind, a pattern that is no regular expression, Presidio is missing.
     """
 
     def __init__(self, cfg: RedactConfig, key: bytes) -> None:
-        unknown = sorted(set(cfg.kinds) - set(KINDS))
+        known = list(dict.fromkeys(kind.name for kind in KINDS))
+        unknown = sorted(set(cfg.kinds) - set(known))
         if unknown:
-            raise ConfigError(f"ingest.redact.kinds: unknown kind `{unknown[0]}`", hint=f"known: {', '.join(KINDS)}")
+            raise ConfigError(f"ingest.redact.kinds: unknown kind `{unknown[0]}`", hint=f"known: {', '.join(known)}")
         self.counts: Counter[str] = Counter()
         self._key = key
-        self._allow = frozenset(cfg.allow)
-        self._kinds = tuple(kind for kind in KINDS.values() if kind.name in cfg.kinds)
-        self._triggers = [re.compile(kind.trigger) for kind in self._kinds]
-        self._finders = {k.name: re.compile(f"{PLACEHOLDER}|{k.pattern}", re.VERBOSE | re.DOTALL) for k in self._kinds}
-        self._deny = [_compiled(pattern) for pattern in cfg.deny]
+        self._allowed = Allowed(cfg)
+        self._kinds = tuple(_Kind(kind) for kind in KINDS if kind.name in cfg.kinds)
+        halves = ([k for k in self._kinds if k.kind.words], [k for k in self._kinds if not k.kind.words])
+        self._together = [half for half in halves if half]
+        self._fields = "secret" in cfg.kinds
+        self._deny = denied(cfg.deny)
+        self._entities = _entities(cfg)
+        self._every = bool(self._deny) or self._entities is not None  # which have no trigger
         self._marks: dict[str, str] = {}
+        # Of one call: what became of texts, and the kinds of what was replaced, one after the other.
+        self._done: dict[tuple[str, str, tuple[_Kind, ...]], tuple[str, list[str]]] = {}
+        self._log: list[str] = []
         self._short: dict[str, str] = {}
+        self._harmless: set[str] = set()  # of one call of `expect`
+        self._users: dict[str, str] = {}
 
     def payloads(self, texts: Sequence[str]) -> list[str]:
         """Return JSON texts redacted: their strings, and the names of their fields; canonical as they were.
 
-        Most payloads hold nothing; polars finds those that may in one pass over all.
+        Most payloads hold nothing; polars finds those that may in two passes over all.
         """
-        import polars as pl
-
         found = list(texts)
-        series = pl.Series(texts, dtype=pl.String())
-        anything = "" if self._deny else "|".join(f"(?:{kind.trigger})" for kind in self._kinds)
-        rows = series.str.contains(anything).arg_true() if anything or self._deny else pl.Series(dtype=pl.UInt32())
-        some = series.gather(rows)
-        wanted = [some.str.contains(kind.trigger).to_list() for kind in self._kinds]
-        for place, row in enumerate(rows):
-            kinds = tuple(kind for kind, found_in in zip(self._kinds, wanted, strict=True) if found_in[place])
-            found[row] = self._payload(texts[row], kinds)
+        wanted = self._wanted(texts)
+        self._done.clear()
+        self._log.clear()
+        for row in range(len(texts)) if self._every else sorted(wanted):
+            kinds = wanted.get(row, ())
+            found[row] = self._payload(texts[row], tuple(kind for kind in self._kinds if kind in kinds))
         return found
 
-    def _payload(self, text: str, kinds: tuple[Kind, ...]) -> str:
-        if not kinds and not self._deny:
-            return text
+    def _wanted(self, texts: Sequence[str]) -> dict[int, list[_Kind]]:
+        """Return the kinds that payloads may hold, by the place of those that may hold any."""
+        import polars as pl
+
+        series = pl.Series(texts, dtype=pl.String())
+        wanted: dict[int, list[_Kind]] = {}
+        for kinds in self._together:
+            rows = series.str.contains("|".join(f"(?:{kind.kind.trigger})" for kind in kinds)).arg_true()
+            some = series.gather(rows)
+            for kind in kinds if len(rows) else ():
+                for row in rows.gather(kind.places(some)):
+                    wanted.setdefault(row, []).append(kind)
+        return wanted
+
+    def _payload(self, text: str, kinds: tuple[_Kind, ...]) -> str:
         value = loads(text.encode()).value
         redacted = self._walk(value, kinds)
         return text if redacted == value else dumps(redacted)
 
     def text(self, text: str) -> str:
-        """Return one short text redacted: an id, a name."""
+        """Return one short text redacted: an id, a name. Random letters alone make no secret of an id."""
+        if text in self._harmless:
+            return text
         known = self._short.get(text)
         if known is None:
-            known = self._replace(text, self._wanted(text))
+            known = self._replace(text, self._kinds, _ID)
             if len(self._short) < _CACHE:
                 self._short[text] = known
         elif known != text:
-            self._replace(text, self._wanted(text))  # counts it
+            self._replace(text, self._kinds, _ID)  # counts it
         return known
+
+    def expect(self, texts: Iterable[str]) -> None:
+        """Look at many short texts at once; `text` then gives back those in which nothing can be as they are."""
+        import orjson
+
+        known = {text for text in texts if text not in self._short}
+        new = [] if self._every else sorted(known)
+        wanted = self._wanted([orjson.dumps({_ID: text.encode("utf-8", "replace").decode()}).decode() for text in new])
+        self._harmless = {text for row, text in enumerate(new) if row not in wanted}
 
     def name(self, name: str) -> str:
         """Return an id redacted; in a kind:id only the id, so that both ways to write it stay equal."""
+        if name in self._harmless:
+            return name
         kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
         return f"{kind}{colon}{self.text(rest)}"
 
     def user(self, user: str) -> str:
         """Return the pseudonym of a user: always one, whatever the name looks like."""
         name = user.strip()
-        return name if _USER.match(name) else f"user_{self._digest('user', name)[:_USER_HEX]}"
+        if _USER.match(name):
+            return name
+        known = self._users.get(name)
+        if known is None:
+            known = f"user_{self._digest('user', name)[:_USER_HEX]}"
+            if len(self._users) < _CACHE:
+                self._users[name] = known
+        return known
 
-    def _wanted(self, text: str) -> tuple[Kind, ...]:
-        return tuple(k for k, trigger in zip(self._kinds, self._triggers, strict=True) if trigger.search(text))
-
-    def _walk(self, value: Any, kinds: tuple[Kind, ...], key: str = "") -> Any:
+    def _walk(self, value: Any, kinds: tuple[_Kind, ...], name: str = "") -> Any:
         """Redact what stands under a name; under a secret's name a text that looks like one goes whole."""
         if isinstance(value, str):
-            if key and self._is_secret(key, value):
+            if name and self._fields and is_secret_field(name, value) and not self._allowed.keeps(value):
                 return self._mark("secret", value)
-            return self._replace(value, kinds) if len(value) >= _SHORTEST or self._deny else value
+            return self._string(value, kinds, name) if len(value) >= _SHORTEST or self._deny else value
         if isinstance(value, dict):
-            return {self._name(name, kinds): self._walk(item, kinds, name) for name, item in value.items()}
+            names = {key: self._name(key, kinds) for key in value}
+            return {names[key]: self._walk(item, kinds, _plain(names[key])) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._walk(item, kinds) for item in value]
-        if isinstance(value, int) and value >= _LEAST_NUMBER:
-            found = self._replace(str(value), kinds)
-            return value if found == str(value) else found
-        return value
+            return [self._walk(item, kinds, name) for item in value]
+        return self._number(value, kinds, name) if isinstance(value, int) and value > _LEAST_NUMBER else value
 
-    def _name(self, key: str, kinds: tuple[Kind, ...]) -> str:
+    def _name(self, key: str, kinds: tuple[_Kind, ...]) -> str:
         harmless = key.isidentifier() and len(key) < _NAME_SHORTEST
         return key if harmless and not self._deny else self._replace(key, kinds)
 
-    def _is_secret(self, key: str, value: str) -> bool:
-        if "secret" not in self._finders or not SECRET_KEYS.match(key):
-            return False
-        return value not in self._allow and not _GIVEN.search(value) and looks_secret(key, value)
+    def _string(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+        """Redact a text; a conversation's messages come again and again, so most are known."""
+        known = self._done.get(key := (text, name, kinds))
+        if known is None:
+            begin = len(self._log)
+            redacted = self._long(text, kinds, name)
+            known = self._done[key] = redacted, self._log[begin:]
+        elif known[1]:
+            self.counts.update(known[1])
+        return known[0]
 
-    def _replace(self, text: str, kinds: tuple[Kind, ...]) -> str:
-        """Replace until nothing is found: a replacement may uncover what stood beside it."""
+    def _number(self, value: int, kinds: tuple[_Kind, ...], name: str) -> int | str:
+        """Redact a number as if it were a text, under a name that says what it is."""
+        some = tuple(kind for kind in kinds if kind.name == _CARD or (kind.holds_number and kind.holds_number(name)))
+        text = str(value)
+        redacted = self._replace(text, some, name) if some else text
+        return value if redacted == text else redacted
+
+    def _long(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+        """Replace what the kinds find, then what Presidio finds, until nothing is found."""
+        before, text = None, self._replace(text, kinds, name)
+        while self._entities is not None and text != before:
+            before, text = text, self._replace(self._named(text), kinds, name)
+        return text
+
+    def _named(self, text: str) -> str:
+        """Replace what Presidio finds."""
+        parts, end = [], 0
+        for kind, find in self._entities.finds(text):
+            written = text[find.start : find.end]
+            kept = self._allowed.keeps(find.value, written)
+            parts += [text[end : find.start], written if kept else self._mark(kind, find.value)]
+            end = find.end
+        return "".join([*parts, text[end:]])
+
+    def _replace(self, text: str, kinds: tuple[_Kind, ...], name: str = "") -> str:
+        """Replace until nothing is found: a replacement may uncover what stood beside it, of any kind."""
         before = None
         while text != before:
             before = text
@@ -142,28 +231,29 @@ class Redactor:
                 text = pattern.sub(self._denied, text)
             shown, escapes = _without_escapes(text)
             for kind in kinds:
-                shown = self._finders[kind.name].sub(partial(self._found, kind), shown)
+                shown = kind.sub(partial(self._found, kind.kind, name), shown)
             text = _HIDDEN.sub(partial(_escape, escapes), shown) if escapes else shown
+            if text != before:
+                kinds = self._kinds
         return text
 
     def _denied(self, match: re.Match[str]) -> str:
         text = match[0]
-        return text if not text or _GIVEN.fullmatch(text) else self._mark("denied", text)
+        return text if not text or GIVEN.fullmatch(text) else self._mark("denied", text)
 
-    def _found(self, kind: Kind, match: re.Match[str]) -> str:
-        whole = match[0]
-        if _GIVEN.fullmatch(whole) or whole in self._allow:
-            return whole
-        find = kind.decide(match)
-        if find is None or find.value in self._allow:
-            return whole
+    def _found(self, kind: Kind, name: str, match: re.Match[str]) -> str:
+        text = match[0]
+        find = None if GIVEN.fullmatch(text) else kind.decide(match, name)
+        if find is None:
+            return text
         start, end = find.start - match.start(), find.end - match.start()
-        if whole[start:end] in self._allow:
-            return whole
-        return whole[:start] + self._mark(kind.name, find.value) + whole[end:]
+        if self._allowed.keeps(text, find.value, text[start:end]):
+            return text
+        return text[:start] + self._mark(kind.name, find.value) + text[end:]
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
+        self._log.append(kind)
         known = self._marks.get(key := f"{kind}:{value}")
         if known is None:
             known = f"<{kind.upper()}_{self._digest(kind, value)[:_HEX]}>"
@@ -196,10 +286,15 @@ def _escape(escapes: Mapping[str, str], match: re.Match[str]) -> str:
     return escapes[match[0]]
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(f"{PLACEHOLDER}|(?:{pattern})")
-    except re.error as error:
-        raise ConfigError(
-            f"ingest.redact.deny: `{pattern}` is no regular expression: {error}", hint="see Python's re module"
-        ) from None
+def _plain(name: str) -> str:
+    """Return a redacted name without pseudonyms, which say nothing of what stands in the field."""
+    return name if name.isidentifier() else GIVEN.sub("", name)
+
+
+def _entities(cfg: RedactConfig) -> Any:
+    """Return what finds entities, where the project asks for it; loading it takes seconds."""
+    if not cfg.presidio:
+        return None
+    from flywheel.stages.ingest.entities import Entities
+
+    return Entities(cfg)

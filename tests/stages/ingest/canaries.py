@@ -98,6 +98,21 @@ def _ip(rng: random.Random) -> tuple[str, str]:
     return made, made
 
 
+def _national_id(rng: random.Random) -> tuple[str, str]:
+    """A US social security number, or a Brazilian CPF, as they are written."""
+    digits = [rng.randint(1, 8) for _ in range(9)]
+    if rng.random() < 0.5:
+        area, group, serial = (int("".join(map(str, part))) for part in (digits[:3], digits[3:5], digits[5:]))
+        found = f"{area if area != 666 else 667:03}-{group:02}-{serial:04}"
+        return found, found
+    for _ in range(2):
+        weights = range(len(digits) + 1, 1, -1)
+        digits.append(sum(d * w for d, w in zip(digits, weights, strict=True)) * 10 % 11 % 10)
+    text = "".join(map(str, digits))
+    found = f"{text[:3]}.{text[3:6]}.{text[6:9]}-{text[9:]}"
+    return found, found
+
+
 GENERATORS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
     "secret": _secret,
     "email": _email,
@@ -105,6 +120,7 @@ GENERATORS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
     "card": _card,
     "iban": _iban,
     "ip": _ip,
+    "national_id": _national_id,
 }
 
 

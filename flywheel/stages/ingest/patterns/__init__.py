@@ -1,0 +1,20 @@
+"""What personal data and secrets look like in text, and what only looks like them.
+
+Each kind has a pattern for candidates, a check that decides (a checksum, a known prefix, enough entropy), and a normal
+form, so that the same value written differently gets the same pseudonym. Precision first: dates, prices, order and
+flight numbers, versions and tool-call ids stay as they are, because agents need them.
+"""
+
+from __future__ import annotations
+
+from flywheel.stages.ingest.patterns.credentials import MARKED, NAMED, is_secret_field
+from flywheel.stages.ingest.patterns.entropy import RANDOM
+from flywheel.stages.ingest.patterns.kinds import GIVEN, PLACEHOLDER, Find, Kind
+from flywheel.stages.ingest.patterns.national import SAID, SHAPED
+from flywheel.stages.ingest.patterns.personal import CARD, EMAIL, IBAN, IP, PHONE
+
+__all__ = ["GIVEN", "KINDS", "PLACEHOLDER", "Find", "Kind", "is_secret_field"]
+
+# In the order in which they are replaced. Some are found in more than one way: a secret by a mark, by the name that it
+# stands beside, by its entropy.
+KINDS: tuple[Kind, ...] = (MARKED, NAMED, EMAIL, IBAN, CARD, PHONE, IP, SAID, SHAPED, RANDOM)

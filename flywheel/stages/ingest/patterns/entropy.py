@@ -1,0 +1,104 @@
+r"""Keys that bear no known mark: long, without words, from all classes of characters.
+
+Published practice: truffleHog 2 flags base64 texts above 4.5 bits a character and hex above 3.0 from 20 characters on;
+detect-secrets has the same limits and a filter against words; gitleaks asks 3.5 beside a name like `api_key`. Logs of
+agents are full of hashes, ids and paths, so that more is asked here of a text that stands under no telling name: 4.5
+bits (85 % of what its length allows, where that is less), capitals, small letters and digits in quick change, hardly
+any syllables. Hex alone is never enough: that is what hashes, UUIDs, trace and span ids look like.
+
+What joins events stays: `call_…`, `toolu_…`, `chatcmpl-…` and whatever else begins with a small word and a dash, and
+what stands under the name of an id, a hash or a signature. So do addresses, paths, and data too long to be a key.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+import re
+from base64 import b64decode
+from functools import lru_cache
+from itertools import pairwise
+
+from flywheel.stages.ingest.patterns.kinds import Find, Kind, entropy
+
+__all__ = ["RANDOM", "looks_random"]
+
+_SHORTEST, _LONGEST = 20, 256
+_BITS, _OF_POSSIBLE = 4.5, 0.85
+_LEAST_CHANGES, _MOST_WORDS = 0.35, 0.5  # shares of the length; measured on random keys and on the logs in shared/data
+_LEAST_NO_WORD = 13  # characters that are left without the words
+
+_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+_RUN = "[A-Za-z0-9+/_-]{20,}"
+# A run begins where no such character stands before, or after the `\n` of a text quoted in a text.
+_PATTERN = rf"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\)(?![nrt])|(?<=\\[nrt])){_RUN}={{0,2}}"
+# Classes of characters in quick change: some such place stands in whatever looks random.
+_MIXED = r"[a-z][0-9]+[A-Z]|[A-Z][0-9]+[a-z]|[0-9][a-z]+[A-Z]|[0-9][A-Z]+[a-z]|[a-z][A-Z]+[0-9]|[A-Z][a-z]{1,2}[0-9]"
+_IS_MIXED = re.compile(_MIXED)
+_TYPED = re.compile(r"(?:[a-z][a-z0-9]{1,15}[_-]+){1,3}[A-Za-z0-9+/_-]+")
+_WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
+_PART = re.compile(r"(?=.*[aeiouy])[A-Z]?[a-z]{2,}(?:[_-][a-z]+)*")
+_VOWEL = re.compile(r"(?i)[aeiouy]")
+_CLASS = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "0" * 10)
+_NAMES = (
+    r"(?:id|ids|uuid|guid|hash|sha[0-9]*|md5|digest|checksum|integrity|etag|signature|fingerprint|cursor|commit"
+    r"|revision|nonce|encrypted[_-]?content|url|uri|path)"
+)
+_NAMED = re.compile(rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})\Z")
+_NAMED_BEFORE = re.compile(
+    rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})[\"'\\`]{{0,4}}(?:\s{{0,2}}[:=#]\s{{0,2}}|\s)[\"'\\`]{{0,4}}\Z"
+)
+_ADDRESS_BEFORE = re.compile(r"(?:://|base64,|@|www\.)[^\s\"'<>]*\Z")
+_BEFORE = 128
+
+
+@lru_cache(maxsize=1 << 14)
+def looks_random(token: str) -> bool:
+    """Whether a text under no telling name looks like a key."""
+    run = token.rstrip("=")
+    if not _SHORTEST <= len(run) <= _LONGEST or not _IS_MIXED.search(run) or _TYPED.fullmatch(run):
+        return False
+    enough = min(_BITS, _OF_POSSIBLE * math.log2(len(run)))
+    return entropy(run) >= enough and _is_no_prose(run) and not _is_encoded_text(token)
+
+
+def _is_no_prose(run: str) -> bool:
+    """Whether capitals, small letters and digits change quickly, and few of them make words."""
+    classes = run.translate(_CLASS)
+    changes = sum(a != b for a, b in pairwise(classes))
+    words = sum(len(word) for word in _WORD.findall(run) if _VOWEL.search(word))
+    quick = {"a", "A", "0"} <= set(classes) and changes >= _LEAST_CHANGES * len(run)
+    return quick and words < _MOST_WORDS * len(run) and len(run) - words >= _LEAST_NO_WORD and not _is_path(run)
+
+
+def _is_path(run: str) -> bool:
+    """Whether slashes part words; base64 has a slash in 64 characters, and seldom a word between two."""
+    return run.startswith("/") or ("/" in run and any(map(_PART.fullmatch, run.split("/"))))
+
+
+def _is_encoded_text(token: str) -> bool:
+    """Whether base64 decodes to readable text: that is a message, not a key."""
+    run = token.rstrip("=").translate(str.maketrans("-_", "+/"))
+    try:
+        text = b64decode(run[: len(run) // 4 * 4], validate=True).decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    return all(c.isprintable() or c in "\r\n\t" for c in text)
+
+
+def _random(match: re.Match[str], name: str) -> Find | None:
+    if _NAMED.search(name) or not looks_random(match[0]):
+        return None
+    before = match.string[max(0, match.start() - _BEFORE) : match.start()]
+    if _ADDRESS_BEFORE.search(before) or _NAMED_BEFORE.search(before):
+        return None
+    return Find(match[0], match.start(), match.end())
+
+
+def _worth(token: str) -> bool:
+    """Whether a run in JSON is a key, or would be without the letter of an escape in a text quoted in a text."""
+    run = _ESCAPE.sub("", token, count=1) if token[0] == "\\" else token
+    return looks_random(run) or looks_random(run[1:])
+
+
+RANDOM = Kind("secret", _MIXED, _PATTERN, _random, tokens=rf"(?:{_ESCAPE.pattern})?{_RUN}={{0,2}}", worth=_worth)

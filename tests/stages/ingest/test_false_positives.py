@@ -1,0 +1,80 @@
+"""Redaction leaves alone what agents work with: figures on real logs, by kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flywheel.config import IngestConfig, RedactConfig
+from flywheel.stages.ingest import discover, ingest
+from flywheel.stages.ingest.redact import Redactor
+
+if TYPE_CHECKING:
+    import polars as pl
+    from flywheel.extensions import Reader
+
+ROOT = Path(__file__).parents[3]
+SHARED = ROOT.parent / "shared" / "data"
+_IDS = ("conversation_id", "span_id", "parent_id", "tool_call_id", "target")
+
+# What stands in the shared logs and is what it is taken for: addresses in commits and in mails, an office's phone, the
+# addresses of a container and of hosts that an agent pinged. Everything beside it would be a false positive.
+FOUND = {
+    "bfcl-tasks": {},
+    "intercode": {"ip": 61},
+    "langfuse-traces": {},
+    "mini-swe-agent-deepseek": {"email": 250, "ip": 4},
+    "mint": {},
+    "prime-environments": {"email": 155, "phone": 3},
+    "star": {},
+    "tau-bench": {"email": 154},
+    "tau2-bench": {"email": 402},
+    "verifiers-wiki-search": {},
+}
+SLOW = {"star"}
+
+
+def frames(folder: Path, readers: Mapping[str, Reader], kinds: list[str]) -> Iterator[pl.DataFrame]:
+    cfg = IngestConfig(workers=1, redact=RedactConfig(kinds=kinds))
+    for batch in ingest(discover([folder]), root=folder, known={}, cfg=cfg, key=b"key", readers=readers):
+        yield batch.events
+
+
+def events(folder: Path, readers: Mapping[str, Reader], kinds: list[str]) -> list[dict[str, Any]]:
+    return [event for frame in frames(folder, readers, kinds) for event in frame.iter_rows(named=True)]
+
+
+def redacted(folder: Path, readers: Mapping[str, Reader]) -> dict[str, int]:
+    r = Redactor(RedactConfig(), b"key")
+    for frame in frames(folder, readers, []):
+        r.payloads(frame["payload"].to_list())
+    return dict(r.counts)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.e2e] if n in SLOW else []) for n in FOUND])
+def test_shared_logs_hold_what_is_known_and_no_more(name: str, readers: Mapping[str, Reader]) -> None:
+    if not (SHARED / name).is_dir():
+        pytest.skip(f"no {SHARED / name} on this machine")
+    assert redacted(SHARED / name, readers) == FOUND[name]
+
+
+@pytest.mark.parametrize("folder", [ROOT / "sample_logs", ROOT / "tests" / "fixtures", SHARED / "langfuse-traces"])
+def test_ids_survive(folder: Path, readers: Mapping[str, Reader]) -> None:
+    if not folder.is_dir():
+        pytest.skip(f"no {folder} on this machine")
+    raw, kept = (events(folder, readers, kinds) for kinds in ([], RedactConfig().kinds))
+    assert [_ids(event) for event in kept] == [_ids(event) for event in raw]
+    assert len(raw) > 0
+
+
+def _ids(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    payload = json.loads(event["payload"])
+    calls = [c.get("id") for c in payload.get("tool_calls") or () if isinstance(c, dict)]
+    return (*(event[name] for name in _IDS), tuple(event["ids"]), payload.get("response_id"), tuple(calls))
+
+
+def test_sample_logs_hold_nothing(readers: Mapping[str, Reader]) -> None:
+    assert redacted(ROOT / "sample_logs", readers) == {}
