@@ -201,7 +201,7 @@ def _in_json(_: str, canary: Canary, rng: random.Random) -> str:
 
 WAYS: tuple[Callable[[str, Canary, random.Random], str], ...] = (_in_words, _in_place, _on_a_line, _in_json)
 SHORT = 3
-PROBED = 200  # places of a log
+PROBED = 100  # places of a log
 MOST = 8  # canaries in one record: more of them hide one another
 PROBE = Canary("probe", "Quintessence", "Quintessence")
 
