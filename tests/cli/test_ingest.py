@@ -89,6 +89,46 @@ def test_what_a_source_has_and_no_event_holds_is_counted(project: Path) -> None:
     assert "lost of openai, in 1 sampled records:\n" + "".join(f"  100%  {name}\n" for name in lost) in told
 
 
+SECRETS = {
+    "secret": "sk-proj-abcdefghij1234567890",
+    "email": "joe.doe@mail.example",
+    "national_id": "078-05-1120",
+    "card": "4111 1111 1111 1111",
+    "ip": "203.0.113.77",
+}
+
+
+def test_a_dry_run_shows_what_would_be_redacted_by_kind_and_count_and_no_value(
+    project: Path, snapshot: SnapshotAssertion
+) -> None:
+    private = [record(90 + n) for n in range(2)]
+    for one in private:
+        one["request"]["messages"][0]["content"] = " and ".join(SECRETS.values())
+        one["session_id"] = "joe.doe@mail.example"
+    (project / "logs" / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in private))
+    (project / "logs" / "orders.json").unlink()
+    dry = flywheel(project, "ingest", "-v", "--dry-run")
+    assert shown(dry, project) == snapshot(name="dry run")
+    told = flywheel(project, "ingest", "--dry-run", "--json")
+    answer = json.loads(told.stdout)
+    assert (answer["dry_run"], answer["redacted"]) == (True, {**dict.fromkeys(sorted(SECRETS), 2), "email": 4})
+    printed = dry.stdout + dry.stderr + told.stdout + told.stderr
+    assert [value for value in SECRETS.values() if value in printed] == []
+    assert not list((project / ".flywheel").rglob("*.parquet")), "a dry run stores nothing"
+
+
+def test_a_wrong_redaction_setting_is_named_before_anything_is_read(project: Path) -> None:
+    for setting, told in (
+        ('allow_patterns = ["("]', "ingest.redact.allow_patterns: `(` is no regular expression"),
+        ('allow_domains = ["https://us.example"]', "`https://us.example` is no domain"),
+        ('kinds = ["national"]', "unknown kind `national`"),
+    ):
+        (project / "flywheel.toml").write_text(f"[ingest.redact]\n{setting}\n")
+        done = flywheel(project, "ingest", "--dry-run")
+        assert done.returncode != 0
+        assert told in " ".join(done.stderr.split())
+
+
 def test_standard_input_is_a_log(project: Path) -> None:
     done = flywheel(project, "ingest", "-", given=lines(3) + "{\n")
     assert done.returncode == 1, "a quarter is unreadable"

@@ -42,10 +42,11 @@ class _Kind:
         self.sub = kind.finder()
         self.holds_number = re.compile(kind.numbers).search if kind.numbers else None
 
-    def places(self, texts: pl.Series, found: pl.Series) -> pl.Series:
-        """Return, of the places of payloads with the trigger, those that may hold this kind."""
+    def places(self, texts: pl.Series) -> pl.Series:
+        """Return the places of the payloads that may hold this kind."""
         import polars as pl
 
+        found = texts.str.contains(self.kind.trigger).arg_true()
         if not self.kind.tokens or not len(found):
             return found
         tokens = pl.DataFrame({"row": found, "token": texts.gather(found)})
@@ -82,7 +83,9 @@ class Redactor:
         self._entities = _entities(cfg)
         self._every = bool(self._deny) or self._entities is not None  # which have no trigger
         self._marks: dict[str, str] = {}
-        self._clean: set[tuple[str, str, tuple[_Kind, ...]]] = set()  # texts of one call in which nothing is
+        # Of one call: what became of texts, and the kinds of what was replaced, one after the other.
+        self._done: dict[tuple[str, str, tuple[_Kind, ...]], tuple[str, list[str]]] = {}
+        self._log: list[str] = []
         self._short: dict[str, str] = {}
 
     def payloads(self, texts: Sequence[str]) -> list[str]:
@@ -92,7 +95,8 @@ class Redactor:
         """
         found = list(texts)
         wanted = self._wanted(texts)
-        self._clean.clear()
+        self._done.clear()
+        self._log.clear()
         for row in range(len(texts)) if self._every else sorted(wanted):
             kinds = wanted.get(row, ())
             found[row] = self._payload(texts[row], tuple(kind for kind in self._kinds if kind in kinds))
@@ -102,15 +106,13 @@ class Redactor:
         """Return the kinds that payloads may hold, by the place of those that may hold any."""
         import polars as pl
 
-        series = pl.Series("text", texts, dtype=pl.String())
-        hits = _contain(series, ["|".join(f"(?:{kind.kind.trigger})" for kind in kinds) for kinds in self._together])
+        series = pl.Series(texts, dtype=pl.String())
         wanted: dict[int, list[_Kind]] = {}
-        for kinds, hit in zip(self._together, hits, strict=True):
-            rows = hit.arg_true()
+        for kinds in self._together:
+            rows = series.str.contains("|".join(f"(?:{kind.kind.trigger})" for kind in kinds)).arg_true()
             some = series.gather(rows)
-            found = _contain(some, [kind.kind.trigger for kind in kinds]) if len(rows) else []
-            for kind, in_some in zip(kinds, found, strict=False):
-                for row in rows.gather(kind.places(some, in_some.arg_true())):
+            for kind in kinds if len(rows) else ():
+                for row in rows.gather(kind.places(some)):
                     wanted.setdefault(row, []).append(kind)
         return wanted
 
@@ -142,7 +144,8 @@ class Redactor:
                 return self._mark("secret", value)
             return self._string(value, kinds, name) if len(value) >= _SHORTEST or self._deny else value
         if isinstance(value, dict):
-            return {self._name(key, kinds): self._walk(item, kinds, _plain(key)) for key, item in value.items()}
+            names = {key: self._name(key, kinds) for key in value}
+            return {names[key]: self._walk(item, kinds, _plain(names[key])) for key, item in value.items()}
         if isinstance(value, list):
             return [self._walk(item, kinds, name) for item in value]
         return self._number(value, kinds, name) if isinstance(value, int) and value > _LEAST_NUMBER else value
@@ -151,14 +154,15 @@ class Redactor:
         return key if key.isidentifier() and not self._deny else self._replace(key, kinds)
 
     def _string(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
-        """Redact a text; a conversation's messages come again and again, and most hold nothing."""
-        key = (text, name, kinds)
-        if key in self._clean:
-            return text
-        redacted = self._long(text, kinds, name)
-        if redacted == text:
-            self._clean.add(key)
-        return redacted
+        """Redact a text; a conversation's messages come again and again, so most are known."""
+        known = self._done.get(key := (text, name, kinds))
+        if known is None:
+            begin = len(self._log)
+            redacted = self._long(text, kinds, name)
+            known = self._done[key] = redacted, self._log[begin:]
+        elif known[1]:
+            self.counts.update(known[1])
+        return known[0]
 
     def _number(self, value: int, kinds: tuple[_Kind, ...], name: str) -> int | str:
         """Redact a number as if it were a text, under a name that says what it is."""
@@ -185,7 +189,7 @@ class Redactor:
         return "".join([*parts, text[end:]])
 
     def _replace(self, text: str, kinds: tuple[_Kind, ...], name: str = "") -> str:
-        """Replace until nothing is found: a replacement may uncover what stood beside it."""
+        """Replace until nothing is found: a replacement may uncover what stood beside it, of any kind."""
         before = None
         while text != before:
             before = text
@@ -193,6 +197,8 @@ class Redactor:
                 text = pattern.sub(self._denied, text)
             for kind in kinds:
                 text = kind.sub(partial(self._found, kind.kind, name), text)
+            if text != before:
+                kinds = self._kinds
         return text
 
     def _denied(self, match: re.Match[str]) -> str:
@@ -211,6 +217,7 @@ class Redactor:
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
+        self._log.append(kind)
         known = self._marks.get(key := f"{kind}:{value}")
         if known is None:
             known = f"<{kind.upper()}_{self._digest(kind, value)[:_HEX]}>"
@@ -223,16 +230,8 @@ class Redactor:
 
 
 def _plain(name: str) -> str:
-    """Return a field's name without pseudonyms, which say nothing of what stands in it."""
+    """Return a redacted name without pseudonyms, which say nothing of what stands in the field."""
     return name if name.isidentifier() else GIVEN.sub("", name)
-
-
-def _contain(texts: pl.Series, expressions: Sequence[str]) -> list[pl.Series]:
-    """Return which texts contain which expression; polars looks for several at once."""
-    import polars as pl
-
-    columns = [pl.col(texts.name).str.contains(e).alias(str(n)) for n, e in enumerate(expressions)]
-    return texts.to_frame().select(columns).get_columns()
 
 
 def _entities(cfg: RedactConfig) -> Any:

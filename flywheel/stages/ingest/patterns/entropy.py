@@ -32,7 +32,7 @@ _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _RUN = "[A-Za-z0-9+/_-]{20,}"
 # A run begins where no such character stands before, or after the `\n` of a text quoted in a text.
 _PATTERN = rf"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\)(?![nrt])|(?<=\\[nrt])){_RUN}={{0,2}}"
-# Classes of characters in quick change: some pair or triple of these stands in whatever looks random.
+# Classes of characters in quick change: some such place stands in whatever looks random.
 _MIXED = r"[a-z][0-9]+[A-Z]|[A-Z][0-9]+[a-z]|[0-9][a-z]+[A-Z]|[0-9][A-Z]+[a-z]|[a-z][A-Z]+[0-9]|[A-Z][a-z]{1,2}[0-9]"
 _IS_MIXED = re.compile(_MIXED)
 _TYPED = re.compile(r"(?:[a-z][a-z0-9]{1,15}[_-]+){1,3}[A-Za-z0-9+/_-]+")
