@@ -12,7 +12,7 @@ from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import canonical_json
 from flywheel.stages.ingest.redact import Redactor
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 FRAGMENTS = st.sampled_from(
@@ -40,6 +40,7 @@ def once(value: object, **settings: Any) -> object:
     return json.loads(redactor(**settings).payloads([canonical_json(value)])[0])
 
 
+@settings(deadline=None)
 @given(st.lists(PAYLOADS, max_size=4))
 def test_redacting_twice_changes_nothing(payloads: list[dict[str, object]]) -> None:
     first = redactor().payloads([canonical_json(p) for p in payloads])
@@ -48,6 +49,7 @@ def test_redacting_twice_changes_nothing(payloads: list[dict[str, object]]) -> N
     assert not again.counts
 
 
+@settings(deadline=None)
 @given(
     st.lists(PAYLOADS, max_size=3),
     st.lists(st.sampled_from([r"\w+", "^x", "order [0-9]", ".", "a*"]), min_size=1, max_size=2),
@@ -59,11 +61,13 @@ def test_redacting_twice_changes_nothing_with_denied_patterns(
     assert redactor(deny=deny).payloads(first) == first
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_an_id_and_the_same_text_in_a_payload_get_the_same_pseudonym(text: str) -> None:
     assert once({"id": text}) == {"id": redactor().text(text)}
 
 
+@settings(deadline=None)
 @given(PAYLOADS, st.integers(1, 4))
 def test_what_a_payload_becomes_does_not_depend_on_those_beside_it(payload: dict[str, object], times: int) -> None:
     text = canonical_json(payload)
