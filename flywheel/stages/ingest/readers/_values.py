@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,9 +32,9 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def first(source: Mapping[str, Any], names: Iterable[str]) -> Any:
+def first(source: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     """Return the first of the named values that is there and says something."""
-    if isinstance(names, tuple) and source.keys().isdisjoint(names):
+    if source.keys().isdisjoint(names):
         return None
     for name in names:
         value = source.get(name)
