@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._attributes import nested
 from flywheel.stages.ingest.readers._events import Event, Source
 from flywheel.stages.ingest.readers._messages import call
+from flywheel.stages.ingest.readers._otel.attributes import nested
 from flywheel.stages.ingest.readers._values import (
     as_dict,
     as_list,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.stages.ingest.readers._api_calls import names
+from flywheel.stages.ingest.readers._api.calls import names
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident
 
 __all__ = ["call_names", "envelope", "own_id"]

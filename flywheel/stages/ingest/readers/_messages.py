@@ -17,9 +17,24 @@ from flywheel.stages.ingest.readers._memo import remembered
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, tool_status
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text
 
-__all__ = ["Message", "arguments", "call", "flat_text", "messages", "name_results", "result_message", "tool_schemas"]
+__all__ = [
+    "LITELLM_REDACTED",
+    "REDACTED",
+    "Message",
+    "arguments",
+    "call",
+    "flat_text",
+    "messages",
+    "name_results",
+    "result_message",
+    "tool_schemas",
+]
 
 Message = dict[str, Any]
+
+LITELLM_REDACTED = "redacted-by-litellm"
+# What stands where content was: OpenInference's word, and others'.
+REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", LITELLM_REDACTED)
 
 _ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 __all__ = [
-    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "token_ids", "when", "whole",
-    "without_nulls",
+    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "number", "text", "token_counts", "token_ids",
+    "when", "whole", "without_nulls",
 ]  # fmt: skip
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,6 +68,20 @@ def whole(value: Any) -> int | None:
     """Return a count: a number without its fraction, None when it is negative."""
     found = number(value)
     return int(found) if found is not None and found >= 0 else None
+
+
+_PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
+_ANSWER_TOKENS = (
+    "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
+)  # fmt: skip
+_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
+
+
+def token_counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the tokens of a call's both sides, under whatever names an API counts them."""
+    spoken, thought = whole(first(usage, _ANSWER_TOKENS)), whole(first(usage, _THOUGHT_TOKENS))
+    both = spoken if spoken is None or thought is None else spoken + thought
+    return {"input_tokens": whole(first(usage, _PROMPT_TOKENS)), "output_tokens": both}
 
 
 def token_ids(value: Any) -> list[int] | None:

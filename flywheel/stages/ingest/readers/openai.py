@@ -12,12 +12,12 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import content_id
-from flywheel.stages.ingest.readers._api_calls import call_events
-from flywheel.stages.ingest.readers._chat import CHAT, choices, completed
-from flywheel.stages.ingest.readers._chat_stream import is_chunk
+from flywheel.stages.ingest.readers._api.calls import call_events
+from flywheel.stages.ingest.readers._api.chat import CHAT, choices, completed
+from flywheel.stages.ingest.readers._api.chat_stream import is_chunk
+from flywheel.stages.ingest.readers._api.openai_files import chunk_event, is_preference, preference
 from flywheel.stages.ingest.readers._events import Event, acted, source_of
 from flywheel.stages.ingest.readers._messages import Message, messages, name_results, tool_schemas
-from flywheel.stages.ingest.readers._openai_files import chunk_event, is_preference, preference
 from flywheel.stages.ingest.readers._opinions import judgements
 from flywheel.stages.ingest.readers._pairs import Pair, pair_of, share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, number

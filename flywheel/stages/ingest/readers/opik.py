@@ -15,7 +15,18 @@ from flywheel.stages.ingest.readers._opinions import Opinion, judgement
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._runs import Run, model_call, place, tool_use, whole_task
 from flywheel.stages.ingest.readers._shapes import about_answer, schemas
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.stages.ingest.readers._values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    token_counts,
+    when,
+    whole,
+)
 
 __all__ = ["READER", "OpikReader"]
 
@@ -130,8 +141,7 @@ def _model_call(span: Mapping[str, Any], run: Run, given: Any, said: Any) -> Ite
         **common_payload(Pair({**metadata, **as_dict(given)}, {}, {"total_cost": cost})),
         "model": beside.get("model") or text(span.get("model")) or about_answer(said).get("model"),
         "tools": schemas(first(metadata, ("tools", "functions"))),
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens"))),
+        **token_counts(usage),
     }
     yield from model_call(run, given, said, found)
 

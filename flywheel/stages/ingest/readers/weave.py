@@ -18,7 +18,17 @@ from flywheel.stages.ingest.readers._opinions import Opinion, judgement
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._runs import Run, model_call, place, tool_use
 from flywheel.stages.ingest.readers._shapes import about_answer
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.stages.ingest.readers._values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    token_counts,
+    when,
+)
 
 __all__ = ["READER", "WeaveReader"]
 
@@ -123,8 +133,7 @@ def _model_call(run: Run, given: Any, said: Any, summary: Mapping[str, Any]) -> 
     found = {
         **common_payload(Pair(asked, {}, {})),
         "model": about_answer(said).get("model") or text(asked.get("model")) or model,
-        "input_tokens": whole(first(as_dict(counts), ("prompt_tokens", "input_tokens"))),
-        "output_tokens": whole(first(as_dict(counts), ("completion_tokens", "output_tokens"))),
+        **token_counts(as_dict(counts)),
         "cost_usd": sum(amounts) if amounts else None,
     }
     yield from model_call(run, given, said, found)

@@ -14,9 +14,9 @@ from typing import Any
 
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers._aliases import aliases
-from flywheel.stages.ingest.readers._attributes import told
 from flywheel.stages.ingest.readers._events import Event, Source
-from flywheel.stages.ingest.readers._otlp import LogRecord, Span
+from flywheel.stages.ingest.readers._otel.attributes import told
+from flywheel.stages.ingest.readers._otel.otlp import LogRecord, Span
 from flywheel.stages.ingest.readers._values import first, ident, text
 
 __all__ = ["Spans", "event"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from flywheel.stages.ingest.readers._attributes import folded
+from flywheel.stages.ingest.readers._otel.attributes import folded
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, hex_id, number, text, when
 
 __all__ = ["Envelope", "Link", "LogRecord", "Span", "SpanEvent", "is_envelope", "open_envelope", "single_span"]
