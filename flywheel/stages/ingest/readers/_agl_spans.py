@@ -2,6 +2,8 @@
 
 AgentOps tells the calls of an answer in spans of their own, children of the model's span that are recorded before it:
 the answer comes as pieces, joined by the model span's id. A reward's link says in attributes which span it means.
+
+In: a record of one span. Out: its events.
 """
 
 from __future__ import annotations

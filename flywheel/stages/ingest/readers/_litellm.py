@@ -1,4 +1,7 @@
-"""Whose call a LiteLLM record tells of: its session, trace, request and response ids, under all their names."""
+"""Whose call a LiteLLM record tells of: its session, trace, request and response ids, under all their names.
+
+In: a record. Out: the envelope and the names that other readers' events have, too.
+"""
 
 from __future__ import annotations
 

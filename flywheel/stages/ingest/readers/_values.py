@@ -1,4 +1,7 @@
-"""Scalars as logs write them: times, numbers, ids, JSON inside strings. What does not fit is None, never an error."""
+"""Scalars as logs write them: times, numbers, ids, JSON inside strings. What does not fit is None, never an error.
+
+In: a value of any type. Out: the value in one type, or None.
+"""
 
 from __future__ import annotations
 

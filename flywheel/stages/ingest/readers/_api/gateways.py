@@ -1,4 +1,7 @@
-"""All dialects that gateways log calls in, and which of them a response is written in."""
+"""All dialects that gateways log calls in, and which of them a response is written in.
+
+In: a response. Out: its `Dialect`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What OpenAI's files hold beside pairs and transcripts: preferences, and chunks of a stream that are records each."""
+"""What OpenAI's files hold beside pairs and transcripts: preferences, and chunks of a stream that are records each.
+
+In: one such record. Out: its events.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 `llm.input_messages.0.message.role` (numbered), `llm.input_messages: [{"message.role": ...}]` (dotted inside) and
 `llm: {"input_messages": [{"message": {"role": ...}}]}` (nested) all become `llm.input_messages: [{"message": {"role":
 ...}}]`.
+
+In: attributes as a span or row has them. Out: a dict by dotted names.
 """
 
 from __future__ import annotations

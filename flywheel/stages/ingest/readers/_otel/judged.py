@@ -2,6 +2,8 @@
 
 A judgement stands inside the span that it judges, or in a span or record of its own that links to it. One of a trace or
 a session is told once, on whichever span carries it.
+
+In: spans, log records, annotations. Out: feedback and outcome events.
 """
 
 from __future__ import annotations

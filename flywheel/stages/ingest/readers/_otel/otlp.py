@@ -2,6 +2,8 @@
 
 Every key is accepted in camel and snake case, ids in hex and base64, attributes as key/value lists and as objects. A
 span that stands alone is what an SDK prints (`context`, `start_time`), what Phoenix exports, a row of its data frames.
+
+In: one record. Out: `Span`s and `LogRecord`s.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A record holds spans of many traces in no useful order, children before parents, some twice. A framework's span around
 its SDK's span tells the same call again: the two become one event. A span that names no conversation takes its nearest
 ancestor's, else the one that its trace's spans agree on, else the trace's own id; `ids` join what stands elsewhere.
+
+In: spans and log records. Out: `Spans`, which knows the columns of each.
 """
 
 from __future__ import annotations
