@@ -1,6 +1,6 @@
 """The spans of agent-lightning 0.x, one a record: GenAI attributes as AgentOps writes them, and rewards.
 
-A reward's link says in attributes which span it means.
+A reward's link says in attributes which span it means. In: a record of one span. Out: its events.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._attributes import nested
 from flywheel.stages.ingest.readers._events import Event, Source
+from flywheel.stages.ingest.readers._otel.attributes import nested
 from flywheel.stages.ingest.readers._values import (
     as_dict,
     as_list,

@@ -1,4 +1,7 @@
-"""The names of GenAI attributes, as data: `aliases.toml` beside this file, read once when the first span is met."""
+"""The names of GenAI attributes, as data.
+
+In: `aliases.toml` beside this file, read once when the first span is met. Out: `Aliases`.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class Aliases:
 @cache
 def aliases() -> Aliases:
     """Return the packaged table."""
-    return parse_aliases(files(__package__).joinpath("aliases.toml").read_text(encoding="utf-8"))
+    return parse_aliases(files("flywheel.stages.ingest.readers").joinpath("aliases.toml").read_text(encoding="utf-8"))
 
 
 def parse_aliases(text: str) -> Aliases:

@@ -1,4 +1,7 @@
-"""Whose call a LiteLLM record tells of: its session, trace, request and response ids, under all their names."""
+"""Whose call a LiteLLM record tells of: its session, trace, request and response ids, under all their names.
+
+In: a record. Out: the envelope and the names that other readers' events have, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.stages.ingest.readers._api_calls import names
+from flywheel.stages.ingest.readers._api.calls import names
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident
 
 __all__ = ["call_names", "envelope", "own_id"]

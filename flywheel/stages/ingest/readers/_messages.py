@@ -13,12 +13,28 @@ from typing import Any
 import orjson
 
 from flywheel.extensions import BadRecordError
+from flywheel.stages.ingest.readers._memo import remembered
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, tool_status
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text
 
-__all__ = ["Message", "arguments", "call", "flat_text", "messages", "name_results", "result_message", "tool_schemas"]
+__all__ = [
+    "LITELLM_REDACTED",
+    "REDACTED",
+    "Message",
+    "arguments",
+    "call",
+    "flat_text",
+    "messages",
+    "name_results",
+    "result_message",
+    "tool_schemas",
+]
 
 Message = dict[str, Any]
+
+LITELLM_REDACTED = "redacted-by-litellm"
+# What stands where content was: OpenInference's word, and others'.
+REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", LITELLM_REDACTED)
 
 _ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
@@ -49,36 +65,13 @@ def messages(given: Any) -> list[Message]:
         raise BadRecordError("bad_record", "messages are no list")
     normal: list[Message] = []
     for position, item in enumerate(found):
-        normal += _seen_before(item, position)
+        normal += map(dict, _message(item, position))  # dicts of its own, whose lists and calls are shared
     name_results(normal)
     return normal
 
 
-_SEEN: dict[
-    bytes, list[Message]
-] = {}  # messages in normal form by their JSON: most logs repeat a history at every call
-_MOST_SEEN = 4_096
-_LONGEST_SEEN = 8_192
-_MOST_SCHEMAS = 64
-
-
-def _seen_before(item: Any, position: int) -> list[Message]:
-    """Return a message in normal form; each caller gets dicts of its own, whose lists and calls are shared."""
-    try:
-        key = orjson.dumps(item)
-    except TypeError:  # what JSON cannot hold: it was not parsed from a log
-        return list(_message(item, position))
-    known = _SEEN.get(key)
-    if known is None:
-        known = list(_message(item, position))
-        if len(key) <= _LONGEST_SEEN:
-            if len(_SEEN) >= _MOST_SEEN:
-                _SEEN.clear()
-            _SEEN[key] = known
-    return [dict(message) for message in known]
-
-
-def _message(item: Any, position: int) -> Iterator[Message]:
+@remembered
+def _message(item: Any, position: int) -> list[Message]:
     if not isinstance(item, dict):
         raise BadRecordError("bad_record", f"message {position} is no object")
     given = item.get("role")
@@ -87,11 +80,10 @@ def _message(item: Any, position: int) -> Iterator[Message]:
         raise BadRecordError("bad_record", f"message {position} has no known role")
     parts = item.get("parts") if "content" not in item else item["content"]
     if isinstance(parts, list):
-        yield from _from_parts(role, parts, item)
-    elif role == "tool":
-        yield result_message(flat_text(item.get("content")), item)
-    else:
-        yield _spoken(role, flat_text(item.get("content")), item, ())
+        return list(_from_parts(role, parts, item))
+    if role == "tool":
+        return [result_message(flat_text(item.get("content")), item)]
+    return [_spoken(role, flat_text(item.get("content")), item, ())]
 
 
 def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
@@ -262,28 +254,16 @@ def _json(value: Any) -> str:
         return str(value)
 
 
-_SCHEMAS: dict[bytes, list[dict[str, Any]] | None] = {}
-
-
 def tool_schemas(given: Any) -> list[dict[str, Any]] | None:
     """Return tool schemas in OpenAI's form; None when there are none, because none logged is not none offered.
 
     The list is shared by all who give the same schemas, as every call of an agent does.
     """
-    if not given:
-        return None
-    try:
-        key = orjson.dumps(given)
-    except TypeError:
-        return _schemas(given)
-    if key not in _SCHEMAS:
-        if len(_SCHEMAS) >= _MOST_SCHEMAS:
-            _SCHEMAS.clear()
-        _SCHEMAS[key] = _schemas(given)
-    return _SCHEMAS[key]
+    return _schemas(given) or None if given else None
 
 
-def _schemas(given: Any) -> list[dict[str, Any]] | None:
+@remembered
+def _schemas(given: Any) -> list[dict[str, Any]]:
     found = []
     for item in as_list(embedded(given)):
         schema = as_dict(embedded(item))
@@ -299,4 +279,4 @@ def _schemas(given: Any) -> list[dict[str, Any]] | None:
         if isinstance(parameters, dict):
             function["parameters"] = parameters
         found.append({"type": "function", "function": function})
-    return found or None
+    return found

@@ -11,7 +11,7 @@ from typing import Any
 
 from flywheel.stages.ingest.readers._messages import Message, flat_text, messages
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN
-from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, number, text, whole
+from flywheel.stages.ingest.readers._values import as_dict, as_list, ident, number, text, token_counts
 
 __all__ = ["NOT_RUN", "RETURNED", "command_of", "refused_reply", "reply_of", "status_of", "usage_of"]
 
@@ -71,8 +71,7 @@ def usage_of(extra: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         "response_id": ident(response.get("id")),
         "finish_reason": text(choice.get("finish_reason")),
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens"))),
+        **token_counts(usage),
         "cost_usd": number(extra.get("cost")),
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -2,6 +2,8 @@
 
 Evidence, strongest first: a flag that says it, an error object, a structured result's own fields, and at last how the
 text begins. A result that merely exists proves nothing.
+
+In: a result's text and fields. Out: a `ToolStatus` value.
 """
 
 from __future__ import annotations

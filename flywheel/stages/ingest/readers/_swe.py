@@ -2,6 +2,8 @@
 
 Trajectories stand in a run's folder, or one folder deeper in one named like the instance; the report's file is called
 MODEL.RUN.json. Instances have the same ids in every run, so the run's name is what keeps them apart.
+
+In: a path. Out: the columns that it gives.
 """
 
 from __future__ import annotations

@@ -1,18 +1,21 @@
-"""Scalars as logs write them: times, numbers, ids, JSON inside strings. What does not fit is None, never an error."""
+"""Scalars as logs write them: times, numbers, ids, JSON inside strings. What does not fit is None, never an error.
+
+In: a value of any type. Out: the value in one type, or None.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 
 __all__ = [
-    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "lowered", "number", "text", "token_ids",
-    "version", "when", "whole", "without_nulls",
+    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "lowered", "number", "text", "token_counts",
+    "token_ids", "version", "when", "whole", "without_nulls",
 ]  # fmt: skip
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,9 +37,9 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def first(source: Mapping[str, Any], names: Iterable[str]) -> Any:
+def first(source: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     """Return the first of the named values that is there and says something."""
-    if isinstance(names, tuple) and source.keys().isdisjoint(names):
+    if source.keys().isdisjoint(names):
         return None
     for name in names:
         value = source.get(name)
@@ -72,6 +75,20 @@ def whole(value: Any) -> int | None:
     """Return a count: a number without its fraction, None when it is negative or larger than anybody counts."""
     found = number(value)
     return int(found) if found is not None and 0 <= found < 10**_LONGEST_AMOUNT else None
+
+
+_PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
+_ANSWER_TOKENS = (
+    "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
+)  # fmt: skip
+_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
+
+
+def token_counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the tokens of a call's both sides, under whatever names an API counts them."""
+    spoken, thought = whole(first(usage, _ANSWER_TOKENS)), whole(first(usage, _THOUGHT_TOKENS))
+    both = spoken if spoken is None or thought is None else spoken + thought
+    return {"input_tokens": whole(first(usage, _PROMPT_TOKENS)), "output_tokens": both}
 
 
 def token_ids(value: Any) -> list[int] | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import content_id
-from flywheel.stages.ingest.readers._api_calls import call_events
-from flywheel.stages.ingest.readers._claude import CLAUDE, claude_history, is_message
+from flywheel.stages.ingest.readers._api.calls import call_events
+from flywheel.stages.ingest.readers._api.claude import CLAUDE, claude_history, is_message
 from flywheel.stages.ingest.readers._events import Event, source_of, spoken
 from flywheel.stages.ingest.readers._messages import tool_schemas
 from flywheel.stages.ingest.readers._opinions import judgements

@@ -12,13 +12,13 @@ from pathlib import PurePath
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
-from flywheel.stages.ingest.readers._api_calls import Dialect, call_events, source_of_pair
-from flywheel.stages.ingest.readers._chat import CHAT
-from flywheel.stages.ingest.readers._claude import CLAUDE
+from flywheel.stages.ingest.readers._api.calls import Dialect, call_events, source_of_pair
+from flywheel.stages.ingest.readers._api.chat import CHAT
+from flywheel.stages.ingest.readers._api.claude import CLAUDE
+from flywheel.stages.ingest.readers._api.gateways import dialect_of
+from flywheel.stages.ingest.readers._api.responses import RESPONSES
 from flywheel.stages.ingest.readers._events import Event, request
-from flywheel.stages.ingest.readers._gateways import dialect_of
 from flywheel.stages.ingest.readers._pairs import Pair, share
-from flywheel.stages.ingest.readers._responses import RESPONSES
 from flywheel.stages.ingest.readers._values import as_dict, embedded, ident
 
 __all__ = ["READER", "BatchReader"]

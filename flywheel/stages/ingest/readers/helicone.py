@@ -12,12 +12,12 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._api_calls import call_events, names
+from flywheel.stages.ingest.readers._api.calls import call_events, names
+from flywheel.stages.ingest.readers._api.gateways import GATEWAY_CHAT, dialect_of
+from flywheel.stages.ingest.readers._api.responses import RESPONSES
 from flywheel.stages.ingest.readers._events import Event, Source, request, source_of, tool_result
-from flywheel.stages.ingest.readers._gateways import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers._messages import arguments, flat_text, result_message
 from flywheel.stages.ingest.readers._pairs import Pair, response_body, share
-from flywheel.stages.ingest.readers._responses import RESPONSES
 from flywheel.stages.ingest.readers._status import FAILED
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ident, number, text, when, whole
 

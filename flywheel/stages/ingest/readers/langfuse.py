@@ -15,9 +15,9 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
-from flywheel.stages.ingest.readers._langfuse import Row, Whole, kind_of, mapping, row_of
-from flywheel.stages.ingest.readers._langfuse_scores import comments, flattened, score
-from flywheel.stages.ingest.readers._langfuse_trace import observation_events, outline, task_of, whole
+from flywheel.stages.ingest.readers._langfuse.rows import Row, Whole, kind_of, mapping, row_of
+from flywheel.stages.ingest.readers._langfuse.scores import comments, flattened, score
+from flywheel.stages.ingest.readers._langfuse.trace import observation_events, outline, task_of, whole
 from flywheel.stages.ingest.readers._pairs import share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, ident, lowered
 

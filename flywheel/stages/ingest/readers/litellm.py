@@ -13,19 +13,19 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._api_calls import Dialect, call_events
+from flywheel.stages.ingest.readers._api.calls import Dialect, call_events
+from flywheel.stages.ingest.readers._api.gateways import GATEWAY_CHAT, dialect_of
+from flywheel.stages.ingest.readers._api.responses import RESPONSES
 from flywheel.stages.ingest.readers._events import Event, Source, request, source_of, tool_result
-from flywheel.stages.ingest.readers._gateways import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers._litellm import call_names, envelope, own_id
-from flywheel.stages.ingest.readers._messages import arguments, flat_text, result_message
+from flywheel.stages.ingest.readers._messages import LITELLM_REDACTED, arguments, flat_text, result_message
 from flywheel.stages.ingest.readers._pairs import Pair, share
-from flywheel.stages.ingest.readers._responses import RESPONSES
 from flywheel.stages.ingest.readers._status import FAILED, OK
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, whole
 
 __all__ = ["READER", "LiteLLMReader"]
 
-_REDACTED, _CUT = "redacted-by-litellm", "litellm_truncated"
+_CUT = "litellm_truncated"
 _TALKS = ("completion", "responses", "anthropic_messages")
 _TOOL = "call_mcp_tool"
 _COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
@@ -109,7 +109,7 @@ def _holds(value: Any, mark: str) -> bool:
 def _missing(record: Mapping[str, Any], pair: Pair) -> str | None:
     """Return why a call's content cannot be used, as a tag."""
     said = [record.get(name) for name in ("messages", "response", "proxy_server_request")]
-    if _holds(said, _REDACTED):
+    if _holds(said, LITELLM_REDACTED):
         return "redacted"
     asked = pair.request.get("messages") or pair.request.get("input") or pair.request.get("prompt")
     return None if asked or pair.response else "content_missing"

@@ -12,12 +12,12 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import content_id
-from flywheel.stages.ingest.readers._api_calls import call_events
-from flywheel.stages.ingest.readers._chat import CHAT, choices, completed
-from flywheel.stages.ingest.readers._chat_stream import is_chunk
+from flywheel.stages.ingest.readers._api.calls import call_events
+from flywheel.stages.ingest.readers._api.chat import CHAT, choices, completed
+from flywheel.stages.ingest.readers._api.chat_stream import is_chunk
+from flywheel.stages.ingest.readers._api.openai_files import chunk_event, is_preference, preference
 from flywheel.stages.ingest.readers._events import Event, acted, source_of
 from flywheel.stages.ingest.readers._messages import Message, messages, name_results, tool_schemas
-from flywheel.stages.ingest.readers._openai_files import chunk_event, is_preference, preference
 from flywheel.stages.ingest.readers._opinions import judgements
 from flywheel.stages.ingest.readers._pairs import Pair, pair_of, share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, ident, number
@@ -89,7 +89,7 @@ def _is_transcript(record: Any) -> bool:
 def _apart(pair: Pair) -> Iterator[Pair]:
     """Yield a text completion of several prompts as one pair each: their choices stand in one list."""
     prompts = [p for p in as_list(pair.request.get("prompt")) if isinstance(p, str)]
-    told = choices(completed(pair.response))
+    told = choices(completed(pair.response)) if prompts[1:] else []
     if not prompts[1:] or len(told) % len(prompts):
         yield pair
         return

@@ -15,7 +15,17 @@ from flywheel.stages.ingest.readers._opinions import Opinion, judgement
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._runs import Run, model_call, outline, place, tool_use, whole_task
 from flywheel.stages.ingest.readers._shapes import about_answer, schemas
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.stages.ingest.readers._values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    when,
+    whole,
+)
 
 __all__ = ["READER", "OpikReader"]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers._calls import call_events
 from flywheel.stages.ingest.readers._events import Event, answer_from
-from flywheel.stages.ingest.readers._genai import Content, call_payload, content_of, legacy_messages
-from flywheel.stages.ingest.readers._judged import EVALUATION, evaluation, span_judgements
-from flywheel.stages.ingest.readers._otlp import Envelope, LogRecord, Span, is_envelope, open_envelope, single_span
+from flywheel.stages.ingest.readers._otel.calls import call_events
+from flywheel.stages.ingest.readers._otel.genai import Content, call_payload, content_of, legacy_messages
+from flywheel.stages.ingest.readers._otel.judged import EVALUATION, evaluation, span_judgements
+from flywheel.stages.ingest.readers._otel.otlp import Envelope, LogRecord, Span, is_envelope, open_envelope, single_span
+from flywheel.stages.ingest.readers._otel.spans import Spans, event
 from flywheel.stages.ingest.readers._pairs import share
-from flywheel.stages.ingest.readers._spans import Spans, event
 from flywheel.stages.ingest.readers._values import as_dict
 
 __all__ = ["READER", "OtelReader", "events_of"]

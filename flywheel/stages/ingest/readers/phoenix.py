@@ -13,8 +13,8 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
-from flywheel.stages.ingest.readers._judged import Aim, opinion
-from flywheel.stages.ingest.readers._otlp import Span, single_span
+from flywheel.stages.ingest.readers._otel.judged import Aim, opinion
+from flywheel.stages.ingest.readers._otel.otlp import Span, single_span
 from flywheel.stages.ingest.readers._pairs import share
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, hex_id, ident, when
 from flywheel.stages.ingest.readers.otel import events_of

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
-from flywheel.stages.ingest.readers._api_calls import call_events
+from flywheel.stages.ingest.readers._api.calls import call_events
+from flywheel.stages.ingest.readers._api.responses import ENDS, RESPONSES, is_response
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._pairs import Pair, pair_of, share
-from flywheel.stages.ingest.readers._responses import ENDS, RESPONSES, is_response
 from flywheel.stages.ingest.readers._values import as_dict
 
 __all__ = ["READER", "ResponsesReader"]

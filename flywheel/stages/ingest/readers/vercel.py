@@ -12,7 +12,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event, conversation_of
-from flywheel.stages.ingest.readers._otlp import single_span
+from flywheel.stages.ingest.readers._otel.otlp import single_span
 from flywheel.stages.ingest.readers._pairs import share
 from flywheel.stages.ingest.readers._values import as_dict, text
 from flywheel.stages.ingest.readers.otel import events_of

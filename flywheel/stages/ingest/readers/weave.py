@@ -18,7 +18,17 @@ from flywheel.stages.ingest.readers._opinions import Opinion, judgement
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._runs import Run, model_call, outline, place, tool_use
 from flywheel.stages.ingest.readers._shapes import about_answer
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.stages.ingest.readers._values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    token_counts,
+    when,
+)
 
 __all__ = ["READER", "WeaveReader"]
 
@@ -134,8 +144,7 @@ def _counts(summary: Mapping[str, Any]) -> dict[str, Any]:
     amounts = [n for c in costs for k, v in c.items() if k.endswith("_total_cost") and (n := number(v)) is not None]
     return {
         "model": model,
-        "input_tokens": whole(first(as_dict(counts), ("prompt_tokens", "input_tokens"))),
-        "output_tokens": whole(first(as_dict(counts), ("completion_tokens", "output_tokens"))),
+        **token_counts(as_dict(counts)),
         "cost_usd": sum(amounts) if amounts else None,
     }
 

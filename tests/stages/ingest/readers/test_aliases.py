@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from flywheel.stages.ingest.readers import _aliases
@@ -91,8 +92,7 @@ def test_the_threads_of_an_operating_system_are_no_conversations() -> None:
 
 
 def test_every_meaning_is_used() -> None:
-    folder = files("flywheel.stages.ingest.readers")
-    code = "".join(f.read_text(encoding="utf-8") for f in folder.iterdir() if f.name.endswith(".py"))
-    code = code.replace(folder.joinpath("_aliases.py").read_text(encoding="utf-8"), "")
+    folder = Path(str(files("flywheel.stages.ingest.readers")))
+    code = "".join(f.read_text(encoding="utf-8") for f in folder.rglob("*.py") if f.name != "_aliases.py")
     assert [f.name for f in fields(Names) if f".{f.name}" not in code] == []
     assert _aliases.__doc__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._attributes import folded, told
+from flywheel.stages.ingest.readers._otel.attributes import folded, told
 
 MESSAGES = [
     {"message": {"role": "user", "content": "hi"}},

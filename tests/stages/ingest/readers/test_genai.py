@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from flywheel.extensions import BadRecordError
-from flywheel.stages.ingest.readers._attributes import folded
-from flywheel.stages.ingest.readers._genai import call_payload, history_of, output_of, tools_of
+from flywheel.stages.ingest.readers._otel.attributes import folded
+from flywheel.stages.ingest.readers._otel.genai import call_payload, history_of, output_of, tools_of
 
 SAID = [{"role": "user", "content": "u"}]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers._otlp import is_envelope, open_envelope
+from flywheel.stages.ingest.readers._otel.otlp import is_envelope, open_envelope
 
 SPAN: dict[str, Any] = {
     "traceId": "7DBAEBA682933BD2484F9FD16655BDE5",

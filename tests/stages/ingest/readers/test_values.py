@@ -129,7 +129,7 @@ def test_json_in_text_is_unwrapped_at_most_twice() -> None:
 
 
 def test_the_first_that_says_something() -> None:
-    assert first({"a": None, "b": "", "c": 0, "d": 1}, "abcd") == 0
+    assert first({"a": None, "b": "", "c": 0, "d": 1}, ("a", "b", "c", "d")) == 0
 
 
 def test_token_ids_are_whole_numbers_and_nothing_else() -> None:

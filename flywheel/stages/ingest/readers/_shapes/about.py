@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text, whole
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text, token_counts
 
 __all__ = ["about_answer"]
 
@@ -17,11 +17,6 @@ _INNER = ("output", "outputs", "llm_output", "message", "kwargs", "response_meta
 _LISTS = {"choices": 0, "candidates": 0, "generations": 0, "messages": -1, "output": -1}
 _DEPTH = 5
 _USAGE = ("usage", "usage_metadata", "token_usage", "usageMetadata")
-_PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
-_ANSWER_TOKENS = (
-    "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
-)  # fmt: skip
-_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
 _REASONS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _MODEL = ("model_name", "model", "model_version", "modelVersion")
 _OF_A_RESPONSE = ("choices", "content", "finish_reason", "model", "object", "output", "stop_reason", "usage")
@@ -35,14 +30,11 @@ def about_answer(said: Any) -> dict[str, Any]:
     def find(names: tuple[str, ...]) -> Any:
         return next((value for place in places if (value := first(place, names)) is not None), None)
 
-    usage = as_dict(find(_USAGE))
-    spoken, thought = whole(first(usage, _ANSWER_TOKENS)), whole(first(usage, _THOUGHT_TOKENS))
     found = {
         "model": text(find(_MODEL)),
         "response_id": next((name for place in places if (name := _own_id(place))), None),
         "finish_reason": text(find(_REASONS)),
-        "input_tokens": whole(first(usage, _PROMPT_TOKENS)),
-        "output_tokens": spoken if spoken is None or thought is None else spoken + thought,
+        **token_counts(as_dict(find(_USAGE))),
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flywheel.stages.ingest.readers._chat_stream import assembled
+from flywheel.stages.ingest.readers._api.chat_stream import assembled
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, text
 
 __all__ = ["joined_chunks"]

@@ -1,6 +1,8 @@
 """The fields of an object that a framework logged as Python's `repr`: role='user' content='hi' tool_calls=[{...}].
 
 Nothing is evaluated: only literals are parsed, and what is no literal (another object) is skipped.
+
+In: a text. Out: a dict, empty for any other text.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flywheel.stages.ingest.readers._memo import remembered
 from flywheel.stages.ingest.readers._messages import flat_text
 from flywheel.stages.ingest.readers._shapes.parts import (
     CALL_KINDS,
@@ -34,6 +35,7 @@ ROLES = {
     "toolcallrequest": "assistant", "toolcallexecution": "tool", "ipython": "tool",
 }  # fmt: skip
 _SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # where a message's words may stand
+_KNOWN = set(ROLES.values())
 _SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 
@@ -57,7 +59,7 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
     """
     made: list[Turn] = []
     for item in items:
-        for turn in _turns(item, role):
+        for turn in map(dict, _told((role, item))):
             _settle(turn, made)
             if _continues(item, turn, made):
                 _join(made[-1], turn)
@@ -66,7 +68,13 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
     return made
 
 
-def _turns(given: Any, role: str) -> Iterator[Turn]:
+@remembered
+def _told(said: tuple[str, Any]) -> list[Turn]:
+    """Return the messages in an item, and who says what names no role."""
+    return list(_turns(*said))
+
+
+def _turns(role: str, given: Any) -> Iterator[Turn]:
     item = given
     if isinstance(item, str):
         item = fields_of_repr(item) or {"role": role, "content": item}
@@ -210,16 +218,21 @@ def _join(before: Turn, turn: Turn) -> None:
 
 def _settle(turn: Turn, before: Sequence[Turn]) -> None:
     """Give an unknown role a known one, and a result right behind a single call that call's id."""
-    calls = [as_dict(c) for t in before for c in as_list(t.get("tool_calls"))]
-    names = {text(c.get("name")) or text(as_dict(c.get("function")).get("name")) for c in calls}
-    if turn["role"] not in ROLES.values():
-        called = turn["role"] if turn["role"] in {n.lower() for n in names if n} else None
-        if called:
-            turn["name"] = next(n for n in names if n and n.lower() == called)
+    if turn["role"] not in _KNOWN:
+        called = next((name for name in _called(before) if name.lower() == turn["role"]), None)
         turn["role"] = "tool" if called else "user"
-    latest = as_list(before[-1].get("tool_calls")) if before else []
-    if turn["role"] == "tool" and isinstance(turn.get("content"), str) and len(latest) == 1:
+        turn |= {"name": called} if called else {}
+    latest = as_list(before[-1].get("tool_calls")) if before and turn["role"] == "tool" else []
+    if len(latest) == 1 and isinstance(turn.get("content"), str):
         turn.setdefault("tool_call_id", as_dict(latest[0]).get("id"))
+
+
+def _called(turns: Sequence[Turn]) -> Iterator[str]:
+    """Yield the names of the tools that were called."""
+    for call in (as_dict(c) for turn in turns for c in as_list(turn.get("tool_calls"))):
+        name = text(call.get("name")) or text(as_dict(call.get("function")).get("name"))
+        if name:
+            yield name
 
 
 def _is_pydantic_ai(item: Mapping[str, Any]) -> bool:

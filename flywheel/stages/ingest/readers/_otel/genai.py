@@ -11,11 +11,21 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.readers._aliases import aliases
-from flywheel.stages.ingest.readers._attributes import told
-from flywheel.stages.ingest.readers._messages import Message, call, flat_text, messages, name_results
-from flywheel.stages.ingest.readers._otlp import LogRecord, SpanEvent
+from flywheel.stages.ingest.readers._messages import REDACTED, Message, call, flat_text, messages, name_results
+from flywheel.stages.ingest.readers._otel.attributes import told
+from flywheel.stages.ingest.readers._otel.otlp import LogRecord, SpanEvent
 from flywheel.stages.ingest.readers._shapes import answered, asked, call_of, schemas
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, whole
+from flywheel.stages.ingest.readers._values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    token_ids,
+    whole,
+)
 
 __all__ = [
     "Content",
@@ -32,7 +42,6 @@ Content = tuple[list[Message] | None, list[Message], list[str]]  # what was aske
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
 _SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
 _PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
-_REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", "redacted-by-litellm")  # OpenInference's word, and others'
 _CUT = re.compile(r'\s*(?:\[\s*(?:\{\s*(?:"|\Z)|\Z)|\{\s*(?:"|\Z))')  # begins as JSON does
 _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message\Z")
 _INPUT_NAMES, _OUTPUT_NAMES = (
@@ -60,7 +69,7 @@ def content_of(attributes: Mapping[str, Any]) -> Content:
         flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
     if history is None and told(attributes, aliases().names.references) is not None:
         flags.add("content_missing")
-    if any(m.get("content") in _REDACTED for m in [*(history or ()), *answers]):
+    if any(m.get("content") in REDACTED for m in [*(history or ()), *answers]):
         flags.add("redacted")
     return history, answers, sorted(flags)
 
@@ -164,8 +173,8 @@ def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "output_tokens": whole(first(attributes, names.output_tokens)) or whole(first(usage, _OUTPUT_NAMES)),
         "cost_usd": number(first(attributes, names.cost)) or number(first(costs, ("total", "total_cost"))),
         "sampling": _sampling(attributes) or None,
-        "prompt_token_ids": _token_ids(told(attributes, names.prompt_token_ids)),
-        "completion_token_ids": _token_ids(told(attributes, names.completion_token_ids)),
+        "prompt_token_ids": token_ids(told(attributes, names.prompt_token_ids)),
+        "completion_token_ids": token_ids(told(attributes, names.completion_token_ids)),
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -185,11 +194,6 @@ def _sampling(attributes: Mapping[str, Any]) -> dict[str, Any]:
     found = {short: value for long, value in given.items() if (short := _SAMPLING_NAMES.get(long, long)) in _SAMPLING}
     said = {name: v for name in _SAMPLING if (v := attributes.get(f"gen_ai.request.{name}")) is not None}
     return found | said
-
-
-def _token_ids(given: Any) -> list[int] | None:
-    found = as_list(given)
-    return found if found and all(isinstance(n, int) for n in found) else None
 
 
 def legacy_messages(records: Iterable[LogRecord | SpanEvent]) -> tuple[list[Message], list[Message]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event
-from flywheel.stages.ingest.readers._langfuse import Row
+from flywheel.stages.ingest.readers._langfuse.rows import Row
 from flywheel.stages.ingest.readers._opinions import Opinion
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, ident, lowered, number, text, when
 

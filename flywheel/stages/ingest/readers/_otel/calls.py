@@ -11,12 +11,12 @@ from typing import Any
 
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._aliases import aliases
-from flywheel.stages.ingest.readers._attributes import told
 from flywheel.stages.ingest.readers._events import Event, answer_from
-from flywheel.stages.ingest.readers._genai import call_payload, content_of, legacy_messages
 from flywheel.stages.ingest.readers._messages import Message, arguments, call, flat_text
-from flywheel.stages.ingest.readers._otlp import Span
-from flywheel.stages.ingest.readers._spans import Spans, event
+from flywheel.stages.ingest.readers._otel.attributes import told
+from flywheel.stages.ingest.readers._otel.genai import call_payload, content_of, legacy_messages
+from flywheel.stages.ingest.readers._otel.otlp import Span
+from flywheel.stages.ingest.readers._otel.spans import Spans, event
 from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when
 

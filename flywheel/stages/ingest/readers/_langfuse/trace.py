@@ -15,7 +15,7 @@ import orjson
 
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._events import Event, request
-from flywheel.stages.ingest.readers._langfuse import (
+from flywheel.stages.ingest.readers._langfuse.rows import (
     Row,
     Whole,
     event,

@@ -2,6 +2,8 @@
 
 A judgement stands inside the span that it judges, or in a span or record of its own that links to it. One of a trace or
 a session is told once, on whichever span carries it.
+
+In: spans, log records, annotations. Out: feedback and outcome events.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._aliases import aliases
 from flywheel.stages.ingest.readers._events import Event
 from flywheel.stages.ingest.readers._opinions import Opinion
-from flywheel.stages.ingest.readers._otlp import LogRecord, Span
-from flywheel.stages.ingest.readers._spans import Spans, event
+from flywheel.stages.ingest.readers._otel.otlp import LogRecord, Span
+from flywheel.stages.ingest.readers._otel.spans import Spans, event
 from flywheel.stages.ingest.readers._values import as_dict, as_list, first, hex_id, ident, number, text
 
 __all__ = ["EVALUATION", "Aim", "evaluation", "opinion", "span_judgements"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flywheel.stages.ingest.readers._api_calls import Dialect
-from flywheel.stages.ingest.readers._items import item_messages
+from flywheel.stages.ingest.readers._api.calls import Dialect
+from flywheel.stages.ingest.readers._api.items import item_messages
+from flywheel.stages.ingest.readers._api.streams import stream_events
 from flywheel.stages.ingest.readers._messages import Message, flat_text, tool_schemas
-from flywheel.stages.ingest.readers._streams import stream_events
-from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, text, whole
+from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, text, token_counts
 
 __all__ = ["ENDS", "RESPONSES", "is_response"]
 
@@ -85,8 +85,7 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
     reason = text(as_dict(response.get("incomplete_details")).get("reason"))
     found = {
         "finish_reason": reason or state,
-        "input_tokens": whole(first(usage, ("input_tokens", "prompt_tokens"))),
-        "output_tokens": whole(first(usage, ("output_tokens", "completion_tokens"))),
+        **token_counts(usage),
         "tags": _tags(asked, response, state) or None,
     }
     return (turns if any(t["role"] == "assistant" for t in turns) else []), found

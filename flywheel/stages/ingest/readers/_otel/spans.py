@@ -3,6 +3,8 @@
 A record holds spans of many traces in no useful order, children before parents, some twice. A framework's span around
 its SDK's span tells the same call again: the two become one event. A span that names no conversation takes its nearest
 ancestor's, else the one that its trace's spans agree on, else the trace's own id; `ids` join what stands elsewhere.
+
+In: spans and log records. Out: `Spans`, which knows the columns of each.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from typing import Any
 
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers._aliases import aliases
-from flywheel.stages.ingest.readers._attributes import told
 from flywheel.stages.ingest.readers._events import Event, Source
-from flywheel.stages.ingest.readers._otlp import LogRecord, Span
+from flywheel.stages.ingest.readers._otel.attributes import told
+from flywheel.stages.ingest.readers._otel.otlp import LogRecord, Span
 from flywheel.stages.ingest.readers._values import first, ident, text
 
 __all__ = ["Spans", "event"]
@@ -43,6 +45,7 @@ class Spans:
         self._named = _conversations([*self.spans, *logs])
         self._children: dict[Key, list[Span]] = defaultdict(list)
         self._roles = {id(span): _role(span) for span in self.spans}
+        self._judges = {name for name, role in self._roles.items() if role == "judge"}
         self._circular: set[int] = set()
         self._circular = {id(span) for span in self.spans if self._under_itself(span)}
         for span in self.spans:
@@ -75,39 +78,31 @@ class Spans:
     def role(self, span: Span) -> str:
         """Return 'model', 'tool', 'judge' or '' for what a span is; what happens under a judge is not the agent's."""
         found = self._roles[id(span)]
-        if found in {"model", "tool"} and any(
-            self._roles[id(above)] == "judge" for above in self._upwards(span) if isinstance(above, Span)
-        ):
-            return ""
-        return found
+        judged = self._judges and found in {"model", "tool"}
+        return "" if judged and any(id(above) in self._judges for above in self._upwards(span)) else found
 
     def source(self, item: Span | LogRecord, seq: int) -> Source:
         """Return the columns that a span's or log record's events share."""
-        names = aliases().names
-        model = text(told(item.attributes, names.model))
+        names, line = aliases().names, list(self._upwards(item))
         shared = len(self._named.get(item.trace_id or "", ())) > 1  # one trace of several conversations joins none
         ids = [("trace", None if shared else item.trace_id), ("span", item.span_id)]
         return {
-            "conversation_id": self._conversation(item),
-            "user": self._inherited(item, names.user),
-            "policy": self._inherited(item, names.policy),
-            "task_key": self._inherited(item, names.task),
-            "model": model,
+            "conversation_id": self._conversation(line),
+            "user": _inherited(line, names.user),
+            "policy": _inherited(line, names.policy),
+            "task_key": _inherited(line, names.task),
+            "model": text(told(item.attributes, names.model)),
             "span_id": item.span_id,
             "parent_id": item.parent_id if isinstance(item, Span) else None,
             "seq": seq,
             "ids": [f"{kind}:{found}" for kind, found in ids if found],
         }
 
-    def _inherited(self, item: Span | LogRecord, names: tuple[str, ...]) -> str | None:
-        said = (ident(first(above.attributes, names)) for above in self._upwards(item))
-        return next((found for found in said if found), None) or ident(first(item.resource, names))
-
-    def _conversation(self, item: Span | LogRecord) -> str:
-        names = aliases().names.conversation
-        said = (ident(first(above.attributes, names)) for above in self._upwards(item))
-        near, agreed = next((found for found in said if found), None), self._named.get(item.trace_id or "", set())
-        named = near or (next(iter(agreed)) if len(agreed) == 1 else None)
+    def _conversation(self, line: Sequence[Span | LogRecord]) -> str:
+        """Return the conversation of the first of a line of spans, each under the next."""
+        item, names = line[0], aliases().names.conversation
+        agreed = self._named.get(item.trace_id or "", set())
+        named = _said(line, names) or (next(iter(agreed)) if len(agreed) == 1 else None)
         return named or ident(first(item.resource, names)) or item.trace_id or _orphan(item)
 
     def mappings(self, told_already: Iterable[Event]) -> Iterator[Event]:
@@ -126,6 +121,15 @@ class Spans:
         found = self._roles[id(span)]
         ours = any(name.startswith(_DIALECTS) for name in span.attributes)
         return found == "agent" or (not found and ours and span.trace_id is not None and span.parent_id is None)
+
+
+def _said(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
+    """Return what the nearest of a line of spans says."""
+    return next((found for above in line if (found := ident(first(above.attributes, names)))), None)
+
+
+def _inherited(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
+    return _said(line, names) or ident(first(line[0].resource, names))
 
 
 def _unique(spans: Iterable[Span]) -> list[Span]:

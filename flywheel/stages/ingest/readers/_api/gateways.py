@@ -1,15 +1,18 @@
-"""All dialects that gateways log calls in, and which of them a response is written in."""
+"""All dialects that gateways log calls in, and which of them a response is written in.
+
+In: a response. Out: its `Dialect`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.stages.ingest.readers._api_calls import Dialect
-from flywheel.stages.ingest.readers._chat import CHAT
-from flywheel.stages.ingest.readers._claude import CLAUDE, claude_history
+from flywheel.stages.ingest.readers._api.calls import Dialect
+from flywheel.stages.ingest.readers._api.chat import CHAT
+from flywheel.stages.ingest.readers._api.claude import CLAUDE, claude_history
+from flywheel.stages.ingest.readers._api.responses import RESPONSES
 from flywheel.stages.ingest.readers._messages import Message
-from flywheel.stages.ingest.readers._responses import RESPONSES
 
 __all__ = ["GATEWAY_CHAT", "dialect_of"]
 

@@ -3,13 +3,16 @@
 `llm.input_messages.0.message.role` (numbered), `llm.input_messages: [{"message.role": ...}]` (dotted inside) and
 `llm: {"input_messages": [{"message": {"role": ...}}]}` (nested) all become `llm.input_messages: [{"message": {"role":
 ...}}]`.
+
+In: attributes as a span or row has them. Out: a dict by dotted names.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -32,12 +35,19 @@ def folded(given: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(_spelled_out(given))
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in found.items():
-        match = _NUMBERED.match(name)
-        if match:
-            groups[match[1]][match[2]] = value
+        parts = _numbered(name)
+        if parts:
+            groups[parts[0]][parts[1]] = value
     for prefix, flat in groups.items():
         found.setdefault(prefix, _listed(_tree(flat)))
     return found
+
+
+@lru_cache(maxsize=4096)
+def _numbered(name: str) -> Sequence[str]:
+    """Return what stands before a name's first number, and the rest from it on; () for a name without numbers."""
+    match = _NUMBERED.match(name)
+    return match.groups() if match else ()
 
 
 def _spelled_out(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

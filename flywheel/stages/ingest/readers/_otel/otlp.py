@@ -2,6 +2,8 @@
 
 Every key is accepted in camel and snake case, ids in hex and base64, attributes as key/value lists and as objects. A
 span that stands alone is what an SDK prints (`context`, `start_time`), what Phoenix exports, a row of its data frames.
+
+In: one record. Out: `Span`s and `LogRecord`s.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from flywheel.stages.ingest.readers._attributes import folded
+from flywheel.stages.ingest.readers._otel.attributes import folded
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, hex_id, number, text, when
 
 __all__ = ["Envelope", "Link", "LogRecord", "Span", "SpanEvent", "is_envelope", "open_envelope", "single_span"]

@@ -111,7 +111,7 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
     """
     asked = pair.request
     metadata = [as_dict(embedded(place.get("metadata"))) for place in (asked, pair.envelope, response)]
-    places = (*metadata, pair.envelope, asked, response)
+    places = [place for place in (*metadata, pair.envelope, asked, response) if place]
     source = source_of(*places)
     source["model"] = text(response.get("model")) or source["model"]
     trace, own = _find(places, _TRACE), ident(response.get("id"))
@@ -136,13 +136,16 @@ def response_name(response_id: str) -> str:
 
 
 def _find(places: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> str | None:
-    return next((ident(value) for place in places if (value := first(place, keys)) is not None), None)
+    for place in places:
+        value = first(place, keys)
+        if value is not None:
+            return ident(value)
+    return None
 
 
 def _kept(dialect: Dialect, *places: Mapping[str, Any]) -> str | None:
     """Return the conversation that the API itself keeps: by its name, or by the response before."""
-    found = [place[name] for name in dialect.kept for place in places if place.get(name)]
-    for value in found:
+    for value in (place[name] for name in dialect.kept for place in places if place.get(name)):
         name = ident(as_dict(value).get("id") if isinstance(value, dict) else value)
         if name:
             before = any(place.get("previous_response_id") == value for place in places)

@@ -1,7 +1,7 @@
 """Rows of Langfuse: what kind of row it is, whatever the export's naming, and the events of one observation.
 
 In: rows of the UI and the REST API (camelCase) and of the blob-storage export (snake_case). Out: rows in
-snake_case and events. What only the whole trace tells stands in `_langfuse_trace`, scores in `_langfuse_scores`.
+snake_case and events. What only the whole trace tells stands in `_langfuse.trace`, scores in `_langfuse.scores`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._aliases import aliases
-from flywheel.stages.ingest.readers._attributes import folded
 from flywheel.stages.ingest.readers._events import Event, request
-from flywheel.stages.ingest.readers._genai import call_payload
 from flywheel.stages.ingest.readers._messages import arguments, flat_text
+from flywheel.stages.ingest.readers._otel.attributes import folded
+from flywheel.stages.ingest.readers._otel.genai import call_payload
 from flywheel.stages.ingest.readers._shapes import exchange, fields_of_repr, mapping_of_repr, schemas, transcript
 from flywheel.stages.ingest.readers._status import FAILED, error_type, tool_status
 from flywheel.stages.ingest.readers._values import (

@@ -1,4 +1,7 @@
-"""What OpenAI's files hold beside pairs and transcripts: preferences, and chunks of a stream that are records each."""
+"""What OpenAI's files hold beside pairs and transcripts: preferences, and chunks of a stream that are records each.
+
+In: one such record. Out: its events.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.records import EventKind, content_id
-from flywheel.stages.ingest.readers._api_calls import names, response_name
+from flywheel.stages.ingest.readers._api.calls import names, response_name
 from flywheel.stages.ingest.readers._events import Event, request, source_of, spoken
 from flywheel.stages.ingest.readers._messages import Message, messages, tool_schemas
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, text, whole
