@@ -66,6 +66,8 @@ e2e: $(VENV)/.tested
 bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/shared_sequences.py
+	@$(BIN)/python benchmarks/ingest.py
+	@$(BIN)/python benchmarks/redaction.py
 
 clean:
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
