@@ -3,8 +3,9 @@
 `python benchmarks/ingest.py`: for each format a log of `--mb` megabytes (records of `sample_logs/` and
 `tests/fixtures/`, each time with other ids), read by flywheel into a store (parsed, normalised, redacted, deduplicated,
 written) and by DuckDB (`read_json` to zstd Parquet), polars (`scan_ndjson` to zstd Parquet),
-`datasets.load_dataset("json")` and a loop over `orjson.loads` (0.0 where one of them refuses the log); medians of `--runs`, each in a process of its own whose
-imports are not counted. flywheel is measured with one process too: that is one core.
+`datasets.load_dataset("json")` and a loop over `orjson.loads` (0.0 where one of them refuses the log); medians of
+`--runs`, each in a process of its own whose imports are not counted. flywheel is measured with one process too: that
+is one core.
 
 `python benchmarks/ingest.py --sizes 0.1 1 5`: gigabytes of one format: seconds, MB/s, and the greatest memory of all
 processes together (proportional set size, looked at every 0.1 s).

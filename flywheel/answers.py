@@ -20,6 +20,7 @@ __all__ = [
     "InitAnswer",
     "LogAnswer",
     "LogRow",
+    "LostFields",
     "PluginsAnswer",
     "QuarantineAnswer",
     "QuarantineReason",
@@ -42,6 +43,16 @@ class InitAnswer(Document):
     made: list[str] = Field(description="Files written.")
 
 
+class LostFields(Document):
+    """Fields of a format whose values no event holds, as a sample of its records shows."""
+
+    document: ClassVar[str] = "cli/lost_fields"
+
+    format: str
+    sampled: int = Field(description="Records looked at.")
+    fields: dict[str, int] = Field(description="In how many of them each field was lost.")
+
+
 class IngestAnswer(Document):
     """`flywheel ingest`: read = kept + duplicate + ignored + quarantined."""
 
@@ -58,11 +69,7 @@ class IngestAnswer(Document):
     first_quarantined: list[str] = Field(description="file:line: reason of the first few.")
     events: int = Field(description="New events.")
     redacted: dict[str, int] = Field(description="Replaced values, by kind.")
-    lost: dict[str, dict[str, int]] = Field(
-        default={},
-        description="By format, the fields whose values no event holds: in how many of the sampled records; "
-        "'sampled records' says of how many.",
-    )
+    lost: list[LostFields] = Field(default=[], description="What the sources have and no event holds, by format.")
     dry_run: bool = Field(description="Whether nothing was stored.")
 
 

@@ -22,6 +22,7 @@ from flywheel.answers import (
     ExplainAnswer,
     IngestAnswer,
     LogAnswer,
+    LostFields,
     PluginsAnswer,
     QuarantineAnswer,
     QuarantineRetry,
@@ -410,7 +411,10 @@ def _ingest_answer(found: IngestResult, *, dry_run: bool) -> IngestAnswer:
         first_quarantined=found.first_bad,
         events=found.events,
         redacted=dict(sorted(found.redacted.items())),
-        lost={name: dict(sorted(fields.items())) for name, fields in sorted(found.lost.items())},
+        lost=[
+            LostFields(format=name, sampled=fields.total, fields=dict(sorted(fields.by_path.items())))
+            for name, fields in sorted(found.lost.items())
+        ],
         dry_run=dry_run,
     )
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-SAMPLED = "sampled records"  # in a lost-field report: of how many records the other counts are
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
 
 
@@ -100,9 +99,9 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     rows += [["quarantined", f"{n:,}", why] for why, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]
     rows += [
-        ["lost", f"{len(fields) - 1:,}", f"fields of {name} records are not kept (-v lists them)"]
-        for name, fields in a.lost.items()
-        if len(fields) > 1 and not verbose
+        ["lost", f"{len(one.fields):,}", f"fields of {one.format} records are not kept (-v lists them)"]
+        for one in a.lost
+        if one.fields and not verbose
     ]
     lines = columns(rows, right=(1,)) + [f"  {bad}" for bad in a.first_quarantined]
     if verbose:
@@ -113,11 +112,10 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
 def _lost_lines(a: IngestAnswer) -> list[str]:
     """List what a source has and no event holds."""
     lines = []
-    for name, fields in a.lost.items():
-        sampled = fields.get(SAMPLED, 0)
-        lines.append(f"lost of {name}, in {sampled:,} sampled records:")
-        rows = sorted(((n, path) for path, n in fields.items() if path != SAMPLED), reverse=True)
-        lines += [f"  {n / sampled:>4.0%}  {path}" for n, path in rows]
+    for one in a.lost:
+        lines.append(f"lost of {one.format}, in {one.sampled:,} sampled records:")
+        rows = sorted(((n, path) for path, n in one.fields.items()), reverse=True)
+        lines += [f"  {n / one.sampled:>4.0%}  {path}" for n, path in rows]
     return lines
 
 

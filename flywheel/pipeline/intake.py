@@ -21,7 +21,7 @@ from flywheel.store import Part, Snapshot, Store
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.stages.ingest import Batch
+    from flywheel.stages.ingest import Batch, LostCounts
     from flywheel.stages.ingest.dedup import Ids
 
 __all__ = ["IngestResult", "ingest_logs", "load_readers"]
@@ -45,7 +45,7 @@ class IngestResult:
     quarantined: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
-    lost: dict[str, Counter[str]] = field(default_factory=dict)
+    lost: dict[str, LostCounts] = field(default_factory=dict)
     first_bad: list[str] = field(default_factory=list)
 
     def funnel(self) -> dict[str, int]:
@@ -89,7 +89,10 @@ class _Intake:
         result.redacted.update(batch.redacted)
         result.quarantined.update(batch.quarantined["reason"].to_list())
         for source_format, fields in batch.lost.items():
-            result.lost.setdefault(source_format, Counter()).update(fields)
+            if source_format in result.lost:
+                result.lost[source_format].add(fields)
+            else:
+                result.lost[source_format] = fields
         room = max(0, _SHOWN - len(result.first_bad))
         for row in batch.quarantined.head(room).iter_rows(named=True):
             result.first_bad.append(f"{row['source_file']}:{row['source_line']}: {row['reason']}: {row['detail']}")

@@ -21,14 +21,14 @@ from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
 from flywheel.stages.ingest.crew import batches_of
 from flywheel.stages.ingest.dedup import dedup
 from flywheel.stages.ingest.files import FileReading
-from flywheel.stages.ingest.lost import SAMPLED
+from flywheel.stages.ingest.lost import LostCounts
 from flywheel.stages.ingest.opening import Content, Stream
 from flywheel.stages.ingest.sources import STDIN, Known, SourceState, Start, discover, shown_path, start_of
 
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
 
-__all__ = ["SAMPLED", "STDIN", "Batch", "SourceState", "dedup", "discover", "ingest"]
+__all__ = ["STDIN", "Batch", "LostCounts", "SourceState", "dedup", "discover", "ingest"]
 
 
 def ingest(

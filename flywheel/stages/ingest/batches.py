@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from flywheel.contracts import arrow_schema, polars_schema
 from flywheel.records import LogEvent, Quarantined
 from flywheel.stages.ingest.framing import Bad, Framed, Lines, Raw
+from flywheel.stages.ingest.lost import LostCounts
 from flywheel.stages.ingest.sources import SourceState
 
 if TYPE_CHECKING:
@@ -109,13 +110,11 @@ class Batch:
     read: int
     ignored: Mapping[str, int] = field(default_factory=dict)
     redacted: Mapping[str, int] = field(default_factory=dict)
-    lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    lost: Mapping[str, LostCounts] = field(default_factory=dict)
     states: tuple[SourceState, ...] = ()
 
     @classmethod
-    def of(
-        cls, rows: list[Row], counts: Counts, redacted: Mapping[str, int], lost: Mapping[str, Mapping[str, int]]
-    ) -> Batch:
+    def of(cls, rows: list[Row], counts: Counts, redacted: Mapping[str, int], lost: Mapping[str, LostCounts]) -> Batch:
         """Return finished rows and counts as a batch."""
         import polars as pl
 

@@ -103,14 +103,14 @@ def _looks(sample: Sample) -> str:
     objects = [record for record in sample.records if isinstance(record, dict)]
     if not objects:
         return f"they are {type(sample.records[0]).__name__}s, not objects"
-    keys = sorted({key for record in objects for key in record if _is_plain_name(key)})
+    redactor = Redactor(RedactConfig(kinds=sorted({kind.name for kind in KINDS})), b"")
+    keys = sorted({key for record in objects for key in record if _is_plain(key) and redactor.text(key) == key})
     more = ", ..." if len(keys) > _SHOWN_KEYS else ""
     return f"their fields: {', '.join(keys[:_SHOWN_KEYS]) or 'none with a plain name'}{more}"
 
 
-def _is_plain_name(key: str) -> bool:
-    plain = key.isidentifier() and key.isascii() and len(key) <= _KEY_LENGTH
-    return plain and Redactor(RedactConfig(kinds=sorted({kind.name for kind in KINDS})), b"").text(key) == key
+def _is_plain(key: str) -> bool:
+    return key.isidentifier() and key.isascii() and len(key) <= _KEY_LENGTH
 
 
 def is_document_name(name: str) -> bool:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.extensions import Reader, Sample
 from flywheel.files import hash_text
@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 __all__ = ["FileReading"]
 
 _SAMPLE_BYTES = 8_000_000
+
+
+class _Place(NamedTuple):
+    """What a content is called in the records, and what a refusal of all of it says."""
+
+    name: str
+    size_bytes: int
+    sha256: str
 
 
 class FileReading:
@@ -100,18 +108,11 @@ class FileReading:
         framing = Framing(content, self._limits, start=begin)
         records: Iterator[Framed] = chain([Raw(1, mended[1])] if mended is not None else [], framing)
         head = list(_head(records))
-        chosen = before.format if before is not None else ""
-        found = Detection(chosen, 1.0) if chosen else self._detect(content.name, head)
+        known = Detection(before.format, 1.0) if before is not None else None
+        found = known or self._detect(content.name, head)
         columns = self._columns(found.format)
-        if found.format == UNKNOWN:
-            identity = (self._start.size_bytes, self._start.sha256)
-            builder.open(self._name, UNKNOWN, {})
-            yield from _filled(builder.add(_refusal(head, found, *identity)))
-        else:
-            builder.open(self._name, found.format, columns, found.reason or columns.get("ignored", ""))
-            for record in chain(head, records):
-                self._records += record.n_records if isinstance(record, Lines) else 1
-                yield from _filled(builder.add(record))
+        place = _Place(self._name, self._start.size_bytes, self._start.sha256)
+        yield from self._records_of(place, found, columns, head, records, builder)
         if content.size < 0:
             return
         offset = framing.offset if found.format != UNKNOWN else 0  # was only looked at, not read
@@ -122,6 +123,25 @@ class FileReading:
             prefix=framing.digest,
             columns=columns,
         )
+
+    def _records_of(
+        self,
+        place: _Place,
+        found: Detection,
+        columns: Mapping[str, str],
+        head: Sequence[Record | Bad],
+        records: Iterator[Framed],
+        builder: BlockBuilder,
+    ) -> Iterator[Block]:
+        """Give a content's records to the builder; all of them as one refusal where no reader knows them."""
+        if found.format == UNKNOWN:
+            builder.open(place.name, UNKNOWN, {})
+            yield from _filled(builder.add(_refusal(head, found, place)))
+            return
+        builder.open(place.name, found.format, columns, found.reason or columns.get("ignored", ""))
+        for record in chain(head, records):
+            self._records += record.n_records if isinstance(record, Lines) else 1
+            yield from _filled(builder.add(record))
 
     def _mended(self, content: Content) -> tuple[bytes, bytes] | None:
         """Return a file's first line and what it is the end of, where a file beside this one holds its beginning."""
@@ -162,21 +182,11 @@ class FileReading:
         head = list(_head(records))
         found = self._detect(content.name, head)
         self._formats[found.format] += 1
-        if found.format == UNKNOWN:
-            identity = (content.size, hash_text(f"{self._start.sha256} {inside}"))
-            builder.open(name, UNKNOWN, {})
-            yield from _filled(builder.add(_refusal(head, found, *identity)))
-            return
-        reader = self._readers.get(found.format)
-        beside = (
-            {}
-            if reader is None
-            else columns_of(reader, name, lambda wanted: member_beside(self._file, kind, inside, wanted))
-        )
-        builder.open(name, found.format, beside, found.reason or beside.get("ignored", ""))
-        for record in chain(head, records):
-            self._records += record.n_records if isinstance(record, Lines) else 1
-            yield from _filled(builder.add(record))
+        columns: dict[str, str] = {}
+        if (reader := self._readers.get(found.format)) is not None:
+            columns = columns_of(reader, name, lambda wanted: member_beside(self._file, kind, inside, wanted))
+        place = _Place(name, content.size, hash_text(f"{self._start.sha256} {inside}"))
+        yield from self._records_of(place, found, columns, head, records, builder)
 
     def _commonest(self) -> str:
         known = {name: count for name, count in self._formats.items() if name in self._readers}
@@ -225,10 +235,10 @@ def _head(records: Iterator[Framed]) -> Iterator[Record | Bad]:
             return
 
 
-def _refusal(head: Sequence[Record | Bad], found: Detection, size: int, sha256: str) -> Bad:
+def _refusal(head: Sequence[Record | Bad], found: Detection, place: _Place) -> Bad:
     """A file that no reader knows is one refusal, however many records it has."""
     bad = next((record for record in head if isinstance(record, Bad)), None)
     only_bad = all(isinstance(record, Bad) for record in head)
     detail = bad.detail if bad is not None and only_bad else found.reason
     reason = bad.reason if bad is not None and only_bad and bad.reason == "truncated" else "unknown_format"
-    return Bad(0, reason, detail, max(size, 0), sha256)
+    return Bad(0, reason, detail, max(place.size_bytes, 0), place.sha256)

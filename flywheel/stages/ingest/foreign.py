@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["foreign_bytes", "foreign_text"]
+__all__ = ["foreign_bytes", "foreign_file", "foreign_text"]
 
 _PROTOBUF = "OpenTelemetry as protobuf; write it as JSON (`format: json` of the collector's file exporter)"
 _INSTEAD = "export JSON or Parquet"
+_UTF16 = "UTF-16 text; convert it to UTF-8"
+_FILES = {
+    b"PK\x03\x04": "a zip archive inside an archive or a stream; unpack it first",
+    b"version https:": "a Git LFS pointer; fetch the file it stands for",
+    b"BZh": "a bzip2 file; unpack it first",
+    b"\xfd7zXZ\x00": "an xz file; unpack it first",
+    b"SQLite format 3\x00": "an SQLite database; export its tables as JSONL or Parquet",
+    b"\xff\xfe": _UTF16,
+    b"\xfe\xff": _UTF16,
+}
 _PROBED = 16_384
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _LENGTH = 4  # bytes of the length before a message
@@ -21,11 +31,16 @@ _HEADER = re.compile(rb"\A" + _FIELD + rb"(?:([,;\t])" + _FIELD + rb")(?:\1" + _
 _ZEROS = 0.2  # the share of zero bytes, on one side, that only text of two bytes a character has
 
 
+def foreign_file(head: bytes) -> str:
+    """Return what a file is by its magic bytes; '' for none of those that are known."""
+    return next((what for magic, what in _FILES.items() if head.startswith(magic)), "")
+
+
 def foreign_bytes(head: bytes) -> str:
     """Return what bytes are that are no UTF-8 text: protobuf, also behind its length, or UTF-16; '' if neither."""
     if _is_protobuf(head) or _is_protobuf(head[_LENGTH:]):
         return _PROTOBUF
-    return "UTF-16 text; convert it to UTF-8" if _is_utf16(head) else ""
+    return _UTF16 if _is_utf16(head) else ""
 
 
 def _is_protobuf(head: bytes) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.stages.ingest.documents import Piece, document_pieces
-from flywheel.stages.ingest.foreign import foreign_bytes, foreign_text
+from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads, plain
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression, too_large
 
@@ -32,16 +32,6 @@ _MOST = 1 << 28  # a greater length before a message is four letters of a text
 _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # of server-sent events
 _PARQUET_ROWS = 256
 _PROBED_LINES = 20
-
-_OTHER_FILES = {
-    b"PK\x03\x04": "a zip archive inside an archive or a stream; unpack it first",
-    b"version https:": "a Git LFS pointer; fetch the file it stands for",
-    b"BZh": "a bzip2 file; unpack it first",
-    b"\xfd7zXZ\x00": "an xz file; unpack it first",
-    b"SQLite format 3\x00": "an SQLite database; export its tables as JSONL or Parquet",
-    b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
-    b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
-}
 
 
 @dataclass(frozen=True)
@@ -149,8 +139,8 @@ class Framing:
         if self._content.size == 0:
             return
         with Opened(self._content, start=self.offset, max_ratio=self._limits.expand_ratio) as opened:
-            other = next((what for magic, what in _OTHER_FILES.items() if opened.head.startswith(magic)), None)
-            if other is not None and not self.offset:
+            other = foreign_file(opened.head)
+            if other and not self.offset:
                 yield self._unknown(opened, other)
             elif opened.head.startswith(b"PAR1") and not self.offset:
                 yield from self._parquet(opened)

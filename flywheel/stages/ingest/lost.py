@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.ingest.readers._values import embedded, when
@@ -17,23 +18,35 @@ if TYPE_CHECKING:
     from flywheel.stages.ingest.framing import Record
     from flywheel.stages.ingest.redact import Redactor
 
-__all__ = ["SAMPLED", "LostFields"]
-
-SAMPLED = "sampled records"  # the entry that says of how many records the others are
+__all__ = ["LostCounts", "LostFields"]
 
 _EVERY = 64
 _MOST_BYTES = 200_000
 _MOST_PATHS = 400
+_OTHERS = "(other fields)"
 _NAME_LENGTH = 40
 _DEPTH = 12
 _TS = 1  # the column of an event's time
+
+
+@dataclass
+class LostCounts:
+    """Of one format: how many records were looked at, and in how many of them each field was lost."""
+
+    total: int = 0
+    by_path: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: LostCounts) -> None:
+        """Take in what was seen elsewhere."""
+        self.total += other.total
+        self.by_path.update(other.by_path)
 
 
 class LostFields:
     """Looks at one record in `_EVERY` (the first of a file among them) and notes which of its values are not kept."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, Counter[str]] = {}
+        self._seen: dict[str, LostCounts] = {}
 
     def look(self, source_format: str, record: Record, rows: Sequence[Row]) -> None:
         """Compare a record with its events, if it is one of the sample."""
@@ -41,19 +54,24 @@ class LostFields:
             return
         text = "\n".join(str(value) for row in rows for value in row[:-3] if value is not None)
         times = {row[_TS] for row in rows if row[_TS] is not None}
-        found = self._seen.setdefault(source_format, Counter())
-        found[SAMPLED] += 1
+        found = self._seen.setdefault(source_format, LostCounts())
+        found.total += 1
         kept: set[str] = set()
         lost: set[str] = set()
         for path, value in _leaves(record.value, "", 0):
             (kept if _stands_in(value, text) or when(value) in times else lost).add(path)
         for path in sorted(lost - kept):
-            if path in found or len(found) < _MOST_PATHS:
-                found[path] += 1
+            is_listed = path in found.by_path or len(found.by_path) < _MOST_PATHS
+            found.by_path[path if is_listed else _OTHERS] += 1
 
-    def counts(self, redactor: Redactor) -> dict[str, dict[str, int]]:
-        """Return how many sampled records lost each field, by format."""
-        return {name: {redactor.text(p): n for p, n in sorted(found.items())} for name, found in self._seen.items()}
+    def counts(self, redactor: Redactor) -> dict[str, LostCounts]:
+        """Return what was seen, by format."""
+        seen: dict[str, LostCounts] = {}
+        for name, found in self._seen.items():
+            seen[name] = told = LostCounts(found.total)
+            for path, count in found.by_path.items():
+                told.by_path[redactor.text(path)] += count
+        return seen
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
