@@ -1,0 +1,44 @@
+"""flywheel.toml and pipelines/*.toml as frozen models; every value has a default, a description and an origin.
+
+Precedence, lowest first: the defaults here, the project's flywheel.toml, a pipeline's [overrides]. Unknown keys are
+errors with the line and the nearest known key. A field's description is its JSON Schema description and its line in
+docs/reference/config.md. Sections stand in modules by what they are about; `files` reads and writes them.
+"""
+
+from __future__ import annotations
+
+from flywheel.config.datasets import GroupsConfig, PairsConfig
+from flywheel.config.files import (
+    CONFIG_FILE,
+    load_config,
+    load_pipeline,
+    merge_overrides,
+    render_default_config,
+)
+from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
+from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.rewards import RewardsConfig
+from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
+from flywheel.config.whole import Config, Pipeline
+
+__all__ = [
+    "CONFIG_FILE",
+    "BuildConfig",
+    "Config",
+    "EpisodesConfig",
+    "EvalConfig",
+    "GateConfig",
+    "GroupsConfig",
+    "IngestConfig",
+    "LoraConfig",
+    "ModelConfig",
+    "PairsConfig",
+    "Pipeline",
+    "RedactConfig",
+    "RewardsConfig",
+    "TrainConfig",
+    "load_config",
+    "load_pipeline",
+    "merge_overrides",
+    "render_default_config",
+]

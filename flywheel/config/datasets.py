@@ -1,0 +1,27 @@
+"""Sections on what is trained on: preference pairs and groups of attempts."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from flywheel.config._section import Section
+
+__all__ = ["GroupsConfig", "PairsConfig"]
+
+
+class PairsConfig(Section):
+    """How preference pairs are mined and filtered."""
+
+    builders: list[str] = Field(default=["retry_fixed", "sibling"], description="Builders in order of preference.")
+    min_margin: float = Field(default=0.3, gt=0, description="Least difference of returns.")
+    min_p_better: float = Field(default=0.8, ge=0.5, le=1, description="Least probability that chosen is better.")
+    max_per_state: int = Field(default=4, ge=1, description="Most pairs from one anchor state.")
+    max_per_task: int = Field(default=8, ge=1, description="Most pairs from one task.")
+
+
+class GroupsConfig(Section):
+    """How logged attempts are grouped."""
+
+    min_size: int = Field(default=2, ge=2, description="Fewest attempts in a group.")
+    max_size: int = Field(default=16, ge=2, description="Most attempts in a group.")
+    min_range: float = Field(default=0.05, ge=0, description="Groups whose returns differ by less carry no signal.")

@@ -1,0 +1,139 @@
+"""Reading and writing configuration files: TOML in, models out, and errors that name the line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from flywheel.config.whole import Config, Pipeline
+from flywheel.errors import ConfigError
+
+__all__ = ["CONFIG_FILE", "load_config", "load_pipeline", "merge_overrides", "render_default_config"]
+
+CONFIG_FILE = "flywheel.toml"
+
+
+def _line_of(text: str, path: tuple[str | int, ...]) -> int:
+    """Return the 1-based line where a dotted key stands, or 1."""
+    section, leaf = ".".join(str(p) for p in path[:-1]), str(path[-1]) if path else ""
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line)
+        if header:
+            current = header[1].replace('"', "")
+            if current == ".".join(str(p) for p in path):
+                return number
+        elif re.match(rf'\s*"?{re.escape(leaf)}"?\s*[=.]', line) and current in {section, ""}:
+            return number
+    return 1
+
+
+def _known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    for part in path:
+        field = model.model_fields.get(str(part))
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return []
+        model = field.annotation
+    return list(model.model_fields)
+
+
+def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel]) -> ConfigError:
+    first = error.errors(include_input=False, include_url=False)[0]
+    path = first["loc"]
+    dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
+        hint = (
+            f"did you mean `{near[0]}`?"
+            if near
+            else f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
+        )
+        return ConfigError(f"`{file}` line {line}: unknown key `{dotted}`", hint=hint)
+    return ConfigError(
+        f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint="`flywheel schema config` shows what fits"
+    )
+
+
+def _parse(text: str, file: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"`{file}`: not valid TOML: {error}", hint="see https://toml.io") from error
+
+
+def load_config(path: Path) -> Config:
+    """Read flywheel.toml, or return the defaults when there is none.
+
+    Raises:
+        ConfigError: the file is not TOML, has an unknown key, or a value does not fit; names file and line.
+    """
+    if not path.exists():
+        return Config()
+    text = path.read_text(encoding="utf-8")
+    try:
+        return Config.model_validate(_parse(text, path.name))
+    except ValidationError as error:
+        raise _explain(error, text, path.name, Config) from None
+
+
+def load_pipeline(text: str, file: str) -> Pipeline:
+    """Read a pipeline file's text and check that its overrides fit the configuration.
+
+    Raises:
+        ConfigError: the text is not TOML or does not fit.
+    """
+    try:
+        pipeline = Pipeline.model_validate(_parse(text, file))
+        merge_overrides(Config(), pipeline.overrides)
+    except ValidationError as error:
+        raise _explain(error, text, file, Pipeline) from None
+    return pipeline
+
+
+def merge_overrides(config: Config, overrides: dict[str, Any]) -> Config:
+    """Return the configuration with a nested dict of overrides laid over it."""
+
+    def lay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+        both = {
+            k: lay(below[k], v) if isinstance(v, dict) and isinstance(below.get(k), dict) else v
+            for k, v in above.items()
+        }
+        return {**below, **both}
+
+    return Config.model_validate(lay(config.model_dump(), overrides))
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return repr(value)
+
+
+def _render(section: BaseModel, path: str) -> list[str]:
+    lines: list[str] = []
+    tables: list[str] = []
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        dotted = f"{path}.{name}" if path else name
+        if isinstance(value, BaseModel):
+            tables += ["", f"# {(type(value).__doc__ or '').splitlines()[0]}", f"[{dotted}]", *_render(value, dotted)]
+        elif isinstance(value, dict):
+            tables += ["", f"# {field.description}", f"[{dotted}]"]
+        else:
+            lines += [f"# {field.description}", f"{name} = {_toml_value(value)}"]
+    return lines + tables
+
+
+def render_default_config(config: Config | None = None) -> str:
+    """Return a commented flywheel.toml with every value written down."""
+    head = ["#:schema ./.flywheel/schemas/config/v1.json", "# flywheel.toml: every value here is the default.", ""]
+    return "\n".join(head + _render(config or Config(), "")) + "\n"

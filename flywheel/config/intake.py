@@ -1,0 +1,89 @@
+"""Sections on what is read: sources, redaction, the cut-off in time, and how events become episodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pydantic import Field, field_validator
+
+from flywheel.config._section import Section
+
+__all__ = ["BuildConfig", "EpisodesConfig", "IngestConfig", "RedactConfig"]
+
+
+class RedactConfig(Section):
+    """What is replaced by a pseudonym before anything reaches the disk."""
+
+    kinds: list[str] = Field(
+        default=["secret", "email", "phone", "card", "iban", "ip", "national_id"],
+        description="Kinds of personal data and secrets to replace.",
+    )
+    allow: list[str] = Field(default=[], description="Exact values that are kept as they are (a support address, say).")
+    allow_patterns: list[str] = Field(
+        default=[], description="Regular expressions; a find that one of them matches as a whole is kept."
+    )
+    allow_domains: list[str] = Field(
+        default=[], description="Domains whose e-mail addresses are kept, those of their subdomains too."
+    )
+    deny: list[str] = Field(default=[], description="Regular expressions whose matches are always replaced.")
+    presidio: bool = Field(
+        default=False, description="Presidio looks for names of persons and places too; needs flywheel-rl[presidio]."
+    )
+    presidio_entities: list[str] = Field(
+        default=["PERSON", "LOCATION"], description="What Presidio looks for, by its own names for it."
+    )
+    presidio_language: str = Field(default="en", description="Language of the texts that Presidio reads.")
+    presidio_model: str = Field(
+        default="en_core_web_sm",
+        description="Installed spaCy pipeline that Presidio reads with, or a folder; '': its patterns alone.",
+    )
+    presidio_threshold: float = Field(
+        default=0.5, ge=0, le=1, description="Least score at which an entity of Presidio's is replaced."
+    )
+
+
+class IngestConfig(Section):
+    """Where logs come from and how much of them may be unreadable."""
+
+    sources: list[str] = Field(default=["logs"], description="Files, folders or globs read when no path is given.")
+    format: str = Field(default="auto", description="'auto' (detected from the content) or a reader's name.")
+    max_quarantine: float = Field(
+        default=0.05, ge=0, le=1, description="Share of unreadable lines above which ingest fails."
+    )
+    max_record_mb: int = Field(default=64, ge=1, description="Largest single record or line, in MB.")
+    max_expand_ratio: int = Field(default=500, ge=2, description="Largest decompressed/compressed ratio of a file.")
+    workers: int = Field(default=0, ge=0, description="Processes that read; 0: one a core when there is much to read.")
+    redact: RedactConfig = RedactConfig()
+
+
+class BuildConfig(Section):
+    """What the derived tables are made from."""
+
+    as_of: str = Field(
+        default="",
+        description="ISO time: build as if nothing had been logged after it, late feedback too; '' takes everything.",
+    )
+
+    @field_validator("as_of")
+    @classmethod
+    def _is_time(cls, value: str) -> str:
+        if value:
+            datetime.fromisoformat(value)
+        return value
+
+    @property
+    def cutoff(self) -> datetime | None:
+        """The time in UTC; a time without a zone is UTC."""
+        found = datetime.fromisoformat(self.as_of) if self.as_of else None
+        return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
+class EpisodesConfig(Section):
+    """How events become episodes."""
+
+    holdout_share: float = Field(
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="Share of tasks never trained on; chosen by hash, so growing it only adds tasks.",
+    )

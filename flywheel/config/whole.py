@@ -1,0 +1,43 @@
+"""The whole of flywheel.toml, and a pipeline file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from flywheel.config._section import Section
+from flywheel.config.datasets import GroupsConfig, PairsConfig
+from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
+from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.rewards import RewardsConfig
+from flywheel.config.training import ModelConfig, TrainConfig
+
+__all__ = ["Config", "Pipeline"]
+
+
+class Config(Section):
+    """Everything in flywheel.toml."""
+
+    name: str = Field(default="", description="Project name; '' takes the folder's.")
+    store: str = Field(default=".flywheel", description="Folder of the store, relative to the project.")
+    rounds: str = Field(default="rounds", description="Folder of the rounds, relative to the project.")
+    model: ModelConfig = ModelConfig()
+    ingest: IngestConfig = IngestConfig()
+    build: BuildConfig = BuildConfig()
+    episodes: EpisodesConfig = EpisodesConfig()
+    rewards: RewardsConfig = RewardsConfig()
+    pairs: PairsConfig = PairsConfig()
+    groups: GroupsConfig = GroupsConfig()
+    train: TrainConfig = TrainConfig()
+    eval: EvalConfig = EvalConfig()
+    gate: GateConfig = GateConfig()
+
+
+class Pipeline(Section):
+    """A recipe: which stages run, in which order, with which overrides."""
+
+    name: str = Field(description="Name used by `flywheel run NAME`.")
+    description: str = Field(default="", description="One sentence.")
+    stages: list[str] = Field(min_length=1, description="Stages in order; each one's needs must be made before it.")
+    overrides: dict[str, Any] = Field(default={}, description="Configuration values for this recipe, by section.")
