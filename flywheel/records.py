@@ -352,6 +352,11 @@ class Return(Row):
     weight: float = Field(ge=0, le=1, description="Confidence; 0 means nothing is known.")
     known: bool = Field(description="Whether any outcome or implicit signal voted.")
     n_support: int = Field(ge=0, description="Signals that voted; for a step, episodes through its action.")
+    level: int | None = Field(
+        default=None,
+        description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
+        "tool; null where nobody else did the like.",
+    )
 
 
 class PreferencePair(Row):
@@ -416,6 +421,11 @@ class Group(Row):
     rewards_G: list[float] = Field(description="Returns.")
     advantages_G: list[float] = Field(description="Leave-one-out advantages; they sum to 0.")
     policies_G: list[str] = Field(description="Policy of each member.")
+    step_advantages_G: list[list[float]] = Field(
+        default=[],
+        description="Each member's training signal by step: its advantage, discounted, plus rewards.omega times the "
+        "step's credit; or the credit alone where rewards.credit is a whole advantage itself.",
+    )
 
 
 class FileHash(_Frozen):
