@@ -79,6 +79,7 @@ def build_groups(
 
     from flywheel.config import RewardsConfig
 
+    rewards = rewards or RewardsConfig()
     funnel.considered += episodes.height
     attempts = _attempts(episodes, returns, funnel)
     fragments = dict(episode_fragments(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].to_list()))))
@@ -86,10 +87,12 @@ def build_groups(
     attempts = _sized(attempts, cfg, funnel)
     key = ["task_id", "_signature"]
     credit = _credit(returns)
-    rows = [
-        _with_steps(_group(members, fragments), credit, rewards or RewardsConfig())
-        for _, members in attempts.group_by(key, maintain_order=True)
-    ]
+    rows = []
+    for _, members in attempts.group_by(key, maintain_order=True):
+        group = _group(members, fragments)
+        by_step = [[credit.get((e, n), 0.0) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
+        signals = zip(group["advantages_G"], by_step, strict=True)
+        rows.append(group | {"step_advantages_G": [step_advantages(a, c, rewards) for a, c in signals]})
     funnel.kept += attempts.height
     funnel.note("groups", len(rows))
     return pl.DataFrame(rows, schema=polars_schema(Group)).sort("group_id")
