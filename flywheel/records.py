@@ -34,6 +34,7 @@ __all__ = [
     "LogEvent",
     "Message",
     "MetricRow",
+    "MonitorRow",
     "Plan",
     "PreferencePair",
     "Promotion",
@@ -436,6 +437,22 @@ class FileHash(_Frozen):
     size_bytes: int = Field(ge=0, description="Its size.")
 
 
+class MonitorRow(_Frozen):
+    """What one monitor against gaming says of the newest window of the logs."""
+
+    monitor: str = Field(description="What is watched.")
+    level: Literal["green", "amber", "red", "unknown"] = Field(
+        description="red blocks training; unknown is no green: there was not enough to tell."
+    )
+    value: float | None = Field(default=None, description="What was measured; null when unknown.")
+    amber: float | None = Field(default=None, description="Threshold of amber.")
+    red: float | None = Field(default=None, description="Threshold of red; null where it never is.")
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one.")
+    high: float | None = Field(default=None, description="Upper end of it.")
+    n: int = Field(default=0, ge=0, description="Units it rests on: episodes, tasks or users, as the sentence says.")
+    sentence: str = Field(description="One sentence with the numbers.")
+
+
 class RoundManifest(Document):
     """Everything that made a training round, and what it made."""
 
@@ -462,6 +479,8 @@ class RoundManifest(Document):
     checks: dict[str, float] = Field(default_factory=dict, description="Self-checks, e.g. the DPO loss at step 0.")
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
+    monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
 class Plan(Document):
@@ -488,6 +507,7 @@ class Plan(Document):
     train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
     config: dict[str, Any] = Field(description="Resolved model and train sections.")
     same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
+    monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
 
 
 class MetricRow(_Frozen):

@@ -17,6 +17,7 @@ from flywheel.config.files import (
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
@@ -32,6 +33,7 @@ __all__ = [
     "IngestConfig",
     "LoraConfig",
     "ModelConfig",
+    "MonitorsConfig",
     "PairsConfig",
     "Pipeline",
     "RedactConfig",
