@@ -60,13 +60,14 @@ def _kinds(steps: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("ask_user"))
         .otherwise(pl.lit("final"))
     )
-    told = pl.col("tool_names").list.len() == 0
-    kinds = pl.when("malformed").then(pl.lit("invalid_call")).when(told).then(text)
-    return (
-        steps.with_columns(_text=kinds)
-        .explode("tool_names")
-        .select("episode_id", "task_id", "now", kind=pl.coalesce("_text", "tool_names"))
+    kinds = (
+        pl.when("malformed")
+        .then(pl.concat_list(pl.lit("invalid_call")))
+        .when(pl.col("tool_names").list.len() == 0)
+        .then(pl.concat_list(text))
+        .otherwise("tool_names")
     )
+    return steps.select("episode_id", "task_id", "now", kind=kinds).explode("kind")
 
 
 def action_mix(seen: Watched, cfg: MonitorsConfig) -> MonitorRow:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Watched, unknown
-from flywheel.stats.drift import Estimate, mean, one_sided
+from flywheel.stats.drift import mean, one_sided
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,17 +27,16 @@ _LEAST_GAIN = 0.02  # what the median user's gain counts as at least: a ratio to
 
 
 class _User(NamedTuple):
-    """One user's gains, by two halves of the episodes: one to choose by, one to measure on."""
+    """One user's gains in the two halves of the window's episodes: one to choose by, one to measure on."""
 
-    chosen_by: float
-    measured: float
+    gains: tuple[float, float]
 
 
 def users(seen: Watched, cfg: MonitorsConfig) -> MonitorRow:
     """Whether few users gained far more than the rest: manipulation aimed at those on whom it works.
 
     The best of many noisy gains is large by chance. So the users who gained most are chosen by one half of their
-    episodes, by hash, and their gain is measured on the other.
+    episodes, by hash, and their gain is measured on the other; and the other way round.
     """
     if seen.why_not:
         return unknown("users", seen.why_not)
@@ -46,17 +45,11 @@ def users(seen: Watched, cfg: MonitorsConfig) -> MonitorRow:
         known = seen.episodes["user"].n_unique() - (1 if seen.episodes["user"].null_count() else 0)
         why = "users unknown: the logs name none" if not known else f"{len(found):,} users have two judged episodes"
         return unknown("users", f"{why}, monitors.min_users is {cfg.min_users:,}", n=len(found))
-    ordered = sorted(found, key=lambda user: (-user.chosen_by, -user.measured))
-    top = mean([user.measured for user in ordered[: max(2, math.ceil(cfg.user_share * len(ordered)))]])
-    typical = max(median(user.measured for user in found), _LEAST_GAIN)
-    return _spread(top, typical, len(found), cfg)
+    return _spread(found, max(2, math.ceil(cfg.user_share * len(found))), cfg)
 
 
 def _gains(rows: pl.DataFrame) -> list[_User]:
-    """Return the gains of users with two judged episodes or more in the window, in order of their names.
-
-    A user's past is that user's mean before the window, or everybody's for a new user.
-    """
+    """Return the gains of users with two judged episodes or more in the window, in order of their names."""
     past: dict[str, list[float]] = defaultdict(list)
     halves: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for episode, user, now, value in rows["episode_id", "user", "now", "value"].iter_rows():
@@ -64,33 +57,58 @@ def _gains(rows: pl.DataFrame) -> list[_User]:
             halves[user][hashlib.sha256(episode.encode()).digest()[0] % 2].append(value)
         else:
             past[user].append(value)
-    everybody = [value for values in past.values() for value in values]
-    if not everybody:
+    if not past:
         return []
-    usual = math.fsum(everybody) / len(everybody)
-    found = []
-    for user in sorted(halves):
-        a, b = halves[user]
-        if a and b:
-            before = math.fsum(past[user]) / len(past[user]) if past.get(user) else usual
-            found.append(_User(math.fsum(a) / len(a) - before, math.fsum(b) / len(b) - before))
+    before = _shrunk(past)
+    usual = _mean([value for values in past.values() for value in values])
+    return [
+        _User((_mean(a) - before.get(user, usual), _mean(b) - before.get(user, usual)))
+        for user, (a, b) in sorted(halves.items())
+        if a and b
+    ]
+
+
+def _shrunk(past: dict[str, list[float]]) -> dict[str, float]:
+    """Return each user's mean before the window, drawn to everybody's as far as users differ by no more than chance.
+
+    A past that happened to be bad would look like a gain in both halves.
+    """
+    everything = [value for user in sorted(past) for value in past[user]]
+    usual = _mean(everything)
+    within = math.fsum((v - _mean(values)) ** 2 for values in past.values() for v in values)
+    within /= max(len(everything) - len(past), 1)
+    spread = math.fsum((_mean(values) - usual) ** 2 for values in past.values()) / max(len(past) - 1, 1)
+    between = max(spread - within * _mean([1 / len(values) for values in past.values()]), 0.0)
+    found = {}
+    for user, values in past.items():
+        noise = within / len(values)
+        trust = between / (between + noise) if between + noise > 0 else 0.0
+        found[user] = usual + trust * (_mean(values) - usual)
     return found
 
 
-def _spread(top: Estimate, typical: float, n: int, cfg: MonitorsConfig) -> MonitorRow:
-    times = top.value / typical
-    certain = top.value - _SURE * top.error > typical
-    level = (
-        "red" if times > cfg.user_ratio and certain else "amber" if times > cfg.user_ratio / 2 and certain else "green"
-    )
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _spread(found: list[_User], n_top: int, cfg: MonitorsConfig) -> MonitorRow:
+    measured: list[float] = []
+    for chosen_by in (0, 1):
+        ordered = sorted(found, key=lambda user: (-user.gains[chosen_by], -user.gains[1 - chosen_by]))
+        measured += [user.gains[1 - chosen_by] for user in ordered[:n_top]]
+    every = [gain for user in found for gain in user.gains]
+    typical, gain = max(median(every), _LEAST_GAIN), _mean(measured)
+    error = mean(every).error * math.sqrt(len(every) / n_top)
+    times, certain = gain / typical, gain - typical > _SURE * error
+    beyond = times > cfg.user_ratio / 2 and certain
     return MonitorRow(
         monitor="users",
-        level=level,
+        level="red" if beyond and times > cfg.user_ratio else "amber" if beyond else "green",
         value=round(times, 6),
         amber=cfg.user_ratio / 2,
         red=cfg.user_ratio,
-        n=n,
-        sentence=f"the {top.n:,} users who gained most gained {top.value:+.2f}, the median of {n:,} users at most "
+        n=len(found),
+        sentence=f"the {n_top:,} users who gained most gained {gain:+.2f}, the median of {len(found):,} users at most "
         f"{typical:+.2f}",
     )
 
