@@ -42,7 +42,7 @@ def test_a_ratio_and_its_error() -> None:
 def test_a_slope_and_its_error() -> None:
     found = slope([0, 1, 2, 3], [1, 3, 5, 7], list("abcd"))
     assert found is not None
-    assert (found.value, found.error) == (pytest.approx(2), pytest.approx(0, abs=1e-12))
+    assert [found.value, found.error] == pytest.approx([2, 0], abs=1e-12)
     assert slope([1, 1], [0, 1], ["a", "b"]) is None
     draw = random.Random(1)  # noqa: S311 - a simulation
     misses = 0
