@@ -16,12 +16,16 @@ __all__ = [
     "BuildAnswer",
     "EvalAnswer",
     "ExplainAnswer",
+    "ExportAnswer",
+    "ExportFile",
     "IngestAnswer",
     "InitAnswer",
     "LogAnswer",
     "LogRow",
     "LostFields",
     "PluginsAnswer",
+    "Preview",
+    "PreviewSegment",
     "QuarantineAnswer",
     "QuarantineReason",
     "QuarantineRetry",
@@ -201,6 +205,25 @@ class EvalAnswer(Document):
     page: str = Field(description="The report page.")
 
 
+class PreviewSegment(Document):
+    """Consecutive tokens of what the model reads."""
+
+    document: ClassVar[str] = "cli/preview_segment"
+
+    text: str
+    trained: bool = Field(description="Whether they are in the loss.")
+    tokens: int
+
+
+class Preview(Document):
+    """One side of a row as it would be trained, under the base model's tokenizer and template."""
+
+    document: ClassVar[str] = "cli/preview"
+
+    side: str = Field(description="chosen, rejected, completion, or the member of a group.")
+    segments: list[PreviewSegment] = Field(description="Their texts, one after the other, are what the model reads.")
+
+
 class ShowAnswer(Document):
     """`flywheel show`."""
 
@@ -208,6 +231,32 @@ class ShowAnswer(Document):
 
     kind: str = Field(description="round, episode, pair, example or group.")
     record: dict[str, Any]
+    preview: list[Preview] = Field(default=[], description="Of a pair, example or group: which tokens are trained.")
+    rendering: str = Field(default="", description="How messages and tools become text, or why there is no preview.")
+
+
+class ExportFile(Document):
+    """One file of an exported dataset."""
+
+    document: ClassVar[str] = "cli/export_file"
+
+    path: str = Field(description="Relative to the folder.")
+    form: str = Field(description="preference, unpaired, sft or groups.")
+    trainers: str = Field(description="What trains on it.")
+    rows: int
+    sha256: str = Field(description="Hash of its bytes.")
+    counts: dict[str, int] = Field(description="Funnel: considered, kept, dropped by reason.")
+
+
+class ExportAnswer(Document):
+    """`flywheel export`."""
+
+    document: ClassVar[str] = "cli/export"
+
+    folder: str = Field(description="Where the dataset is.")
+    split: str = Field(description="train or holdout.")
+    files: list[ExportFile]
+    inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")
 
 
 class ExplainAnswer(Document):
@@ -252,6 +301,6 @@ ANSWERS: dict[str, type[Document]] = {
     model.document: model
     for model in (
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
-        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, PluginsAnswer, RunAnswer,
+        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer, RunAnswer,
     )
 }  # fmt: skip

@@ -20,6 +20,7 @@ from flywheel.answers import (
     BuildAnswer,
     EvalAnswer,
     ExplainAnswer,
+    ExportAnswer,
     IngestAnswer,
     LogAnswer,
     LostFields,
@@ -37,7 +38,7 @@ from flywheel.errors import UsageError
 from flywheel.extensions import list_extensions
 from flywheel.pipeline.build import StageStatus, build, select_stages, statuses
 from flywheel.pipeline.context import Context
-from flywheel.records import Plan, Promotion, RoundManifest
+from flywheel.records import Plan, Promotion, RoundManifest, Split
 from flywheel.rounds import Registry
 from flywheel.store import Store
 
@@ -214,6 +215,20 @@ class Project:
                 on_stage=lambda s: on_stage(_stage_answer(s)),
             )
         return BuildAnswer(stages=[_stage_answer(s) for s in done])
+
+    def export(self, folder: Path | str, *, forms: Sequence[str] = (), split: str = "train") -> ExportAnswer:
+        """Write the mined rows in TRL's dataset forms into a folder; stale tables are built first.
+
+        Raises:
+            UsageError: an unknown form or split, or a folder that flywheel did not write.
+        """
+        from flywheel.pipeline.exporting import export
+
+        if split not in tuple(Split):
+            raise UsageError(f"unknown split `{split}`", hint=f"splits: {', '.join(Split)}")
+        with self.locked("export") as ctx:
+            build(ctx.store, ctx.config, self.folder)
+            return export(ctx, Path(folder).resolve(), list(forms), Split(split))
 
     def status(self) -> StatusAnswer:
         """Return what is new, stale and pending; reads JSON files only."""
