@@ -14,6 +14,10 @@ from flywheel.records import Document, EvalReport, Promotion, Quarantined
 __all__ = [
     "ANSWERS",
     "BuildAnswer",
+    "ConfigAnswer",
+    "ConfigValue",
+    "DoctorAnswer",
+    "DoctorCheck",
     "EvalAnswer",
     "ExplainAnswer",
     "ExportAnswer",
@@ -29,6 +33,7 @@ __all__ = [
     "QuarantineAnswer",
     "QuarantineReason",
     "QuarantineRetry",
+    "QueryAnswer",
     "ReaderRow",
     "ReadersAnswer",
     "RunAnswer",
@@ -276,6 +281,54 @@ class PluginsAnswer(Document):
     extensions: list[dict[str, str]]
 
 
+class DoctorCheck(Document):
+    """One check of `flywheel doctor`."""
+
+    document: ClassVar[str] = "cli/doctor_check"
+
+    name: str
+    state: str = Field(description="ok, warning or failed.")
+    says: str
+    fix: str = Field(default="", description="A command or an edit; '' when nothing is wrong.")
+
+
+class DoctorAnswer(Document):
+    """`flywheel doctor`."""
+
+    document: ClassVar[str] = "cli/doctor"
+
+    healthy: bool = Field(description="Whether no check failed.")
+    checks: list[DoctorCheck]
+
+
+class ConfigValue(Document):
+    """One value of the configuration."""
+
+    document: ClassVar[str] = "cli/config_value"
+
+    key: str = Field(description="Dotted name.")
+    value: Any
+    origin: str = Field(description="'default', or file and line.")
+
+
+class ConfigAnswer(Document):
+    """`flywheel config`."""
+
+    document: ClassVar[str] = "cli/config"
+
+    values: list[ConfigValue]
+
+
+class QueryAnswer(Document):
+    """`flywheel query`."""
+
+    document: ClassVar[str] = "cli/query"
+
+    columns: list[str]
+    rows: list[list[Any]] = Field(description="Values by column; times as ISO text.")
+    total: int = Field(description="Rows of the whole result.")
+
+
 class RunStage(Document):
     """One stage of a pipeline run."""
 
@@ -302,5 +355,6 @@ ANSWERS: dict[str, type[Document]] = {
     for model in (
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
         LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer, RunAnswer,
+        DoctorAnswer, ConfigAnswer, QueryAnswer,
     )
 }  # fmt: skip

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 from flywheel import files
 from flywheel.answers import (
     BuildAnswer,
+    ConfigAnswer,
+    ConfigValue,
+    DoctorAnswer,
     EvalAnswer,
     ExplainAnswer,
     ExportAnswer,
@@ -33,7 +36,7 @@ from flywheel.answers import (
     StageAnswer,
     StatusAnswer,
 )
-from flywheel.config import CONFIG_FILE, Config, load_config
+from flywheel.config import CONFIG_FILE, Config, load_config, origins
 from flywheel.errors import UsageError
 from flywheel.extensions import list_extensions
 from flywheel.pipeline.build import StageStatus, build, select_stages, statuses
@@ -43,6 +46,8 @@ from flywheel.rounds import Registry
 from flywheel.store import Store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flywheel.pipeline.intake import IngestResult
 
 __all__ = ["Project", "find_project"]
@@ -249,6 +254,28 @@ class Project:
             stages=[_stage_answer(s) for s in stages],
             next=next_command(self.context, stages, known=known, new=new),
         )
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a SQL query over the tables; it can read nothing else, and change nothing.
+
+        Raises:
+            UsageError: the text is no query that the tables can answer.
+        """
+        from flywheel.pipeline.queries import query
+
+        return query(self.context, sql)
+
+    def doctor(self) -> DoctorAnswer:
+        """Check whether a night would go through: environment, disk, store, model, rounds; changes nothing."""
+        from flywheel.pipeline.doctor import examine
+
+        checks = examine(self.context, self.folder / KEY_FILE)
+        return DoctorAnswer(healthy=all(check.state != "failed" for check in checks), checks=checks)
+
+    def settings(self, file: Path | None = None) -> ConfigAnswer:
+        """Return every value of the configuration and where it comes from: the given file, or flywheel.toml."""
+        found = origins(file or self.folder / CONFIG_FILE, self.config)
+        return ConfigAnswer(values=[ConfigValue(key=key, value=value, origin=origin) for key, value, origin in found])
 
     # --- rounds ---------------------------------------------------------------------------------------------------
 

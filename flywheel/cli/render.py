@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from flywheel.records import EvalReport, MetricRow, RuleResult
 
-__all__ = ["Output", "coloured", "columns", "funnel_lines", "harmless", "metric_lines", "rule_lines", "size"]
+__all__ = ["Output", "coloured", "columns", "funnel_lines", "harmless", "mark", "metric_lines", "rule_lines", "size"]
 
 
 # Controls of terminals and of text direction, except a line's end, a tab, and our own colours.
@@ -112,7 +112,8 @@ def metric_lines(report: EvalReport) -> list[str]:
     return [*columns(rows, right=(1, 2, 3, 4)), "* primary: the gate judges superiority on it"]
 
 
-def _mark(*, passed: bool) -> str:
+def mark(*, passed: bool) -> str:
+    """Return a tick or a cross, coloured where the terminal has colour."""
     mark = "✓" if passed else "✗"
     return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured() else mark
 
@@ -120,7 +121,7 @@ def _mark(*, passed: bool) -> str:
 def rule_lines(rules: Sequence[RuleResult]) -> list[str]:
     """Return each gate rule with its mark and its numbers in a sentence."""
     width = max((len(r.rule) for r in rules), default=0)
-    return [f"{_mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+    return [f"{mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
 
 
 def plain(value: Any) -> str:
