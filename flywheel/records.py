@@ -34,6 +34,7 @@ __all__ = [
     "LogEvent",
     "Message",
     "MetricRow",
+    "Opinion",
     "Plan",
     "PreferencePair",
     "Promotion",
@@ -335,6 +336,12 @@ class Reward(Row):
     signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
 
 
+class Opinion(Reward):
+    """A reward as found in one conversation, before attempts at its task were compared."""
+
+    table: ClassVar[str] = "opinions"
+
+
 class Return(Row):
     """The combined judgement: R = alpha*success - beta*cost - gamma*risk for an episode, credit for its steps."""
 
@@ -572,5 +579,5 @@ class Promotion(Document):
 
 TABLES: dict[str, type[Row]] = {
     row.table: row
-    for row in (LogEvent, Quarantined, Link, Episode, Step, Reward, Return, PreferencePair, Example, Group)
+    for row in (LogEvent, Quarantined, Link, Episode, Step, Opinion, Reward, Return, PreferencePair, Example, Group)
 }
