@@ -133,7 +133,7 @@ def complaint(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame,
 
 
 def thanks(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The user praised (+1) or thanked (+0.5) when the work was over: no call came after it, nor was it a complaint too.
+    """The user praised (+1) or thanked (+0.5) when the work was over: no call came after it, and it was no complaint.
 
     Bare thanks are how people say goodbye, so they are half a vote.
     """

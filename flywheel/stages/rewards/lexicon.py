@@ -37,7 +37,10 @@ _SAYS: dict[Act, dict[str, tuple[str, ...]]] = {
     },
     "correction": {
         "en": (
-            r"^(?:no|nope|wrong)\b[,.! ]+(?:i|that|it|this|you|not|wrong)\b",
+            (
+                r"^(?:no|nope|wrong)\b[,.! ]+(?:not|wrong|you|i (?:meant|mean|said|asked|wanted)"
+                r"|(?:that|this|it)(?:'s| is| was)(?: not|n't| wrong| incorrect))\b"
+            ),
             r"\bi (?:meant|mean|said|asked (?:for|about|you))\b",
             r"\b(?:that|this|it)(?:'s| is) (?:not (?:what|right|correct|it)\b|wrong|incorrect)",
             r"\b(?:that|this|it) isn't (?:what|right|correct|it)\b",

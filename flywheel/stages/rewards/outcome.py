@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cost", "latency", "loop", "outcome", "recovery", "tool_error"]
 
-LOOP_AT = 3  # identical calls in one episode
+LOOP_AT = 3  # identical calls with identical results
+LOOP_WITHIN = 6  # actions with calls
 OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log has tokens but no price
 
 
@@ -79,7 +80,7 @@ def recovery(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, 
 
 
 def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The same canonical calls were made three times or more in one episode and came back with the same.
+    """The same canonical calls were made three times within six actions with calls, and came back with the same.
 
     The same tests run again after each change are work, not a loop.
     """
@@ -88,11 +89,15 @@ def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     results = _results(episodes, steps)
     for episode, path in by_episode(steps):
         keys = [(s.action_key, results.get((episode[0], s.step), "")) if s.action_key else None for s in path]
-        counts = Counter(key for key in keys if key)
-        looped = [s for s, key in zip(path, keys, strict=True) if key and counts[key] >= LOOP_AT]
-        if looped:
-            found.add(episode, -1.0, [p for s in looped for p in proof(s, times)[:1]])
+        calls = [(key, step) for key, step in zip(keys, path, strict=True) if key]
+        stuck = {key for n in range(len(calls)) for key in _stuck([key for key, _ in calls[n : n + LOOP_WITHIN]])}
+        if stuck:
+            found.add(episode, -1.0, [p for key, step in calls if key in stuck for p in proof(step, times)[:1]])
     return found.frame()
+
+
+def _stuck(keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [key for key, count in Counter(keys).items() if count >= LOOP_AT]
 
 
 def _results(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[str, int], str]:

@@ -10,6 +10,7 @@ wrong in many ways and right in few. It says nothing where a policy makes the sa
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -57,7 +58,8 @@ def agreement(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame,
 
     The vote is +1 if all agree, 0 at a third, -1 if none does, and weighs n / (n + 1) with n others; it abstains with
     fewer than two. Where an attempt changed something, or where all talked with a user and only looked things up, what
-    they changed is compared (the Jaccard index of canonical calls), otherwise the words of what they ended with.
+    they changed must be the same (sets of canonical calls); otherwise the words of what they ended with are compared
+    by the Jaccard index.
     """
     del events, cfg
     found: list[dict[str, Any]] = []
@@ -97,7 +99,8 @@ def _judged(task: str, attempts: Sequence[_Attempt]) -> Iterator[dict[str, Any]]
     n = min(len(attempts) - 1, COMPARED)
     for place, attempt in enumerate(attempts):
         others = (products[(place + k) % len(products)] for k in range(1, n + 1))
-        share = math.fsum(_alike(products[place], other) for other in others) / n
+        alike = operator.eq if acted else _alike
+        share = math.fsum(alike(products[place], other) for other in others) / n
         yield {
             "episode_id": attempt.episode, "task_id": task, "step": None, "signal": "agreement", "family": "peers",
             "kind": "implicit", "score": share_as_vote(share), "weight": n / (n + 1),
