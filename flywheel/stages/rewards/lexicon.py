@@ -154,9 +154,11 @@ _ORDERS: tuple[tuple[frozenset[str], str], ...] = tuple(
 
 @cache
 def _order(tool: str) -> re.Pattern[str]:
-    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool).lower()))
-    patterns = [pattern for verbs, pattern in _ORDERS if verbs & words]
-    return re.compile("|".join(patterns) or "|".join(map(re.escape, sorted(words))) or r"(?!)")
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool).lower())
+    known = (
+        pattern for word in words for verbs, pattern in _ORDERS if word in verbs
+    )  # a verb stands before its object
+    return re.compile(next(known, None) or "|".join(map(re.escape, words)) or r"(?!)")
 
 
 def orders(tool: str, folded: str) -> bool:

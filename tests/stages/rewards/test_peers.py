@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 import pytest
-from flywheel.extensions import Signal
 from flywheel.stages.rewards.peers import agreement, effort, questions, share_as_vote
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.conversations import Talk, made
+
+if TYPE_CHECKING:
+    from flywheel.extensions import Signal
 
 
 def votes(signal: Signal, *talks: Talk) -> dict[str, float]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
-from flywheel.extensions import Signal
 from flywheel.stages.rewards.safety import injection, leak, risk, tainted, unconfirmed
 from tests.stages.conversations import Talk, call, made
+
+if TYPE_CHECKING:
+    from flywheel.extensions import Signal
 
 SPAN = "one two three four five six seven eight nine"
 
