@@ -38,6 +38,7 @@ SOURCES = {
 }
 ASKED_AFTERWARDS = {"STAR": "feedback"}  # the questionnaire is the outcome, asked when all was over
 BINS = 10
+UNSURE = 0.1
 
 
 @dataclass(frozen=True)
@@ -195,9 +196,9 @@ def show(source: str, rows: Sequence[Case], times: int) -> None:
     tasks, base = len({row.task for row in rows}), sum(row.outcome for row in rows) / len(rows)
     abstains = sum(not row.known for row in rows) / len(rows)
     error = ece([row.said["flywheel"] for row in rows], [row.outcome for row in rows])
-    print(
-        f"{source}: {len(rows)} episodes, {tasks} tasks, success {base:.2f}, abstains {abstains:.0%}, ECE {error:.2f}"
-    )
+    unsure = sum(abs(row.said["flywheel"] - 0.5) < UNSURE for row in rows) / len(rows)
+    print(f"{source}: {len(rows)} episodes, {tasks} tasks, success {base:.2f}, ECE {error:.2f}")
+    print(f"  no vote on {abstains:.0%}, p within {UNSURE} of a half on {unsure:.0%}")
     for name in names:
         a, r = (interval(m, rows, name, times) for m in (auc, spearman))
         print(
