@@ -24,7 +24,6 @@ import numpy as np
 import orjson
 import polars as pl
 from flywheel import Project
-from flywheel.pipeline.build import select_stages
 from flywheel.pipeline.stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +62,7 @@ def cases(source: str, path: Path, folder: Path, halves: Sequence[str]) -> list[
     hidden = _hide(project, ASKED_AFTERWARDS.get(source))
     until = [stage.name for stage in STAGES]
     for name in until[: until.index("returns") + 1]:
-        project.build(select=select_stages(name)[0].name)
+        project.build(select=name)
     episodes, steps = (_table(project, name, "episodes") for name in ("episodes", "steps"))
     returns = _table(project, "returns", "returns").filter(pl.col("step").is_null())
     judged = {r["episode_id"]: r for r in returns.iter_rows(named=True)}
