@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import math
 import os
 import tempfile
@@ -132,10 +133,9 @@ def _last_user(messages: str) -> str:
 
 def _vader() -> Callable[[str], float] | None:
     try:
-        from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
+        analyzer = importlib.import_module("vaderSentiment.vaderSentiment").SentimentIntensityAnalyzer()
     except ImportError:
         return None
-    analyzer = SentimentIntensityAnalyzer()
     return lambda text: float(analyzer.polarity_scores(text)["compound"])
 
 
