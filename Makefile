@@ -70,6 +70,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/redaction.py
 	@$(BIN)/python benchmarks/hacks.py
 	@$(BIN)/python benchmarks/rewards_scale.py 10000 100000
+	@$(BIN)/python benchmarks/rewards.py
 
 clean:
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -40,6 +40,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "link": (TABLES["links"], TABLES["links"].version),
     "episode": (TABLES["episodes"], TABLES["episodes"].version),
     "step": (TABLES["steps"], TABLES["steps"].version),
+    "opinion": (TABLES["opinions"], TABLES["opinions"].version),
     "reward": (TABLES["rewards"], TABLES["rewards"].version),
     "return": (TABLES["returns"], TABLES["returns"].version),
     "preference_pair": (TABLES["pairs"], TABLES["pairs"].version),

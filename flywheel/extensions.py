@@ -111,7 +111,11 @@ class Reader(Protocol):
 
 
 class Signal(Protocol):
-    """Opinions on episodes or steps: a frame with the columns of `Reward`; reads nothing but its arguments."""
+    """Opinions on episodes or steps: a frame with the columns of `Reward`; reads nothing but its arguments.
+
+    It is called with whole conversations. One with the attribute `by = "task"` is called with all attempts at some
+    tasks, so that it can compare them, and with no events.
+    """
 
     def __call__(
         self, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig

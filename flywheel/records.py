@@ -35,6 +35,7 @@ __all__ = [
     "Message",
     "MetricRow",
     "MonitorRow",
+    "Opinion",
     "Plan",
     "PreferencePair",
     "Promotion",
@@ -336,6 +337,12 @@ class Reward(Row):
     signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
 
 
+class Opinion(Reward):
+    """A reward as found in one conversation, before attempts at its task were compared."""
+
+    table: ClassVar[str] = "opinions"
+
+
 class Return(Row):
     """The combined judgement: R = alpha*success - beta*cost - gamma*risk for an episode, credit for its steps."""
 
@@ -627,5 +634,5 @@ class Promotion(Document):
 
 TABLES: dict[str, type[Row]] = {
     row.table: row
-    for row in (LogEvent, Quarantined, Link, Episode, Step, Reward, Return, PreferencePair, Example, Group)
+    for row in (LogEvent, Quarantined, Link, Episode, Step, Opinion, Reward, Return, PreferencePair, Example, Group)
 }

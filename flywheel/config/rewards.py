@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from flywheel.config._section import Section
 
-__all__ = ["RewardsConfig"]
+__all__ = ["JudgeConfig", "RewardsConfig", "ScoreNames"]
+
+
+def _two_ends(ends: tuple[float, float]) -> tuple[float, float]:
+    if ends[0] == ends[1]:
+        raise ValueError("the worst and the best value are equal")
+    return ends
+
+
+ScoreNames = dict[str, Annotated[tuple[float, float], AfterValidator(_two_ends)]]
+
+
+class JudgeConfig(Section):
+    """The optional signal `judge`: a model behind an OpenAI-compatible endpoint, believed only as far as measured."""
+
+    url: str = Field(default="", description="Base URL of the endpoint, as in http://localhost:8000/v1; '' for none.")
+    model: str = Field(default="", description="Model that judges.")
+    key_env: str = Field(default="", description="Environment variable with the endpoint's key; '' for none.")
+    timeout_s: float = Field(default=60.0, gt=0, description="Seconds to wait for one verdict.")
+    max_chars: int = Field(default=24_000, ge=1_000, description="Characters of a conversation that the judge reads.")
+    right: float = Field(
+        default=0.5, ge=0.5, le=1,
+        description="Share of its verdicts that agreed with audited outcomes; 0.5: not calibrated, it has no say.",
+    )  # fmt: skip
 
 
 class RewardsConfig(Section):
@@ -16,17 +39,28 @@ class RewardsConfig(Section):
 
     signals: list[str] = Field(
         default=[
-            "outcome", "tool_error", "loop", "thumbs", "adopted", "user_edit",
-            "complaint", "thanks", "rephrase", "escalate", "abandon",
-            "cost", "risk",
+            "outcome", "tool_error", "recovery", "loop", "agreement", "effort",
+            "thumbs", "adopted", "user_edit", "undo", "complaint", "thanks",
+            "correction", "rephrase", "retry", "escalate", "abandon",
+            "cost", "latency", "questions",
+            "risk", "unconfirmed", "tainted", "injection", "leak",
         ],
         description="Signals to compute: names in the flywheel.rewards group or module:function.",
     )  # fmt: skip
+    score_names: ScoreNames = Field(
+        default={},
+        description="Feedback and outcomes by name: their worst and best value, as in stars_10 = [1, 10] or "
+        "had_error = [1, 0]. Names are compared in lower case with words joined by _.",
+    )
+    judge: JudgeConfig = JudgeConfig()
     alpha: float = Field(default=1.0, description="Weight of success (2p - 1).")
     beta: float = Field(
         default=0.1, ge=0, description="Weight of cost; below pairs.min_margin so that it only breaks ties."
     )
     gamma: float = Field(default=1.0, ge=0, description="Weight of risk.")
+    kappa: float = Field(
+        default=0.05, ge=0, description="What a question beyond the task's 75th percentile takes off R."
+    )
     shrinkage: float = Field(default=2.0, ge=0, description="Prior strength k of a node's value in the prefix tree.")
     credit: Literal["prefix_tree", "broadcast", "discounted", "gigpo", "process", "error_local"] = Field(
         default="prefix_tree",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError
-from flywheel.extensions import list_extensions, load_extension
+from flywheel.extensions import Signal, list_extensions, load_extension
 from flywheel.funnel import Funnel
 from flywheel.stages.links import COLUMNS as LINKED
 
@@ -66,12 +66,24 @@ def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
     return {"episodes": episodes, "steps": steps}
 
 
-def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.rewards import build_rewards
+def _opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.rewards import build_rewards, looks_at_tasks
 
-    signals = {name: load_extension("rewards", name, search=project) for name in config.rewards.signals}
-    rewards = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
-    return {"rewards": rewards}
+    signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
+    opinions = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
+    return {"opinions": opinions}
+
+
+def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.rewards import compare_attempts, looks_at_tasks
+
+    signals = {n: s for n, s in _signals(config, project).items() if looks_at_tasks(s)}
+    args = (frames["episodes"], frames["steps"], frames["opinions"])
+    return {"rewards": compare_attempts(*args, config.rewards, signals, funnel)}
+
+
+def _signals(config: Config, project: Path) -> dict[str, Signal]:
+    return {name: load_extension("rewards", name, search=project) for name in config.rewards.signals}
 
 
 def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -104,6 +116,7 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
     return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
 
 
+_LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
 _JUDGED = ("episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
@@ -112,11 +125,14 @@ STAGES: tuple[Stage, ...] = (
           columns=LINKED),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
           lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=2),
-    Stage("rewards", ("events", "links", "episodes", "steps"), ("rewards",), "conversation", _rewards,
-          lambda c: {"build": c.build.model_dump(mode="json"), "rewards.signals": c.rewards.signals},
+    Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions",), "conversation", _opinions,
+          lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals)),
+    Stage("rewards", ("episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
+          lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
+          lambda c: ("rewards", c.rewards.signals), version=2),
     Stage("returns", ("episodes", "steps", "rewards"), ("returns",), "task", _returns,
-          lambda c: {"rewards": c.rewards.model_dump(exclude={"signals"})}, version=2),
+          lambda c: {"rewards": c.rewards.model_dump(exclude=_LOOKED_FOR)}, version=2),
     Stage("examples", _JUDGED, ("examples",), "task", _examples,
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}),
     Stage("pairs", _JUDGED, ("pairs",), "task", _pairs,

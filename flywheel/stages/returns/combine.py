@@ -24,6 +24,7 @@ __all__ = ["Judgement", "Vote", "judge", "normalised_costs", "success"]
 
 VERIFIER = "verifier"
 PRAISE = "sentiment_pos"
+QUESTIONS = "questions"  # not a cost on a scale but a price each
 PRAISE_ALONE = 0.65  # most that praise alone can prove: below what a chosen action needs
 ENOUGH_EPISODES = 5  # from which a task has cost quantiles of its own
 
@@ -90,6 +91,7 @@ def judge(episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig) -> 
             for episode in tasks
             if episode in heard
             for unit, cost in heard[episode].costs.items()
+            if unit != QUESTIONS
         ]
     )
     judged = {}
@@ -97,7 +99,8 @@ def judge(episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig) -> 
         one = heard.get(episode, _Heard())
         voting = {vote.signal for vote in one.votes if vote.weight > 0 and (vote.score or vote.family == VERIFIER)}
         cost = costs.get(episode, 0.0)
-        value = cfg.alpha * (2 * p - 1) - cfg.beta * cost - cfg.gamma * one.risk
+        asked = cfg.kappa * one.costs.get(QUESTIONS, 0.0)
+        value = cfg.alpha * (2 * p - 1) - cfg.beta * cost - cfg.gamma * one.risk - asked
         judged[episode] = Judgement(p, cost, one.risk, value, bool(voting), len(voting))
     return judged
 

@@ -27,11 +27,19 @@ PRIORS: dict[tuple[str, int], Reliability] = {
     ("outcome", -1): Reliability(SURE, SURE),
     ("adopted", 1): Reliability(0.85, 0.75),
     ("user_edit", 1): Reliability(0.92, 0.88),  # retained
-    ("user_edit", -1): Reliability(0.85, 0.80),  # replaced or undone
+    ("user_edit", -1): Reliability(0.85, 0.80),  # replaced
+    ("undo", -1): Reliability(0.85, 0.80),
     ("complaint", -1): Reliability(0.92, 0.85),
+    ("correction", -1): Reliability(0.85, 0.80),
+    ("retry", -1): Reliability(0.80, 0.75),
     ("rephrase", -1): Reliability(0.75, 0.80),
     ("escalate", -1): Reliability(0.90, 0.80),
     ("tool_error", -1): Reliability(0.85, 0.75),
+    ("recovery", 1): Reliability(0.52, 0.50),  # next to nothing for the episode: an error was made as well
+    ("effort", 1): Reliability(0.70, 0.70),
+    ("effort", -1): Reliability(0.70, 0.70),
+    ("agreement", 1): Reliability(0.85, 0.80),
+    ("agreement", -1): Reliability(0.85, 0.80),
     ("loop", -1): Reliability(0.75, 0.80),
     ("thumbs", -1): Reliability(0.90, 0.80),
     ("thumbs", 1): Reliability(0.80, 0.60),
