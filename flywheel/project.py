@@ -22,6 +22,7 @@ from flywheel.answers import (
     ExplainAnswer,
     IngestAnswer,
     LogAnswer,
+    LogsEvalAnswer,
     LostFields,
     PluginsAnswer,
     QuarantineAnswer,
@@ -107,6 +108,11 @@ class Project:
             files.atomic_write(path, secrets.token_hex(32) + "\n")
             path.chmod(0o600)
         return path.read_text(encoding="ascii").strip().encode()
+
+    def _passing_key(self) -> bytes:
+        """Return the redaction key if the project has one, else one for this time: looking leaves no file behind."""
+        has_one = os.environ.get("FLYWHEEL_KEY") or (self.folder / KEY_FILE).exists()
+        return self.key() if has_one else secrets.token_hex(32).encode()
 
     # --- data -----------------------------------------------------------------------------------------------------
 
@@ -298,6 +304,25 @@ class Project:
             report = evaluate(ctx, number, against=against, suites=suites)
             promotion = judge(ctx, report.round, by="eval --promote") if promote else None
             return EvalAnswer(report=report, promotion=promotion, page=str(write_page(ctx, report.round)))
+
+    def compare_logs(
+        self, logs: Sequence[Path | str], *, old: str | None = None, new: str | None = None
+    ) -> LogsEvalAnswer:
+        """Compare two policies from their logs alone; nothing is written.
+
+        Args:
+            logs: the old policy's file, folder or glob, then the new one's; or one for both, with `old` and `new`.
+            old: policy or model of the old side; all of its log by default.
+            new: policy or model of the new side.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody in the logs has that name.
+            IngestError: nothing was found, or too much is unreadable.
+            EvalError: a log has no conversation.
+        """
+        from flywheel.pipeline.from_logs import compare_logs
+
+        return compare_logs(self.context, [Path(p) for p in logs], old, new, self._passing_key())
 
     def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
         """Apply the gate to a stored report; or, by force and with a reason, move the champion without it.

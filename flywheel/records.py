@@ -497,7 +497,8 @@ class MetricRow(_Frozen):
     losses: int = Field(default=0, ge=0, description="Cases only the baseline got right (binary metrics).")
     binary: bool = Field(default=True, description="Whether each case scores 0 or 1.")
     primary: bool = Field(default=False, description="Whether superiority is judged on this row.")
-    n_tasks: int = Field(default=0, ge=0, description="Distinct tasks among the paired cases; 0 when not counted.")
+    n_tasks: int = Field(default=0, ge=0, description="Distinct units among the paired cases; 0 when not counted.")
+    unit: str = Field(default="task", description="What is drawn as a whole: task, or user.")
     design_effect: float = Field(
         default=1.0, ge=1, description="Cases that are worth one independent case, because tasks have several."
     )
@@ -510,13 +511,13 @@ class MetricRow(_Frozen):
 
 
 class EvalReport(Document):
-    """One round judged beside another on cases that no training row touched."""
+    """One round judged beside another on cases that no training row touched; or two policies, from their logs."""
 
     document: ClassVar[str] = "eval_report"
 
     schema_version: int = 1
-    round: int = Field(ge=1)
-    baseline: str = Field(description="'base' or a round number.")
+    round: int = Field(ge=0, description="0 where two policies are compared from their logs.")
+    baseline: str = Field(description="'base' or a round number; of logs, the old policy.")
     candidate_adapter_sha256: str = Field(description="Adapter that was judged.")
     baseline_adapter_sha256: str = Field(description="'' for the base model.")
     cases_sha256: str = Field(description="Hash over the cases: a repeated evaluation of the same is the same.")

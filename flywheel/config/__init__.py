@@ -16,7 +16,7 @@ from flywheel.config.files import (
     render_default_config,
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
-from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
@@ -24,6 +24,7 @@ from flywheel.config.whole import Config, Pipeline
 __all__ = [
     "CONFIG_FILE",
     "BuildConfig",
+    "CanaryConfig",
     "Config",
     "EpisodesConfig",
     "EvalConfig",
@@ -36,6 +37,7 @@ __all__ = [
     "Pipeline",
     "RedactConfig",
     "RewardsConfig",
+    "SliceRule",
     "TrainConfig",
     "load_config",
     "load_pipeline",

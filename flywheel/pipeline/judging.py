@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 State = Literal["promoted", "held", "retired"]
 
-__all__ = ["evaluate", "force", "judge", "roll_back"]
+__all__ = ["evaluate", "force", "judge", "roll_back", "trained_tasks"]
 
 
 def _holdout(ctx: Context) -> Holdout:
@@ -57,7 +57,7 @@ def _lineage(ctx: Context, number: int | None) -> list[int]:
     return found
 
 
-def _trained_tasks(ctx: Context, number: int) -> set[str]:
+def trained_tasks(ctx: Context, number: int) -> set[str]:
     """Return every task that the round or one it descends from was trained on."""
     import json
 
@@ -149,7 +149,7 @@ def evaluate(
         candidate_sha256=manifest.adapter_sha256,
         baseline_sha256=ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else "",
         cases_sha256=scorer.cases_sha256(chosen),
-        trained_tasks=_trained_tasks(ctx, candidate),
+        trained_tasks=trained_tasks(ctx, candidate),
         seed=ctx.config.eval.seed,
     )
     stored = ctx.registry.report(candidate)

@@ -160,7 +160,7 @@ def _coverage(ours: Scores, theirs: Scores, suite: str, metric: str) -> dict[str
 def _reason(case: str, ours: Scores, theirs: Scores) -> str:
     for scores in (theirs, ours):
         if case in scores and math.isnan(scores[case].score):
-            return scores[case].slices.get("missing", "no reason given")
+            return str(scores[case].slices.get("missing", "no reason given"))
     return "not scored for the baseline"
 
 
@@ -181,8 +181,9 @@ def _slice_rows(pairs: Sequence[_Pair], label: _Label, seed: int) -> Iterator[Me
     """Yield a row for each slice that is large enough to say something and is not everything."""
     slices: dict[str, list[_Pair]] = {}
     for pair in pairs:
-        for name, value in pair.candidate.slices.items():
-            slices.setdefault(f"{name}={value}", []).append(pair)
+        for name, values in pair.candidate.slices.items():
+            for value in (values,) if isinstance(values, str) else values:
+                slices.setdefault(f"{name}={value}", []).append(pair)
     for name, members in sorted(slices.items()):
         if LEAST_SLICE <= len(members) < len(pairs):
             yield _row(members, label._replace(slice=name), seed)

@@ -1,0 +1,81 @@
+"""eval --logs and canary: two policies compared from what they served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from flywheel.cli.progress import working
+from flywheel.cli.render import columns, metric_lines, rule_lines
+
+if TYPE_CHECKING:
+    from flywheel.answers import LogsEvalAnswer, OffPolicyEstimate
+    from flywheel.cli.session import Session
+
+__all__ = ["evaluate_logs"]
+
+
+def evaluate_logs(current: Session, logs: Sequence[str], old: str | None, new: str | None) -> None:
+    """Print the comparison of two policies' logs; exit 0 for PROMOTE, 3 for everything else."""
+    with working(current.out, "reading both logs"):
+        answer = current.project().compare_logs(list(logs), old=old, new=new)
+    current.out.result(_lines(answer), answer)
+    if answer.verdict != "PROMOTE":
+        raise typer.Exit(3)
+
+
+def _lines(answer: LogsEvalAnswer) -> list[str]:
+    paired = ", ".join(f"{n:,} by {how}" for how, n in answer.paired_by.items()) or "none"
+    lines = columns(
+        [
+            ["old", _side(answer, "old")],
+            ["new", _side(answer, "new")],
+            ["cases", f"{answer.cases:,} paired ({paired}); outcome {answer.outcome}; units {answer.unit}s"],
+        ]
+    )
+    lines += metric_lines(answer.report, old="old", new="new")
+    lines += [_pass_line(k, found) for k, found in answer.pass_k.items()]
+    lines += _amounts(answer)
+    for gap in answer.gaps:
+        where = "" if gap.slice == "all" else f" where {gap.slice}"
+        lines.append(f"gap   the new policy lacks {gap.lacking:,} of {gap.of:,} cases{where}: {_some(gap.names)}")
+    lines += _off_policy(answer.off_policy)
+    lines += [f"note  {note}" for note in answer.notes]
+    needed = f": about {answer.needed_n:,} cases are needed" if answer.needed_n is not None else ""
+    return [*lines, *rule_lines(answer.rules), f"{answer.verdict}{needed}"]
+
+
+def _side(answer: LogsEvalAnswer, side: str) -> str:
+    name, numbers = (answer.old if side == "old" else answer.new), answer.numbers
+    if f"{side}_successes" not in numbers:
+        return name
+    low, high = numbers[f"{side}_low"], numbers[f"{side}_high"]
+    of = f"{numbers[f'{side}_successes']:,.0f} of {numbers['n']:,.0f}"
+    return f"{name}   {of} ({numbers[side]:.1%}, 95 % interval [{low:.1%}, {high:.1%}])"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")  # noqa: PLR2004 - a line's worth
+
+
+def _pass_line(k: str, found: dict[str, float]) -> str:
+    old, new = (f"{found[s]:.1%} of {found[f'{s}_tasks']:,.0f} tasks" for s in ("old", "new"))
+    return f"pass^{k}  {old} -> {new}"
+
+
+def _amounts(answer: LogsEvalAnswer) -> list[str]:
+    rows = [
+        [name, f"{found['n']:,.0f}", f"{found['old']:,.6g}", f"{found['new']:,.6g}"]
+        for name, found in answer.amounts.items()
+    ]
+    return columns([["measured beside", "n", "old", "new"], *rows], right=(1, 2, 3)) if rows else []
+
+
+def _off_policy(estimates: Sequence[OffPolicyEstimate]) -> list[str]:
+    rows = []
+    for e in estimates:
+        interval = f"[{e.low:.4f}, {e.high:.4f}]" if e.low is not None and e.high is not None else ""
+        rows.append([e.name, "REFUSED" if e.value is None else f"{e.value:.4f}", interval, "; ".join(e.reasons)])
+    return columns(rows)
