@@ -213,6 +213,7 @@ class Holdout:
     returns: pl.DataFrame
     pairs: pl.DataFrame
     project_dir: Path
+    spent: frozenset[str] = frozenset()  # tasks that earlier decisions used up; where cases are capped, these go last
 
 
 @dataclass(frozen=True)

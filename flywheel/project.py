@@ -295,7 +295,8 @@ class Project:
             UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
             EvalError: there is nothing to evaluate on.
         """
-        from flywheel.pipeline.judging import evaluate, judge
+        from flywheel.pipeline.deciding import judge
+        from flywheel.pipeline.judging import evaluate
         from flywheel.pipeline.page import write_page
 
         if promote and against is not None:
@@ -331,16 +332,16 @@ class Project:
             UsageError: force without a reason, or the round cannot be promoted.
             EvalError: the round has no evaluation.
         """
-        from flywheel.pipeline import judging
+        from flywheel.pipeline import deciding
         from flywheel.pipeline.page import write_page
 
         if force and not reason.strip():
             raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")
         with self.locked("promote") as ctx:
             if force:
-                decided = judging.force(ctx, number, reason=reason.strip(), by="promote --force")
+                decided = deciding.force(ctx, number, reason=reason.strip(), by="promote --force")
             else:
-                decided = judging.judge(ctx, number, by="promote")
+                decided = deciding.judge(ctx, number, by="promote")
             write_page(ctx, number)
             return decided
 
@@ -350,7 +351,7 @@ class Project:
         Raises:
             UsageError: there is nothing to go back to.
         """
-        from flywheel.pipeline.judging import roll_back
+        from flywheel.pipeline.deciding import roll_back
 
         with self.locked("rollback") as ctx:
             return roll_back(ctx, to, reason=reason, by="rollback")

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "FRESH",
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 ID_HEX = 32
+FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request", "message"})  # of ids and targets
 
 Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
@@ -485,7 +487,9 @@ class MetricRow(_Frozen):
 
     suite: str
     metric: str
-    slice: str = Field(default="all", description="'all' or name=value.")
+    slice: str = Field(
+        default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
+    )
     n: int = Field(ge=0, description="Paired cases.")
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
     value: float | None = Field(default=None, description="Candidate's mean.")
@@ -528,6 +532,8 @@ class EvalReport(Document):
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
+    spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")
+    spent: int = Field(default=0, ge=0, description="Its tasks that earlier decisions have spent.")
     seed: int = 0
     timings_s: dict[str, float] = Field(default_factory=dict)
 
@@ -568,6 +574,7 @@ class Promotion(Document):
     by: str = Field(description="Command that decided.")
     at: datetime
     reason: str = ""
+    spent_sha256: str = Field(default="", description="Hash of the line of spent.jsonl that this decision rests on.")
     previous_sha256: str = Field(default="", description="Hash of the line before; '' for the first.")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.records import MetricRow, RuleResult, Verdict
+from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.wording import counted, label, signed, summary
 from flywheel.stats.clusters import task_quantile
 from flywheel.stats.multiple import holm
@@ -78,7 +78,7 @@ def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
     uncorrected because all must pass; the power to pass is corrected instead. A guardrail with too few cases could not
     pass if nothing were wrong: it is named, and watched by `no_deterioration` only.
     """
-    rows = [r for r in given.report.metrics if r.n > 0 and not _is_head(r)]
+    rows = [r for r in given.report.metrics if r.n > 0 and not _is_head(r) and r.slice != FRESH]
     guards = [_guard(row, cfg.margin, len(rows)) for row in rows]
     shown = [g for g in guards if g.shown]
     failed = [g for g in guards if g.powered and not g.shown]
@@ -141,7 +141,8 @@ def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: 
     are. Looks worse: a guardrail's own test at 5 %, uncorrected. That is no proof, but a slice with too few cases to
     prove anything is exactly where harm hides; it is named, and more of its cases are asked for.
     """
-    tested = [(row, p) for row in given.report.metrics if row.n > 0 and (p := _p_worse(row)) is not None]
+    rows_all = [row for row in given.report.metrics if row.n > 0 and row.slice != FRESH]
+    tested = [(row, p) for row in rows_all if (p := _p_worse(row)) is not None]
     rows = [row for row, _ in tested]
     adjusted = holm([p for _, p in tested], _weights(rows))
     worse = [(row, q) for row, q in zip(rows, adjusted, strict=True) if q <= ALPHA]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from flywheel.records import MetricRow
+from flywheel.records import FRESH, MetricRow
 
 __all__ = ["amount", "counted", "label", "signed", "summary"]
 
 
 def label(row: MetricRow) -> str:
     """Return a row's name: the metric, and its slice unless that is everything."""
+    if row.slice == FRESH:
+        return f"{row.metric} on fresh tasks"
     return row.metric if row.slice == "all" else f"{row.metric} where {row.slice}"
 
 
