@@ -74,8 +74,15 @@ def _amounts(answer: LogsEvalAnswer) -> list[str]:
 
 
 def _off_policy(estimates: Sequence[OffPolicyEstimate]) -> list[str]:
+    """Return the estimates, those that are refused for the same reasons in one line."""
+    refused: dict[str, list[str]] = {}
     rows = []
     for e in estimates:
-        interval = f"[{e.low:.4f}, {e.high:.4f}]" if e.low is not None and e.high is not None else ""
-        rows.append([e.name, "REFUSED" if e.value is None else f"{e.value:.4f}", interval, "; ".join(e.reasons)])
-    return columns(rows)
+        if e.value is None or e.low is None or e.high is None:
+            refused.setdefault("; ".join(e.reasons), []).append(e.name)
+            continue
+        spread = f"[{e.low:.3f}, {e.high:.3f}]"
+        facts = f"n {e.n:,}, ESS {e.certificate['ess']:,.0f}, mean weight {e.certificate['mean_weight']:.2f}"
+        rows.append([f"off-policy {e.name}", f"{e.value:.3f}", spread, e.state, "; ".join([facts, *e.reasons])])
+    lines = [f"off-policy {', '.join(names)} REFUSED: {why}" for why, names in refused.items()]
+    return [*columns(rows), *lines]

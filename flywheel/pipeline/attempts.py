@@ -6,7 +6,6 @@ has a store of its own, because two policies' logs often use the same conversati
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections import Counter
@@ -16,13 +15,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from flywheel.config import Config
 from flywheel.errors import ConfigError, EvalError, UsageError
 from flywheel.pipeline.build import build, select_stages
 from flywheel.pipeline.intake import ingest_logs
 from flywheel.pipeline.stages import stage_of
 from flywheel.stages._canonical import normal_text
-from flywheel.stages.evaluate.served import Attempt
+from flywheel.stages.evaluate.served import Act, Attempt
 from flywheel.store import Store
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ class Log:
     names: dict[str, frozenset[str]]  # episode → policy and model, as the log names them
     read: int
     quarantined: int
-    probabilities: dict[str, tuple[float, float]]  # episode → log-probabilities logged with it; see `off_policy`
 
     def policies(self) -> dict[str, int]:
         """Return how many attempts each policy made."""
@@ -94,16 +94,26 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
                 tools=frozenset(made["tools"]),
                 tags=frozenset(row["tags"]),
                 well_formed=not made["malformed"],
+                acts=tuple(
+                    Act(key or TEXT, _kind(action)) for key, action in zip(made["keys"], made["actions"], strict=True)
+                ),
                 amounts={name: float(row[name]) for name in _AMOUNTS if row[name] is not None},
             )
         )
         names[episode] = frozenset(n for n in (row["policy"], row["model"]) if n)
     known_returns = tables["returns"].filter(pl.col("step").is_null() & pl.col("known"))
     guessed = dict(known_returns.select("episode_id", "p_success").collect().iter_rows())
-    return Log(attempts, guessed, names, 0, 0, {})
+    return Log(attempts, guessed, names, 0, 0)
 
 
-_NO_STEPS: dict[str, Any] = {"observation": None, "tools": [], "malformed": False}
+_NO_STEPS: dict[str, Any] = {"observation": None, "tools": [], "malformed": False, "keys": [], "actions": []}
+TEXT = "text"  # an action that calls no tool
+
+
+def _kind(action: str) -> str:
+    """Return the tools that an action calls, each with the names of its arguments."""
+    calls = orjson.loads(action).get("tool_calls") or []
+    return " + ".join(sorted(f"{c['name']}({', '.join(sorted(c.get('arguments') or ()))})" for c in calls)) or TEXT
 
 
 def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
@@ -129,6 +139,8 @@ def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
             observation=pl.col("observation").sort_by("index").first(),
             tools=pl.col("tool_names").list.explode(keep_nulls=False, empty_as_null=False).unique().sort(),
             malformed=pl.col("malformed").any(),
+            keys=pl.col("action_key").sort_by("index"),
+            actions=pl.col("action").sort_by("index"),
         )
     )
     return {
@@ -139,7 +151,7 @@ def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
 
 
 def _request(observation: str) -> str:
-    told = (m.get("content") for m in json.loads(observation) if m.get("role") == "user")
+    told = (m.get("content") for m in orjson.loads(observation) if m.get("role") == "user")
     return next((normal_text(text) for text in told if isinstance(text, str) and text.strip()), "")
 
 

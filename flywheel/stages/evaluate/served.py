@@ -18,7 +18,7 @@ from flywheel.extensions import CaseScore
 from flywheel.stages.evaluate.pairing import Case, Matching, match_tasks
 from flywheel.stages.evaluate.slices import intents, language, task_groups
 
-__all__ = ["NOT_JUDGED", "SUITE", "Attempt", "Gap", "Served", "serve"]
+__all__ = ["NOT_JUDGED", "SUITE", "Act", "Attempt", "Gap", "Served", "serve"]
 
 SUITE = "served"
 SUCCESS = "success"
@@ -26,6 +26,13 @@ NOT_JUDGED = "no outcome is known"
 MOST_VALUES = 8  # of one kind of slice
 LEAST_GAP = 5  # cases of a slice from which on its lack is named
 CROWD = 0.5  # share of all cases above which cases that users tie together are no unit any more
+
+
+class Act(NamedTuple):
+    """One action: what makes it the same as another, and its kind: the tools and which arguments they were given."""
+
+    key: str
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Attempt:
     tags: frozenset[str] = frozenset()
     well_formed: bool = True
     amounts: Mapping[str, float] = field(default_factory=dict)  # cost, latency, ...: told, not judged
+    acts: tuple[Act, ...] = ()
 
 
 class Gap(NamedTuple):
@@ -67,6 +75,8 @@ class Served:
     unit: str  # what is drawn as a whole: "task" or "user"
     binary: bool
     attempts: dict[str, dict[str, list[Attempt]]]  # case → side → judged attempts
+    acted: dict[str, dict[str, list[Attempt]]]  # case → side → all attempts
+    units: dict[str, str]  # case → what it is drawn with
 
 
 def serve(
@@ -108,6 +118,8 @@ def serve(
         unit=unit,
         binary=binary,
         attempts={name: {"old": scored[name][0], "new": scored[name][1]} for name in wanted},
+        acted={name: {"old": both[0], "new": both[1]} for name, both in wanted.items()},
+        units=units,
     )
 
 

@@ -28,7 +28,8 @@ _WORDS, _TEXT, _LEARNT_FROM, _ROUNDS = 256, 400, 5_000, 12
 
 # Words that are frequent in one language and rare in the others.
 _COMMON = {
-    "en": "the and to of is you for my please with that what how can this i a",
+    "en": "the and to of is you for my please with that what how can this i a was did who which where when does have has "
+    "from by it be or are not get will would could about there their an on at in",
     "de": "der die das und ist ich nicht ein eine bitte mit wie den für sie wir auf von können möchte",
     "fr": "le la les et est je vous une des pour pas dans que avec bonjour mon sur un du veux",
     "es": "el los las y es por una para con que mi hola quiero cómo del en un favor no",
