@@ -86,6 +86,8 @@ def match_tasks(old: Texts, new: Texts) -> Matching:
         new: the new side's.
     """
     by_id, colliding = _believed(old, new)
+    if by_id == old.keys() == new.keys():
+        return Matching([Case(task, (task,), (task,), "id") for task in sorted(by_id)], colliding)
     parts = _Parts()
     for task in by_id:
         parts.join([(0, task), (1, task)])

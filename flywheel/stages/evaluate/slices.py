@@ -28,8 +28,8 @@ _WORDS, _TEXT, _LEARNT_FROM, _ROUNDS = 256, 400, 5_000, 12
 
 # Words that are frequent in one language and rare in the others.
 _COMMON = {
-    "en": "the and to of is you for my please with that what how can this i a was did who which where when does have has "
-    "from by it be or are not get will would could about there their an on at in",
+    "en": "the and to of is you for my please with that what how can this i a was did who which where when does have "
+    "has from by it be or are not get will would could about there their an on at in",
     "de": "der die das und ist ich nicht ein eine bitte mit wie den für sie wir auf von können möchte",
     "fr": "le la les et est je vous une des pour pas dans que avec bonjour mon sur un du veux",
     "es": "el los las y es por una para con que mi hola quiero cómo del en un favor no",
@@ -39,6 +39,7 @@ _COMMON = {
 }
 _SETS = {name: frozenset(words.split()) for name, words in _COMMON.items()}
 _STOP = frozenset(word for words in _SETS.values() for word in words)
+_LANGUAGES = {word: [name for name, words in _SETS.items() if word in words] for word in sorted(_STOP)}
 _SCRIPTS = (
     ("ja", "\u3040", "\u30ff"), ("ko", "\uac00", "\ud7af"), ("zh", "\u4e00", "\u9fff"), ("ru", "\u0400", "\u04ff"),
     ("el", "\u0370", "\u03ff"), ("ar", "\u0600", "\u06ff"), ("he", "\u0590", "\u05ff"), ("hi", "\u0900", "\u097f"),
@@ -50,15 +51,22 @@ _WORD = re.compile(r"[^\W\d_]+")
 def language(text: str) -> str | None:
     """Return the language of a text by its script or its commonest small words; None where they do not say."""
     text = text[:2_000]
+    found = None if text.isascii() else _script(text)
+    if found is not None:
+        return found
+    hits = Counter(name for word in _WORD.findall(text.casefold()) for name in _LANGUAGES.get(word, ()))
+    ranked = sorted(((n, name) for name, n in hits.items()), key=lambda pair: (-pair[0], pair[1]))
+    if not ranked or ranked[0][0] < 2 or (len(ranked) > 1 and ranked[1][0] == ranked[0][0]):  # noqa: PLR2004 - two words
+        return None
+    return ranked[0][1]
+
+
+def _script(text: str) -> str | None:
     letters = [c for c in text if c.isalpha()]
     for name, first, last in _SCRIPTS:
         if sum(first <= c <= last for c in letters) > 0.2 * len(letters):
             return name
-    words = Counter(_WORD.findall(text.casefold()))
-    hits = {name: sum(words[w] for w in known) for name, known in _SETS.items()}
-    best, second = sorted(hits.values(), reverse=True)[:2]
-    clear = best >= 2 and best > second  # noqa: PLR2004 - two words
-    return min(hits, key=lambda name: (-hits[name], name)) if clear else None
+    return None
 
 
 def task_groups(names: Mapping[str, str]) -> dict[str, str]:
