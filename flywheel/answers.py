@@ -14,6 +14,7 @@ from flywheel.records import Document, EvalReport, Promotion, Quarantined, RuleR
 __all__ = [
     "ANSWERS",
     "BuildAnswer",
+    "CanaryAnswer",
     "CoverageGap",
     "EvalAnswer",
     "ExplainAnswer",
@@ -260,6 +261,31 @@ class LogsEvalAnswer(Document):
     notes: list[str]
 
 
+class CanaryAnswer(Document):
+    """`flywheel canary`: what to do with a canary tonight."""
+
+    document: ClassVar[str] = "cli/canary"
+
+    decision: str = Field(description="continue (exit 3), promote (exit 0) or roll_back (exit 5).")
+    reasons: list[str]
+    night: int = Field(description="Looks so far, this one included.")
+    looked: bool = Field(description="Whether anything was fresh; if not, this is the last look's answer.")
+    old: str
+    new: str
+    n_old: int = Field(description="Judged attempts of the old policy, over all looks.")
+    n_new: int
+    pairs: int = Field(description="Differences between blocks of users, in the order they were looked at.")
+    mean_old: float
+    mean_new: float
+    delta: float
+    low: float = Field(description="Lower end of the 95 % confidence sequence of delta, true at every look.")
+    high: float
+    log_e_harm: float = Field(description="Largest log E of 'worse by the margin' so far.")
+    log_e_better: float = Field(description="Largest log E of 'better' so far.")
+    sample_ratio_p: float | None = Field(description="p-value of the canary's share of users; null when not checked.")
+    notes: list[str]
+
+
 class ShowAnswer(Document):
     """`flywheel show`."""
 
@@ -311,6 +337,6 @@ ANSWERS: dict[str, type[Document]] = {
     model.document: model
     for model in (
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
-        LogAnswer, EvalAnswer, LogsEvalAnswer, ShowAnswer, ExplainAnswer, PluginsAnswer, RunAnswer,
+        LogAnswer, EvalAnswer, LogsEvalAnswer, CanaryAnswer, ShowAnswer, ExplainAnswer, PluginsAnswer, RunAnswer,
     )
 }  # fmt: skip

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel import files
 from flywheel.answers import (
     BuildAnswer,
+    CanaryAnswer,
     EvalAnswer,
     ExplainAnswer,
     IngestAnswer,
@@ -324,6 +325,31 @@ class Project:
         from flywheel.pipeline.from_logs import compare_logs
 
         return compare_logs(self.context, [Path(p) for p in logs], old, new, self._passing_key())
+
+    def canary(
+        self,
+        logs: Sequence[Path | str] = (),
+        *,
+        old: str | None = None,
+        new: str | None = None,
+        share: float | None = None,
+    ) -> CanaryAnswer:
+        """Look at what an old policy and its canary served since the last look, and say what to do.
+
+        Args:
+            logs: the old side's, then the canary's; one for both; none for what the project has ingested.
+            old: policy or model of the old side.
+            new: policy or model of the canary.
+            share: of users that the canary should get; canary.share by default.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody has that name.
+            StoreError: the canary's file was changed.
+        """
+        from flywheel.pipeline.canary import watch
+
+        with self.locked("canary") as ctx:
+            return watch(ctx, [Path(p) for p in logs], old, new, self.key(), share)
 
     def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
         """Apply the gate to a stored report; or, by force and with a reason, move the champion without it.

@@ -3,6 +3,7 @@
     rounds/aliases.json        {"champion": 11, "challenger": 12, "previous": 9, "decisions_sha256": "..."}
     rounds/promotions.jsonl    one decision a line, each with the hash of the line before
     rounds/spent.jsonl         which held-out tasks a decision has used up, chained in the same way
+    rounds/canary/             what canaries were looked at, one file a pair of policies
     rounds/0012/               manifest.json config.toml data/ adapter/ eval/ metrics.jsonl train.log report.html
 
 A decision is written to promotions.jsonl first and the alias moves second; `recover` finishes a move that a kill cut

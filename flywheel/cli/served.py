@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns, metric_lines, rule_lines
+from flywheel.cli.session import Session, session
 
 if TYPE_CHECKING:
-    from flywheel.answers import LogsEvalAnswer, OffPolicyEstimate
-    from flywheel.cli.session import Session
+    from flywheel.answers import CanaryAnswer, LogsEvalAnswer, OffPolicyEstimate
 
-__all__ = ["evaluate_logs"]
+__all__ = ["add_commands", "evaluate_logs"]
+
+_EXIT = {"promote": 0, "continue": 3, "roll_back": 5}
 
 
 def evaluate_logs(current: Session, logs: Sequence[str], old: str | None, new: str | None) -> None:
@@ -86,3 +88,50 @@ def _off_policy(estimates: Sequence[OffPolicyEstimate]) -> list[str]:
         rows.append([f"off-policy {e.name}", f"{e.value:.3f}", spread, e.state, "; ".join([facts, *e.reasons])])
     lines = [f"off-policy {', '.join(names)} REFUSED: {why}" for why, names in refused.items()]
     return [*columns(rows), *lines]
+
+
+def canary(
+    ctx: typer.Context,
+    *,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--logs", help="The old side's logs, then the canary's; default: what was ingested.", metavar="PATH"
+        ),
+    ] = None,
+    old: Annotated[str | None, typer.Option("--old", help="Policy or model of the old side.", metavar="NAME")] = None,
+    new: Annotated[str | None, typer.Option("--new", help="Policy or model of the canary.", metavar="NAME")] = None,
+    share: Annotated[
+        float | None, typer.Option("--share", help="Share of users the canary should get; default: canary.share.")
+    ] = None,
+) -> None:
+    """Watch a canary beside the old policy, night by night, and say what to do.
+
+    Exit 0: promote; 3: continue; 5: roll back. It may be asked as often as one likes: its error holds over all looks,
+    and attempts that were looked at before are not counted again.
+    """
+    current = session(ctx)
+    with working(current.out, "looking at fresh attempts"):
+        answer = current.project().canary(logs or [], old=old, new=new, share=share)
+    current.out.result(_canary_lines(answer), answer)
+    if _EXIT[answer.decision]:
+        raise typer.Exit(_EXIT[answer.decision])
+
+
+def _canary_lines(a: CanaryAnswer) -> list[str]:
+    rows = [
+        ["old", f"{a.old}   {a.mean_old:.1%} of {a.n_old:,}"],
+        ["new", f"{a.new}   {a.mean_new:.1%} of {a.n_new:,}"],
+        [
+            "delta",
+            f"{a.delta * 100:+.1f} pp on {a.pairs:,} pairs, at every look in [{a.low * 100:+.1f}, {a.high * 100:+.1f}] pp",
+        ],
+        ["look", f"{a.night}" + ("" if a.looked else ", nothing fresh since")],
+    ]
+    words = a.decision.upper().replace("_", " ")
+    return [*columns(rows), *(f"note   {note}" for note in a.notes), f"{words}: {'; '.join(a.reasons)}"]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register this file's commands."""
+    app.command()(canary)

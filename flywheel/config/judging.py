@@ -56,6 +56,6 @@ class CanaryConfig(Section):
     margin: float = Field(default=0.03, gt=0, lt=1, description="Harm that the guard watches for: worse by this much.")
     harm_alpha: float = Field(default=0.01, gt=0, lt=1, description="Chance of a false alarm, over all nights.")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="Chance of a false promotion, over all nights.")
-    share: float = Field(default=0.5, gt=0, lt=1, description="Share of conversations the canary should be getting.")
+    share: float = Field(default=0.0, ge=0, lt=1, description="Share of users the canary should get; 0: not checked.")
     srm_p: float = Field(default=0.001, gt=0, lt=1, description="p-value of the share below which counts are broken.")
-    least: int = Field(default=100, ge=1, description="Fewest judged conversations of the canary before promotion.")
+    least: int = Field(default=100, ge=1, description="Fewest judged attempts of the canary before it is promoted.")

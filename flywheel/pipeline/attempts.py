@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import SliceRule
+    from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "choose", "declared_slices", "read_attempts"]
+__all__ = ["Log", "choose", "declared_slices", "policy_of", "read_attempts", "read_store"]
 
 _STAGES = ("links", "episodes", "rewards", "returns")
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
@@ -71,6 +72,20 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
         where = ", ".join(f"`{path}`" for path in paths)
         raise EvalError(f"no conversation in {where}", hint="`flywheel readers FILE` says what a file is taken for")
     return replace(log, read=found.read, quarantined=sum(found.quarantined.values()))
+
+
+def read_store(ctx: Context) -> Log:
+    """Return the attempts of the project's own tables, which are brought up to date first."""
+    build(ctx.store, ctx.config, ctx.project, stages=[stage for name in _STAGES for stage in select_stages(name)])
+    tables = {t: ctx.store.table(t, stage_of(t)) for t in ("events", "episodes", "steps", "rewards", "returns")}
+    return _log(tables, {})
+
+
+def policy_of(log: Log) -> str | None:
+    """Return how a side is called, where all its attempts have the same name."""
+    mine = (log.names[a.episode_id] - {"unknown"} for a in log.attempts)
+    names = {max(found, key=lambda n: (len(n), n)) for found in mine if found}
+    return names.pop() if len(names) == 1 else None
 
 
 def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from flywheel.answers import CoverageGap, LogsEvalAnswer, OffPolicyEstimate
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extension
-from flywheel.pipeline.attempts import Log, choose, declared_slices, read_attempts
+from flywheel.pipeline.attempts import Log, choose, declared_slices, policy_of, read_attempts
 from flywheel.pipeline.context import Context
 from flywheel.records import EvalReport, MetricRow, RuleResult, Verdict, content_id
 from flywheel.stages.evaluate.compare import Comparison, compare
@@ -29,7 +29,7 @@ from flywheel.stats.ope import Estimate
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
-__all__ = ["compare_logs"]
+__all__ = ["compare_logs", "judged_sides"]
 
 RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
 NAMED = 20  # cases of a gap whose names are told
@@ -52,9 +52,9 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
         EvalError: a log has no conversation.
     """
     sides = _sides(ctx, logs, old, new, key)
-    (before, after), outcome, notes = _judged(sides)
+    (before, after), outcome, notes = judged_sides(sides)
     served = serve(before.attempts, after.attempts, declared=declared_slices(ctx.config.eval.slices))
-    names = (old or _called(logs[0], before), new or _called(logs[-1], after))
+    names = (old or policy_of(before) or logs[0].name, new or policy_of(after) or logs[-1].name)
     found = compare(served.new, served.old, suite=SUITE, seed=ctx.config.eval.seed)
     report = _report(found, served, names, _leaked(ctx, new or "", after, served))
     notes += _notes(ctx, served, sides, names)
@@ -85,14 +85,7 @@ def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None,
     return choose(read[0], old, "old"), choose(read[1], new, "new")
 
 
-def _called(path: Path, log: Log) -> str:
-    """Return how a side is called: its only policy, else its file."""
-    mine = {episode: log.names[episode] for episode in (a.episode_id for a in log.attempts)}
-    names = {max(found, key=lambda n: (len(n), n)) for found in mine.values() if found - {"unknown"}}
-    return names.pop() if len(names) == 1 else path.name
-
-
-def _judged(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
+def judged_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
     """Return both sides with the outcome that decides as their score: the recorded one if both have it."""
     shares = [sum(a.score is not None for a in log.attempts) / max(1, len(log.attempts)) for log in sides]
     if min(shares) >= RECORDED:
