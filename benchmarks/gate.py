@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import numpy as np
 from flywheel.config import GateConfig
@@ -37,8 +38,14 @@ RULES: dict[str, GateRule] = {
 CFG = GateConfig()
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ALPHA = 0.05
+EMPTY = EvalReport(
+    round=1, baseline="base", candidate_adapter_sha256="", baseline_adapter_sha256="", cases_sha256="", n_cases=0,
+    n_tasks=0, leaked_tasks=0, metrics=[], coverage={},
+)  # fmt: skip
+ENTRY = Promotion(round=1, decision="held", by="benchmark", at=AT)
 
 
+@lru_cache(maxsize=100_000)
 def metric(wins: int, losses: int, n: int, slice_name: str = "all") -> MetricRow:
     """Return a row of paired outcomes."""
     low, high = tango_interval(wins, losses, n)
@@ -51,20 +58,17 @@ def metric(wins: int, losses: int, n: int, slice_name: str = "all") -> MetricRow
 
 def judge(night: int, rows: list[MetricRow], history: list[Promotion]) -> Decision:
     """Return the gate's decision on a night's rows."""
-    report = EvalReport.model_construct(
-        round=night, baseline="base", candidate_adapter_sha256="", baseline_adapter_sha256="", cases_sha256="",
-        leaked_tasks=0, n_cases=rows[0].n, n_tasks=rows[0].n, metrics=rows, coverage={}, spent=0,
-    )  # fmt: skip
+    report = EMPTY.model_copy(update={"round": night, "n_cases": rows[0].n, "n_tasks": rows[0].n, "metrics": rows})
     return decide(GateInput(report, None, history), RULES, CFG)
 
 
 def remembered(night: int, decision: Decision) -> Promotion:
     """Return the ledger's entry of a decision."""
     moved = decision.verdict == Verdict.PROMOTE
-    return Promotion.model_construct(
-        round=night, decision="promoted" if moved else "held", verdict=decision.verdict, rules=decision.rules,
-        champion_before=None, by="benchmark", at=AT,
-    )  # fmt: skip
+    word = "promoted" if moved else "held"
+    return ENTRY.model_copy(
+        update={"round": night, "decision": word, "verdict": decision.verdict, "rules": decision.rules}
+    )
 
 
 def outcomes(rng: np.random.Generator, n: int, discordance: float, delta: float) -> tuple[int, int]:

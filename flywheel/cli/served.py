@@ -124,7 +124,7 @@ def _canary_lines(a: CanaryAnswer) -> list[str]:
         ["new", f"{a.new}   {a.mean_new:.1%} of {a.n_new:,}"],
         [
             "delta",
-            f"{a.delta * 100:+.1f} pp on {a.pairs:,} pairs, at every look in [{a.low * 100:+.1f}, {a.high * 100:+.1f}] pp",
+            f"{a.delta * 100:+.1f} pp, at any look in [{a.low * 100:+.1f}, {a.high * 100:+.1f}] pp; pairs {a.pairs:,}",
         ],
         ["look", f"{a.night}" + ("" if a.looked else ", nothing fresh since")],
     ]

@@ -31,7 +31,7 @@ def test_it_misses_seldom_however_often_one_looks() -> None:
     """The sequence only shrinks, so its last value has missed if any look has."""
     rng, missed, widths = np.random.default_rng(0), 0, []
     for _ in range(200):
-        low, high = confidence_sequence((rng.random(500) < 0.3).astype(float))
+        low, high = confidence_sequence((rng.random(500) < 0.3).astype(float).tolist())
         missed += not low <= 0.3 <= high
         widths.append(high - low)
     assert missed <= 10  # 5 % are allowed
