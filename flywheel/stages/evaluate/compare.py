@@ -58,6 +58,7 @@ def compare(
     headline = _headline(candidate, baseline)
     names.sort(key=lambda m: m != headline)
     rows: list[MetricRow] = []
+    heads: list[Pair] = []
     coverage: dict[str, int] = {}
     for metric in names:
         mine, other = ours.get(metric, {}), theirs.get(metric, {})
@@ -66,12 +67,12 @@ def compare(
         label = Label(suite, metric, _is_binary(mine, other), is_primary)
         rows.append(row(pairs, label, seed))
         if metric == headline:
+            heads = pairs
             fresh = [pair for pair in pairs if pair.candidate.task_id not in spent]
             if primary and len(fresh) < len(pairs):
                 rows.append(row(fresh, label._replace(slice=FRESH), seed))
             rows += slice_rows(pairs, label, seed)
         coverage |= _coverage(mine, other, suite, metric if metric != headline else "")
-    heads = _pairs(ours.get(headline, {}), theirs.get(headline, {}))
     binary = [p for p in heads if p.candidate.binary]
     return Comparison(
         metrics=rows,
