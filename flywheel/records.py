@@ -35,6 +35,7 @@ __all__ = [
     "LogEvent",
     "Message",
     "MetricRow",
+    "MonitorRow",
     "Plan",
     "PreferencePair",
     "Promotion",
@@ -354,6 +355,11 @@ class Return(Row):
     weight: float = Field(ge=0, le=1, description="Confidence; 0 means nothing is known.")
     known: bool = Field(description="Whether any outcome or implicit signal voted.")
     n_support: int = Field(ge=0, description="Signals that voted; for a step, episodes through its action.")
+    level: int | None = Field(
+        default=None,
+        description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
+        "tool; null where nobody else did the like.",
+    )
 
 
 class PreferencePair(Row):
@@ -418,6 +424,11 @@ class Group(Row):
     rewards_G: list[float] = Field(description="Returns.")
     advantages_G: list[float] = Field(description="Leave-one-out advantages; they sum to 0.")
     policies_G: list[str] = Field(description="Policy of each member.")
+    step_advantages_G: list[list[float]] = Field(
+        default=[],
+        description="Each member's training signal by step: its advantage, discounted, plus rewards.omega times the "
+        "step's credit; or the credit alone where rewards.credit is a whole advantage itself.",
+    )
 
 
 class FileHash(_Frozen):
@@ -426,6 +437,22 @@ class FileHash(_Frozen):
     path: str = Field(description="Path relative to the round's folder.")
     sha256: str = Field(description="Hash of its bytes.")
     size_bytes: int = Field(ge=0, description="Its size.")
+
+
+class MonitorRow(_Frozen):
+    """What one monitor against gaming says of the newest window of the logs."""
+
+    monitor: str = Field(description="What is watched.")
+    level: Literal["green", "amber", "red", "unknown"] = Field(
+        description="red blocks training; unknown is no green: there was not enough to tell."
+    )
+    value: float | None = Field(default=None, description="What was measured; null when unknown.")
+    amber: float | None = Field(default=None, description="Threshold of amber.")
+    red: float | None = Field(default=None, description="Threshold of red; null where it never is.")
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one.")
+    high: float | None = Field(default=None, description="Upper end of it.")
+    n: int = Field(default=0, ge=0, description="Units it rests on: episodes, tasks or users, as the sentence says.")
+    sentence: str = Field(description="One sentence with the numbers.")
 
 
 class RoundManifest(Document):
@@ -456,6 +483,8 @@ class RoundManifest(Document):
     checks: dict[str, float] = Field(default_factory=dict, description="Self-checks, e.g. the DPO loss at step 0.")
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
+    monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
 class DataCard(_Frozen):
@@ -505,6 +534,7 @@ class Plan(Document):
     train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
     config: dict[str, Any] = Field(description="Resolved model and train sections.")
     same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
+    monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
 
 
 class MetricRow(_Frozen):

@@ -18,6 +18,7 @@ from flywheel.config.files import (
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
+from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
@@ -34,6 +35,7 @@ __all__ = [
     "IngestConfig",
     "LoraConfig",
     "ModelConfig",
+    "MonitorsConfig",
     "PairsConfig",
     "Pipeline",
     "RedactConfig",
