@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document, EvalReport, Promotion, Quarantined
+from flywheel.records import Document, EvalReport, Promotion, Quarantined, RuleResult, Verdict
 
 __all__ = [
     "ANSWERS",
     "BuildAnswer",
+    "CanaryAnswer",
     "ChampionAnswer",
     "ConfigAnswer",
     "ConfigValue",
+    "CoverageGap",
     "DiffAnswer",
     "DiffMetric",
     "DoctorAnswer",
@@ -29,7 +31,9 @@ __all__ = [
     "InitAnswer",
     "LogAnswer",
     "LogRow",
+    "LogsEvalAnswer",
     "LostFields",
+    "OffPolicyEstimate",
     "PluginsAnswer",
     "Preview",
     "PreviewSegment",
@@ -211,6 +215,87 @@ class EvalAnswer(Document):
     report: EvalReport
     promotion: Promotion | None = Field(description="The gate's decision, with --promote.")
     page: str = Field(description="The report page.")
+
+
+class CoverageGap(Document):
+    """Cases that the old policy's log has and the new one's lacks."""
+
+    document: ClassVar[str] = "cli/coverage_gap"
+
+    slice: str = Field(description="'all', or name=value of a slice that lost more than half of its cases.")
+    lacking: int
+    of: int = Field(description="Cases that the old policy has.")
+    names: list[str] = Field(description="The first of them: the source's names of the tasks, or task ids.")
+
+
+class OffPolicyEstimate(Document):
+    """One off-policy estimate of the new policy's value from the old one's log, with its overlap certificate."""
+
+    document: ClassVar[str] = "cli/off_policy_estimate"
+
+    name: str = Field(description="IPS, SNIPS, DM, DR, PDIS or MIPS.")
+    state: str = Field(description="good, warn, or REFUSED, in which case there is no number.")
+    reasons: list[str] = Field(description="Why it is refused, or what to beware of.")
+    value: float | None = None
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, users drawn as a whole.")
+    high: float | None = None
+    n: int
+    certificate: dict[str, float] = Field(description="ess, ess_share, mean_weight, max_share, tail_index, typicality.")
+
+
+class LogsEvalAnswer(Document):
+    """`flywheel eval --logs`: two policies compared from what they served."""
+
+    document: ClassVar[str] = "cli/eval_logs"
+
+    verdict: Verdict
+    reasons: list[str] = Field(description="Why, one sentence a rule; first those that decided.")
+    needed_n: int | None = Field(description="Cases still needed in all, where more of them could decide.")
+    old: str = Field(description="The policy or the files that are compared with.")
+    new: str = Field(description="The policy or the files that are judged.")
+    outcome: str = Field(description="recorded: the log's own outcomes; p_success: what the reward signals make of it.")
+    unit: str = Field(description="What is drawn as a whole: task, or user where every case has one.")
+    cases: int = Field(description="Paired cases.")
+    paired_by: dict[str, int] = Field(description="Cases paired by task id and by the text of the request.")
+    numbers: dict[str, float] = Field(
+        description="n, old, new, wins, losses, delta, low, high, p, alpha_t, power, mde."
+    )
+    report: EvalReport = Field(description="Every metric and slice with n, interval and p-values.")
+    rules: list[RuleResult]
+    worse: list[str] = Field(description="Metrics and slices that are surely worse.")
+    suspect: list[str] = Field(description="Metrics and slices that look worse, without proof.")
+    gaps: list[CoverageGap]
+    only_new: int = Field(description="Cases that only the new policy has; they say nothing.")
+    colliding: list[str] = Field(description="Task ids that both logs use for different requests; not paired.")
+    pass_k: dict[str, dict[str, float]] = Field(description="k → old, new, tasks: all of k attempts succeed.")
+    amounts: dict[str, dict[str, float]] = Field(description="Cost, latency, tokens, steps: old, new, n; not judged.")
+    off_policy: list[OffPolicyEstimate] = Field(description="They inform and may veto; they never promote.")
+    notes: list[str]
+
+
+class CanaryAnswer(Document):
+    """`flywheel canary`: what to do with a canary tonight."""
+
+    document: ClassVar[str] = "cli/canary"
+
+    decision: str = Field(description="continue (exit 3), promote (exit 0) or roll_back (exit 5).")
+    reasons: list[str]
+    night: int = Field(description="Looks so far, this one included.")
+    looked: bool = Field(description="Whether anything was fresh; if not, this is the last look's answer.")
+    old: str
+    new: str
+    n_old: int = Field(description="Judged attempts of the old policy, over all looks.")
+    n_new: int
+    pairs: int = Field(description="Differences between blocks of users, in the order they were looked at.")
+    mean_old: float
+    mean_new: float
+    delta: float
+    low: float = Field(description="Lower end of the 95 % confidence sequence of delta, true at every look.")
+    high: float
+    log_e_harm: float = Field(description="Largest log E of 'worse by the margin' so far.")
+    log_e_better: float = Field(description="Largest log E of 'better' so far.")
+    sample_ratio_p: float | None = Field(description="p-value of the canary's share of users; null when not checked.")
+    notes: list[str]
 
 
 class PreviewSegment(Document):
@@ -407,7 +492,7 @@ ANSWERS: dict[str, type[Document]] = {
     model.document: model
     for model in (
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
-        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer, RunAnswer,
-        DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer,
+        LogAnswer, EvalAnswer, LogsEvalAnswer, CanaryAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer,
+        RunAnswer, DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer,
     )
 }  # fmt: skip

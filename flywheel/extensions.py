@@ -217,6 +217,7 @@ class Holdout:
     returns: pl.DataFrame
     pairs: pl.DataFrame
     project_dir: Path
+    spent: frozenset[str] = frozenset()  # tasks that earlier decisions used up; where cases are capped, these go last
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,9 @@ class CaseScore:
     score: float  # in [0, 1]; higher is better
     binary: bool = True
     primary: bool = False  # the suite's headline metric
-    slices: Mapping[str, str] = field(default_factory=dict)
+    slices: Mapping[str, str | tuple[str, ...]] = field(
+        default_factory=dict
+    )  # several values: a case in several slices
 
 
 class Evaluator(Protocol):
@@ -248,7 +251,7 @@ class GateInput:
     """What a gate rule judges: the report, the manifest, all earlier decisions, and what the registry found wrong."""
 
     report: EvalReport
-    manifest: RoundManifest
+    manifest: RoundManifest | None  # None where no round is judged: two policies are compared from their logs
     history: Sequence[Promotion]
     problems: Sequence[str] = ()  # integrity failures found by the registry (changed adapter, broken chain, ...)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel import files
 from flywheel.answers import (
     BuildAnswer,
+    CanaryAnswer,
     ChampionAnswer,
     ConfigAnswer,
     ConfigValue,
@@ -28,6 +29,7 @@ from flywheel.answers import (
     ExportAnswer,
     IngestAnswer,
     LogAnswer,
+    LogsEvalAnswer,
     LostFields,
     PluginsAnswer,
     QuarantineAnswer,
@@ -115,6 +117,11 @@ class Project:
             files.atomic_write(path, secrets.token_hex(32) + "\n")
             path.chmod(0o600)
         return path.read_text(encoding="ascii").strip().encode()
+
+    def _passing_key(self) -> bytes:
+        """Return the redaction key if the project has one, else one for this time: looking leaves no file behind."""
+        has_one = os.environ.get("FLYWHEEL_KEY") or (self.folder / KEY_FILE).exists()
+        return self.key() if has_one else secrets.token_hex(32).encode()
 
     # --- data -----------------------------------------------------------------------------------------------------
 
@@ -360,7 +367,8 @@ class Project:
             UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
             EvalError: there is nothing to evaluate on.
         """
-        from flywheel.pipeline.judging import evaluate, judge
+        from flywheel.pipeline.deciding import judge
+        from flywheel.pipeline.judging import evaluate
         from flywheel.pipeline.page import write_page
 
         if promote and against is not None:
@@ -370,6 +378,50 @@ class Project:
             promotion = judge(ctx, report.round, by="eval --promote") if promote else None
             return EvalAnswer(report=report, promotion=promotion, page=str(write_page(ctx, report.round)))
 
+    def compare_logs(
+        self, logs: Sequence[Path | str], *, old: str | None = None, new: str | None = None
+    ) -> LogsEvalAnswer:
+        """Compare two policies from their logs alone; nothing is written.
+
+        Args:
+            logs: the old policy's file, folder or glob, then the new one's; or one for both, with `old` and `new`.
+            old: policy or model of the old side; all of its log by default.
+            new: policy or model of the new side.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody in the logs has that name.
+            IngestError: nothing was found, or too much is unreadable.
+            EvalError: a log has no conversation.
+        """
+        from flywheel.pipeline.from_logs import compare_logs
+
+        return compare_logs(self.context, [Path(p) for p in logs], old, new, self._passing_key())
+
+    def canary(
+        self,
+        logs: Sequence[Path | str] = (),
+        *,
+        old: str | None = None,
+        new: str | None = None,
+        share: float | None = None,
+    ) -> CanaryAnswer:
+        """Look at what an old policy and its canary served since the last look, and say what to do.
+
+        Args:
+            logs: the old side's, then the canary's; one for both; none for what the project has ingested.
+            old: policy or model of the old side.
+            new: policy or model of the canary.
+            share: of users that the canary should get; canary.share by default.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody has that name.
+            StoreError: the canary's file was changed.
+        """
+        from flywheel.pipeline.canary import watch
+
+        with self.locked("canary") as ctx:
+            return watch(ctx, [Path(p) for p in logs], old, new, self.key(), share)
+
     def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
         """Apply the gate to a stored report; or, by force and with a reason, move the champion without it.
 
@@ -377,16 +429,16 @@ class Project:
             UsageError: force without a reason, or the round cannot be promoted.
             EvalError: the round has no evaluation.
         """
-        from flywheel.pipeline import judging
+        from flywheel.pipeline import deciding
         from flywheel.pipeline.page import write_page
 
         if force and not reason.strip():
             raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")
         with self.locked("promote") as ctx:
             if force:
-                decided = judging.force(ctx, number, reason=reason.strip(), by="promote --force")
+                decided = deciding.force(ctx, number, reason=reason.strip(), by="promote --force")
             else:
-                decided = judging.judge(ctx, number, by="promote")
+                decided = deciding.judge(ctx, number, by="promote")
             write_page(ctx, number)
             return decided
 
@@ -396,7 +448,7 @@ class Project:
         Raises:
             UsageError: there is nothing to go back to.
         """
-        from flywheel.pipeline.judging import roll_back
+        from flywheel.pipeline.deciding import roll_back
 
         with self.locked("rollback") as ctx:
             return roll_back(ctx, to, reason=reason, by="rollback")

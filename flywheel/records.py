@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "FRESH",
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 ID_HEX = 32
+FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request", "message"})  # of ids and targets
 
 Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
@@ -547,7 +549,9 @@ class MetricRow(_Frozen):
 
     suite: str
     metric: str
-    slice: str = Field(default="all", description="'all' or name=value.")
+    slice: str = Field(
+        default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
+    )
     n: int = Field(ge=0, description="Paired cases.")
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
     value: float | None = Field(default=None, description="Candidate's mean.")
@@ -559,7 +563,8 @@ class MetricRow(_Frozen):
     losses: int = Field(default=0, ge=0, description="Cases only the baseline got right (binary metrics).")
     binary: bool = Field(default=True, description="Whether each case scores 0 or 1.")
     primary: bool = Field(default=False, description="Whether superiority is judged on this row.")
-    n_tasks: int = Field(default=0, ge=0, description="Distinct tasks among the paired cases; 0 when not counted.")
+    n_tasks: int = Field(default=0, ge=0, description="Distinct units among the paired cases; 0 when not counted.")
+    unit: str = Field(default="task", description="What is drawn as a whole: task, or user.")
     design_effect: float = Field(
         default=1.0, ge=1, description="Cases that are worth one independent case, because tasks have several."
     )
@@ -572,13 +577,13 @@ class MetricRow(_Frozen):
 
 
 class EvalReport(Document):
-    """One round judged beside another on cases that no training row touched."""
+    """One round judged beside another on cases that no training row touched; or two policies, from their logs."""
 
     document: ClassVar[str] = "eval_report"
 
     schema_version: int = 1
-    round: int = Field(ge=1)
-    baseline: str = Field(description="'base' or a round number.")
+    round: int = Field(ge=0, description="0 where two policies are compared from their logs.")
+    baseline: str = Field(description="'base' or a round number; of logs, the old policy.")
     candidate_adapter_sha256: str = Field(description="Adapter that was judged.")
     baseline_adapter_sha256: str = Field(description="'' for the base model.")
     cases_sha256: str = Field(description="Hash over the cases: a repeated evaluation of the same is the same.")
@@ -589,6 +594,8 @@ class EvalReport(Document):
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
+    spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")
+    spent: int = Field(default=0, ge=0, description="Its tasks that earlier decisions have spent.")
     seed: int = 0
     timings_s: dict[str, float] = Field(default_factory=dict)
 
@@ -629,6 +636,7 @@ class Promotion(Document):
     by: str = Field(description="Command that decided.")
     at: datetime
     reason: str = ""
+    spent_sha256: str = Field(default="", description="Hash of the line of spent.jsonl that this decision rests on.")
     previous_sha256: str = Field(default="", description="Hash of the line before; '' for the first.")
 
 

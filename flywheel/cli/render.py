@@ -109,10 +109,10 @@ def _difference(row: MetricRow, value: float | None) -> str:
     return f"{value * 100:+.1f} pp" if row.binary else f"{value:+.3f}"
 
 
-def metric_lines(report: EvalReport) -> list[str]:
+def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[str]:
     """Return the evaluation's table: each metric with n, both values, difference and interval."""
     baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
-    rows = [["metric", "n", baseline, f"round {report.round}", "delta", "95 % interval"]]
+    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval"]]
     for m in report.metrics:
         name = m.metric if m.slice == "all" else f"  {m.slice}"
         span = "-" if m.low is None else f"[{_difference(m, m.low)}, {_difference(m, m.high)}]"

@@ -10,6 +10,7 @@ import typer
 
 from flywheel.cli.progress import training, working
 from flywheel.cli.render import columns, funnel_lines, metric_lines, monitor_lines, rule_lines, size
+from flywheel.cli.served import evaluate_logs
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
     return [first, *columns(rows), f"next  flywheel eval --round {m.round} --promote"]
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     *,
     number: Annotated[int | None, typer.Option("--round", help="Default: the newest trained round.", min=1)] = None,
@@ -146,12 +147,28 @@ def evaluate(
     ] = None,
     suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--logs", help="Compare two policies from their logs: the old one's, then the new one's.", metavar="PATH"
+        ),
+    ] = None,
+    old: Annotated[str | None, typer.Option("--old", help="Policy or model in the old log.", metavar="NAME")] = None,
+    new: Annotated[str | None, typer.Option("--new", help="Policy or model in the new log.", metavar="NAME")] = None,
 ) -> None:
-    """Judge a round beside the champion on held-out tasks.
+    """Judge a round beside the champion on held-out tasks; or two policies from their logs.
 
     With --promote the gate decides: exit 0 promoted, 3 held.
+
+    With --logs OLD --logs NEW nothing is run and nothing is written: tasks that both served are paired, and the gate's
+    rules say PROMOTE (exit 0), REJECT, INCONCLUSIVE or BLOCKED (exit 3). One --logs with --old and --new takes both
+    policies from the same files.
     """
     current = session(ctx)
+    if logs or old or new:
+        _only_logs(logs, number=number, against=against, suite=suite, promote=promote)
+        evaluate_logs(current, logs or [], old, new)
+        return
     with working(current.out, "judging the round beside the champion"):
         answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
     report = answer.report
@@ -164,6 +181,16 @@ def evaluate(
     current.out.result([*lines, f"see   {answer.page}"], answer)
     if answer.promotion is not None and answer.promotion.decision == "held":
         raise typer.Exit(3)
+
+
+def _only_logs(logs: list[str] | None, **others: object) -> None:
+    from flywheel.errors import UsageError
+
+    if not logs:
+        raise UsageError("--old and --new name policies in --logs", hint="flywheel eval --logs OLD --logs NEW")
+    if any(others.values()):
+        given = ", ".join(f"--{ {'number': 'round'}.get(name, name) }" for name, value in others.items() if value)
+        raise UsageError(f"{given} and --logs do not go together", hint="--logs compares two logs, and no round")
 
 
 def _decision_lines(p: Promotion) -> list[str]:

@@ -17,7 +17,7 @@ from flywheel.config.files import (
     render_default_config,
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
-from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
@@ -26,6 +26,7 @@ from flywheel.config.whole import Config, Pipeline
 __all__ = [
     "CONFIG_FILE",
     "BuildConfig",
+    "CanaryConfig",
     "Config",
     "EpisodesConfig",
     "EvalConfig",
@@ -39,6 +40,7 @@ __all__ = [
     "Pipeline",
     "RedactConfig",
     "RewardsConfig",
+    "SliceRule",
     "TrainConfig",
     "load_config",
     "load_pipeline",

@@ -9,7 +9,7 @@ from pydantic import Field
 from flywheel.config._section import Section
 from flywheel.config.datasets import GroupsConfig, PairsConfig
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
-from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
 from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.training import ModelConfig, TrainConfig
@@ -34,6 +34,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()
     gate: GateConfig = GateConfig()
+    canary: CanaryConfig = CanaryConfig()
 
 
 class Pipeline(Section):

@@ -13,8 +13,9 @@ from flywheel.config import Pipeline, load_pipeline, merge_overrides
 from flywheel.errors import ConfigError, ExitCode, TrainError, UsageError
 from flywheel.pipeline.build import build, select_stages
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.deciding import judge
 from flywheel.pipeline.intake import ingest_logs
-from flywheel.pipeline.judging import evaluate, judge
+from flywheel.pipeline.judging import evaluate
 from flywheel.pipeline.page import write_page
 from flywheel.pipeline.planning import make_plan
 from flywheel.pipeline.stages import check_order
