@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from flywheel.config._section import Section
 
-__all__ = ["RewardsConfig"]
+__all__ = ["RewardsConfig", "RulesConfig"]
+
+
+class RulesConfig(Section):
+    """The hand-set reward, used where rewards.scheme is "rules": a sum of these, one scale for all tasks."""
+
+    success: float = Field(default=5.0, description="The episode more likely succeeded than not.")
+    failure: float = Field(default=0.0, description="It more likely failed.")
+    step: float = Field(default=-0.1, description="Each model action.")
+    tool_error: float = Field(default=-0.3, description="Each tool call that failed.")
+    adopted: float = Field(default=0.5, description="The user took or kept what was made.")
+    risk: float = Field(default=-10.0, description="Times the highest severity of a risk.")
 
 
 class RewardsConfig(Section):
@@ -20,9 +33,27 @@ class RewardsConfig(Section):
         ],
         description="Signals to compute: names in the flywheel.rewards group or module:function.",
     )  # fmt: skip
+    scheme: Literal["signals", "rules"] = Field(
+        default="signals",
+        description="'signals': R from P(success), cost and risk; 'rules': the sum of [rewards.rules].",
+    )
+    fit: bool = Field(
+        default=True, description="Learn each signal's reliability from the log where it can be told; else the priors."
+    )
+    scope: Literal["all", "month", "policy"] = Field(
+        default="month", description="Within what reliabilities may differ, drawn towards those of the whole log."
+    )
+    prior_strength: float = Field(default=10.0, gt=0, description="How many votes a prior reliability is worth.")
+    min_maturity: float = Field(
+        default=0.8,
+        ge=0,
+        le=1,
+        description="Share of late evidence that must have had time to come before an episode is learned from.",
+    )
     alpha: float = Field(default=1.0, description="Weight of success (2p - 1).")
     beta: float = Field(
         default=0.1, ge=0, description="Weight of cost; below pairs.min_margin so that it only breaks ties."
     )
     gamma: float = Field(default=1.0, ge=0, description="Weight of risk.")
     shrinkage: float = Field(default=2.0, ge=0, description="Prior strength k of a node's value in the prefix tree.")
+    rules: RulesConfig = RulesConfig()

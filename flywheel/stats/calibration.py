@@ -44,14 +44,16 @@ class Curve(NamedTuple):
         if place == 0 or place == len(self.scores):
             return self.values[min(place, len(self.scores) - 1)]
         (x0, x1), (y0, y1) = self.scores[place - 1 : place + 1], self.values[place - 1 : place + 1]
-        return y0 + (y1 - y0) * (score - x0) / (x1 - x0)
+        return min(y0 + (y1 - y0) * (score - x0) / (x1 - x0), y1)
+
+    def drawn_to_identity(self, share: float) -> Curve:
+        """Return the curve drawn towards "a score is its own probability": 0 leaves it, 1 replaces it."""
+        values = [(1 - share) * y + share * x for x, y in zip(self.scores, self.values, strict=True)]
+        return Curve(self.scores, tuple(values))
 
 
 def isotonic(scores: Sequence[float], outcomes: Sequence[float], weights: Sequence[float]) -> Curve:
-    """Return the rising curve from score to P(outcome); equal scores are one knot, with one success and one failure.
-
-    Each knot is drawn towards its own score by two pseudo-rows: a block of three successes is no certainty.
-    """
+    """Return the rising curve from score to P(outcome); equal scores are one knot."""
     pooled: dict[float, list[tuple[float, float]]] = {}
     for score, outcome, weight in zip(scores, outcomes, weights, strict=True):
         pooled.setdefault(score, []).append((outcome, weight))

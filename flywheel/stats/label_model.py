@@ -108,7 +108,7 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
     *,
     gold: Floats | None = None,
     anchors: tuple[Floats, Floats] | None = None,
-    strength: float = 4.0,
+    strength: float | Floats = 4.0,
     prior: float | None = None,
     tolerance: float = 1e-9,
     most: int = 500,
@@ -121,7 +121,7 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
         shares: (n, J) weight of each vote in the log-odds; see `family_weights`.
         gold: (n) the known truth in [0, 1], NaN where it is not known; known rows are never changed.
         anchors: (J) and (J) prior means of tpr and tnr; the default is 3/4 each, Beta(4, 2) in its mode.
-        strength: how many votes an anchor is worth.
+        strength: how many votes an anchor is worth, one number or (J).
         prior: P(success) if it is known otherwise, such as from an audit.
         tolerance: stops when no posterior moves by more.
         most: iterations at most.
