@@ -17,7 +17,7 @@ from flywheel.config.files import (
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import EvalConfig, GateConfig
-from flywheel.config.rewards import RewardsConfig
+from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
 
@@ -36,6 +36,7 @@ __all__ = [
     "Pipeline",
     "RedactConfig",
     "RewardsConfig",
+    "RulesConfig",
     "TrainConfig",
     "load_config",
     "load_pipeline",

@@ -37,8 +37,10 @@ class RewardsConfig(Section):
         default="signals",
         description="'signals': R from P(success), cost and risk; 'rules': the sum of [rewards.rules].",
     )
-    fit: bool = Field(
-        default=True, description="Learn each signal's reliability from the log where it can be told; else the priors."
+    fit: Literal["gold", "always", "never"] = Field(
+        default="gold",
+        description="Learn each signal's reliability where enough outcomes are known (gold: audits, verifiers), where "
+        "three families of signals overlap too (always), or never; else the priors hold.",
     )
     scope: Literal["all", "month", "policy"] = Field(
         default="month", description="Within what reliabilities may differ, drawn towards those of the whole log."

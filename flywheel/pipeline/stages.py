@@ -1,9 +1,10 @@
 """The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
 
 A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
-only `links`, which decides what a conversation is, and `reliability`, which learns how far signals are believed, see some
-columns of everything; what they make is small and given to every partition. Partitions never depend on each other, so a
-distributed engine can run the same functions. To add a stage, write its function and one line in `STAGES`; raise `version` when the meaning of its output changes.
+only `links`, which decides what a conversation is, and `reliability`, which learns how far signals are believed, see
+some columns of everything, and what they make is small and given to every partition. Partitions never depend on each
+other, so a distributed engine can run the same functions. To add a stage, write its function and one line in `STAGES`;
+raise `version` when the meaning of its output changes.
 """
 
 from __future__ import annotations

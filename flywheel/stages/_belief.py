@@ -68,7 +68,7 @@ class Belief:
 
     rates: dict[tuple[str, str, int], tuple[Rates, str]] = field(default_factory=dict)  # scope, signal, sign
     priors: dict[str, float] = field(default_factory=dict)  # P(success) by scope
-    curve: Curve = Curve((), ())
+    curve: Curve = field(default_factory=lambda: Curve((), ()))
     late: tuple[Late, ...] = ()
     users: dict[str, tuple[float, float]] = field(default_factory=dict)  # trust, share
     now: float | None = None

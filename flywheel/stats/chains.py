@@ -33,4 +33,5 @@ def absorb(moves: Floats, ends: Floats) -> Absorption:
     import numpy as np
 
     visits = np.linalg.solve(np.eye(len(moves)) - moves, np.eye(len(moves)))
-    return Absorption(visits @ ends, visits, visits.sum(axis=1))
+    friction = np.asarray(visits.sum(axis=1), dtype=np.float64)
+    return Absorption(np.asarray(visits @ ends, dtype=np.float64), np.asarray(visits, dtype=np.float64), friction)

@@ -48,7 +48,9 @@ def fit_classes(counts: Floats, *, tolerance: float = 1e-9, most: int = 500) -> 
     said = counts.sum(axis=1)
     posterior = said / said.sum(axis=1, keepdims=True)
     likelihood = -np.inf
-    for step in range(1, most + 1):
+    step = 0
+    while step < most:
+        step += 1
         priors = posterior.mean(axis=0)
         errors = np.einsum("ik,ijl->jkl", posterior, counts)
         errors /= np.maximum(errors.sum(axis=2, keepdims=True), _TINY)

@@ -15,8 +15,8 @@ __all__ = ["allocate", "draw"]
 def allocate(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     """Return how many to draw of each stratum: in proportion to the root of its size, at least one while n lasts.
 
-    Small strata are looked at more closely than their share, since what is rare is where a judgement goes wrong; none is
-    asked for more than it has. With fewer draws than strata no design could represent all of them: merge them first.
+    Small strata are looked at more closely than their share, since what is rare is where a judgement goes wrong; none
+    is asked for more than it has. With fewer draws than strata no design could represent all of them: merge them first.
 
     Raises:
         ValueError: n is below the number of strata.

@@ -63,7 +63,7 @@ def calibration(base: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iter
         note = f"probabilities are uncalibrated: {len(rows)} of at least {ENOUGH_ANSWERS} audited episodes"
         yield {"kind": "warning", "name": "uncalibrated", "n": len(rows), "note": note}
         return
-    scores, answers, weights = ([row[i] for row in rows] for i in (1, 2, 3))
+    scores, answers, weights = [r.score for r in rows], [r.answer for r in rows], [r.weight for r in rows]
     fitted = cross_fitted(scores, answers, weights, [row.cluster for row in rows])
     identity = PSEUDO_ANSWERS / (PSEUDO_ANSWERS + len(rows))
     curve = isotonic(scores, answers, weights).drawn_to_identity(identity)

@@ -3,8 +3,10 @@
 In: episodes and their votes. Out: rows of the kinds vote, class and warning.
 
 Most signals vote to one side only: who does not complain has said nothing yet. So each signal and sign is one voter
-that speaks or stays silent, with its own rate of speaking after success and after failure; only the ratio of both enters
-a probability, and silence never does. In the fit silence does count, else the rates could not be told from one another.
+that speaks or stays silent, with its own rate of speaking after success and after failure; only the ratio of both
+enters a probability, and silence never does. In the fit silence does count, else the rates could not be told from one
+another. Such signals cannot say how many episodes succeed: without known outcomes the fit drifts (decision 0012), and
+by default the priors stay.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ __all__ = ["ENOUGH_GOLD", "ENOUGH_TOGETHER", "fitted"]
 
 ENOUGH_GOLD = 30  # known outcomes, ten of each kind at least
 ENOUGH_OF_EACH = 10
+PSEUDO_OUTCOMES = 2.0  # of each kind, behind the share of known successes
 ENOUGH_TOGETHER = 10  # episodes on which two families spoke both, for three families
 ENOUGH_IN_SCOPE = 200  # episodes from which a month or a policy is fitted by itself
 _MOST_VOTERS = 60  # bits of a pattern
@@ -54,6 +57,25 @@ class _Table:
     gold: Floats
     scopes: list[str]
 
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which patterns have a known outcome."""
+        import numpy as np
+
+        return np.isfinite(self.gold)
+
+    @property
+    def told(self) -> tuple[float, float]:
+        """Known successes and failures."""
+        known = self.known
+        good = float((self.counts[known] * self.gold[known]).sum())
+        return good, float(self.counts[known].sum()) - good
+
+    @property
+    def taught(self) -> bool:
+        """Whether enough outcomes of both kinds are known."""
+        return sum(self.told) >= ENOUGH_GOLD and min(self.told) >= ENOUGH_OF_EACH
+
     def where(self, mask: npt.NDArray[np.bool_]) -> _Table:
         kept = [scope for scope, keep in zip(self.scopes, mask.tolist(), strict=True) if keep]
         return _Table(self.spoke[mask], self.counts[mask], self.gold[mask], kept)
@@ -61,31 +83,30 @@ class _Table:
 
 def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Iterator[dict[str, Any]]:
     """Yield the rates of each vote and P(success), of the whole log and of each scope that is large enough."""
+    import numpy as np
+
     voters = _voters(votes)
     table = _patterns(base, votes, voters)
     counts = (table.spoke * table.counts[:, None]).sum(axis=0)
-    source, problem = _identified(table, voters) if cfg.fit else ("prior", "rewards.fit is off")
-    if source == "prior" or not voters:
+    source, problem = _identified(table, voters, cfg.fit)
+    if problem:
         yield {"kind": "warning", "name": "not fitted", "note": f"reliabilities are priors, not measured: {problem}"}
+    if source == "prior":
         for voter, n in zip(voters, counts, strict=True):
             yield _vote(ALL, voter, prior_rates(voter.signal, voter.sign), int(n), "prior")
         return
-    if problem:
-        yield {"kind": "warning", "name": "gold only", "note": problem}
-    used = table.where(_known(table)) if problem else table
+    if source == "fitted":
+        note = "reliabilities were fitted without a known outcome: P(success) cannot be told that way, audit some"
+        yield {"kind": "warning", "name": "no gold", "note": note}
     ratios = [_ratio(prior_rates(v.signal, v.sign), v.sign) for v in voters]
-    fit = _fit(used, voters, ratios, cfg.prior_strength)
-    yield from _rows(ALL, voters, fit, counts, used, source)
-    if problem:
-        return
+    fit = _fit(table, voters, ratios, cfg.prior_strength)
+    yield from _rows(ALL, voters, fit, table, source)
     found = [_ratio(Rates(float(a), float(b)), v.sign) for v, a, b in zip(voters, fit.tpr, fit.tnr, strict=True)]
     for scope in sorted({*table.scopes} - {ALL}):
-        import numpy as np
-
         part = table.where(np.array([name == scope for name in table.scopes]))
-        if ENOUGH_IN_SCOPE <= part.counts.sum() < table.counts.sum():
-            own = _fit(part, voters, found, cfg.prior_strength)
-            yield from _rows(scope, voters, own, (part.spoke * part.counts[:, None]).sum(axis=0), part, source)
+        enough = ENOUGH_IN_SCOPE <= part.counts.sum() < table.counts.sum()
+        if enough and (source == "fitted" or part.taught):
+            yield from _rows(scope, voters, _fit(part, voters, found, cfg.prior_strength), part, source)
 
 
 def _voters(votes: pl.DataFrame) -> list[Voter]:
@@ -139,35 +160,24 @@ def _gold(votes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _known(table: _Table) -> npt.NDArray[np.bool_]:
+def _identified(table: _Table, voters: Sequence[Voter], fit: str) -> tuple[str, str]:
+    """Return what can be fitted ("prior": nothing), and why not."""
     import numpy as np
 
-    return np.isfinite(table.gold)
-
-
-def _identified(table: _Table, voters: Sequence[Voter]) -> tuple[str, str]:
-    """Return what can be fitted ("prior": nothing), and why not more."""
-    import numpy as np
-
-    known = _known(table)
-    good = float((table.counts * np.where(known, table.gold, 0)).sum())
-    bad = float(table.counts[known].sum()) - good
-    taught = good + bad >= ENOUGH_GOLD and min(good, bad) >= ENOUGH_OF_EACH
+    if fit == "never":
+        return "prior", "rewards.fit says so"
+    if table.taught:
+        return "fitted with gold", ""
+    few = f"fewer than {ENOUGH_GOLD} outcomes are known, {ENOUGH_OF_EACH} of each kind"
+    if fit == "gold":
+        return "prior", few
     families = sorted({voter.family for voter in voters})
     said = np.array([table.spoke[:, [v.family == f for v in voters]].any(axis=1) for f in families], dtype=float)
     together = (said * table.counts) @ said.T >= ENOUGH_TOGETHER if families else np.zeros((0, 0), dtype=bool)
-    overlap = any(
-        together[a, b] and together[a, c] and together[b, c]
-        for a in range(len(families))
-        for b in range(a)
-        for c in range(b)
-    )
-    if overlap:
-        return ("fitted with gold" if taught else "fitted"), ""
-    few = f"fewer than three families of signals overlap on {ENOUGH_TOGETHER} episodes each"
-    if taught:
-        return "fitted with gold", f"{few}; rates come from episodes with a known outcome only"
-    return "prior", f"{few}, and fewer than {ENOUGH_GOLD} outcomes are known"
+    triples = ((a, b, c) for a in range(len(families)) for b in range(a) for c in range(b))
+    if any(together[a, b] and together[a, c] and together[b, c] for a, b, c in triples):
+        return "fitted", ""
+    return "prior", f"{few}, nor do three families of signals speak on {ENOUGH_TOGETHER} episodes together"
 
 
 def _ratio(rates: Rates, sign: int) -> float:
@@ -176,11 +186,19 @@ def _ratio(rates: Rates, sign: int) -> float:
 
 
 def _fit(table: _Table, voters: Sequence[Voter], ratios: Sequence[float], strength: float) -> BinaryFit:
-    """Fit one scope: a voter's anchor keeps the ratio it had before and speaks as often as it does here."""
+    """Fit one scope: a voter's anchor keeps the ratio it had before and speaks as often as it does here.
+
+    With known outcomes they alone say how many succeed, and all other episodes together have no louder voice than they:
+    by itself the model would explain whatever moves signals together, such as users who speak more than others.
+    """
     import numpy as np
 
     signs = np.array([voter.sign for voter in voters])
     votes = np.where(table.spoke, signs, -signs)
+    good, bad = table.told
+    rest = float(table.counts.sum()) - good - bad
+    taught = table.taught
+    counts = np.where(table.known | (not taught), 1.0, min(1.0, (good + bad) / max(rest, 1.0))) * table.counts
     total = table.counts.sum()
     often = ((table.spoke * table.counts[:, None]).sum(axis=0) + 0.5) / (total + 1)
     ratio = np.array(ratios)
@@ -191,7 +209,13 @@ def _fit(table: _Table, voters: Sequence[Voter], ratios: Sequence[float], streng
     # So many pseudo-episodes that each voter speaks `strength` times in them.
     weight = strength / (2 * often)
     return fit_binary(
-        votes, table.counts, _shares(table.spoke, voters), gold=table.gold, anchors=(tpr, tnr), strength=weight
+        votes,
+        counts,
+        _shares(table.spoke, voters),
+        gold=table.gold,
+        anchors=(tpr, tnr),
+        strength=weight,
+        prior=(good + PSEUDO_OUTCOMES) / (good + bad + 2 * PSEUDO_OUTCOMES) if taught else None,
     )
 
 
@@ -211,9 +235,8 @@ def _shares(spoke: npt.NDArray[np.bool_], voters: Sequence[Voter]) -> Floats:
     return shares
 
 
-def _rows(  # noqa: PLR0913, PLR0917 - one scope's fit and what it rests on
-    scope: str, voters: Sequence[Voter], fit: BinaryFit, counts: Floats, table: _Table, source: str
-) -> Iterator[dict[str, Any]]:
+def _rows(scope: str, voters: Sequence[Voter], fit: BinaryFit, table: _Table, source: str) -> Iterator[dict[str, Any]]:
+    counts = (table.spoke * table.counts[:, None]).sum(axis=0)
     yield {"kind": "class", "scope": scope, "value": fit.prior, "n": int(table.counts.sum()), "source": source}
     for voter, n, tpr, tnr in zip(voters, counts, fit.tpr, fit.tnr, strict=True):
         yield _vote(scope, voter, Rates(float(tpr), float(tnr)), int(n), source)

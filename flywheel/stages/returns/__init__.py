@@ -30,7 +30,7 @@ __all__ = ["build_returns"]
 _BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
 
 
-def build_returns(  # noqa: PLR0913 - three tables of a partition, one of the whole
+def build_returns(
     episodes: pl.DataFrame,
     steps: pl.DataFrame,
     rewards: pl.DataFrame,

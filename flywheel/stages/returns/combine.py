@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Judgement", "Vote", "judge", "normalised_costs", "success"]
 
 ENOUGH_EPISODES = 5  # from which a task has cost quantiles of its own
-SUSPECT = "suspect"
+SUSPECT: Literal["suspect"] = "suspect"
 _ADOPTED = {"adopted", "user_edit"}
 
 Basis = Literal["audit", "verifier", "signals", "suspect", "none"]

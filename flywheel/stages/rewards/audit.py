@@ -37,11 +37,11 @@ def audit(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg
         episodes.select("conversation_id", "episode_id", "task_id"), on="conversation_id"
     )
     found: dict[tuple[str, str], dict[str, tuple[str, Any, dict[str, Any]]]] = {}
-    columns = ("episode_id", "task_id", "user", "event_id", "ts", "payload")
-    for episode, task, user, event, ts, payload in told.sort("ts", "event_id").select(columns).iter_rows():
+    columns = ("episode_id", "task_id", "event_id", "ts", "payload")
+    for episode, task, event, ts, payload in told.sort("ts", "event_id").select(columns).iter_rows():
         said = orjson.loads(payload)
         if said.get("name") == AUDIT and isinstance(said.get("value"), int | float):
-            found.setdefault((episode, task), {})[user or ""] = event, ts, said
+            found.setdefault((episode, task), {})[str(said.get("reviewer"))] = event, ts, said
     return rewards_frame([_row(*key, list(answers.values())) for key, answers in sorted(found.items())])
 
 
