@@ -68,6 +68,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/shared_sequences.py
 	@$(BIN)/python benchmarks/ingest.py
 	@$(BIN)/python benchmarks/redaction.py
+	@$(BIN)/python benchmarks/belief.py
 
 clean:
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

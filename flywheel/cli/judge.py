@@ -58,8 +58,11 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
         lines += ["", *columns([head, *rows], right=(2, 3, 4))]
     if a.ratings is not None:
         r = a.ratings
-        everybody = f"everybody: [{r.low:.2f}, {r.high:.2f}]: {r.sentence}"
-        lines += ["", f"ratings: {r.ratings:,} ({r.response:.1%} of all), {r.mean:.0%} good; {everybody}"]
+        lines += [
+            "",
+            f"ratings: {r.ratings:,} ({r.response:.1%} of all), {r.mean:.0%} good",
+            f"  of everybody, between {r.low:.0%} and {r.high:.0%} are content: {r.sentence}",
+        ]
     head = ["by", "", "episodes", "known", "mean P", "drift", ""]
     rows = [
         [g.by, g.name, f"{g.episodes:,}", f"{g.known:,}", "-" if g.p_mean is None else f"{g.p_mean:.2f}",

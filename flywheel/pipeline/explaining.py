@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
+from flywheel.stages._priors import PRAISE_ALONE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,7 +87,8 @@ def _probability(ctx: Context, whole: Record, record: Record, belief: Belief, ta
     scope = scope_of(ctx.config.rewards.scope, _time(record["started"]), record["policy"])
     parts = {(part.vote.signal, part.vote.family): part for part in belief.parts([v for v, _ in votes.values()], scope)}
     by = {"audit": "a reviewer's answer", "verifier": "a recorded outcome, which decides alone"}.get(whole["basis"])
-    start = f"P(success) {whole['p_success']:.2f} by " + (by or f"{whole['n_support']} signals")
+    number = whole["n_support"]
+    start = f"P(success) {whole['p_success']:.2f} by " + (by or f"{number} signal{'s' if number != 1 else ''}")
     yield f"{start}, from {belief.prior(scope):.2f} before any vote:" if by is None else f"{start}:"
     for key, (vote, rows) in votes.items():
         evidence = ", ".join(e[:8] for row in rows for e in row["evidence"]) or "none"
@@ -100,6 +102,8 @@ def _probability(ctx: Context, whole: Record, record: Record, belief: Belief, ta
         else:
             worth = "says nothing"
         yield f"{said}: {worth}; evidence {evidence}"
+    if by is None and whole["p_raw"] == PRAISE_ALONE:
+        yield f"  Held at {PRAISE_ALONE}: praise alone proves no more."
     yield from _calibrated(whole, table)
 
 

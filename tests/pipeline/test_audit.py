@@ -117,7 +117,12 @@ def test_asking_goes_on_where_it_stopped(project: Project) -> None:
     done = project.audit(6, ask=ask)
     assert (done.recorded, done.answered) == (2, 2)
     rest: list[str] = []
-    done = project.audit(6, ask=lambda q: (rest.append(q.episode_id), (0.0, ""))[1])
+
+    def refuse(question: AuditQuestion) -> tuple[float, str]:
+        rest.append(question.episode_id)
+        return 0.0, ""
+
+    done = project.audit(6, ask=refuse)
     assert done.answered == 6
     assert rest == [asked[1], *rest[1:]]
     assert not {asked[0], asked[2]} & set(rest)
@@ -125,9 +130,9 @@ def test_asking_goes_on_where_it_stopped(project: Project) -> None:
 
 def test_suspect_episodes_are_not_asked_about(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
-    record = {"conversation_id": "c", "kind": "model_call", "seq": 1, "payload": {"message": {"content": "Done."}}}
     for name, tags in (("a", ["suspect"]), ("b", [])):
-        line = record | {"conversation_id": name, "payload": record["payload"] | {"tags": tags}}
+        payload = {"message": {"content": "Done."}, "tags": tags}
+        line = {"conversation_id": name, "kind": "model_call", "seq": 1, "payload": payload}
         (tmp_path / "logs" / f"{name}.jsonl").write_text(json.dumps(line) + "\n")
     project = Project(tmp_path)
     project.ingest()

@@ -150,8 +150,8 @@ def test_the_order_of_rows_does_not_matter() -> None:
     episodes, rewards = taught().frames
     cfg = RewardsConfig()
     once = build_reliability(episodes, rewards, cfg, None, Funnel())
-    mixed = (f.sample(fraction=1, shuffle=True, seed=3) for f in (episodes, rewards))
-    assert build_reliability(*mixed, cfg, None, Funnel()).equals(once)
+    mixed = [f.sample(fraction=1, shuffle=True, seed=3) for f in (episodes, rewards)]
+    assert build_reliability(mixed[0], mixed[1], cfg, None, Funnel()).equals(once)
     assert once.schema == polars_schema(Reliability)
 
 

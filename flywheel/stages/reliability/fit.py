@@ -96,7 +96,7 @@ def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Itera
             yield _vote(ALL, voter, prior_rates(voter.signal, voter.sign), int(n), "prior")
         return
     if source == "fitted":
-        note = "reliabilities were fitted without a known outcome: P(success) cannot be told that way, audit some"
+        note = "reliabilities were fitted without known outcomes, which seldom goes well: audit some (flywheel audit)"
         yield {"kind": "warning", "name": "no gold", "note": note}
     ratios = [_ratio(prior_rates(v.signal, v.sign), v.sign) for v in voters]
     fit = _fit(table, voters, ratios, cfg.prior_strength)
@@ -189,7 +189,8 @@ def _fit(table: _Table, voters: Sequence[Voter], ratios: Sequence[float], streng
     """Fit one scope: a voter's anchor keeps the ratio it had before and speaks as often as it does here.
 
     With known outcomes they alone say how many succeed, and all other episodes together have no louder voice than they:
-    by itself the model would explain whatever moves signals together, such as users who speak more than others.
+    by itself the model would explain whatever moves signals together, such as users who speak more than others. Without
+    them half is assumed.
     """
     import numpy as np
 
@@ -215,7 +216,7 @@ def _fit(table: _Table, voters: Sequence[Voter], ratios: Sequence[float], streng
         gold=table.gold,
         anchors=(tpr, tnr),
         strength=weight,
-        prior=(good + PSEUDO_OUTCOMES) / (good + bad + 2 * PSEUDO_OUTCOMES) if taught else None,
+        prior=(good + PSEUDO_OUTCOMES) / (good + bad + 2 * PSEUDO_OUTCOMES) if taught else 0.5,
     )
 
 
