@@ -47,7 +47,7 @@ def world(n: int, *, talkative: bool, seed: int = 0) -> tuple[Bools, Bools]:
     """Return the truth of n episodes and who voted (n, signals)."""
     rng = np.random.default_rng(seed)
     truth = rng.random(n) < SUCCESSES
-    loud = np.where(rng.random(n) < 0.5, 0.3, 1.7) if talkative else np.ones(n)
+    loud = np.where(rng.random(n) < EVEN, 0.3, 1.7) if talkative else np.ones(n)
     votes = [
         rng.random(n) < np.where(truth, good, bad) * (loud if moved else 1.0) for _, _, _, good, bad, moved in SIGNALS
     ]

@@ -233,6 +233,18 @@ def test_answers_without_a_design_calibrate_nothing() -> None:
     assert world.learned().filter(kind="calibration").is_empty()
 
 
+def test_a_sample_that_looks_at_what_is_rare_does_not_make_it_frequent() -> None:
+    world = World()
+    for i in range(200):
+        rare = i < 100  # complaints: all of them drawn, of the others one in nine
+        good = i % 10 == 0 if rare else i % 10 < 9
+        votes = [("complaint", "sentiment_neg", -1.0)] if rare else [("thanks", "sentiment_pos", 1.0)]
+        answer = ("audit", "audit", 1.0 if good else -1.0)
+        world.episode(f"{i:04d}", *votes, answer, inclusion=1.0 if rare else 1 / 9)
+    (prior,) = world.learned().filter(kind="class").iter_rows(named=True)
+    assert prior["value"] == pytest.approx(0.1 * 0.1 + 0.9 * 0.9, abs=0.02)
+
+
 def test_users_who_rate_against_the_truth_are_trusted_less() -> None:
     world = World()
     for i in range(40):

@@ -50,7 +50,10 @@ class Voter(NamedTuple):
 
 @dataclass(frozen=True)
 class _Table:
-    """Distinct patterns: who spoke (n, J), how many episodes (n), their truth or NaN (n), their scope (n)."""
+    """Distinct patterns: who spoke (n, J), how many episodes (n), their truth or NaN (n), their scope (n).
+
+    Audited episodes count by what they stand for, see `_masses`.
+    """
 
     spoke: npt.NDArray[np.bool_]
     counts: Floats
@@ -93,7 +96,7 @@ def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Itera
         yield {"kind": "warning", "name": "not fitted", "note": f"reliabilities are priors, not measured: {problem}"}
     if source == "prior":
         for voter, n in zip(voters, counts, strict=True):
-            yield _vote(ALL, voter, prior_rates(voter.signal, voter.sign), int(n), "prior")
+            yield _vote(ALL, voter, prior_rates(voter.signal, voter.sign), round(n), "prior")
         return
     if source == "fitted":
         note = "reliabilities were fitted without known outcomes, which seldom goes well: audit some (flywheel audit)"
@@ -137,15 +140,30 @@ def _patterns(base: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[Voter]) 
         base.select("episode_id", "scope")
         .join(bits, on="episode_id", how="left")
         .join(_gold(votes), on="episode_id", how="left")
-        .with_columns(pl.col("bit").fill_null(0))
+        .join(_masses(votes), on="episode_id", how="left")
+        .with_columns(pl.col("bit").fill_null(0), pl.col("mass").fill_null(1.0))
         .group_by("scope", "bit", "gold")
-        .agg(n=pl.len())
+        .agg(n=pl.col("mass").sum())
         .sort("scope", "bit", "gold", nulls_last=False)
     )
     codes = grouped["bit"].to_numpy()
     spoke = (codes[:, None] >> np.arange(len(voters), dtype=np.int64)[None, :]) & 1 == 1
     gold = grouped["gold"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return _Table(spoke, grouped["n"].cast(pl.Float64).to_numpy(), gold, grouped["scope"].to_list())
+    return _Table(spoke, grouped["n"].to_numpy(), gold, grouped["scope"].to_list())
+
+
+def _masses(votes: pl.DataFrame) -> pl.DataFrame:
+    """Return how many episodes each audited one stands for, all of them together for their own number.
+
+    A sample that looks closely at rare patterns must not make them seem frequent. Multiples of 1/1024: such sums are
+    exact, so the order of rows cannot matter.
+    """
+    import polars as pl
+
+    drawn = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null()).sort("episode_id")
+    weight = 1 / pl.col("inclusion")
+    share = weight / weight.sum() * pl.len()
+    return drawn.select("episode_id", mass=((share * 1024).round() / 1024).clip(1 / 1024))
 
 
 def _gold(votes: pl.DataFrame) -> pl.DataFrame:
@@ -238,9 +256,9 @@ def _shares(spoke: npt.NDArray[np.bool_], voters: Sequence[Voter]) -> Floats:
 
 def _rows(scope: str, voters: Sequence[Voter], fit: BinaryFit, table: _Table, source: str) -> Iterator[dict[str, Any]]:
     counts = (table.spoke * table.counts[:, None]).sum(axis=0)
-    yield {"kind": "class", "scope": scope, "value": fit.prior, "n": int(table.counts.sum()), "source": source}
+    yield {"kind": "class", "scope": scope, "value": fit.prior, "n": round(table.counts.sum()), "source": source}
     for voter, n, tpr, tnr in zip(voters, counts, fit.tpr, fit.tnr, strict=True):
-        yield _vote(scope, voter, Rates(float(tpr), float(tnr)), int(n), source)
+        yield _vote(scope, voter, Rates(float(tpr), float(tnr)), round(n), source)
 
 
 def _vote(scope: str, voter: Voter, rates: Rates, n: int, source: str) -> dict[str, Any]:
