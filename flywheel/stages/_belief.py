@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Belief", "Late", "Part", "Vote", "scope_of", "success"]
 
 ALL = "all"
+_REMEMBERED = 100_000  # distinct sets of votes
 
 
 class Vote(NamedTuple):
@@ -72,6 +73,7 @@ class Belief:
     late: tuple[Late, ...] = ()
     users: dict[str, tuple[float, float]] = field(default_factory=dict)  # trust, share
     now: float | None = None
+    _known: dict[tuple[str, tuple[Vote, ...]], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, table: pl.DataFrame | None) -> Belief:
@@ -112,6 +114,15 @@ class Belief:
                 odds = vote.weight * abs(vote.score) * full_log_odds(rates, sign)
                 families[vote.family].append(Part(vote, odds, rates, source))
         return [part for family in sorted(families) for part in _shared(family, families[family])]
+
+    def judged(self, votes: Sequence[Vote], scope: str = ALL) -> tuple[float, float]:
+        """Return `success` and `score`; the same votes, which a large log repeats, are thought over once."""
+        key = scope, tuple(votes)
+        if key not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = self.success(votes, scope), self.score(votes, scope)
+        return self._known[key]
 
     def score(self, votes: Sequence[Vote], scope: str = ALL) -> float:
         """Return P(success) by the signals alone: not calibrated, audits left out; see `success`."""

@@ -120,14 +120,15 @@ def _success(belief: Belief, heard: _Heard, facts: _Facts, cfg: RewardsConfig) -
     scope = scope_of(cfg.scope, facts.started, facts.policy)
     voting, basis = heard.voting, heard.basis
     mature = 1.0 if basis in {"audit", "verifier"} else belief.maturity(voting, belief.age(facts.ended))
+    p_success, p_raw = belief.judged(heard.votes, scope)
     return Judgement(
-        belief.success(heard.votes, scope),
+        p_success,
         0.0,
         heard.risk,
         0.0,
         known=bool(voting),
         n_support=len(voting),
-        p_raw=belief.score(heard.votes, scope),
+        p_raw=p_raw,
         basis=basis,
         maturity=mature,
         provisional=mature < cfg.min_maturity,
