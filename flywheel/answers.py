@@ -19,8 +19,14 @@ __all__ = [
     "AuditTurn",
     "BuildAnswer",
     "CalibrationRow",
+    "ConfigAnswer",
+    "ConfigValue",
+    "DoctorAnswer",
+    "DoctorCheck",
     "EvalAnswer",
     "ExplainAnswer",
+    "ExportAnswer",
+    "ExportFile",
     "GroupRow",
     "IngestAnswer",
     "InitAnswer",
@@ -28,9 +34,12 @@ __all__ = [
     "LogRow",
     "LostFields",
     "PluginsAnswer",
+    "Preview",
+    "PreviewSegment",
     "QuarantineAnswer",
     "QuarantineReason",
     "QuarantineRetry",
+    "QueryAnswer",
     "RatingsRow",
     "ReaderRow",
     "ReadersAnswer",
@@ -211,6 +220,25 @@ class EvalAnswer(Document):
     page: str = Field(description="The report page.")
 
 
+class PreviewSegment(Document):
+    """Consecutive tokens of what the model reads."""
+
+    document: ClassVar[str] = "cli/preview_segment"
+
+    text: str
+    trained: bool = Field(description="Whether they are in the loss.")
+    tokens: int
+
+
+class Preview(Document):
+    """One side of a row as it would be trained, under the base model's tokenizer and template."""
+
+    document: ClassVar[str] = "cli/preview"
+
+    side: str = Field(description="chosen, rejected, completion, or the member of a group.")
+    segments: list[PreviewSegment] = Field(description="Their texts, one after the other, are what the model reads.")
+
+
 class ShowAnswer(Document):
     """`flywheel show`."""
 
@@ -218,6 +246,32 @@ class ShowAnswer(Document):
 
     kind: str = Field(description="round, episode, pair, example or group.")
     record: dict[str, Any]
+    preview: list[Preview] = Field(default=[], description="Of a pair, example or group: which tokens are trained.")
+    rendering: str = Field(default="", description="How messages and tools become text, or why there is no preview.")
+
+
+class ExportFile(Document):
+    """One file of an exported dataset."""
+
+    document: ClassVar[str] = "cli/export_file"
+
+    path: str = Field(description="Relative to the folder.")
+    form: str = Field(description="preference, unpaired, sft or groups.")
+    trainers: str = Field(description="What trains on it.")
+    rows: int
+    sha256: str = Field(description="Hash of its bytes.")
+    counts: dict[str, int] = Field(description="Funnel: considered, kept, dropped by reason.")
+
+
+class ExportAnswer(Document):
+    """`flywheel export`."""
+
+    document: ClassVar[str] = "cli/export"
+
+    folder: str = Field(description="Where the dataset is.")
+    split: str = Field(description="train or holdout.")
+    files: list[ExportFile]
+    inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")
 
 
 class ExplainAnswer(Document):
@@ -375,6 +429,54 @@ class PluginsAnswer(Document):
     extensions: list[dict[str, str]]
 
 
+class DoctorCheck(Document):
+    """One check of `flywheel doctor`."""
+
+    document: ClassVar[str] = "cli/doctor_check"
+
+    name: str
+    state: str = Field(description="ok, warning or failed.")
+    says: str
+    fix: str = Field(default="", description="A command or an edit; '' when nothing is wrong.")
+
+
+class DoctorAnswer(Document):
+    """`flywheel doctor`."""
+
+    document: ClassVar[str] = "cli/doctor"
+
+    healthy: bool = Field(description="Whether no check failed.")
+    checks: list[DoctorCheck]
+
+
+class ConfigValue(Document):
+    """One value of the configuration."""
+
+    document: ClassVar[str] = "cli/config_value"
+
+    key: str = Field(description="Dotted name.")
+    value: Any
+    origin: str = Field(description="'default', or file and line.")
+
+
+class ConfigAnswer(Document):
+    """`flywheel config`."""
+
+    document: ClassVar[str] = "cli/config"
+
+    values: list[ConfigValue]
+
+
+class QueryAnswer(Document):
+    """`flywheel query`."""
+
+    document: ClassVar[str] = "cli/query"
+
+    columns: list[str]
+    rows: list[list[Any]] = Field(description="Values by column; times as ISO text.")
+    total: int = Field(description="Rows of the whole result.")
+
+
 class RunStage(Document):
     """One stage of a pipeline run."""
 
@@ -400,7 +502,8 @@ ANSWERS: dict[str, type[Document]] = {
     model.document: model
     for model in (
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
-        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, PluginsAnswer, RunAnswer, RewardsAnswer, AuditAnswer,
-        AuditQuestion,
+        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer, RunAnswer,
+        DoctorAnswer, ConfigAnswer, QueryAnswer,
+        RewardsAnswer, AuditAnswer, AuditQuestion,
     )
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from flywheel import __version__
-from flywheel.cli import data, judge, look, rounds
+from flywheel.cli import data, judge, keep, look, rounds
 from flywheel.cli.render import Output
 from flywheel.cli.session import Session
 from flywheel.errors import FlywheelError
@@ -60,6 +60,7 @@ data.add_commands(app)
 rounds.add_commands(app)
 judge.add_commands(app)
 look.add_commands(app)
+keep.add_commands(app)
 
 
 def hoist_globals(arguments: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flywheel.cli.preview import preview_lines
 from flywheel.cli.render import columns, plain
 from flywheel.cli.session import session
 
@@ -37,11 +38,13 @@ def show(
 ) -> None:
     """Print one thing in full.
 
-    A round by number or alias; an episode, pair, example or group by the first digits of its id.
+    A round by number or alias; an episode, pair, example or group by the first digits of its id. Of what is trained
+    on, the text that the model reads, with the trained tokens marked.
     """
     current = session(ctx)
     answer = current.project().show(subject)
-    current.out.result([answer.kind, plain(answer.record)], answer)
+    lines = preview_lines(answer) if answer.rendering else [answer.kind, plain(answer.record)]
+    current.out.result(lines, answer)
 
 
 def explain(

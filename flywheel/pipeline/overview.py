@@ -11,6 +11,7 @@ from flywheel.errors import FlywheelError, UsageError
 from flywheel.pipeline.build import StageStatus, explain_stage
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.explaining import explain_episode
+from flywheel.pipeline.previews import preview
 from flywheel.pipeline.stages import STAGES, stage_of
 from flywheel.records import EvalReport, MetricRow
 from flywheel.rounds import Registry, round_name
@@ -137,7 +138,9 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
         record["steps"] = _rows_of(ctx, "steps", row["episode_id"], ["index"])
         record["rewards"] = _rows_of(ctx, "rewards", row["episode_id"], ["step", "signal"])
         record["returns"] = _rows_of(ctx, "returns", row["episode_id"], ["step"])
-    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record))
+        return ShowAnswer(kind="episode", record=_plain(record))
+    sides, how = preview(ctx, _SINGULAR[table], record)
+    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record), preview=sides, rendering=how)
 
 
 def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:

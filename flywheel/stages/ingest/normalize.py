@@ -28,6 +28,7 @@ __all__ = ["Normalizer", "finished"]
 _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1
+_Known = dict[tuple[Any, ...], tuple[str | None, ...]]
 
 _PAYLOAD, _CONVERSATION, _IDS = (list(LogEvent.model_fields).index(n) for n in ("payload", "conversation_id", "ids"))
 
@@ -78,7 +79,8 @@ def finished(rows: Sequence[Row], redactor: Redactor) -> list[Row]:
     """Return raw rows redacted and named."""
     bodies = redactor.payloads([row[_PAYLOAD] for row in rows])
     redactor.expect(_names_of(rows))
-    return [_finished(row, body, redactor) for row, body in zip(rows, bodies, strict=True)]
+    known: _Known = {}
+    return [_finished(row, body, redactor, known) for row, body in zip(rows, bodies, strict=True)]
 
 
 def _names_of(rows: Sequence[Row]) -> Iterator[str]:
@@ -91,7 +93,8 @@ def _names_of(rows: Sequence[Row]) -> Iterator[str]:
                 yield str(row[column])
 
 
-def _finished(row: Row, body: str, redactor: Redactor) -> Row:
+def _finished(row: Row, body: str, redactor: Redactor, known: _Known) -> Row:
+    """Return one row redacted and named; `known` remembers what many rows have in common."""
     (
         _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, _,
         source_format, source_file, source_line,
@@ -99,21 +102,33 @@ def _finished(row: Row, body: str, redactor: Redactor) -> Row:
     clean, named = redactor.text, redactor.name
     conversation = named(conversation)
     span = clean(str(span)) if span else None
+    shared = _shared((model, policy, task, tool, user), redactor, known)
     event_id = _event_id(conversation, kind, span or seq, ts.isoformat() if ts is not None else None, body)
     return (
         event_id, ts, seq, conversation, span,
         clean(str(parent)) if parent else None,
-        kind,
-        clean(str(model)) if model else None,
-        clean(str(policy)) if policy else None,
-        clean(str(task)) if task else None,
-        redactor.user(str(user)) if user else None,
-        clean(str(tool)) if tool else None,
+        kind, shared[0], shared[1], shared[2], shared[4], shared[3],
         clean(str(call)) if call else None,
-        [named(name) for name in ids],
+        [named(name) for name in ids] if ids else ids,
         named(target) if target else None,
         body, source_format, source_file, source_line,
     )  # fmt: skip
+
+
+def _shared(given: tuple[Any, ...], redactor: Redactor, known: _Known) -> tuple[str | None, ...]:
+    """Return model, policy, task, tool and user redacted; many rows have them in common."""
+    try:
+        found = known.get(given)
+    except TypeError:  # a reader gave what is no text
+        found = None
+    if found is None:
+        texts = [str(one) if one else None for one in given]
+        *names, user = texts
+        clean = tuple(redactor.text(one) if one else None for one in names)
+        found = (*clean, redactor.user(user) if user else None)
+        if list(clean) == names == list(given[:-1]):  # else it is counted every time
+            known[given] = found
+    return found
 
 
 def _event_id(*parts: str | int | None) -> str:
