@@ -139,3 +139,22 @@ def test_suspect_episodes_are_not_asked_about(tmp_path: Path) -> None:
     assert project.audit(5, out=tmp_path / "q.jsonl").drawn == 1
     with pytest.raises(UsageError, match="no episode to audit"):
         project.audit(5, new=True)
+
+
+def test_the_suspect_file_is_flagged_and_teaches_nothing(shared_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    shutil.copytree(shared_data / "tau-bench" / "suspect", tmp_path / "logs" / "suspect")
+    project = Project(tmp_path)
+    project.ingest()
+    project.build()
+    suspect = table(project, "episodes", "episodes").filter(pl.col("tags").list.contains("suspect"))["episode_id"]
+    assert suspect.len() == 38
+    returns = table(project, "returns", "returns").filter(pl.col("step").is_null())
+    theirs = returns.filter(pl.col("episode_id").is_in(suspect.implode()))
+    assert set(theirs["basis"]) == {"suspect"}
+    assert not theirs["known"].any()
+    assert theirs["cost"].sum() == 0
+    examples = table(project, "examples", "examples")
+    assert examples.filter(pl.col("episode_id").is_in(suspect.implode())).is_empty()
+    assert project.rewards().suspect == 38
+    assert "cannot have been earned" in project.explain(suspect[0]).lines[1]
