@@ -27,6 +27,7 @@ __all__ = ["Judgement", "Vote", "judge", "normalised_costs", "success"]
 
 ENOUGH_EPISODES = 5  # from which a task has cost quantiles of its own
 SUSPECT: Literal["suspect"] = "suspect"
+_DECIDING = frozenset({VERIFIER, AUDIT})
 _ADOPTED = {"adopted", "user_edit"}
 
 Basis = Literal["audit", "verifier", "signals", "suspect", "none"]
@@ -68,7 +69,7 @@ class _Facts(NamedTuple):
 
 @dataclass(slots=True)
 class _Heard:
-    """An episode's rewards, sorted by what they are for."""
+    """An episode's rewards, sorted by what they are for; none of the votes has weight 0."""
 
     votes: list[Vote] = field(default_factory=list)
     risk: float = 0.0
@@ -77,16 +78,14 @@ class _Heard:
     @property
     def voting(self) -> set[str]:
         """Names of the signals that say something of success."""
-        deciding = {VERIFIER, AUDIT}
-        return {v.signal for v in self.votes if v.weight > 0 and (v.score or v.family in deciding)}
+        return {v.signal for v in self.votes if v.score or v.family in _DECIDING}
 
-    @property
-    def basis(self) -> Basis:
-        """What a probability made from the votes rests on."""
-        families = {vote.family for vote in self.votes if vote.weight > 0}
+    def basis(self, voting: set[str]) -> Basis:
+        """Return what a probability made from the votes rests on."""
+        families = {vote.family for vote in self.votes}
         if AUDIT in families:
             return "audit"
-        return "verifier" if VERIFIER in families else "signals" if self.voting else "none"
+        return "verifier" if VERIFIER in families else "signals" if voting else "none"
 
 
 def judge(
@@ -118,7 +117,8 @@ def _success(belief: Belief, heard: _Heard, facts: _Facts, cfg: RewardsConfig) -
     if facts.suspect:
         return Judgement(0.5, 0.0, heard.risk, 0.0, known=False, n_support=0, basis=SUSPECT)
     scope = scope_of(cfg.scope, facts.started, facts.policy)
-    voting, basis = heard.voting, heard.basis
+    voting = heard.voting
+    basis = heard.basis(voting)
     mature = 1.0 if basis in {"audit", "verifier"} else belief.maturity(voting, belief.age(facts.ended))
     p_success, p_raw = belief.judged(heard.votes, scope)
     return Judgement(
