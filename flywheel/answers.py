@@ -19,8 +19,11 @@ __all__ = [
     "AuditTurn",
     "BuildAnswer",
     "CalibrationRow",
+    "ChampionAnswer",
     "ConfigAnswer",
     "ConfigValue",
+    "DiffAnswer",
+    "DiffMetric",
     "DoctorAnswer",
     "DoctorCheck",
     "EvalAnswer",
@@ -477,6 +480,56 @@ class QueryAnswer(Document):
     total: int = Field(description="Rows of the whole result.")
 
 
+class DiffMetric(Document):
+    """A metric of two rounds, each on the cases of its own evaluation."""
+
+    document: ClassVar[str] = "cli/diff_metric"
+
+    suite: str
+    metric: str
+    before: float | None = Field(description="The first round's value; null where it was not evaluated on it.")
+    n_before: int
+    now: float | None = Field(description="The second round's value.")
+    n_now: int
+
+
+class DiffAnswer(Document):
+    """`flywheel diff`: what is between two rounds."""
+
+    document: ClassVar[str] = "cli/diff"
+
+    before: int
+    now: int
+    made: list[str] = Field(description="Method, start, reference, base model, seed, versions: 'key old → new'.")
+    config: list[str] = Field(description="Settings: 'key old → new'.")
+    inputs: list[str] = Field(description="Tables that differed when the rounds were made.")
+    rows_added: int = Field(description="Rows that only the second round was trained on.")
+    rows_dropped: int = Field(description="Rows that only the first round was trained on.")
+    rows_kept: int = Field(description="Rows of both.")
+    tasks_added: int
+    tasks_dropped: int
+    funnel: list[str] = Field(description="Counts of the rows' funnel: 'name old → new'.")
+    metrics: list[DiffMetric]
+
+
+class ChampionAnswer(Document):
+    """`flywheel champion`: what to serve."""
+
+    document: ClassVar[str] = "cli/champion"
+
+    round: int | None = Field(description="Its number; null while the base model serves.")
+    name: str = Field(description="What a server should call it, and what logs should say as the policy.")
+    base_model: str = Field(description="Base model as configured.")
+    base_model_sha256: str
+    adapter: str = Field(description="Folder of the adapter; '' while the base model serves.")
+    adapter_sha256: str = Field(description="Hash over the adapter's weight file.")
+    method: str
+    parent: int | None
+    decision: str = Field(description="The decision that made it champion: promoted, forced, rolled_back, or ''.")
+    decided_at: str = Field(description="When; ISO time, or ''.")
+    reason: str = Field(description="The gate's verdict, or the reason that was given.")
+
+
 class RunStage(Document):
     """One stage of a pipeline run."""
 
@@ -503,7 +556,7 @@ ANSWERS: dict[str, type[Document]] = {
     for model in (
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
         LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer, RunAnswer,
-        DoctorAnswer, ConfigAnswer, QueryAnswer,
+        DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer,
         RewardsAnswer, AuditAnswer, AuditQuestion,
     )
 }  # fmt: skip

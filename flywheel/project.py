@@ -20,8 +20,10 @@ from flywheel.answers import (
     AuditAnswer,
     AuditQuestion,
     BuildAnswer,
+    ChampionAnswer,
     ConfigAnswer,
     ConfigValue,
+    DiffAnswer,
     DoctorAnswer,
     EvalAnswer,
     ExplainAnswer,
@@ -268,6 +270,26 @@ class Project:
         from flywheel.pipeline.queries import query
 
         return query(self.context, sql)
+
+    def diff(self, first: str, second: str) -> DiffAnswer:
+        """Return what is between two rounds, named by number or alias.
+
+        Raises:
+            UsageError: a name is no round's.
+        """
+        from flywheel.pipeline.comparing import compare_rounds
+
+        return compare_rounds(self.context, first, second)
+
+    def champion(self) -> ChampionAnswer:
+        """Return what to serve: base model, adapter, hashes and the decision behind it.
+
+        Raises:
+            StoreError: the champion's adapter is not the one that was judged.
+        """
+        from flywheel.pipeline.overview import champion
+
+        return champion(self.context)
 
     def doctor(self) -> DoctorAnswer:
         """Check whether a night would go through: environment, disk, store, model, rounds; changes nothing."""
