@@ -69,6 +69,8 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/ingest.py
 	@$(BIN)/python benchmarks/redaction.py
 	@$(BIN)/python benchmarks/belief.py
+	@$(BIN)/python benchmarks/hacks.py
+	@$(BIN)/python benchmarks/rewards_scale.py 10000 100000
 
 clean:
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

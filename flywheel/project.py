@@ -325,23 +325,30 @@ class Project:
         *,
         method: str | None = None,
         plan: Plan | None = None,
+        force: bool = False,
+        reason: str = "",
         on_metrics: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> RoundManifest:
         """Train a round: build what is stale, plan, execute. A trained round is returned as it is.
 
+        By force and with a reason, which the manifest records, a red monitor does not block it.
+
         Raises:
-            UsageError: the number is not the next round's, or the round was begun under another configuration.
-            TrainError: there is too little to train on, or training failed.
+            UsageError: the number is not the next round's, the round was begun under another configuration, or force
+                without a reason.
+            TrainError: there is too little to train on, a monitor is red, or training failed.
         """
         from flywheel.pipeline.planning import check_number
         from flywheel.pipeline.training import train_round
 
+        if force and not reason.strip():
+            raise UsageError("--force needs a reason", hint="flywheel train --force --reason 'why'")
         with self.locked("train") as opened:
             ctx = opened if method is None else _with_method(opened, method)
             chosen = check_number(ctx, number)
             if chosen not in ctx.registry.numbers():
                 build(ctx.store, ctx.config, self.folder)
-            return train_round(ctx, chosen, plan=plan, on_metrics=on_metrics)
+            return train_round(ctx, chosen, plan=plan, reason=reason.strip() if force else "", on_metrics=on_metrics)
 
     def evaluate(
         self,

@@ -34,6 +34,7 @@ __all__ = [
     "LogEvent",
     "Message",
     "MetricRow",
+    "MonitorRow",
     "Plan",
     "PreferencePair",
     "Promotion",
@@ -348,7 +349,7 @@ class Reliability(Row):
     - class: `value` is P(success) of an episode of the scope, before its votes.
     - delay: `x` seconds after the end of an episode, `y` P(the signal has spoken by then); `value` its horizon in s.
     - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score.
-    - user: `value` the trust in a user's votes, `low` the share of their rows' weight.
+    - user: `value` the trust in a user's votes.
     - time: `value` the time against which ages are measured, in seconds since 1970.
     - warning: `note` is a sentence.
     """
@@ -389,11 +390,16 @@ class Return(Row):
     weight: float = Field(ge=0, le=1, description="Confidence; 0 means nothing is known.")
     known: bool = Field(description="Whether any outcome or implicit signal voted.")
     n_support: int = Field(ge=0, description="Signals that voted; for a step, episodes through its action.")
+    level: int | None = Field(
+        default=None,
+        description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
+        "tool; null where nobody else did the like.",
+    )
     p_raw: float = Field(ge=0, le=1, description="P(success) by the signals alone: before calibration and audit.")
     basis: Literal["audit", "verifier", "signals", "suspect", "none"] = Field(description="What p_success rests on.")
     maturity: float = Field(ge=0, le=1, description="Share of the late evidence expected that has had time to come.")
     provisional: bool = Field(description="Too young to learn from: visible, not trained on.")
-    trust: float = Field(ge=0, le=1, description="Trust in the user, and the share of a busy user's row; in weight.")
+    trust: float = Field(ge=0, le=1, description="Trust in the user, which is in the weight.")
 
 
 class PreferencePair(Row):
@@ -458,6 +464,11 @@ class Group(Row):
     rewards_G: list[float] = Field(description="Returns.")
     advantages_G: list[float] = Field(description="Leave-one-out advantages; they sum to 0.")
     policies_G: list[str] = Field(description="Policy of each member.")
+    step_advantages_G: list[list[float]] = Field(
+        default=[],
+        description="Each member's training signal by step: its advantage, discounted, plus rewards.omega times the "
+        "step's credit; or the credit alone where rewards.credit is a whole advantage itself.",
+    )
 
 
 class FileHash(_Frozen):
@@ -466,6 +477,22 @@ class FileHash(_Frozen):
     path: str = Field(description="Path relative to the round's folder.")
     sha256: str = Field(description="Hash of its bytes.")
     size_bytes: int = Field(ge=0, description="Its size.")
+
+
+class MonitorRow(_Frozen):
+    """What one monitor against gaming says of the newest window of the logs."""
+
+    monitor: str = Field(description="What is watched.")
+    level: Literal["green", "amber", "red", "unknown"] = Field(
+        description="red blocks training; unknown is no green: there was not enough to tell."
+    )
+    value: float | None = Field(default=None, description="What was measured; null when unknown.")
+    amber: float | None = Field(default=None, description="Threshold of amber.")
+    red: float | None = Field(default=None, description="Threshold of red; null where it never is.")
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one.")
+    high: float | None = Field(default=None, description="Upper end of it.")
+    n: int = Field(default=0, ge=0, description="Units it rests on: episodes, tasks or users, as the sentence says.")
+    sentence: str = Field(description="One sentence with the numbers.")
 
 
 class RoundManifest(Document):
@@ -496,6 +523,8 @@ class RoundManifest(Document):
     checks: dict[str, float] = Field(default_factory=dict, description="Self-checks, e.g. the DPO loss at step 0.")
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
+    monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
 class DataCard(_Frozen):
@@ -545,6 +574,7 @@ class Plan(Document):
     train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
     config: dict[str, Any] = Field(description="Resolved model and train sections.")
     same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
+    monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
 
 
 class MetricRow(_Frozen):

@@ -16,9 +16,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from flywheel.records import EvalReport, MetricRow, RuleResult
+    from flywheel.records import EvalReport, MetricRow, MonitorRow, RuleResult
 
-__all__ = ["Output", "coloured", "columns", "funnel_lines", "harmless", "mark", "metric_lines", "rule_lines", "size"]
+__all__ = [
+    "Output",
+    "coloured",
+    "columns",
+    "funnel_lines",
+    "harmless",
+    "mark",
+    "metric_lines",
+    "monitor_lines",
+    "rule_lines",
+    "size",
+]
 
 
 # Controls of terminals and of text direction, except a line's end, a tab, and our own colours.
@@ -122,6 +133,21 @@ def rule_lines(rules: Sequence[RuleResult]) -> list[str]:
     """Return each gate rule with its mark and its numbers in a sentence."""
     width = max((len(r.rule) for r in rules), default=0)
     return [f"{mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+
+
+def monitor_lines(rows: Sequence[MonitorRow], *, verbose: bool) -> list[str]:
+    """Return the monitors: how many are of each level, and those that are not green; green ones when verbose.
+
+    What several monitors cannot tell for the same reason is one line.
+    """
+    counts = {level: sum(row.level == level for row in rows) for level in ("red", "amber", "green", "unknown")}
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if verbose or row.level != "green":
+            told.setdefault((row.level, row.sentence), []).append(row.monitor)
+    head = "monitors  " + ", ".join(f"{n} {level}" for level, n in counts.items() if n)
+    listed = sorted(told.items(), key=lambda item: list(counts).index(item[0][0]))
+    return [head, *(f"  {level:<7}  {', '.join(names)}: {sentence}" for (level, sentence), names in listed)]
 
 
 def plain(value: Any) -> str:

@@ -18,6 +18,7 @@ from flywheel.config.files import (
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
@@ -33,6 +34,7 @@ __all__ = [
     "IngestConfig",
     "LoraConfig",
     "ModelConfig",
+    "MonitorsConfig",
     "PairsConfig",
     "Pipeline",
     "RedactConfig",

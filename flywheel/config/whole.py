@@ -11,6 +11,7 @@ from flywheel.config._section import Section
 from flywheel.config.datasets import GroupsConfig, PairsConfig
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.training import ModelConfig, TrainConfig
 
@@ -30,6 +31,7 @@ class Config(Section):
     rewards: RewardsConfig = RewardsConfig()
     pairs: PairsConfig = PairsConfig()
     groups: GroupsConfig = GroupsConfig()
+    monitors: MonitorsConfig = MonitorsConfig()
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()
     gate: GateConfig = GateConfig()

@@ -112,11 +112,13 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
     from flywheel.stages.groups import build_groups
 
     del project
-    return {"groups": build_groups(frames["episodes"], frames["steps"], frames["returns"], config.groups, funnel)}
+    judged = (frames["episodes"], frames["steps"], frames["returns"])
+    return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
 
 
 _LEARNED = {"fit", "scope", "prior_strength"}
 _JUDGED = ("episodes", "steps", "returns")
+_ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
@@ -130,12 +132,13 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"episodes": EPISODE_COLUMNS, "rewards": REWARD_COLUMNS}),
     Stage("returns", ("episodes", "steps", "rewards", "reliability"), ("returns",), "task", _returns,
-          lambda c: {"rewards": c.rewards.model_dump(exclude={"signals", *_LEARNED} - {"scope"})}, version=2),
+          lambda c: {"rewards": c.rewards.model_dump(exclude={"signals", *_LEARNED} - {"scope"})}, version=3),
     Stage("examples", _JUDGED, ("examples",), "task", _examples,
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}),
     Stage("pairs", _JUDGED, ("pairs",), "task", _pairs,
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders)),
-    Stage("groups", _JUDGED, ("groups",), "task", _groups, lambda c: {"groups": c.groups.model_dump()}),
+    Stage("groups", _JUDGED, ("groups",), "task", _groups,
+          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}),
 )  # fmt: skip
 
 # What a pipeline file may list besides table stages, and what each needs and makes.

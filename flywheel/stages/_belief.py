@@ -71,7 +71,7 @@ class Belief:
     priors: dict[str, float] = field(default_factory=dict)  # P(success) by scope
     curve: Curve = field(default_factory=lambda: Curve((), ()))
     late: tuple[Late, ...] = ()
-    users: dict[str, tuple[float, float]] = field(default_factory=dict)  # trust, share
+    users: dict[str, float] = field(default_factory=dict)  # trust
     now: float | None = None
     _known: dict[tuple[str, tuple[Vote, ...]], tuple[float, float]] = field(default_factory=dict, repr=False)
 
@@ -91,7 +91,7 @@ class Belief:
                 Late(r["name"], r["family"], Delays(tuple(r["x"]), tuple(r["y"])), r["value"])
                 for r in of.get("delay", ())
             ),
-            {r["name"]: (r["value"], r["low"]) for r in of.get("user", ())},
+            {r["name"]: r["value"] for r in of.get("user", ())},
             next((r["value"] for r in of.get("time", ())), None),
         )
 

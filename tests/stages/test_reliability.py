@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -253,15 +252,13 @@ def test_users_who_rate_against_the_truth_are_trusted_less() -> None:
         family = "sentiment_pos" if rating > 0 else "sentiment_neg"
         votes = (("outcome", "verifier", truth), ("thumbs", family, rating))
         world.episode(f"{i:04d}", *votes, user="liar" if i < 20 else "honest")
-    for i in range(400):
-        world.episode(f"b{i}", ("adopted", "adoption", 1.0), user="busy")
-    table = world.learned().filter(kind="user")
-    trust = {row["name"]: (row["value"], row["low"]) for row in table.iter_rows(named=True)}
-    assert trust["liar"][0] == pytest.approx(8 / 30 / 0.8)
-    assert trust["honest"] == (1.0, 1.0)
-    assert trust["busy"] == (1.0, pytest.approx(math.sqrt(20 / 400)))
-    judged = judge(*world.frames, RewardsConfig(), Belief.read(world.learned()))
-    assert judged["b1"].weight == pytest.approx(abs(2 * judged["b1"].p_success - 1) * math.sqrt(0.05))
+    world.episode("more", ("adopted", "adoption", 1.0), user="liar")
+    table = world.learned()
+    trust = dict(table.filter(kind="user").select("name", "value").iter_rows())
+    assert trust == {"honest": 1.0, "liar": pytest.approx(8 / 30 / 0.8)}
+    judged = judge(*world.frames, RewardsConfig(), Belief.read(table))
+    assert judged["more"].weight == pytest.approx(abs(2 * judged["more"].p_success - 1) / 3)
+    assert judged["0001"].trust == 1, "a verdict needs no trust"
 
 
 def test_only_the_audits_own_files_answer() -> None:

@@ -101,7 +101,8 @@ def _states(holdout: Holdout) -> dict[str, _State]:
     import polars as pl
 
     whole = holdout.returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "p_success")
-    credit = holdout.returns.filter(pl.col("step").is_not_null()).select(
+    exact = pl.col("level") == 0  # what a tool was worth elsewhere does not say whether this call is right
+    credit = holdout.returns.filter(pl.col("step").is_not_null() & exact).select(
         "episode_id", pl.col("step").alias("index"), pl.col("value").alias("credit"), "n_support"
     )
     failed = pl.col("tool_status").list.contains(ToolStatus.FAILED.value)

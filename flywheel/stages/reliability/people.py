@@ -1,12 +1,11 @@
-"""How far each user's opinions are trusted, and how much of a busy user's rows counts.
+"""How far each user's opinions are trusted.
 
-In: episodes and votes. Out: rows of the kind user, for users of whom there is something to say: their ratings were
-checked by a verifier or a reviewer, or they have more episodes than the median user.
+In: episodes and votes. Out: rows of the kind user, for users whose ratings a verifier or a reviewer checked. How many
+rows of one user are trained on is decided when a round's rows are selected.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,26 +21,16 @@ LEAST_TRUST = 0.2
 
 
 def users(base: pl.DataFrame, votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield each notable user's trust, relative to a user of whom nothing is known, and the share of their rows.
+    """Yield each checked user's trust, relative to a user of whom nothing is known.
 
-    Trust is the shrunk agreement of a user's ratings with known outcomes. The share is sqrt(median / n): all rows of
-    a user together then count as the root of their number, and nobody counts less for being the only user.
+    Trust is the shrunk agreement of a user's ratings with known outcomes.
     """
     import polars as pl
 
     known = base.filter(pl.col("user").is_not_null())
-    if known.is_empty():
-        return
-    numbers = known.group_by("user").agg(n=pl.len())
-    median = float(numbers["n"].cast(pl.Float64).quantile(0.5, interpolation="lower") or 1.0)
-    checked = _checked(known, votes)
-    table = numbers.join(checked, on="user", how="left").sort("user")
-    for user, n, right, total in table.select("user", "n", "right", "total").iter_rows():
-        if n > median or total:
-            trust = max((AGREE + (right or 0)) / (AGREE + DISAGREE + (total or 0)), LEAST_TRUST)
-            relative = min(trust * (AGREE + DISAGREE) / AGREE, 1.0)
-            share = min(1.0, math.sqrt(median / n))
-            yield {"kind": "user", "name": user, "value": relative, "low": share, "n": n}
+    for user, right, total in _checked(known, votes).sort("user").select("user", "right", "total").iter_rows():
+        trust = max((AGREE + right) / (AGREE + DISAGREE + total), LEAST_TRUST)
+        yield {"kind": "user", "name": user, "value": min(trust * (AGREE + DISAGREE) / AGREE, 1.0), "n": total}
 
 
 def _checked(known: pl.DataFrame, votes: pl.DataFrame) -> pl.DataFrame:

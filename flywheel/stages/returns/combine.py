@@ -136,10 +136,9 @@ def _success(belief: Belief, heard: _Heard, facts: _Facts, cfg: RewardsConfig) -
     )
 
 
-def _trust(users: Mapping[str, tuple[float, float]], user: str | None, basis: Basis) -> float:
-    """Return the weight of a user's row: trust matters where their votes decide, a busy user's share always."""
-    trust, share = users.get(user or "", (1.0, 1.0))
-    return share * (trust if basis == "signals" else 1.0)
+def _trust(users: Mapping[str, float], user: str | None, basis: Basis) -> float:
+    """Return how far the user is trusted, where their votes decide."""
+    return users.get(user or "", 1.0) if basis == "signals" else 1.0
 
 
 def _valued(one: Judgement, heard: _Heard, facts: _Facts, cost: float, cfg: RewardsConfig) -> Judgement:
