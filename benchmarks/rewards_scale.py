@@ -82,7 +82,7 @@ def _steps(draw: Any, ids: pl.Series, tasks: pl.Series, n: int) -> pl.DataFrame:
 
     tool, value = draw.integers(0, 3, (n, STEPS)), draw.integers(0, 4, (n, STEPS))
     bad = draw.random((n, STEPS)) < FAILS
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     for e, (episode, task) in enumerate(zip(ids, tasks, strict=True)):
         back = '[{"content":"Do it, please.","role":"user"}]'
         for t in range(STEPS):
@@ -110,7 +110,7 @@ def _events(draw: Any, ids: pl.Series, success: Any, n: int) -> pl.DataFrame:
     import polars as pl
 
     thumbs, exports, verdicts = (draw.random(n) < share for share in (0.3, 0.3, 0.2))
-    rows: list[dict[str, Any]] = []
+    rows = []
     for e, episode in enumerate(ids):
         good = bool(success[e])
         if thumbs[e]:
