@@ -82,7 +82,7 @@ def _steps(draw: Any, ids: pl.Series, tasks: pl.Series, n: int) -> pl.DataFrame:
 
     tool, value = draw.integers(0, 3, (n, STEPS)), draw.integers(0, 4, (n, STEPS))
     bad = draw.random((n, STEPS)) < FAILS
-    rows = []
+    rows: list[Any] = []
     for e, (episode, task) in enumerate(zip(ids, tasks, strict=True)):
         back = '[{"content":"Do it, please.","role":"user"}]'
         for t in range(STEPS):

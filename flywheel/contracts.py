@@ -42,6 +42,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "step": (TABLES["steps"], TABLES["steps"].version),
     "opinion": (TABLES["opinions"], TABLES["opinions"].version),
     "reward": (TABLES["rewards"], TABLES["rewards"].version),
+    "reliability": (TABLES["reliability"], TABLES["reliability"].version),
     "return": (TABLES["returns"], TABLES["returns"].version),
     "preference_pair": (TABLES["pairs"], TABLES["pairs"].version),
     "example": (TABLES["examples"], TABLES["examples"].version),

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel import files
 from flywheel.answers import (
+    AuditAnswer,
+    AuditQuestion,
     BuildAnswer,
     CanaryAnswer,
     ChampionAnswer,
@@ -35,6 +37,7 @@ from flywheel.answers import (
     QuarantineAnswer,
     QuarantineRetry,
     ReadersAnswer,
+    RewardsAnswer,
     RunAnswer,
     ShowAnswer,
     StageAnswer,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flywheel.pipeline.intake import IngestResult
+    from flywheel.pipeline.stages import Stage
 
 __all__ = ["Project", "find_project"]
 
@@ -133,12 +137,12 @@ class Project:
         Raises:
             IngestError: nothing was found, or too much is unreadable.
         """
-        from flywheel.pipeline.intake import ingest_logs
+        from flywheel.pipeline.intake import default_sources, ingest_logs
 
         config = self.config
         if log_format is not None:
             config = config.model_copy(update={"ingest": config.ingest.model_copy(update={"format": log_format})})
-        chosen = [Path(p) for p in paths] or [self.folder / s for s in config.ingest.sources]
+        chosen = [Path(p) for p in paths] or default_sources(config, self.folder)
         with self.locked("ingest") as ctx:
             return _ingest_answer(
                 ingest_logs(ctx.store, config, self.folder, chosen, key=self.key(), dry_run=dry_run), dry_run=dry_run
@@ -482,6 +486,60 @@ class Project:
             rounds=log_rows(self.registry)[:limit], decisions=list(reversed(self.registry.promotions()))[:limit]
         )
 
+    def rewards(self) -> RewardsAnswer:
+        """Return what the signals cover, how far they are believed, how well probabilities hold, and what drifts.
+
+        Raises:
+            UsageError: nothing was built.
+        """
+        from flywheel.pipeline.believing import rewards_answer
+
+        return rewards_answer(self.context)
+
+    def audit(
+        self,
+        n: int = 200,
+        *,
+        new: bool = False,
+        out: Path | None = None,
+        ask: Callable[[AuditQuestion], tuple[float, str] | None] | None = None,
+        reviewer: str = "reviewer",
+    ) -> AuditAnswer:
+        """Draw a stratified sample of episodes for a reviewer, or go on with one that still waits for answers.
+
+        Args:
+            n: how many to draw.
+            new: draw anew although an older draw still waits.
+            out: where to write the questions, as JSON lines.
+            ask: answers a question with a value in [0, 1] and a comment; None leaves it; KeyboardInterrupt ends.
+            reviewer: whose the answers are; stored as a pseudonym.
+
+        Raises:
+            UsageError: there is no episode to audit.
+        """
+        from flywheel.pipeline.auditing import ask_all, audit_answer, latest_draw, open_draw, write_questions
+
+        with self.locked("audit") as ctx:
+            build(ctx.store, ctx.config, self.folder, stages=_until("returns"))
+            drawn = open_draw(ctx, n, new=new)
+            if out is not None:
+                write_questions(ctx, drawn, out)
+            recorded = 0 if ask is None else ask_all(ctx, drawn, ask, reviewer=reviewer, key=self.key())
+            return audit_answer(latest_draw(ctx), recorded, {}, out)
+
+    def audit_answers(self, path: Path, *, reviewer: str = "reviewer") -> AuditAnswer:
+        """Record a file's answers as events.
+
+        Raises:
+            UsageError: nothing was drawn, or the file cannot be read.
+        """
+        from flywheel.pipeline.auditing import audit_answer, latest_draw, read_answers, record
+
+        with self.locked("audit") as ctx:
+            answers, left = read_answers(ctx, path)
+            recorded = record(ctx, answers, reviewer=reviewer, key=self.key())
+            return audit_answer(latest_draw(ctx), recorded, left, None)
+
     def show(self, subject: str) -> ShowAnswer:
         """Return a round, an episode with its steps and rewards, a pair, an example or a group in full.
 
@@ -519,6 +577,12 @@ def _stat(file: Path) -> os.stat_result | None:
         return file.stat()
     except OSError:  # rotated away just now
         return None
+
+
+def _until(name: str) -> list[Stage]:
+    """Return the stages up to this one."""
+    stages = select_stages(None)
+    return stages[: [stage.name for stage in stages].index(name) + 1]
 
 
 def _ingest_answer(found: IngestResult, *, dry_run: bool) -> IngestAnswer:

@@ -41,6 +41,7 @@ __all__ = [
     "PreferencePair",
     "Promotion",
     "Quarantined",
+    "Reliability",
     "Return",
     "Reward",
     "RoundManifest",
@@ -337,6 +338,42 @@ class Reward(Row):
     evidence: list[str] = Field(description="Event ids that this opinion rests on.")
     arrived: datetime | None = Field(default=None, description="When the evidence arrived.")
     signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
+    inclusion: float | None = Field(
+        default=None, gt=0, le=1, description="Of an audit's answer: the probability with which the episode was drawn."
+    )
+
+
+class Reliability(Row):
+    """One fact of how far signals are believed: what the log as a whole, or an audit of it, says of them.
+
+    By kind:
+    - vote: rates of a signal's vote of one sign within a scope; `tpr` P(+ or silent | success), `tnr` P(- or silent |
+      failure), whichever is not silent being the vote.
+    - class: `value` is P(success) of an episode of the scope, before its votes.
+    - delay: `x` seconds after the end of an episode, `y` P(the signal has spoken by then); `value` its horizon in s.
+    - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score.
+    - user: `value` the trust in a user's votes.
+    - time: `value` the time against which ages are measured, in seconds since 1970.
+    - warning: `note` is a sentence.
+    """
+
+    table: ClassVar[str] = "reliability"
+    key: ClassVar[tuple[str, ...]] = ("kind", "scope", "name", "sign")
+
+    kind: Literal["vote", "class", "delay", "calibration", "user", "time", "warning"]
+    scope: str = Field(description="'all', a month, or a policy.")
+    name: str = Field(description="Signal, user or warning; '' where there is none.")
+    sign: int = Field(description="Of a vote: 1 or -1; otherwise 0.")
+    family: str = Field(description="Family of the signal.")
+    tpr: float | None = Field(default=None, description="See the kinds.")
+    tnr: float | None = Field(default=None, description="See the kinds.")
+    value: float | None = Field(default=None, description="See the kinds.")
+    low: float | None = Field(default=None, description="See the kinds.")
+    n: int = Field(ge=0, description="Votes, episodes or answers that it rests on.")
+    source: str = Field(description="prior, fitted, or fitted with gold; '' where that means nothing.")
+    x: list[float] = Field(description="Knots of a curve.")
+    y: list[float] = Field(description="Its values.")
+    note: str = Field(description="A sentence, without log text.")
 
 
 class Opinion(Reward):
@@ -367,6 +404,11 @@ class Return(Row):
         description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
         "tool; null where nobody else did the like.",
     )
+    p_raw: float = Field(ge=0, le=1, description="P(success) by the signals alone: before calibration and audit.")
+    basis: Literal["audit", "verifier", "signals", "suspect", "none"] = Field(description="What p_success rests on.")
+    maturity: float = Field(ge=0, le=1, description="Share of the late evidence expected that has had time to come.")
+    provisional: bool = Field(description="Too young to learn from: visible, not trained on.")
+    trust: float = Field(ge=0, le=1, description="Trust in the user, which is in the weight.")
 
 
 class PreferencePair(Row):
@@ -642,5 +684,18 @@ class Promotion(Document):
 
 TABLES: dict[str, type[Row]] = {
     row.table: row
-    for row in (LogEvent, Quarantined, Link, Episode, Step, Opinion, Reward, Return, PreferencePair, Example, Group)
+    for row in (
+        LogEvent,
+        Quarantined,
+        Link,
+        Episode,
+        Step,
+        Opinion,
+        Reward,
+        Reliability,
+        Return,
+        PreferencePair,
+        Example,
+        Group,
+    )
 }

@@ -19,7 +19,7 @@ from flywheel.config.files import (
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.monitors import MonitorsConfig
-from flywheel.config.rewards import RewardsConfig
+from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
 
@@ -40,6 +40,7 @@ __all__ = [
     "Pipeline",
     "RedactConfig",
     "RewardsConfig",
+    "RulesConfig",
     "SliceRule",
     "TrainConfig",
     "load_config",

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from flywheel.config._section import Section
 
-__all__ = ["JudgeConfig", "RewardsConfig", "ScoreNames"]
+__all__ = ["JudgeConfig", "RewardsConfig", "RulesConfig", "ScoreNames"]
 
 
 def _two_ends(ends: tuple[float, float]) -> tuple[float, float]:
@@ -34,6 +34,17 @@ class JudgeConfig(Section):
     )  # fmt: skip
 
 
+class RulesConfig(Section):
+    """The hand-set reward, used where rewards.scheme is "rules": a sum of these, one scale for all tasks."""
+
+    success: float = Field(default=5.0, description="The episode more likely succeeded than not.")
+    failure: float = Field(default=0.0, description="It more likely failed.")
+    step: float = Field(default=-0.1, description="Each model action.")
+    tool_error: float = Field(default=-0.3, description="Each tool call that failed.")
+    adopted: float = Field(default=0.5, description="The user took or kept what was made.")
+    risk: float = Field(default=-10.0, description="Times the highest severity of a risk.")
+
+
 class RewardsConfig(Section):
     """Signals and how they combine: R = alpha*success - beta*cost - gamma*risk."""
 
@@ -53,6 +64,25 @@ class RewardsConfig(Section):
         "had_error = [1, 0]. Names are compared in lower case with words joined by _.",
     )
     judge: JudgeConfig = JudgeConfig()
+    scheme: Literal["signals", "rules"] = Field(
+        default="signals",
+        description="'signals': R from P(success), cost and risk; 'rules': the sum of [rewards.rules].",
+    )
+    fit: Literal["gold", "always", "never"] = Field(
+        default="gold",
+        description="Learn each signal's reliability where enough outcomes are known (gold: audits, verifiers), where "
+        "three families of signals overlap too (always), or never; else the priors hold.",
+    )
+    scope: Literal["all", "month", "policy"] = Field(
+        default="month", description="Within what reliabilities may differ, drawn towards those of the whole log."
+    )
+    prior_strength: float = Field(default=10.0, gt=0, description="How many votes a prior reliability is worth.")
+    min_maturity: float = Field(
+        default=0.8,
+        ge=0,
+        le=1,
+        description="Share of late evidence that must have had time to come before an episode is learned from.",
+    )
     alpha: float = Field(default=1.0, description="Weight of success (2p - 1).")
     beta: float = Field(
         default=0.1, ge=0, description="Weight of cost; below pairs.min_margin so that it only breaks ties."
@@ -82,3 +112,4 @@ class RewardsConfig(Section):
     long_discount: float = Field(
         default=0.99, gt=0, le=1, description="The same in episodes of more than ten steps, where it is less."
     )
+    rules: RulesConfig = RulesConfig()

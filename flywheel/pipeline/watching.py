@@ -22,8 +22,8 @@ _COLUMNS = {
 
 def monitor_rows(ctx: Context) -> list[MonitorRow]:
     """Return what the monitors say of all that was built."""
+    from flywheel.stages._priors import log_odds
     from flywheel.stages.monitors import watch
-    from flywheel.stages.returns.priors import log_odds
 
     tables = {name: ctx.store.table(name, stage_of(name)).select(cols).collect() for name, cols in _COLUMNS.items()}
     frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])

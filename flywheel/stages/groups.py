@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
-from flywheel.stages._context import UNFIT, Fragment, episode_fragments, unfit
+from flywheel.stages._context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -109,10 +109,11 @@ def _credit(returns: pl.DataFrame) -> dict[tuple[str, int], float]:
 def _attempts(episodes: pl.DataFrame, returns: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     import polars as pl
 
-    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known")
+    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known", "provisional")
     attempts = episodes.sort("task_id", "episode_id").join(whole, on="episode_id", how="left", maintain_order="left")
     attempts = funnel.drop(attempts, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     attempts = funnel.drop(attempts, ~pl.col("known").fill_null(value=False), "unknown outcome")
+    attempts = funnel.drop(attempts, pl.col("provisional").fill_null(value=False), PROVISIONAL)
     return funnel.drop(attempts, pl.col("n_steps") == 0, "no action")
 
 

@@ -47,7 +47,7 @@ def watch(  # noqa: PLR0913 - four tables and what is known besides
         rewards: what the signals said.
         returns: what it came to.
         cfg: window and thresholds.
-        odds: log-odds that a vote of a signal adds: `returns.priors.log_odds`.
+        odds: log-odds that a vote of a signal adds: `_priors.log_odds`.
         serving: names that the champion may have in the logs; the window is its episodes where it has any.
         audit: the transport audit's verdict, PASS, FAIL or INCONCLUSIVE; None where there was none.
     """

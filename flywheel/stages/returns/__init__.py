@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import arrow_schema, conform
 from flywheel.records import Return
+from flywheel.stages._belief import Belief
 from flywheel.stages.returns.combine import Judgement, judge
 from flywheel.stages.returns.steps import step_credit
 
@@ -24,21 +25,30 @@ __all__ = ["build_returns"]
 
 
 def build_returns(
-    episodes: pl.DataFrame, steps: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    rewards: pl.DataFrame,
+    cfg: RewardsConfig,
+    funnel: Funnel,
+    *,
+    reliability: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Return one row per episode and one per step; counts episodes, all of which are kept.
 
     An episode that nobody judged has p_success 0.5, known false and weight 0. A step's weight is the confidence in its
-    credit; a step that no other attempt at the task took has credit 0 and weight 0.
+    credit; a step that no other attempt at the task took has credit 0 and weight 0. Without `reliability` the priors
+    hold.
     """
     import polars as pl
     import pyarrow as pa
 
-    judged = judge(episodes, rewards, cfg)
+    judged = judge(episodes, rewards, cfg, Belief.read(reliability))
     rows = [_row(episode_id, task_id, judged[episode_id]) for episode_id, task_id in _ids(episodes)]
     funnel.considered += len(rows)
     funnel.kept += len(rows)
     funnel.note("episodes nobody judged", sum(not row["known"] for row in rows))
+    funnel.note("episodes too young to learn from", sum(row["provisional"] for row in rows))
+    funnel.note("episodes with a suspect reward", sum(row["basis"] == "suspect" for row in rows))
     funnel.note("steps", steps.height)
     whole = pl.from_arrow(pa.Table.from_pylist(rows, schema=arrow_schema(Return)))
     if not isinstance(whole, pl.DataFrame):  # pragma: no cover - a table always gives a frame
@@ -61,7 +71,6 @@ def _ids(episodes: pl.DataFrame) -> list[tuple[str, str]]:
 
 
 def _row(episode_id: str, task_id: str, judgement: Judgement) -> dict[str, Any]:
-    certainty = abs(2 * judgement.p_success - 1) if judgement.known else 0.0
     return {
         "episode_id": episode_id,
         "task_id": task_id,
@@ -69,5 +78,5 @@ def _row(episode_id: str, task_id: str, judgement: Judgement) -> dict[str, Any]:
         **judgement._asdict(),
         "luck": 0.0,
         "level": None,
-        "weight": certainty,
+        "weight": judgement.weight,
     }

@@ -90,11 +90,13 @@ def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     hint = f"signal `{name}` must return rows of `Reward`: see `flywheel schema reward`"
+    if "inclusion" not in frame.columns:  # only audits have it
+        frame = frame.with_columns(inclusion=pl.lit(None, dtype=pl.Float64))
     try:
         rows = conform(frame, Reward).collect()
     except ContractError as error:
         raise ExtensionError(f"signal `{name}`: {error.message}", hint=hint) from error
-    required = [column for column in rows.columns if column not in {"step", "arrived"}]
+    required = [column for column in rows.columns if column not in {"step", "arrived", "inclusion"}]
     if rows.select(pl.any_horizontal(pl.col(required).is_null().any())).item():
         raise ExtensionError(f"signal `{name}`: a null in a column that must not have one", hint=hint)
     vote = pl.col("kind").is_in(["outcome", "implicit"])
