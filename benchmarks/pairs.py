@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SOURCES)}; all of them when left out")
     parser.add_argument("--keep", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     os.environ.setdefault("FLYWHEEL_KEY", "benchmark")
     with tempfile.TemporaryDirectory() as scratch:
         for name in given.names or SOURCES:

@@ -126,10 +126,11 @@ class StopReason(StrEnum):
 
 
 class Split(StrEnum):
-    """Which side of the holdout a task lies on; decided by the task's hash, for ever."""
+    """Which side of the holdout an episode lies on; its task's side is decided by hash, for ever."""
 
     TRAIN = "train"
     HOLDOUT = "holdout"
+    BETWEEN = "between"  # its task, user and time lie on different sides: neither trained on nor judged by
 
 
 class ToolCall(_Frozen):
@@ -277,7 +278,7 @@ class Episode(Row):
     started: datetime | None = Field(default=None, description="First event's time.")
     ended: datetime | None = Field(default=None, description="Last event's time, feedback excluded.")
     stop_reason: StopReason = Field(description="Why it ended.")
-    split: Split = Field(description="train or holdout, by hash of the task.")
+    split: Split = Field(description="Side of the holdout: by the task's hash; by user and time too where configured.")
     n_steps: int = Field(ge=0, description="Model actions.")
     n_tool_calls: int = Field(ge=0, description="Tool calls over all actions.")
     n_tool_errors: int = Field(ge=0, description="Tool results with status failed.")
@@ -369,6 +370,9 @@ class PreferencePair(Row):
     chosen: Json = Field(description="JSON list with the better assistant message.")
     rejected: Json = Field(description="JSON list with the worse assistant message.")
     margin: float = Field(description="Return of the chosen side minus that of the rejected one.")
+    p_chosen: float | None = Field(
+        default=None, ge=0, le=1, description="Probability that the chosen action's episodes succeed."
+    )
     p_better: float = Field(ge=0, le=1, description="Probability that chosen is truly better.")
     weight: float = Field(ge=0, description="Training weight.")
     builder: str = Field(description="Builder that made it.")
@@ -377,6 +381,7 @@ class PreferencePair(Row):
     rejected_episode: str = Field(description="Episode of the rejected action.")
     rejected_step: int = Field(ge=0, description="Step of the rejected action.")
     same_prefix_until: int = Field(ge=0, description="Steps for which both sides made the same calls.")
+    users: list[str] = Field(default_factory=list, description="Pseudonyms of the users it comes from, sorted.")
 
 
 class Example(Row):

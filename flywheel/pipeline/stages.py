@@ -118,7 +118,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("examples", _JUDGED, ("examples",), "task", _examples,
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}),
     Stage("pairs", _JUDGED, ("pairs",), "task", _pairs,
-          lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders)),
+          lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _JUDGED, ("groups",), "task", _groups, lambda c: {"groups": c.groups.model_dump()}),
 )  # fmt: skip
 
