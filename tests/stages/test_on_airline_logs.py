@@ -111,18 +111,18 @@ def test_pairs_and_what_became_of_the_candidates(airline: Airline) -> None:
     funnel.check("pairs")
     assert funnel.as_dict() == {
         "considered": 53,
-        "kept": 25,
+        "kept": 23,
         "dropped: retry_fixed: margin": 3,
         "dropped: sibling: chosen call failed": 1,
         "dropped: sibling: near-identical": 8,
         "dropped: sibling: not grounded": 1,
-        "dropped: sibling: other context": 1,
+        "dropped: sibling: other context": 3,
         "dropped: sibling: other order": 6,
         "dropped: sibling: p_better": 8,
         "note: candidates of retry_fixed": 3,
         "note: candidates of sibling": 50,
         "note: kept of retry_fixed": 0,
-        "note: kept of sibling": 25,
+        "note: kept of sibling": 23,
     }
     examples = build_examples(*airline, PairsConfig(), Funnel())
     rows = select_rows(examples, pairs, TrainConfig(), "dpo", Funnel())

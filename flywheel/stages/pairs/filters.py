@@ -8,6 +8,7 @@ sides are not in the log (an edited answer, say) passes what cannot be said of i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ __all__ = ["FILTERS", "build_pairs"]
 
 TOO_SIMILAR = 0.9
 CHEAPER = "efficiency"  # builder whose pairs say nothing about success
+FOREIGN_WORDS, LONG_WORD = 3, 5  # so many words of so many letters tell that a text is about something else
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
 
 _NEWER = {"p_chosen", "users"}  # columns that a builder may leave out
@@ -175,7 +177,8 @@ def _near_identical(pair: Pair, facts: _Facts) -> bool:
     chosen, rejected = (_message(pair, side) for side in ("chosen", "rejected"))
     if _calls(chosen) and _calls(rejected):
         ours, theirs = named_tokens(chosen), named_tokens(rejected)
-        return _without_prose(chosen) == _without_prose(rejected) and (ours <= theirs or theirs <= ours)
+        nothing_named = ours <= theirs or theirs <= ours or pair["builder"] == CHEAPER
+        return _without_prose(chosen) == _without_prose(rejected) and nothing_named
     if _calls(chosen) or _calls(rejected):
         return False
     return overlap(str(chosen.get("content") or ""), str(rejected.get("content") or "")) > TOO_SIMILAR
@@ -211,7 +214,20 @@ def _other_context(pair: Pair, facts: _Facts) -> bool:
         return False
     chosen, rejected = (_message(pair, side) for side in ("chosen", "rejected"))
     foreign = ungrounded(rejected, chosen, pair["prompt"], pair["tools"], prompt)
-    return bool(foreign - ungrounded(rejected, chosen, prompt, pair["tools"]))
+    if foreign - ungrounded(rejected, chosen, prompt, pair["tools"]):
+        return True
+    return len(_told_only_there(rejected, pair["prompt"], prompt)) >= FOREIGN_WORDS
+
+
+def _told_only_there(message: dict[str, Any], here: str, there: str) -> set[str]:
+    """Return the words of a call's sentences that its own conversation has and this one has not."""
+    texts = [value for call in _calls(message) for value in (call.get("arguments") or {}).values()]
+    said = {word for text in texts if isinstance(text, str) and is_prose(text) for word in _words(text)}
+    return {word for word in said if word in there.casefold() and word not in here.casefold()}
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.findall(r"[^\W\d_]+", text.casefold()) if len(word) >= LONG_WORD}
 
 
 def _dictated(pair: Pair, facts: _Facts) -> bool:

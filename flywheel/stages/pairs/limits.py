@@ -36,15 +36,15 @@ def limit(pairs: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame
     pairs = pairs.sort(order, descending=[False, True, False, False, False])
     pairs = funnel.drop(pairs, pl.col("pair_id").is_first_distinct().not_(), "duplicate")
     pairs = _without_conflicts(pairs, cfg, funnel)
+    pairs = pairs.with_columns(pl.Series("_over", _over_user(pairs, cfg.max_per_user), dtype=pl.Boolean))
+    pairs = funnel.drop(pairs, pl.col("_over"), "over pairs.max_per_user").drop("_over")
     cheaper = pl.col("_builder") == "efficiency"
     place = cheaper.cast(pl.Int64).cum_sum().over("task_id")
     pairs = funnel.drop(pairs, cheaper & (place > cfg.max_cheaper), "over pairs.max_cheaper")
     place = pl.int_range(pl.len()).over("task_id", "state_key")
     pairs = funnel.drop(pairs, place >= cfg.max_per_state, "over pairs.max_per_state")
-    pairs = pairs.with_columns(pl.Series("_over", _over_user(pairs, cfg.max_per_user), dtype=pl.Boolean))
-    pairs = funnel.drop(pairs, pl.col("_over"), "over pairs.max_per_user")
     place = pl.int_range(pl.len()).over("task_id")
-    return funnel.drop(pairs, place >= cfg.max_per_task, "over pairs.max_per_task").drop("_over")
+    return funnel.drop(pairs, place >= cfg.max_per_task, "over pairs.max_per_task")
 
 
 def _without_conflicts(pairs: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:

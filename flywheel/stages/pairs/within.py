@@ -28,8 +28,10 @@ __all__ = ["corrected", "overlap", "rephrase", "retry_fixed", "user_edit"]
 FIXED_IS_BETTER = 0.9  # in an episode that surely succeeded; a coin's toss in one that surely failed
 EDIT_IS_BETTER = 0.9  # who edits an output prefers the edit; some edits only add what nobody could know
 ACCEPTED_IS_BETTER = 0.9  # as with a retry
-STILL_THE_SAME_CALL = 0.4  # overlap of arguments below which the next call of a tool is another step, no retry
+STILL_THE_SAME_CALL = 0.6  # overlap of arguments below which the next call of a tool is another step, no retry
 ASKED_AGAIN = 0.5  # overlap of two questions in words
+ASKS = 5  # words of a question; less is a word of thanks, or a verdict
+REPEATED = 2  # times; what a user says more often is a formula, such as an evaluator's verdict
 _WORD = re.compile(r"\w+")
 _LONG = 4  # letters of a word that says what a question is about
 
@@ -184,10 +186,11 @@ class _Asked(NamedTuple):
 
 
 def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:
-    """Pair the answer to a question with the answer that it got when the user asked it again, under the first wording.
+    """Pair the answer to a question with what the agent did when the user asked it again, under the first wording.
 
-    The second wording must say nothing new: each of its words of four letters or more stands in the conversation up to
-    the first. And the user must not have asked a third time. p_better = 0.5 + 0.4 * p_success.
+    The first answer must be words: a call may still be under way when a user speaks. The second wording must say
+    nothing new: each of its words of four letters or more stands in the conversation up to the first. And the user must
+    not have asked a third time. p_better = 0.5 + 0.4 * p_success.
     """
     import polars as pl
 
@@ -210,17 +213,20 @@ def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame,
 def _asked_again(group: pl.DataFrame) -> Iterator[_Asked]:
     """Yield the steps that answered a question which the user then asked again, once."""
     asked = [_Asked(row, _question(row["observation"])) for row in group.iter_rows(named=True)]
+    said = Counter(a.question for a in asked)
     for place in range(len(asked) - 1):
         first, again = asked[place], asked[place + 1]
         third = asked[place + 2].question if place + 2 < len(asked) else ""
         at_once = again.row["index"] == first.row["index"] + 1 and not again.row["resets_context"]
-        if at_once and _alike(first.question, again.question) and not _alike(again.question, third):
+        once = said[first.question] <= REPEATED and first.row["action_key"] is None
+        if at_once and once and _alike(first.question, again.question) and not _alike(again.question, third):
             yield _Asked(first.row | {"_again": again.question}, first.question)
 
 
 def _question(observation: str) -> str:
     said = [m.get("content") for m in json.loads(observation) if m["role"] == "user"]
-    return normal_text(said[-1]) if said and isinstance(said[-1], str) else ""
+    text = normal_text(said[-1]) if said and isinstance(said[-1], str) else ""
+    return text if len(text.split()) >= ASKS else ""
 
 
 def _alike(one: str, other: str) -> bool:
