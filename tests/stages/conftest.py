@@ -126,8 +126,7 @@ def _frames(attempts: Sequence[dict[str, Any]]) -> Frames:
 def frames() -> Callable[[Sequence[dict[str, Any]]], Frames]:
     """Give a function from attempts to the frames (episodes, steps, returns).
 
-    An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system", "user",
-    "risk"}; a
-    turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "resets"}.
+    An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system",
+    "user", "risk"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "resets"}.
     """
     return _frames

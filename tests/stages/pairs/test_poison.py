@@ -68,9 +68,9 @@ def test_few_hostile_users_get_no_more_than_their_caps(frames: Make) -> None:
     """2 % of the users: one of fifty who poisons two hundred tasks reaches each with `max_per_user` pairs at most."""
 
     def pairs_of(user: str, n: int) -> Callable[..., pl.DataFrame]:
-        return lambda *_: pl.concat([custom(f"{user} {k}", "no", users=[user]) for k in range(n)])
+        return lambda *_: pl.concat([custom(f"{user} {'a' * k}b", "no", users=[user]) for k in range(n)])
 
-    honest = {f"h{n}": pairs_of(f"h{n}", 1) for n in range(8)}
+    honest = {name: pairs_of(name, 1) for name in "cdefghij"}
     made, cfg = frames([]), PairsConfig(max_per_state=100, max_per_task=100)
     before, _ = run(made, cfg, **honest)
     after, counts = run(made, cfg, mallory=pairs_of("mallory", 200), **honest)
