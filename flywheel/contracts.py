@@ -41,6 +41,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "episode": (TABLES["episodes"], TABLES["episodes"].version),
     "step": (TABLES["steps"], TABLES["steps"].version),
     "reward": (TABLES["rewards"], TABLES["rewards"].version),
+    "correction": (TABLES["corrections"], TABLES["corrections"].version),
     "return": (TABLES["returns"], TABLES["returns"].version),
     "preference_pair": (TABLES["pairs"], TABLES["pairs"].version),
     "example": (TABLES["examples"], TABLES["examples"].version),

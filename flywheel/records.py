@@ -22,6 +22,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "Correction",
     "Document",
     "Episode",
     "EvalReport",
@@ -336,6 +337,20 @@ class Reward(Row):
     signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
 
 
+class Correction(Row):
+    """What a user made of an output: the step as they would have had it."""
+
+    table: ClassVar[str] = "corrections"
+    key: ClassVar[tuple[str, ...]] = ("episode_id", "step")
+
+    episode_id: str = Field(description="Episode corrected.")
+    task_id: str = Field(description="Task of the episode.")
+    step: int = Field(ge=0, description="Step corrected.")
+    text: str = Field(description="The edited text; of a call, its arguments as JSON.")
+    user: str | None = Field(default=None, description="Pseudonym of who edited it.")
+    event_id: str = Field(description="The feedback event.")
+
+
 class Return(Row):
     """The combined judgement: R = alpha*success - beta*cost - gamma*risk for an episode, credit for its steps."""
 
@@ -402,6 +417,10 @@ class Example(Row):
     weight: float = Field(ge=0, description="Training weight.")
     episode_id: str = Field(description="Episode it comes from.")
     step: int = Field(ge=0, description="Step it comes from.")
+    source: Literal["outcome", "correction"] = Field(
+        default="outcome", description="What the label rests on: how the episode ended, or a user's edit."
+    )
+    user: str | None = Field(default=None, description="Pseudonym of the episode's user, or of who edited it.")
 
 
 class Group(Row):
@@ -577,5 +596,5 @@ class Promotion(Document):
 
 TABLES: dict[str, type[Row]] = {
     row.table: row
-    for row in (LogEvent, Quarantined, Link, Episode, Step, Reward, Return, PreferencePair, Example, Group)
+    for row in (LogEvent, Quarantined, Link, Episode, Step, Reward, Correction, Return, PreferencePair, Example, Group)
 }

@@ -67,11 +67,12 @@ def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
 
 
 def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.rewards import build_rewards
+    from flywheel.stages.rewards import build_corrections, build_rewards
 
     signals = {name: load_extension("rewards", name, search=project) for name in config.rewards.signals}
     rewards = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
-    return {"rewards": rewards}
+    corrections = build_corrections(frames["episodes"], frames["steps"], frames["events"])
+    return {"rewards": rewards, "corrections": corrections}
 
 
 def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -81,18 +82,25 @@ def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> F
     return {"returns": build_returns(frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)}
 
 
+def _corrected(frames: Frames) -> pl.DataFrame:
+    """Return the steps with what users made of them: the columns `correction` and `editor`, mostly null."""
+    edits = frames["corrections"].select("episode_id", index="step", correction="text", editor="user")
+    return frames["steps"].join(edits, on=["episode_id", "index"], how="left", maintain_order="left")
+
+
 def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.examples import build_examples
 
     del project
-    return {"examples": build_examples(frames["episodes"], frames["steps"], frames["returns"], config.pairs, funnel)}
+    args = (frames["episodes"], _corrected(frames), frames["returns"])
+    return {"examples": build_examples(*args, config.pairs, funnel)}
 
 
 def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.pairs import build_pairs
 
     builders = {name: load_extension("pairs", name, search=project) for name in config.pairs.builders}
-    args = (frames["episodes"], frames["steps"], frames["returns"])
+    args = (frames["episodes"], _corrected(frames), frames["returns"])
     return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
 
 
@@ -110,14 +118,14 @@ STAGES: tuple[Stage, ...] = (
           columns=LINKED),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
           lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=2),
-    Stage("rewards", ("events", "links", "episodes", "steps"), ("rewards",), "conversation", _rewards,
+    Stage("rewards", ("events", "links", "episodes", "steps"), ("rewards", "corrections"), "conversation", _rewards,
           lambda c: {"build": c.build.model_dump(mode="json"), "rewards.signals": c.rewards.signals},
-          lambda c: ("rewards", c.rewards.signals)),
+          lambda c: ("rewards", c.rewards.signals), version=2),
     Stage("returns", ("episodes", "steps", "rewards"), ("returns",), "task", _returns,
           lambda c: {"rewards": c.rewards.model_dump(exclude={"signals"})}),
-    Stage("examples", _JUDGED, ("examples",), "task", _examples,
-          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}),
-    Stage("pairs", _JUDGED, ("pairs",), "task", _pairs,
+    Stage("examples", (*_JUDGED, "corrections"), ("examples",), "task", _examples,
+          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=2),
+    Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", _pairs,
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _JUDGED, ("groups",), "task", _groups, lambda c: {"groups": c.groups.model_dump()}),
 )  # fmt: skip

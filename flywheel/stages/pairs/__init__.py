@@ -8,11 +8,10 @@ from __future__ import annotations
 from flywheel.stages.pairs.attempts import efficiency, first_divergence, sibling
 from flywheel.stages.pairs.filters import build_pairs
 from flywheel.stages.pairs.sides import probability_better
-from flywheel.stages.pairs.within import corrected, rephrase, retry_fixed, user_edit
+from flywheel.stages.pairs.within import rephrase, retry_fixed, user_edit
 
 __all__ = [
     "build_pairs",
-    "corrected",
     "efficiency",
     "first_divergence",
     "probability_better",

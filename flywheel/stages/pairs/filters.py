@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from flywheel.contracts import polars_schema
 from flywheel.records import PreferencePair, Split, ToolStatus, canonical_json
 from flywheel.stages._context import UNFIT, StepContext, contexts, unfit
+from flywheel.stages._grounding import is_prose, named_tokens, ungrounded
 from flywheel.stages.pairs.attempts import known_actions
-from flywheel.stages.pairs.grounding import is_prose, named_tokens, ungrounded
 from flywheel.stages.pairs.limits import limit, signature
 from flywheel.stages.pairs.support import Votes
 from flywheel.stages.pairs.taint import tainted

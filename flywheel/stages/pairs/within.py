@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.records import ToolStatus, canonical_json
-from flywheel.stages._canonical import action_key, call_key, normal_text
+from flywheel.stages._canonical import normal_text
 from flywheel.stages._context import contexts
+from flywheel.stages._corrected import corrected
 from flywheel.stages.pairs.anchors import is_failed
 from flywheel.stages.pairs.sides import finish, sides, sure
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from flywheel.config import PairsConfig
 
-__all__ = ["corrected", "overlap", "rephrase", "retry_fixed", "user_edit"]
+__all__ = ["overlap", "rephrase", "retry_fixed", "user_edit"]
 
 FIXED_IS_BETTER = 0.9  # in an episode that surely succeeded; a coin's toss in one that surely failed
 EDIT_IS_BETTER = 0.9  # who edits an output prefers the edit; some edits only add what nobody could know
@@ -157,27 +158,6 @@ def user_edit(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame
             both |= {"p_better": p_better, "margin": margin, "p_chosen": EDIT_IS_BETTER, "editor": row["editor"]}
             rows.append(both | {"builder": "user_edit"})
     return finish(rows, episodes)
-
-
-def corrected(message: dict[str, Any], text: str) -> dict[str, Any] | None:
-    """Return an action as a user's edit would have it; None where the edit says nothing of it.
-
-    The edit of a call is a JSON object, its arguments; of several calls nobody can say which one is meant.
-    """
-    calls = message.get("tool_calls") or []
-    if not calls:
-        return {"role": "assistant", "content": text} if text.strip() else None
-    if len(calls) > 1:
-        return None
-    try:
-        arguments = json.loads(text)
-    except ValueError:
-        return None
-    if not isinstance(arguments, dict):
-        return None
-    call = {key: value for key, value in calls[0].items() if key != "arguments_raw"} | {"arguments": arguments}
-    same = action_key([call_key(call)]) == action_key([call_key(calls[0])])
-    return None if same else {**message, "tool_calls": [call]}
 
 
 class _Asked(NamedTuple):

@@ -11,7 +11,8 @@ import pytest
 from flywheel.config import PairsConfig
 from flywheel.contracts import conform
 from flywheel.records import PreferencePair
-from flywheel.stages.pairs import corrected, efficiency, first_divergence, rephrase, sibling, user_edit
+from flywheel.stages._corrected import corrected
+from flywheel.stages.pairs import efficiency, first_divergence, rephrase, sibling, user_edit
 from flywheel.stages.pairs.anchors import anchored
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
