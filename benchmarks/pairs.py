@@ -3,6 +3,9 @@
 `python benchmarks/pairs.py DATA [NAMES]... [--keep FOLDER]`: each source below DATA is ingested and built in a project
 of its own; printed are episodes, tasks and, for every builder, its candidates, the refusals by reason and the pairs
 kept. With --keep the projects stay in FOLDER and are not ingested again.
+
+`python benchmarks/pairs.py DATA --tasks`: the sources' own task ids are hidden and tasks recovered from the requests:
+pairwise precision and recall, of requests that are equal and of the clusters that the stage `tasks` makes.
 """
 
 from __future__ import annotations
@@ -10,11 +13,16 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 
+import polars as pl
 from flywheel import Project
+from flywheel.config import EpisodesConfig
+from flywheel.contracts import polars_schema
+from flywheel.funnel import Funnel
+from flywheel.records import Task
 
 SOURCES = {
     "tau-bench": "tau-bench/gpt-4o-airline.json.gz",
@@ -29,14 +37,15 @@ SOURCES = {
 ACROSS = "all builders"  # of filters that look across pairs
 
 
-def built(name: str, data: Path, folder: Path) -> Project:
-    """Return a project with a source's tables."""
+def built(name: str, data: Path, folder: Path, *, build: bool) -> Project:
+    """Return a project with a source's events, and its other tables if asked."""
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     project = Project(folder)
     if new:
         project.ingest([data / SOURCES[name]])
-    project.build()
+    if build:
+        project.build()
     return project
 
 
@@ -69,17 +78,55 @@ def report(name: str, project: Project) -> None:
             print(f"  {builder:16} {counts.get('candidates', 0):6,} → {counts.get('kept', 0):5,}   {why}", flush=True)
 
 
+def recovered(name: str, project: Project) -> None:
+    """Print how well tasks are recovered when the log's own task ids are hidden, over pairs of episodes."""
+    events = project.store.table("events", "ingest").collect()
+    hidden = events.with_columns(task_key=pl.lit(None, dtype=pl.String))
+    truth, exact, found = _tasks(events), _tasks(hidden), _tasks(hidden, cluster=True)
+    print(f"  {name:12} {len(truth):6,} episodes, {len(set(truth.values())):5,} tasks", end="")
+    for label, ids in (("equal requests", exact), ("clusters", found)):
+        precision, recall = agreement(truth, ids)
+        print(f"   {label} {len(set(ids.values())):5,}: precision {precision:.3f} recall {recall:.3f}", end="")
+    print(flush=True)
+
+
+def _tasks(events: pl.DataFrame, *, cluster: bool = False) -> dict[str, str]:
+    """Return each episode's task."""
+    from flywheel.stages.episodes import build_episodes
+    from flywheel.stages.tasks import COLUMNS, build_tasks
+
+    episodes, _ = build_episodes(events, EpisodesConfig(), Funnel())
+    if cluster:
+        none = pl.DataFrame(schema=polars_schema(Task))
+        tasks = build_tasks(episodes.select(COLUMNS), none, EpisodesConfig(), Funnel())
+        return dict(tasks.select("episode_id", "task_id").iter_rows())
+    return dict(episodes.select("episode_id", "task_id").iter_rows())
+
+
+def agreement(truth: Mapping[str, str], found: Mapping[str, str]) -> tuple[float, float]:
+    """Return pairwise precision and recall: of pairs of episodes put together, and of those to be put together."""
+    both = _pairs_within(Counter((truth[e], found[e]) for e in truth))
+    put, due = _pairs_within(Counter(found.values())), _pairs_within(Counter(truth.values()))
+    return (both / put if put else 1.0), (both / due if due else 1.0)
+
+
+def _pairs_within(sizes: Mapping[Hashable, int]) -> int:
+    return sum(n * (n - 1) // 2 for n in sizes.values())
+
+
 def main() -> None:
     """Build and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SOURCES)}; all of them when left out")
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--tasks", action="store_true", help="instead: how well tasks are recovered from requests")
     given = parser.parse_intermixed_args()
     os.environ.setdefault("FLYWHEEL_KEY", "benchmark")
     with tempfile.TemporaryDirectory() as scratch:
         for name in given.names or SOURCES:
-            report(name, built(name, given.data.resolve(), (given.keep or Path(scratch)) / name))
+            project = built(name, given.data.resolve(), (given.keep or Path(scratch)) / name, build=not given.tasks)
+            (recovered if given.tasks else report)(name, project)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "link": (TABLES["links"], TABLES["links"].version),
     "episode": (TABLES["episodes"], TABLES["episodes"].version),
     "step": (TABLES["steps"], TABLES["steps"].version),
+    "task": (TABLES["tasks"], TABLES["tasks"].version),
     "reward": (TABLES["rewards"], TABLES["rewards"].version),
     "correction": (TABLES["corrections"], TABLES["corrections"].version),
     "return": (TABLES["returns"], TABLES["returns"].version),

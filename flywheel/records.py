@@ -47,6 +47,7 @@ __all__ = [
     "Split",
     "Step",
     "StopReason",
+    "Task",
     "ToolCall",
     "ToolStatus",
     "Verdict",
@@ -273,6 +274,10 @@ class Episode(Row):
     conversation_id: str = Field(description="As in the events.")
     task_id: str = Field(description="Hash of the task; equal for attempts at the same task.")
     task_rule: Literal["task_key", "first_request"] = Field(description="What the task id was derived from.")
+    request: str | None = Field(
+        default=None, description="What was asked first, where the source names no task; attempts are recognised by it."
+    )
+    tool_signature: str = Field(default="", description="Hash of the names of the tools at hand.")
     policy: str = Field(description="Policy that acted; 'unknown' when no event names one.")
     model: str | None = Field(default=None, description="Model, as the log names it.")
     user: str | None = Field(default=None, description="Pseudonym of the user.")
@@ -335,6 +340,24 @@ class Reward(Row):
     evidence: list[str] = Field(description="Event ids that this opinion rests on.")
     arrived: datetime | None = Field(default=None, description="When the evidence arrived.")
     signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
+
+
+class Task(Row):
+    """Which task an episode is an attempt at, and on which side of the holdout it lies."""
+
+    table: ClassVar[str] = "tasks"
+    key: ClassVar[tuple[str, ...]] = ("episode_id",)
+
+    episode_id: str = Field(description="The episode.")
+    request_id: str = Field(
+        description="Task id as in the episodes table: by the source's name, or by its own request."
+    )
+    cluster_id: str = Field(description="Near-duplicate requests, tools aside; the holdout goes by it.")
+    task_id: str = Field(description="The task: a cluster with one set of tools, or what the source names.")
+    split: Split = Field(description="Side of the holdout: by cluster; by user and time too where configured.")
+    formerly: list[str] = Field(
+        default_factory=list, description="Task ids that the episode had in earlier builds: clusters that were joined."
+    )
 
 
 class Correction(Row):
@@ -596,5 +619,18 @@ class Promotion(Document):
 
 TABLES: dict[str, type[Row]] = {
     row.table: row
-    for row in (LogEvent, Quarantined, Link, Episode, Step, Reward, Correction, Return, PreferencePair, Example, Group)
+    for row in (
+        LogEvent,
+        Quarantined,
+        Link,
+        Episode,
+        Step,
+        Task,
+        Reward,
+        Correction,
+        Return,
+        PreferencePair,
+        Example,
+        Group,
+    )
 }

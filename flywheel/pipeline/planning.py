@@ -14,6 +14,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.records import Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
@@ -114,7 +115,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     from flywheel.models.load import base_identity
     from flywheel.stages.select import select_rows
 
-    tables = {name: ctx.store.table(name, stage_of(name)).collect() for name in ("examples", "pairs")}
+    tables = {name: read_table(ctx.store, name).collect() for name in ("examples", "pairs")}
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
     methods: tuple[Method, ...] = ("sft", "dpo")

@@ -1,15 +1,15 @@
 """The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
 
 A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
-only `links`, which decides what a conversation is, sees some columns of everything. Partitions never depend on each
-other, so a distributed engine can run the same functions. To add a stage, write its
-function and one line in `STAGES`; raise `version` when the meaning of its output changes.
+only `links` and `tasks`, which decide what a conversation and a task is, see some columns of everything. Partitions
+never depend on each other, so a distributed engine can run the same functions. To add a stage, write its function and
+one line in `STAGES`; raise `version` when the meaning of its output changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from flywheel.errors import ConfigError
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.funnel import Funnel
 from flywheel.stages.links import COLUMNS as LINKED
+from flywheel.stages.tasks import COLUMNS as TASKED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,8 +40,9 @@ class Stage:
     run: StageFunction
     settings: Callable[[Config], dict[str, Any]]
     extensions: Callable[[Config], tuple[str, list[str]]] | None = None
-    columns: tuple[str, ...] | None = None  # of its input; None: all
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # read of a table; the others whole
     version: int = 1
+    remembers: tuple[str, ...] = ()  # tables of its own that it gets as the last build left them
 
     def extension_versions(self, config: Config) -> dict[str, str]:
         """Return name → distribution and version of every extension the stage would run."""
@@ -64,6 +66,13 @@ def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
     del project
     episodes, steps = build_episodes(frames["events"], config.episodes, funnel)
     return {"episodes": episodes, "steps": steps}
+
+
+def _tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.tasks import build_tasks
+
+    del project
+    return {"tasks": build_tasks(frames["episodes"], frames["previous tasks"], config.episodes, funnel)}
 
 
 def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -111,17 +120,19 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
     return {"groups": build_groups(frames["episodes"], frames["steps"], frames["returns"], config.groups, funnel)}
 
 
-_JUDGED = ("episodes", "steps", "returns")
+_JUDGED = ("tasks", "episodes", "steps", "returns")
 
 STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
-          columns=LINKED),
+          columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=2),
+          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=3),
+    Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
+          columns={"episodes": TASKED}, remembers=("tasks",)),
     Stage("rewards", ("events", "links", "episodes", "steps"), ("rewards", "corrections"), "conversation", _rewards,
           lambda c: {"build": c.build.model_dump(mode="json"), "rewards.signals": c.rewards.signals},
           lambda c: ("rewards", c.rewards.signals), version=2),
-    Stage("returns", ("episodes", "steps", "rewards"), ("returns",), "task", _returns,
+    Stage("returns", ("tasks", "episodes", "steps", "rewards"), ("returns",), "task", _returns,
           lambda c: {"rewards": c.rewards.model_dump(exclude={"signals"})}),
     Stage("examples", (*_JUDGED, "corrections"), ("examples",), "task", _examples,
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=2),
