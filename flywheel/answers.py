@@ -14,17 +14,29 @@ from flywheel.records import Document, EvalReport, Promotion, Quarantined
 __all__ = [
     "ANSWERS",
     "BuildAnswer",
+    "ChampionAnswer",
+    "ConfigAnswer",
+    "ConfigValue",
+    "DiffAnswer",
+    "DiffMetric",
+    "DoctorAnswer",
+    "DoctorCheck",
     "EvalAnswer",
     "ExplainAnswer",
+    "ExportAnswer",
+    "ExportFile",
     "IngestAnswer",
     "InitAnswer",
     "LogAnswer",
     "LogRow",
     "LostFields",
     "PluginsAnswer",
+    "Preview",
+    "PreviewSegment",
     "QuarantineAnswer",
     "QuarantineReason",
     "QuarantineRetry",
+    "QueryAnswer",
     "ReaderRow",
     "ReadersAnswer",
     "RunAnswer",
@@ -201,6 +213,25 @@ class EvalAnswer(Document):
     page: str = Field(description="The report page.")
 
 
+class PreviewSegment(Document):
+    """Consecutive tokens of what the model reads."""
+
+    document: ClassVar[str] = "cli/preview_segment"
+
+    text: str
+    trained: bool = Field(description="Whether they are in the loss.")
+    tokens: int
+
+
+class Preview(Document):
+    """One side of a row as it would be trained, under the base model's tokenizer and template."""
+
+    document: ClassVar[str] = "cli/preview"
+
+    side: str = Field(description="chosen, rejected, completion, or the member of a group.")
+    segments: list[PreviewSegment] = Field(description="Their texts, one after the other, are what the model reads.")
+
+
 class ShowAnswer(Document):
     """`flywheel show`."""
 
@@ -208,6 +239,32 @@ class ShowAnswer(Document):
 
     kind: str = Field(description="round, episode, pair, example or group.")
     record: dict[str, Any]
+    preview: list[Preview] = Field(default=[], description="Of a pair, example or group: which tokens are trained.")
+    rendering: str = Field(default="", description="How messages and tools become text, or why there is no preview.")
+
+
+class ExportFile(Document):
+    """One file of an exported dataset."""
+
+    document: ClassVar[str] = "cli/export_file"
+
+    path: str = Field(description="Relative to the folder.")
+    form: str = Field(description="preference, unpaired, sft or groups.")
+    trainers: str = Field(description="What trains on it.")
+    rows: int
+    sha256: str = Field(description="Hash of its bytes.")
+    counts: dict[str, int] = Field(description="Funnel: considered, kept, dropped by reason.")
+
+
+class ExportAnswer(Document):
+    """`flywheel export`."""
+
+    document: ClassVar[str] = "cli/export"
+
+    folder: str = Field(description="Where the dataset is.")
+    split: str = Field(description="train or holdout.")
+    files: list[ExportFile]
+    inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")
 
 
 class ExplainAnswer(Document):
@@ -225,6 +282,104 @@ class PluginsAnswer(Document):
     document: ClassVar[str] = "cli/plugins"
 
     extensions: list[dict[str, str]]
+
+
+class DoctorCheck(Document):
+    """One check of `flywheel doctor`."""
+
+    document: ClassVar[str] = "cli/doctor_check"
+
+    name: str
+    state: str = Field(description="ok, warning or failed.")
+    says: str
+    fix: str = Field(default="", description="A command or an edit; '' when nothing is wrong.")
+
+
+class DoctorAnswer(Document):
+    """`flywheel doctor`."""
+
+    document: ClassVar[str] = "cli/doctor"
+
+    healthy: bool = Field(description="Whether no check failed.")
+    checks: list[DoctorCheck]
+
+
+class ConfigValue(Document):
+    """One value of the configuration."""
+
+    document: ClassVar[str] = "cli/config_value"
+
+    key: str = Field(description="Dotted name.")
+    value: Any
+    origin: str = Field(description="'default', or file and line.")
+
+
+class ConfigAnswer(Document):
+    """`flywheel config`."""
+
+    document: ClassVar[str] = "cli/config"
+
+    values: list[ConfigValue]
+
+
+class QueryAnswer(Document):
+    """`flywheel query`."""
+
+    document: ClassVar[str] = "cli/query"
+
+    columns: list[str]
+    rows: list[list[Any]] = Field(description="Values by column; times as ISO text.")
+    total: int = Field(description="Rows of the whole result.")
+
+
+class DiffMetric(Document):
+    """A metric of two rounds, each on the cases of its own evaluation."""
+
+    document: ClassVar[str] = "cli/diff_metric"
+
+    suite: str
+    metric: str
+    before: float | None = Field(description="The first round's value; null where it was not evaluated on it.")
+    n_before: int
+    now: float | None = Field(description="The second round's value.")
+    n_now: int
+
+
+class DiffAnswer(Document):
+    """`flywheel diff`: what is between two rounds."""
+
+    document: ClassVar[str] = "cli/diff"
+
+    before: int
+    now: int
+    made: list[str] = Field(description="Method, start, reference, base model, seed, versions: 'key old → new'.")
+    config: list[str] = Field(description="Settings: 'key old → new'.")
+    inputs: list[str] = Field(description="Tables that differed when the rounds were made.")
+    rows_added: int = Field(description="Rows that only the second round was trained on.")
+    rows_dropped: int = Field(description="Rows that only the first round was trained on.")
+    rows_kept: int = Field(description="Rows of both.")
+    tasks_added: int
+    tasks_dropped: int
+    funnel: list[str] = Field(description="Counts of the rows' funnel: 'name old → new'.")
+    metrics: list[DiffMetric]
+
+
+class ChampionAnswer(Document):
+    """`flywheel champion`: what to serve."""
+
+    document: ClassVar[str] = "cli/champion"
+
+    round: int | None = Field(description="Its number; null while the base model serves.")
+    name: str = Field(description="What a server should call it, and what logs should say as the policy.")
+    base_model: str = Field(description="Base model as configured.")
+    base_model_sha256: str
+    adapter: str = Field(description="Folder of the adapter; '' while the base model serves.")
+    adapter_sha256: str = Field(description="Hash over the adapter's weight file.")
+    method: str
+    parent: int | None
+    decision: str = Field(description="The decision that made it champion: promoted, forced, rolled_back, or ''.")
+    decided_at: str = Field(description="When; ISO time, or ''.")
+    reason: str = Field(description="The gate's verdict, or the reason that was given.")
 
 
 class RunStage(Document):
@@ -252,6 +407,7 @@ ANSWERS: dict[str, type[Document]] = {
     model.document: model
     for model in (
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
-        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, PluginsAnswer, RunAnswer,
+        LogAnswer, EvalAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer, RunAnswer,
+        DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer,
     )
 }  # fmt: skip

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any
 from flywheel import files
 from flywheel.answers import (
     BuildAnswer,
+    ChampionAnswer,
+    ConfigAnswer,
+    ConfigValue,
+    DiffAnswer,
+    DoctorAnswer,
     EvalAnswer,
     ExplainAnswer,
+    ExportAnswer,
     IngestAnswer,
     LogAnswer,
     LostFields,
@@ -32,16 +38,18 @@ from flywheel.answers import (
     StageAnswer,
     StatusAnswer,
 )
-from flywheel.config import CONFIG_FILE, Config, load_config
+from flywheel.config import CONFIG_FILE, Config, load_config, origins
 from flywheel.errors import UsageError
 from flywheel.extensions import list_extensions
 from flywheel.pipeline.build import StageStatus, build, select_stages, statuses
 from flywheel.pipeline.context import Context
-from flywheel.records import Plan, Promotion, RoundManifest
+from flywheel.records import Plan, Promotion, RoundManifest, Split
 from flywheel.rounds import Registry
 from flywheel.store import Store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flywheel.pipeline.intake import IngestResult
 
 __all__ = ["Project", "find_project"]
@@ -215,6 +223,20 @@ class Project:
             )
         return BuildAnswer(stages=[_stage_answer(s) for s in done])
 
+    def export(self, folder: Path | str, *, forms: Sequence[str] = (), split: str = "train") -> ExportAnswer:
+        """Write the mined rows in TRL's dataset forms into a folder; stale tables are built first.
+
+        Raises:
+            UsageError: an unknown form or split, or a folder that flywheel did not write.
+        """
+        from flywheel.pipeline.exporting import export
+
+        if split not in tuple(Split):
+            raise UsageError(f"unknown split `{split}`", hint=f"splits: {', '.join(Split)}")
+        with self.locked("export") as ctx:
+            build(ctx.store, ctx.config, self.folder)
+            return export(ctx, Path(folder).resolve(), list(forms), Split(split))
+
     def status(self) -> StatusAnswer:
         """Return what is new, stale and pending; reads JSON files only."""
         from flywheel.pipeline.overview import next_command, source_files
@@ -234,6 +256,48 @@ class Project:
             stages=[_stage_answer(s) for s in stages],
             next=next_command(self.context, stages, known=known, new=new),
         )
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a SQL query over the tables; it can read nothing else, and change nothing.
+
+        Raises:
+            UsageError: the text is no query that the tables can answer.
+        """
+        from flywheel.pipeline.queries import query
+
+        return query(self.context, sql)
+
+    def diff(self, first: str, second: str) -> DiffAnswer:
+        """Return what is between two rounds, named by number or alias.
+
+        Raises:
+            UsageError: a name is no round's.
+        """
+        from flywheel.pipeline.comparing import compare_rounds
+
+        return compare_rounds(self.context, first, second)
+
+    def champion(self) -> ChampionAnswer:
+        """Return what to serve: base model, adapter, hashes and the decision behind it.
+
+        Raises:
+            StoreError: the champion's adapter is not the one that was judged.
+        """
+        from flywheel.pipeline.overview import champion
+
+        return champion(self.context)
+
+    def doctor(self) -> DoctorAnswer:
+        """Check whether a night would go through: environment, disk, store, model, rounds; changes nothing."""
+        from flywheel.pipeline.doctor import examine
+
+        checks = examine(self.context, self.folder / KEY_FILE)
+        return DoctorAnswer(healthy=all(check.state != "failed" for check in checks), checks=checks)
+
+    def settings(self, file: Path | None = None) -> ConfigAnswer:
+        """Return every value of the configuration and where it comes from: the given file, or flywheel.toml."""
+        found = origins(file or self.folder / CONFIG_FILE, self.config)
+        return ConfigAnswer(values=[ConfigValue(key=key, value=value, origin=origin) for key, value, origin in found])
 
     # --- rounds ---------------------------------------------------------------------------------------------------
 

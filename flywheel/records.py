@@ -486,7 +486,9 @@ class RoundManifest(Document):
     parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
     base_model: str = Field(description="Base model as configured.")
-    base_model_sha256: str = Field(description="Hash over the base model's weight files.")
+    base_model_sha256: str = Field(
+        description="Hash over the base model: weights, tokenizer, chat template, configuration."
+    )
     inputs: dict[str, dict[str, str]] = Field(description="Stage → {snapshot, sha256} of every table read.")
     counts: dict[str, int] = Field(description="Funnel of the rows: considered, kept, dropped by reason.")
     dataset: list[FileHash] = Field(default_factory=list, description="Files trained on.")
@@ -499,6 +501,26 @@ class RoundManifest(Document):
     checks: dict[str, float] = Field(default_factory=dict, description="Self-checks, e.g. the DPO loss at step 0.")
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
+
+
+class DataCard(_Frozen):
+    """What a round's rows are: where they come from, how long they are, and what of them fits."""
+
+    rendering: str = Field(description="How messages and tools become text.")
+    tokens: int = Field(ge=0, description="Tokens of all rows, the longer side of each.")
+    trained_tokens: int = Field(ge=0, description="Tokens in the loss: actions only, all sides.")
+    median_tokens: int = Field(ge=0, description="Tokens of the median row.")
+    longest_tokens: int = Field(ge=0, description="Tokens of the longest row.")
+    max_length: int = Field(ge=0, description="train.max_length.")
+    fitting: int = Field(ge=0, description="Rows that fit into it.")
+    too_long: int = Field(ge=0, description="Rows that do not: they are refused whole, never cut.")
+    mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
+    longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
+    sources: dict[str, int] = Field(description="Rows by format of their log.")
+    policies: dict[str, int] = Field(description="Rows by the policy that acted.")
+    builders: dict[str, int] = Field(description="Pairs by builder.")
+    users: int = Field(ge=0, description="Distinct users behind the rows, as far as the log names them.")
+    largest_user_share: float | None = Field(description="Share of the rows that the most frequent user is behind.")
 
 
 class Plan(Document):
@@ -514,13 +536,16 @@ class Plan(Document):
     start_reason: str = Field(description="Why it starts there.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
     base_model: str = Field(description="Base model as configured.")
-    base_model_sha256: str = Field(description="Hash over the base model's weight files.")
+    base_model_sha256: str = Field(
+        description="Hash over the base model: weights, tokenizer, chat template, configuration."
+    )
     inputs: dict[str, dict[str, str]] = Field(description="Stage → {snapshot, sha256} of every table read.")
     counts: dict[str, int] = Field(description="Funnel of the rows: considered, kept, dropped by reason.")
     rows: int = Field(ge=0, description="Rows to train on.")
     tasks: int = Field(ge=0, description="Distinct tasks among them.")
     steps: int = Field(ge=0, description="Optimiser steps.")
     characters: int = Field(ge=0, description="Characters in all rows; about four make a token in English.")
+    card: DataCard = Field(description="What the rows are.")
     dataset_sha256: str = Field(description="Hash of the dataset that will be written.")
     train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
     config: dict[str, Any] = Field(description="Resolved model and train sections.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
     from flywheel.records import EvalReport, MetricRow, RuleResult
 
-__all__ = ["Output", "columns", "funnel_lines", "metric_lines", "rule_lines", "size"]
+__all__ = ["Output", "coloured", "columns", "funnel_lines", "harmless", "mark", "metric_lines", "rule_lines", "size"]
+
+
+# Controls of terminals and of text direction, except a line's end, a tab, and our own colours.
+_CONTROL = re.compile(r"(?!\x1b\[(?:0|31|32)m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -34,18 +39,28 @@ class Output:
         if self.as_json:
             sys.stdout.write(json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n")
         elif not self.quiet:
-            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.write("".join(f"{harmless(line)}\n" for line in lines))
 
     def say(self, line: str) -> None:
         """Print a sentence on what is going on to stderr."""
         if not self.quiet and not self.as_json:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{harmless(line)}\n")
             sys.stderr.flush()
 
     @property
     def live(self) -> bool:
         """Whether a progress bar may be drawn: on a terminal only."""
         return self.progress and not self.quiet and not self.as_json and sys.stderr.isatty()
+
+
+def harmless(text: str) -> str:
+    """Return a text in which nothing of a log can steer a terminal: control characters are written out."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def coloured() -> bool:
+    """Whether stdout is a terminal that wants colour."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
@@ -97,16 +112,16 @@ def metric_lines(report: EvalReport) -> list[str]:
     return [*columns(rows, right=(1, 2, 3, 4)), "* primary: the gate judges superiority on it"]
 
 
-def _mark(*, passed: bool) -> str:
+def mark(*, passed: bool) -> str:
+    """Return a tick or a cross, coloured where the terminal has colour."""
     mark = "✓" if passed else "✗"
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured else mark
+    return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured() else mark
 
 
 def rule_lines(rules: Sequence[RuleResult]) -> list[str]:
     """Return each gate rule with its mark and its numbers in a sentence."""
     width = max((len(r.rule) for r in rules), default=0)
-    return [f"{_mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+    return [f"{mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
 
 
 def plain(value: Any) -> str:

@@ -13,9 +13,11 @@ from flywheel.cli.render import columns, funnel_lines, metric_lines, rule_lines,
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
-    from flywheel.records import Plan, Promotion, RoundManifest
+    from flywheel.records import DataCard, Plan, Promotion, RoundManifest
 
 __all__ = ["add_commands"]
+
+_MOST_NAMES = 4
 
 RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
 
@@ -44,6 +46,30 @@ def plan(
         raise typer.Exit(99)
 
 
+def _card_rows(card: DataCard) -> list[list[str]]:
+    """Return a dataset's card as labelled sentences."""
+    refused = f", {card.too_long:,} longer and refused whole" if card.too_long else ", none longer"
+    sides = " and ".join(f"{mean:,.0f}" for mean in card.mean_trained)
+    longer = f"; the longer side is chosen in {card.longer_wins:.0%}" if card.longer_wins is not None else ""
+    share = f", the most frequent behind {card.largest_user_share:.0%}" if card.largest_user_share else ""
+    made = f"by {_told(card.builders)}; " if card.builders else ""
+    loss = f"in the loss {card.trained_tokens:,}, on average {sides} a row{longer}"
+    users = f"{card.users:,} users{share}" if card.users else "users unknown"
+    return [
+        ["fit", f"{card.fitting:,} rows in train.max_length {card.max_length:,}{refused}"],
+        ["tokens", f"median row {card.median_tokens:,}, longest {card.longest_tokens:,}; {loss}"],
+        ["from", f"{made}logs {_told(card.sources)}; policies {_told(card.policies)}; {users}"],
+        ["template", card.rendering],
+    ]
+
+
+def _told(counts: dict[str, int]) -> str:
+    """Return the commonest values with their counts."""
+    names = list(counts.items())
+    rest = len(names) - _MOST_NAMES
+    return ", ".join(f"{name} {n:,}" for name, n in names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def _plan_lines(p: Plan) -> list[str]:
     parent = "the base model" if p.parent is None else f"round {p.parent}"
     rows = [
@@ -52,7 +78,8 @@ def _plan_lines(p: Plan) -> list[str]:
         ["method", f"{p.method}: {p.method_reason}"],
         ["reference", p.reference],
         ["rows", f"{p.rows:,} of {p.tasks:,} tasks, dataset {p.dataset_sha256[:12]}"],
-        ["budget", f"at most {p.steps:,} optimiser steps over {size(p.characters)} of text"],
+        ["budget", f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({size(p.characters)} of text)"],
+        *_card_rows(p.card),
     ]
     lines = columns(rows) + funnel_lines(p.counts)
     if p.same_as is not None:

@@ -13,6 +13,7 @@ from flywheel.config.files import (
     load_config,
     load_pipeline,
     merge_overrides,
+    origins,
     render_default_config,
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
@@ -40,5 +41,6 @@ __all__ = [
     "load_config",
     "load_pipeline",
     "merge_overrides",
+    "origins",
     "render_default_config",
 ]

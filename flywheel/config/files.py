@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from pydantic import BaseModel, ValidationError
 from flywheel.config.whole import Config, Pipeline
 from flywheel.errors import ConfigError
 
-__all__ = ["CONFIG_FILE", "load_config", "load_pipeline", "merge_overrides", "render_default_config"]
+__all__ = [
+    "CONFIG_FILE",
+    "load_config",
+    "load_pipeline",
+    "merge_overrides",
+    "origins",
+    "render_default_config",
+]
 
 CONFIG_FILE = "flywheel.toml"
 
@@ -106,6 +114,33 @@ def merge_overrides(config: Config, overrides: dict[str, Any]) -> Config:
         return {**below, **both}
 
     return Config.model_validate(lay(config.model_dump(), overrides))
+
+
+def origins(path: Path, config: Config) -> list[tuple[str, Any, str]]:
+    """Return (dotted key, value, origin) of every value: 'default', or the file's name and line."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    given = _parse(text, path.name)
+    return [
+        (".".join(key), value, f"{path.name} line {_line_of(text, key)}" if _is_given(given, key) else "default")
+        for key, value in _leaves(config, ())
+    ]
+
+
+def _leaves(section: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _is_given(given: Any, key: tuple[str, ...]) -> bool:
+    for part in key:
+        if not isinstance(given, dict) or part not in given:
+            return False
+        given = given[part]
+    return True
 
 
 def _toml_value(value: Any) -> str:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.answers import LogRow, ShowAnswer
-from flywheel.errors import FlywheelError, UsageError
+from flywheel.answers import ChampionAnswer, LogRow, ShowAnswer
+from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.build import StageStatus, explain_stage
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.previews import preview
 from flywheel.pipeline.stages import STAGES
 from flywheel.pipeline.tables import read_table
 from flywheel.records import EvalReport, MetricRow
@@ -18,7 +19,7 @@ from flywheel.rounds import Registry, round_name
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
+__all__ = ["champion", "explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
 
 _BY_ID = {"episodes": "episode_id", "pairs": "pair_id", "examples": "example_id", "groups": "group_id"}
 _SINGULAR = {"episodes": "episode", "pairs": "pair", "examples": "example", "groups": "group"}
@@ -88,6 +89,35 @@ def log_rows(registry: Registry) -> list[LogRow]:
     return rows
 
 
+def champion(ctx: Context) -> ChampionAnswer:
+    """Return what to serve, and the decision behind it.
+
+    Raises:
+        StoreError: the champion's adapter is missing or is not the one that was judged.
+    """
+    from flywheel.models.load import base_identity
+
+    number = ctx.registry.champion
+    problems = ctx.registry.problems([number] if number is not None else [])
+    if problems:
+        raise StoreError("; ".join(problems), hint="`flywheel rollback --yes` moves the champion to a sound round")
+    manifest = ctx.registry.manifest(number) if number is not None else None
+    made = [p for p in ctx.registry.promotions() if p.champion_after == number and p.champion_before != number]
+    return ChampionAnswer(
+        round=number,
+        name="base" if number is None else f"{ctx.config.name or ctx.project.name}-round-{number}",
+        base_model=manifest.base_model if manifest else ctx.config.model.base,
+        base_model_sha256=manifest.base_model_sha256 if manifest else base_identity(ctx.config.model).sha256,
+        adapter=str(ctx.registry.adapter(number) or ""),
+        adapter_sha256=manifest.adapter_sha256 if manifest else "",
+        method=manifest.method if manifest else "",
+        parent=manifest.parent if manifest else None,
+        decision=made[-1].decision if made else "",
+        decided_at=made[-1].at.isoformat() if made else "",
+        reason=(made[-1].reason or str(made[-1].verdict or "")) if made else "",
+    )
+
+
 # --- show -----------------------------------------------------------------------------------------------------------
 
 
@@ -137,7 +167,9 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
         record["steps"] = _rows_of(ctx, "steps", row["episode_id"], ["index"])
         record["rewards"] = _rows_of(ctx, "rewards", row["episode_id"], ["step", "signal"])
         record["returns"] = _rows_of(ctx, "returns", row["episode_id"], ["step"])
-    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record))
+        return ShowAnswer(kind="episode", record=_plain(record))
+    sides, how = preview(ctx, _SINGULAR[table], record)
+    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record), preview=sides, rendering=how)
 
 
 def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from flywheel import files
 from flywheel.errors import TrainError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
+from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
@@ -147,6 +148,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         tasks=len(tasks),
         steps=train.max_steps if train.max_steps > 0 else steps,
         characters=len(dataset),
+        card=make_card(ctx, rows, choice.method, files.hash_text(dataset)),
         dataset_sha256=files.hash_text(dataset),
         train_tasks_sha256=files.hash_text(canonical_json(tasks)),
         config=round_config(ctx),
