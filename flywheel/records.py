@@ -463,6 +463,20 @@ class Group(Row):
     rewards_G: list[float] = Field(description="Returns.")
     advantages_G: list[float] = Field(description="Leave-one-out advantages; they sum to 0.")
     policies_G: list[str] = Field(description="Policy of each member.")
+    prompts_G: list[str] = Field(
+        default_factory=list,
+        description="Each member's own messages before its first action, JSON.",
+    )
+    behaviour_G: list[str] = Field(
+        default_factory=list,
+        description="Where each member's log-probabilities under the policy that acted come from: logged; rescore (a "
+        "round of this project acted: its adapter can say); unknown.",
+    )
+    gradient_G: list[float] = Field(
+        default_factory=list,
+        description="What multiplies each member's log-probability off policy: its advantage plus groups.shift; 0 "
+        "where that is negative and the behaviour unknown, because nothing would hold it back.",
+    )
 
 
 class FileHash(_Frozen):

@@ -40,3 +40,8 @@ class GroupsConfig(Section):
     min_size: int = Field(default=2, ge=2, description="Fewest attempts in a group.")
     max_size: int = Field(default=16, ge=2, description="Most attempts in a group.")
     min_range: float = Field(default=0.05, ge=0, description="Groups whose returns differ by less carry no signal.")
+    by_policy: bool = Field(default=False, description="Whether members must share their policy, too.")
+    max_per_user: int = Field(default=2, ge=1, description="Most members of a group that are one user's.")
+    shift: float = Field(
+        default=0.1, ge=0, description="Added to advantages off policy: the baseline lowered by so much (AsymRE)."
+    )

@@ -138,7 +138,8 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=2),
     Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", _pairs,
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
-    Stage("groups", _JUDGED, ("groups",), "task", _groups, lambda c: {"groups": c.groups.model_dump()}),
+    Stage("groups", _JUDGED, ("groups",), "task", _groups, lambda c: {"groups": c.groups.model_dump()},
+          version=2),
 )  # fmt: skip
 
 # What a pipeline file may list besides table stages, and what each needs and makes.

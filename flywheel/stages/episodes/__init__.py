@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["build_episodes"]
 
 REQUEST_WORDS, REQUEST_MESSAGES = 10, 4  # words that make a request, within so many messages
+_LOGPROBS = '"completion_logprobs":['  # as canonical JSON writes a list that is there
 _LATER = ("feedback", "outcome")  # judgements: no part of what happened between user and agent
 _BIG_INTEGER = r"[:,\[]\s*-?\d{19,}"
 
@@ -147,6 +148,7 @@ def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
     policies = {row.policy for row in acting if row.policy}
     tags = transcript.tags | ({"mixed_policies"} if len(policies) > 1 else set())
+    tags |= {"logprobs"} if all(row.kind == "model_call" and _LOGPROBS in row.payload for row in acting) else set()
     usage = transcript.usage
     return {
         "episode_id": content_id("episode", log.conversation_id),
