@@ -94,19 +94,19 @@ def _clusters(unnamed: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesConfig
         .sort(pl.col("started").fill_null(_NEVER), "task_id")
     )
     known = dict(previous.select("request_id", "cluster_id").unique().iter_rows())
-    texts: dict[tuple[str, ...], list[str]] = defaultdict(list)  # equal but for slots: one document
+    texts: dict[str, list[str]] = defaultdict(list)  # equal but for slots: one document
     for request_id, request in first.select("task_id", "request").iter_rows():
-        texts[tuple(masked_words(request or request_id))].append(request_id)
+        texts[" ".join(masked_words(request or request_id))].append(request_id)
     before = [frozenset(known[r] for r in members if r in known) for members in texts.values()]
-    ids = [content_id("request", *words) for words in texts]
+    ids = [content_id("request", text) for text in texts]
     names = cluster_ids(ids, _edges(list(texts)), before, lambda name: in_holdout(name, cfg.holdout_share))
     return {r: name for members, name in zip(texts.values(), names, strict=True) for r in members}
 
 
-def _edges(documents: Sequence[Sequence[str]]) -> Iterator[tuple[int, int]]:
+def _edges(documents: Sequence[str]) -> Iterator[tuple[int, int]]:
     if len(documents) < 2:  # noqa: PLR2004
         return
-    sets = [shingles(words) for words in documents]
+    sets = [shingles(text.split()) for text in documents]
     seen: set[tuple[int, int]] = set()
     for later, earlier in candidates(signatures(sets)):
         if (later, earlier) not in seen:
