@@ -24,6 +24,7 @@ __all__ = ["BANDS", "ROWS", "alike", "candidates", "jaccard", "masked_words", "s
 PERMUTATIONS, BANDS, ROWS = 128, 16, 8  # the S-curve's middle lies at (1/16)^(1/8) = 0.707
 ALIKE = 0.7
 DIFFER_AT_MOST = 12  # shingles, about two words: a long shared template must not make two questions one
+SAYS_ENOUGH = 12  # shingles in common, about 14 words; shorter requests must be equal but for their slots
 SHINGLE = 3  # words
 NEIGHBOURS = 4  # members of a bucket that each further one is compared with, besides the first: keeps it linear
 _BATCH = 4096
@@ -121,4 +122,4 @@ def alike(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> bool:
 
     common = len(np.intersect1d(one, other, assume_unique=True))
     union = len(one) + len(other) - common
-    return common >= ALIKE * union and union - common <= DIFFER_AT_MOST
+    return common >= max(ALIKE * union, SAYS_ENOUGH) and union - common <= DIFFER_AT_MOST
