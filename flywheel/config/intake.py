@@ -102,6 +102,12 @@ class EpisodesConfig(Section):
         description="ISO time: nothing from it on is trained on, nothing before it is judged by; '' splits by no time.",
     )
 
+    embedding: str = Field(
+        default="",
+        description="module:function from texts to vectors: joins requests in other words, too; '' for none.",
+    )
+    min_cosine: float = Field(default=0.9, gt=0, le=1, description="Cosine from which such requests are joined.")
+
     @field_validator("holdout_after")
     @classmethod
     def _is_time(cls, value: str) -> str:

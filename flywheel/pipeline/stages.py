@@ -71,8 +71,9 @@ def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
 def _tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.tasks import build_tasks
 
-    del project
-    return {"tasks": build_tasks(frames["episodes"], frames["previous tasks"], config.episodes, funnel)}
+    name = config.episodes.embedding
+    embed = load_extension("embeddings", name, search=project) if name else None
+    return {"tasks": build_tasks(frames["episodes"], frames["previous tasks"], config.episodes, funnel, embed)}
 
 
 def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:

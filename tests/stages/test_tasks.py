@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,9 @@ from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.minhash import BANDS, ROWS, alike, candidates, jaccard, masked_words, shingles, signatures
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NONE = pl.DataFrame(schema=polars_schema(Task))
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -202,3 +206,23 @@ def test_states_are_put_under_the_task() -> None:
     tasks = pl.LazyFrame({"episode_id": ["a"], "task_id": [other], "split": ["train"]})
     (row,) = follow_tasks(steps, tasks).collect().to_dicts()
     assert row == {"episode_id": "a", "task_id": other, "state_key": next_state(first_state(other), ["look {}"])}
+
+
+def test_vectors_join_other_words_but_never_other_deeds() -> None:
+    def meaning(texts: Sequence[str]) -> NDArray[np.float64]:
+        return np.array([[1.0, 0.0] if "trip" in text or "journey" in text else [0.0, 1.0] for text in texts])
+
+    asked = [
+        "please cancel my trip",
+        "cancelling the journey, that is all",
+        "please restore my trip",
+        "cancel the lunch",
+    ]
+    rows = [episode(n, text) for n, text in enumerate(asked)]
+    schema = {name: kind for name, kind in polars_schema(Episode).items() if name in COLUMNS}
+    frame = pl.DataFrame(rows, schema=schema).select(COLUMNS)
+    made = build_tasks(frame, NONE, EpisodesConfig(), Funnel(), meaning)
+    one, other, restored, lunch = column(made, "cluster_id", 0, 1, 2, 3)
+    assert one == other
+    assert len({one, restored, lunch}) == 3
+    assert tasks_of(*rows)["cluster_id"].n_unique() == 4

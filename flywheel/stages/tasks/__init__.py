@@ -20,6 +20,7 @@ from flywheel.contracts import polars_schema
 from flywheel.records import Split, Task, content_id
 from flywheel.stages._canonical import STATE_TASK_HEX, in_holdout
 from flywheel.stages.tasks.clusters import cluster_ids
+from flywheel.stages.tasks.embedding import close
 from flywheel.stages.tasks.minhash import alike, candidates, masked_words, shingles, signatures
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from flywheel.config import EpisodesConfig
     from flywheel.funnel import Funnel
+    from flywheel.stages.tasks.embedding import Embedding
 
 __all__ = ["COLUMNS", "build_tasks", "follow_tasks"]
 
@@ -34,7 +36,13 @@ COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "u
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def build_tasks(episodes: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) -> pl.DataFrame:
+def build_tasks(
+    episodes: pl.DataFrame,
+    previous: pl.DataFrame,
+    cfg: EpisodesConfig,
+    funnel: Funnel,
+    embed: Embedding | None = None,
+) -> pl.DataFrame:
     """Return the table `tasks`.
 
     Args:
@@ -42,13 +50,14 @@ def build_tasks(episodes: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesCon
         previous: the table as the last build left it, or no rows: a request keeps the cluster that it had.
         cfg: the section [episodes].
         funnel: counts episodes.
+        embed: the plugin that `episodes.embedding` names, if any.
     """
     import polars as pl
 
     funnel.considered += episodes.height
     funnel.kept += episodes.height
     named = pl.col("task_rule") == "task_key"
-    clusters = _clusters(episodes.filter(~named), previous, cfg)
+    clusters = _clusters(episodes.filter(~named), previous, cfg, embed)
     found = episodes.rename({"task_id": "request_id"}).with_columns(
         cluster_id=pl.col("request_id").replace_strict(clusters, default=pl.col("request_id"), return_dtype=pl.String)
     )
@@ -84,7 +93,9 @@ def _task_of_cluster(found: pl.DataFrame) -> pl.Series:
     return pl.Series([ids[pair] for pair in pairs], dtype=pl.String)
 
 
-def _clusters(unnamed: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesConfig) -> dict[str, str]:
+def _clusters(
+    unnamed: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesConfig, embed: Embedding | None
+) -> dict[str, str]:
     """Return the cluster id of each request id."""
     import polars as pl
 
@@ -99,7 +110,10 @@ def _clusters(unnamed: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesConfig
         texts[" ".join(masked_words(request or request_id))].append(request_id)
     before = [frozenset(known[r] for r in members if r in known) for members in texts.values()]
     ids = [content_id("request", text) for text in texts]
-    names = cluster_ids(ids, _edges(list(texts)), before, lambda name: in_holdout(name, cfg.holdout_share))
+    edges = list(_edges(list(texts)))
+    if embed is not None and texts:
+        edges += close(list(texts), embed, cfg.min_cosine)
+    names = cluster_ids(ids, edges, before, lambda name: in_holdout(name, cfg.holdout_share))
     return {r: name for members, name in zip(texts.values(), names, strict=True) for r in members}
 
 
