@@ -16,9 +16,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from flywheel.records import EvalReport, MetricRow, RuleResult
+    from flywheel.records import EvalReport, MetricRow, MonitorRow, RuleResult
 
-__all__ = ["Output", "coloured", "columns", "funnel_lines", "harmless", "mark", "metric_lines", "rule_lines", "size"]
+__all__ = [
+    "Output",
+    "coloured",
+    "columns",
+    "funnel_lines",
+    "harmless",
+    "mark",
+    "metric_lines",
+    "monitor_lines",
+    "rule_lines",
+    "size",
+]
 
 
 # Controls of terminals and of text direction, except a line's end, a tab, and our own colours.
@@ -98,10 +109,10 @@ def _difference(row: MetricRow, value: float | None) -> str:
     return f"{value * 100:+.1f} pp" if row.binary else f"{value:+.3f}"
 
 
-def metric_lines(report: EvalReport) -> list[str]:
+def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[str]:
     """Return the evaluation's table: each metric with n, both values, difference and interval."""
     baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
-    rows = [["metric", "n", baseline, f"round {report.round}", "delta", "95 % interval"]]
+    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval"]]
     for m in report.metrics:
         name = m.metric if m.slice == "all" else f"  {m.slice}"
         span = "-" if m.low is None else f"[{_difference(m, m.low)}, {_difference(m, m.high)}]"
@@ -122,6 +133,21 @@ def rule_lines(rules: Sequence[RuleResult]) -> list[str]:
     """Return each gate rule with its mark and its numbers in a sentence."""
     width = max((len(r.rule) for r in rules), default=0)
     return [f"{mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+
+
+def monitor_lines(rows: Sequence[MonitorRow], *, verbose: bool) -> list[str]:
+    """Return the monitors: how many are of each level, and those that are not green; green ones when verbose.
+
+    What several monitors cannot tell for the same reason is one line.
+    """
+    counts = {level: sum(row.level == level for row in rows) for level in ("red", "amber", "green", "unknown")}
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if verbose or row.level != "green":
+            told.setdefault((row.level, row.sentence), []).append(row.monitor)
+    head = "monitors  " + ", ".join(f"{n} {level}" for level, n in counts.items() if n)
+    listed = sorted(told.items(), key=lambda item: list(counts).index(item[0][0]))
+    return [head, *(f"  {level:<7}  {', '.join(names)}: {sentence}" for (level, sentence), names in listed)]
 
 
 def plain(value: Any) -> str:

@@ -52,7 +52,8 @@ def _known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str
 
 def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel]) -> ConfigError:
     first = error.errors(include_input=False, include_url=False)[0]
-    path = first["loc"]
+    context = first.get("ctx", {})
+    path = first["loc"] or tuple(context.get("at", ()))
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
@@ -62,9 +63,8 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
             else f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
         )
         return ConfigError(f"`{file}` line {line}: unknown key `{dotted}`", hint=hint)
-    return ConfigError(
-        f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint="`flywheel schema config` shows what fits"
-    )
+    hint = str(context.get("hint", "`flywheel schema config` shows what fits"))
+    return ConfigError(f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint=hint)
 
 
 def _parse(text: str, file: str) -> dict[str, Any]:
@@ -113,7 +113,13 @@ def merge_overrides(config: Config, overrides: dict[str, Any]) -> Config:
         }
         return {**below, **both}
 
-    return Config.model_validate(lay(config.model_dump(), overrides))
+    merged = lay(config.model_dump(), overrides)
+    try:
+        return Config.model_validate(merged)
+    except ValidationError as error:
+        if any(detail["type"] != "lexicographic" for detail in error.errors()):
+            raise
+        raise _explain(error, "", "overrides", Config) from None
 
 
 def origins(path: Path, config: Config) -> list[tuple[str, Any, str]]:

@@ -148,6 +148,8 @@ def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[st
         elif stage.by == "all":
             columns = stage.columns.get(table, tuple(TABLES[table].model_fields))
             frames[table] = store.read(parts, table).select(columns).collect()
+        elif "task_id" not in TABLES[table].model_fields:
+            frames[table] = store.read(parts, table).collect()  # what a stage over all made is small
         elif stage.by == "conversation":
             frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
         else:

@@ -10,6 +10,7 @@ from flywheel.answers import ChampionAnswer, LogRow, ShowAnswer
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.build import StageStatus, explain_stage
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.explaining import explain_episode
 from flywheel.pipeline.previews import preview
 from flywheel.pipeline.stages import STAGES
 from flywheel.pipeline.tables import read_table
@@ -201,7 +202,7 @@ def explain(ctx: Context, subject: str) -> list[str]:
     if shown.kind == "round":
         return _explain_round(ctx, int(shown.record["round"]))
     if shown.kind == "episode":
-        return _explain_episode(shown.record)
+        return explain_episode(ctx, shown.record)
     if shown.kind == "pair":
         return _explain_pair(shown.record)
     return [f"{shown.kind} {subject}: see `flywheel show {subject}`"]
@@ -225,27 +226,6 @@ def _explain_round(ctx: Context, number: int) -> list[str]:
     for decision in (p for p in ctx.registry.promotions() if p.round == number):
         lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
         lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}" for r in decision.rules]
-    return lines
-
-
-def _explain_episode(record: dict[str, Any]) -> list[str]:
-    whole = next((r for r in record["returns"] if r["step"] is None), None)
-    who = f"policy {record['policy']}, {record['stop_reason']}"
-    lines = [f"episode {record['episode_id']}: {record['n_steps']} steps by {who}."]
-    if whole is not None:
-        parts = f"P(success) {whole['p_success']:.2f}, cost {whole['cost']:.2f}, risk {whole['risk']:.2f}"
-        known = f"R = {whole['value']:+.3f}: {parts}, from {whole['n_support']} signals."
-        lines.append(known if whole["known"] else "Its outcome is not known: no signal voted; it trains nothing.")
-    for r in record["rewards"]:
-        where = "episode" if r["step"] is None else f"step {r['step']}"
-        evidence = ", ".join(e[:8] for e in r["evidence"]) or "none"
-        kind, opinion = f"{r['family']}, {r['kind']}", f"{r['score']:+.2f} at weight {r['weight']:.2f}"
-        lines.append(f"  {r['signal']} ({kind}) gave {where} {opinion}; evidence {evidence}")
-    lines += [
-        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {r['n_support']} episodes"
-        for r in record["returns"]
-        if r["step"] is not None
-    ]
     return lines
 
 

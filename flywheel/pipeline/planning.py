@@ -16,6 +16,7 @@ from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.watching import monitor_rows
 from flywheel.records import Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
@@ -121,7 +122,8 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     train = ctx.config.train
     methods: tuple[Method, ...] = ("sft", "dpo")
     funnels = {method: Funnel() for method in methods}
-    candidates = {m: select_rows(tables["examples"], tables["pairs"], train, m, funnels[m]) for m in methods}
+    users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
+    candidates = {m: select_rows(tables["examples"], tables["pairs"], train, m, funnels[m], users) for m in methods}
     counts = {"examples": len(candidates["sft"]), "pairs": len(candidates["dpo"])}
     choice = _choose(ctx, parent, counts, candidates["sft"])
     rows, funnel = candidates[choice.method], funnels[choice.method]
@@ -152,6 +154,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         dataset_sha256=files.hash_text(dataset),
         train_tasks_sha256=files.hash_text(canonical_json(tasks)),
         config=round_config(ctx),
+        monitors=monitor_rows(ctx),
     )
     return PlannedRound(plan.model_copy(update={"same_as": _repeat_of(ctx, plan)}), dataset)
 

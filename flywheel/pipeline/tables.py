@@ -1,4 +1,4 @@
-"""Tables as they are to be read: episodes, steps and rewards under the task that the stage `tasks` gave them."""
+"""Tables as they are to be read: episodes, steps and opinions under the task that the stage `tasks` gave them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RECORDED", "read_table"]
 
-RECORDED = frozenset({"episodes", "steps", "rewards", "corrections"})  # made before tasks were known
+RECORDED = frozenset({"episodes", "steps", "opinions", "corrections"})  # made before tasks were known
 
 
 def read_table(store: Store, name: str) -> pl.LazyFrame:
