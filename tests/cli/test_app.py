@@ -72,6 +72,7 @@ def test_an_empty_project(tmp_path: Path) -> None:
         "links        never  never built\n"
         "episodes     never  never built\n"
         "tasks        never  never built\n"
+        "opinions     never  never built\n"
         "rewards      never  never built\n"
         "reliability  never  never built\n"
         "returns      never  never built\n"
