@@ -1,7 +1,7 @@
 """Which attempts are attempts at one task, and which side of the holdout each lies on.
 
 In: some columns of all episodes, and the clusters of the last build. Out: the table `tasks`, a row an episode; other
-stages read episodes, steps and rewards through it (`follow_tasks`), so that those tables never change.
+stages read episodes, steps and opinions through it (`follow_tasks`), so that those tables never change.
 
 A task that the source names is that task. Where the log has none, first requests that are near-duplicates (numbers, ids
 and addresses masked) form a cluster, and a cluster with one set of tools is a task. The split goes by cluster, tools
