@@ -485,7 +485,7 @@ class Example(Row):
     table: ClassVar[str] = "examples"
     key: ClassVar[tuple[str, ...]] = ("example_id",)
 
-    example_id: str = Field(description="Content id of prompt and completion.")
+    example_id: str = Field(description="Content id of task, prompt, completion and tools.")
     task_id: str = Field(description="Task of the episode.")
     split: Split = Field(description="Split of the task; only train examples are trained on.")
     state_key: str = Field(description="Anchor state the action leaves from.")

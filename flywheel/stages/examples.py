@@ -95,9 +95,9 @@ def _rows(judged: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> 
         context = found[row["episode_id"], step]
         split, tools, user = facts[row["episode_id"]]
         texts = {"prompt": context.prompt, "completion": context.completion, "tools": tools}
-        # The tools are part of the identity: one prompt with other tools is another question.
+        # Task and tools are part of the identity: one greeting may begin several tasks, held out or not.
         about = {"split": split, "step": step, "user": user, "source": "outcome"}
-        rows.append({**row, **texts, **about, "example_id": content_id(*texts.values())})
+        rows.append({**row, **texts, **about, "example_id": content_id(row["task_id"], *texts.values())})
     return pl.DataFrame(rows, schema=polars_schema(Example))
 
 
@@ -131,7 +131,9 @@ def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.Data
             about = {"split": split, "step": row["index"], "user": row["editor"], "source": "correction"}
             worth = {"label": True, "p_success": CORRECTED, "weight": 2 * CORRECTED - 1}
             copied = {name: row[name] for name in ("task_id", "state_key", "episode_id")}
-            rows.append({**copied, **texts, **about, **worth, "example_id": content_id(*texts.values())})
+            rows.append(
+                {**copied, **texts, **about, **worth, "example_id": content_id(row["task_id"], *texts.values())}
+            )
     return pl.DataFrame(rows, schema=polars_schema(Example))
 
 

@@ -34,7 +34,7 @@ def limit(pairs: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame
 
     order = ["_rank", "margin", "pair_id", "chosen_episode", "rejected_episode"]
     pairs = pairs.sort(order, descending=[False, True, False, False, False])
-    pairs = funnel.drop(pairs, pl.col("pair_id").is_first_distinct().not_(), "duplicate")
+    pairs = funnel.drop(pairs, pl.struct("task_id", "pair_id").is_first_distinct().not_(), "duplicate")
     pairs = _without_conflicts(pairs, cfg, funnel)
     pairs = pairs.with_columns(pl.Series("_over", _over_user(pairs, cfg.max_per_user), dtype=pl.Boolean))
     pairs = funnel.drop(pairs, pl.col("_over"), "over pairs.max_per_user").drop("_over")
