@@ -143,7 +143,7 @@ def test_examples_and_groups(airline: Airline) -> None:
     funnel = Funnel()
     examples = build_examples(*airline, PairsConfig(), funnel)
     funnel.check("examples")
-    assert (funnel.considered, examples.height) == (2454, 2443)
+    assert (funnel.considered, examples.height) == (2454, 2445)
     assert examples.filter("label")["p_success"].min() == SURE
     funnel = Funnel()
     groups = build_groups(*airline, GroupsConfig(), funnel)
