@@ -15,6 +15,7 @@ from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
 from flywheel.records import Plan, canonical_json, content_id
 from flywheel.rounds import round_name
@@ -116,12 +117,12 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     from flywheel.models.load import base_identity
     from flywheel.stages.select import select_rows
 
-    tables = {name: ctx.store.table(name, stage_of(name)).collect() for name in ("examples", "pairs")}
+    tables = {name: read_table(ctx.store, name).collect() for name in ("examples", "pairs")}
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
     methods: tuple[Method, ...] = ("sft", "dpo")
     funnels = {method: Funnel() for method in methods}
-    users = dict(ctx.store.table("episodes", stage_of("episodes")).select("episode_id", "user").collect().iter_rows())
+    users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
     candidates = {m: select_rows(tables["examples"], tables["pairs"], train, m, funnels[m], users) for m in methods}
     counts = {"examples": len(candidates["sft"]), "pairs": len(candidates["dpo"])}
     choice = _choose(ctx, parent, counts, candidates["sft"])

@@ -103,7 +103,8 @@ def _votes(rewards: pl.DataFrame, odds: Callable[[str, float], float]) -> pl.Dat
     """Return for each episode: what implicit signals and what verifiers say, from 0 to 1; and what speaks for success.
 
     Signals of one family share one vote. Where a verifier spoke, it alone decides, and praise carries nothing.
-    What the agent's own attempts say of each other speaks for nothing: one that always does the same agrees with itself.
+    What the agent's own attempts say of each other speaks for nothing: one that always does the same agrees with
+    itself.
     """
     import polars as pl
 
