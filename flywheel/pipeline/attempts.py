@@ -19,8 +19,9 @@ import orjson
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError, EvalError, UsageError
-from flywheel.pipeline.build import build, select_stages
+from flywheel.pipeline.build import build
 from flywheel.pipeline.intake import ingest_logs
+from flywheel.pipeline.stages import stages_for
 from flywheel.pipeline.tables import read_table
 from flywheel.stages._canonical import normal_text
 from flywheel.stages.evaluate.served import Act, Attempt
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Log", "choose", "declared_slices", "policy_of", "read_attempts", "read_store"]
 
-_STAGES = ("links", "episodes", "rewards", "returns")
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
 
@@ -64,8 +64,7 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
         store = Store(Path(folder) / "store")
         store.create()
         found = ingest_logs(store, config, project, paths, key=key)
-        stages = [stage for name in _STAGES for stage in select_stages(name)]
-        build(store, config, project, stages=stages)
+        build(store, config, project, stages=stages_for("returns"))
         tables = {t: read_table(store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
         log = _log(tables, _tiers(config, project, key))
     if not log.attempts:
@@ -76,7 +75,7 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
 
 def read_store(ctx: Context) -> Log:
     """Return the attempts of the project's own tables, which are brought up to date first."""
-    build(ctx.store, ctx.config, ctx.project, stages=[stage for name in _STAGES for stage in select_stages(name)])
+    build(ctx.store, ctx.config, ctx.project, stages=stages_for("returns"))
     tables = {t: read_table(ctx.store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
     return _log(tables, {})
 

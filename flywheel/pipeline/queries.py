@@ -12,6 +12,7 @@ from flywheel.contracts import arrow_schema
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import RECORDED, read_table
 from flywheel.records import TABLES
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def query(ctx: Context, sql: str) -> pa.Table:
 
     with duckdb.connect(":memory:") as engine:
         for table in TABLES:
-            engine.register(table, _dataset(ctx, table))
+            named = table in sql.lower()
+            engine.register(table, _dataset(ctx, table) if named else arrow_schema(TABLES[table]).empty_table())
         for setting in (
             "enable_external_access = false",
             "python_enable_replacements = false",
@@ -61,8 +63,11 @@ def query(ctx: Context, sql: str) -> pa.Table:
 
 
 def _dataset(ctx: Context, table: str) -> object:
-    """Return a table's parts as an Arrow dataset, which is read as far as a query needs it."""
+    """Return a table as Arrow: its parts, read as far as a query needs them, or its rows under their tasks."""
     import pyarrow.dataset as ds
+
+    if table in RECORDED:
+        return read_table(ctx.store, table).collect().to_arrow()
 
     snapshot = ctx.store.current(stage_of(table))
     parts = [part for part in (snapshot.parts if snapshot else ()) if part.table == table]

@@ -25,7 +25,7 @@ from flywheel.stages.tasks import COLUMNS as TASKED
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ACTIONS", "STAGES", "Frames", "Stage", "check_order", "stage_of"]
+__all__ = ["ACTIONS", "STAGES", "Frames", "Stage", "check_order", "stage_of", "stages_for"]
 
 Frames = Mapping[str, "pl.DataFrame"]
 StageFunction = Callable[[Frames, Config, Funnel, Path], Frames]
@@ -192,6 +192,16 @@ def stage_of(table: str) -> str:
     if table in {"events", "quarantine"}:
         return "ingest"
     return next(s.name for s in STAGES if table in s.makes)
+
+
+def stages_for(table: str) -> list[Stage]:
+    """Return the stages that a table is made by, directly and indirectly, in order."""
+    wanted, found = {table}, []
+    for stage in reversed(STAGES):
+        if wanted & set(stage.makes):
+            found.append(stage)
+            wanted |= set(stage.needs)
+    return found[::-1]
 
 
 def check_order(names: list[str], file: str) -> None:
