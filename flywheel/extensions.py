@@ -148,6 +148,7 @@ class TrainSpec:
     reference: Literal["parent", "base", "none"]
     config: Config
     seed: int
+    cache_dir: Path | None = None  # what may be computed again, kept between rounds
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,14 @@ class TrainConfig(Section):
     dpo_learning_rate: float = Field(default=5e-5, gt=0, description="Learning rate of DPO on the adapter.")
     dpo_beta: float = Field(default=0.1, gt=0, description="Inverse temperature of DPO.")
     dpo_sft_weight: float = Field(default=0.2, ge=0, description="Weight of the NLL term on the chosen action.")
+    max_kl: float = Field(
+        default=5.0, gt=0, description="Mean half squared log-ratio to the reference a token above which a round stops."
+    )
+    max_chosen_drop: float = Field(
+        default=0.5,
+        gt=0,
+        description="Nats a token by which chosen actions may become less likely before a round stops.",
+    )
     checkpoint_every: int = Field(default=10, ge=1, description="Optimiser steps between checkpoints.")
     seed: int = Field(default=0, ge=0, description="Seed of order, initialisation and dropout.")
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")

@@ -97,6 +97,7 @@ def _spec(ctx: Context, manifest: RoundManifest) -> TrainSpec:
         reference=manifest.reference,
         config=ctx.config,
         seed=manifest.seed,
+        cache_dir=ctx.store.root / "cache",
     )
 
 
