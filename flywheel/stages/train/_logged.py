@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from flywheel.extensions import TrainSpec
 
-__all__ = ["Items", "Logged", "Order", "PASS_TOKENS", "cost", "prepare_items", "reference_scores"]
+__all__ = ["PASS_TOKENS", "Items", "Logged", "Order", "cost", "prepare_items", "reference_scores"]
 
 PASS_TOKENS = 8192  # of a pass without gradients
 _WINDOW = 4  # steps over which a limit must be passed before a round is stopped
@@ -159,7 +159,7 @@ class Logged:
         for name, value in numbers.items():
             self._seen[name.replace("__", "/")].append(float(value))
 
-    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> torch.Tensor:
+    def compute_loss(self, _: Any, inputs: dict[str, Any], *__: Any, **___: Any) -> torch.Tensor:
         """Score the rows of a batch's items, together where they share, and return the method's loss."""
         chosen: list[int] = inputs["item"].tolist()
         with self.accelerator.autocast():  # type: ignore[attr-defined]

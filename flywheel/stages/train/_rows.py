@@ -26,7 +26,8 @@ _NO_LOSS = -100
 class Tokenised:
     """Rows as token ids: `prompt_ids` and one list for each side, with the number refused for their length.
 
-    `kept` are the positions of the rows that were not refused. `tokens` counts what one pass over the rows computes and `longest` the costliest row: the prompt once for each side.
+    `kept` are the positions of the rows that were not refused. `tokens` counts what one pass over the rows computes and
+    `longest` the costliest row: the prompt once for each side.
     """
 
     rows: list[dict[str, list[int]]]

@@ -1,7 +1,7 @@
 """Log-probabilities of the reference policy, computed once for every row and kept by what they depend on.
 
-Rows are scored in units: the rows of one state and of the steps that continue it, in one tree. A unit's numbers depend on
-its rows, the reference's weights, the arithmetic, and nothing else, so they are the same whatever else is trained; the
+Rows are scored in units: the rows of one state and of the steps that continue it, in one tree. A unit's numbers depend
+on its rows, the reference's weights, the arithmetic, and nothing else, so they are the same whatever else is trained; the
 next round over the same rows finds them. What is kept is hashes and numbers, never text or tokens.
 """
 
@@ -126,7 +126,9 @@ def score_once(scorer: Scorer, rows: Sequence[Row], cache: ReferenceCache, limit
             cache.write()
             written = time.monotonic()
     if not all(bool(scores.isfinite().all()) for scores in found.values()):
-        raise TrainError("the reference policy gives log-probabilities that are not numbers", hint="is its adapter whole?")
+        raise TrainError(
+            "the reference policy gives log-probabilities that are not numbers", hint="is its adapter whole?"
+        )
     cache.write()
     return LogProbs([found[i] for i in range(len(rows))], computed)
 

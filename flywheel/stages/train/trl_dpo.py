@@ -34,7 +34,14 @@ __all__ = ["PairLoss", "check_reference", "pair_rows", "train"]
 _TOLERANCE = 1e-3
 _OURS = ("sigmoid", "robust", "ipo")
 # What TRL computes from more than sums of log-probabilities: with any of these its own loss is used.
-_THEIRS = ("loss_weights", "use_weighting", "ld_alpha", "f_divergence_type", "label_smoothing", "precompute_ref_log_probs")
+_THEIRS = (
+    "loss_weights",
+    "use_weighting",
+    "ld_alpha",
+    "f_divergence_type",
+    "label_smoothing",
+    "precompute_ref_log_probs",
+)
 
 
 def pair_rows(row: dict[str, list[int]]) -> list[Row]:

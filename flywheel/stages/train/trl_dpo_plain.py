@@ -1,7 +1,8 @@
 """DPO with a loss of TRL's own (`train.trl.loss_type` and the like): TRL's forward passes, row by row.
 
 Without weights and soft labels, which TRL does not have; the prompt is computed for each side. The reference policy is
-checked before the first step: where it is the policy that training starts from, the loss must be log 2 and every margin 0.
+checked before the first step: where it is the policy that training starts from, the loss must be log 2 and
+every margin 0.
 """
 
 from __future__ import annotations

@@ -261,7 +261,9 @@ def test_the_reference_is_computed_once_and_found_again(tmp_path: Path, tiny_mod
             spec(tmp_path / name, tiny_model, "dpo", reference="base", max_steps=2), cache_dir=tmp_path / "cache"
         )
         result, seen = train_here(made)
-        found.append((adapter_hash(made), [m["loss"] for m in seen if "loss" in m], result.checks["reference_computed"]))
+        found.append(
+            (adapter_hash(made), [m["loss"] for m in seen if "loss" in m], result.checks["reference_computed"])
+        )
 
     assert found[0][:2] == found[1][:2]
     assert (found[0][2], found[1][2]) == (24, 0)

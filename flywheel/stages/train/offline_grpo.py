@@ -1,0 +1,292 @@
+"""Policy gradients on logged groups: TOPR weights, a lowered baseline, KL to the reference, and a refusal.
+
+A group's members may differ in number and length; each is a logged conversation whose actions are trained and nothing
+else. What was logged was not sampled by the policy in training, so its members are weighted by how likely they have
+become: a member above its group's baseline counts fully, one below it by min(policy / behaviour, 1). Behaviour log-
+probabilities are those of the log where they fit the tokens, else scored again under the adapter that served, else
+unknown, and then a member below the baseline is not trained against. All of a group's members are one tree.
+
+TOPR: Le Roux et al. 2025, arXiv 2503.14286. Baseline below the behaviour's mean: Arnal et al. 2025, arXiv 2506.20520.
+No division by the group's spread nor by lengths: Liu et al. 2025, arXiv 2503.20783.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import TrainError
+from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_tokenizer, require_safetensors
+from flywheel.stages.train import losses
+from flywheel.stages.train._logged import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
+from flywheel.stages.train._rows import read_rows
+from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.checkpoints import newest
+from flywheel.stages.train.reference import ReferenceCache, score_once
+from flywheel.stages.train.tree import Row
+
+if TYPE_CHECKING:
+    import torch
+
+    from flywheel.config import TrainConfig
+
+__all__ = ["GroupLoss", "Member", "member_rows", "read_groups", "train"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One logged attempt: its rows (one, where its steps continue one another), and what is known of it."""
+
+    rows: tuple[Row, ...]
+    advantage: float
+    behaviour: str  # name of the policy that served it; "" where the log does not say
+    logged: tuple[float, ...] | None  # log-probabilities of its trained tokens, as logged
+
+
+def member_rows(
+    messages: Sequence[dict[str, Any]], prompt: list[dict[str, Any]], tools: Any, chat: ChatFormat
+) -> list[Row]:
+    """Return a conversation's actions as rows; steps that continue one another are one row with several windows."""
+    rows: list[Row] = []
+    before = list(prompt)
+    for message in messages:
+        if message["role"] == "assistant":
+            start = _ids(chat, chat.prompt(before, tools))
+            whole = (*start, *_ids(chat, chat.completion(before, tools, message)))
+            made = Row(whole, ((len(start), len(whole)),))
+            if rows and whole[: len(rows[-1].ids)] == rows[-1].ids:
+                made = Row(whole, (*rows.pop().windows, *made.windows))
+            rows.append(made)
+        before.append(message)
+    return rows
+
+
+def _ids(chat: ChatFormat, text: str) -> list[int]:
+    ids: list[int] = chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _logged(told: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple[float, ...] | None:
+    """Return logged log-probabilities if they are of exactly the tokens that are trained."""
+    windows = [row.ids[a:b] for row in rows for a, b in row.windows]
+    if told is None or len(told) != len(windows):
+        return None
+    fits = all(list(w) == list(t["ids"]) and len(t["log_probs"]) == len(w) for w, t in zip(windows, told, strict=True))
+    return tuple(float(x) for t in told for x in t["log_probs"]) if fits else None
+
+
+def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConfig) -> tuple[list[list[Member]], int]:
+    """Return groups of members that fit, and the number of members that do not; a group of one is none.
+
+    Args:
+        rows: with prompt, tools, completions (messages after the prompt, one list a member), advantages, policies, and
+            log_probs (for each member null, or {ids, log_probs} for each action).
+        chat: how the base model reads and writes.
+        cfg: longest row, the shift of the baseline, the share that may be refused.
+
+    Raises:
+        TrainError: no group is left, or more than `train.max_refused` of the members are too long.
+    """
+    groups, refused, total = [], 0, 0
+    for row in rows:
+        group = []
+        for i, messages in enumerate(row["completions"]):
+            made, total = tuple(member_rows(messages, row["prompt"], row["tools"], chat)), total + 1
+            if not made or max(len(r.ids) for r in made) > cfg.max_length:
+                refused += 1
+                continue
+            told = (row.get("log_probs") or [None] * len(row["completions"]))[i]
+            advantage = float(row["advantages"][i]) + cfg.grpo_shift
+            group.append(Member(made, advantage, str(row["policies"][i] or ""), _logged(told, made)))
+        if len(group) > 1:
+            groups.append(group)
+    if not groups or refused / total > cfg.max_refused:
+        raise TrainError(
+            f"{refused:,} of {total:,} logged attempts are longer than train.max_length = {cfg.max_length:,} tokens",
+            hint="raise train.max_length (memory grows with it) or train.max_refused",
+        )
+    return groups, refused
+
+
+def behaviour_scores(
+    spec: TrainSpec, items: Items, groups: Sequence[Sequence[Member]]
+) -> list[list[torch.Tensor | None]]:
+    """Return each member's behaviour log-probabilities: logged, scored again under what served it, or None."""
+    import torch
+
+    found: list[list[torch.Tensor | None]] = [
+        [None if m.logged is None else torch.tensor(m.logged) for m in group] for group in groups
+    ]
+    missing = {m.behaviour for group in groups for m in group if m.logged is None}
+    for name in sorted(missing & {"base", *spec.behaviours}):
+        places = [
+            (g, m) for g, ms in enumerate(groups) for m, x in enumerate(ms) if x.behaviour == name and not x.logged
+        ]
+        rows = [row for g, m in places for row in groups[g][m].rows]
+        with _serving(items.scorer.model, spec.behaviours.get(name)):
+            scores = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
+        for g, m in places:
+            found[g][m] = torch.cat([next(scores) for _ in groups[g][m].rows])
+    return found
+
+
+@contextlib.contextmanager
+def _serving(model: Any, adapter: str | None) -> Iterator[None]:
+    """Let a model answer as a served policy: the base, or the base under an adapter's folder."""
+    if adapter is None:
+        with model.disable_adapter():
+            yield
+        return
+    require_safetensors(Path(adapter))
+    trained = [p for p in model.parameters() if p.requires_grad]
+    model.load_adapter(adapter, adapter_name="served", is_trainable=False)
+    model.set_adapter("served")
+    try:
+        yield
+    finally:
+        model.set_adapter("default")
+        model.delete_adapter("served")
+        for p in trained:
+            p.requires_grad_(requires_grad=True)
+
+
+class GroupLoss(Logged):
+    """The loss of logged groups; goes before transformers' Trainer."""
+
+    def of_groups(
+        self, cfg: TrainConfig, groups: Sequence[Sequence[Member]], behaviour: Sequence[Sequence[torch.Tensor | None]]
+    ) -> None:
+        """Give the groups and what their members' behaviour log-probabilities are."""
+        self._groups, self._behaviour = groups, behaviour
+        self._tau, self._mask_kl = cfg.grpo_kl, cfg.grpo_mask_kl
+        sizes = [len(group) for group in groups]
+        lengths = [sum(len(r.trained) for r in m.rows) for group in groups for m in group]
+        self._scale = 1 / (math.fsum(sizes) / len(sizes) * max(lengths))  # constant: neither length nor size bends it
+
+    def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
+        """Return the mean over groups of the TOPR loss and the KL to the reference."""
+        import torch
+
+        return torch.stack([self._group(i, rows) for i, rows in zip(chosen, scores, strict=True)]).mean()
+
+    def _group(self, i: int, rows: list[torch.Tensor]) -> torch.Tensor:
+        import torch
+
+        following = iter(rows)
+        tokens = [torch.cat([next(following) for _ in m.rows]) for m in self._groups[i]]
+        advantages = tokens[0].new_tensor([m.advantage for m in self._groups[i]])
+        weights = self._weights(i, tokens, advantages)
+        totals = torch.stack([t.sum() for t in tokens])
+        gradient = -(weights * advantages * totals).sum() * self._scale
+        away = torch.cat([r.to(s) for r, s in zip(self.items.reference[i], rows, strict=True)]) - torch.cat(rows)
+        kl = losses.k3(away).mean()
+        share = (weights * advantages.abs()).detach()
+        positive = float(share[advantages > 0].sum() / share.sum().clamp(min=1e-12))
+        up = advantages > 0
+        rise = (
+            float(torch.stack([t.detach().mean() for t, u in zip(tokens, up, strict=True) if u]).mean())
+            if any(up)
+            else 0.0
+        )
+        self.note(kl=float(kl.detach()), positive_share=positive, positive_log_prob=rise)
+        return gradient + self._tau * kl
+
+    def _weights(self, i: int, tokens: list[torch.Tensor], advantages: torch.Tensor) -> torch.Tensor:
+        """Return the members' TOPR weights; those driven away far enough already get none. Notes the diagnostics."""
+        import torch
+
+        told = self._behaviour[i]
+        known = torch.tensor([b is not None for b in told], device=advantages.device)
+        gaps = [torch.zeros_like(t) if b is None else (t.detach() - b.to(t)) for t, b in zip(tokens, told, strict=True)]
+        ratios = torch.stack([gap.sum() for gap in gaps])
+        far = torch.stack([-gap.mean() for gap in gaps]) > self._mask_kl
+        weights = losses.topr_weights(advantages, ratios, known)
+        weights = torch.where((advantages < 0) & far, torch.zeros_like(weights), weights)
+        capped = ratios[known].clamp(-losses.RATIO_LIMIT, losses.RATIO_LIMIT).exp()
+        self.note(
+            ratio=float(capped.mean()) if len(capped) else 0.0,
+            ess=losses.effective_share(capped.clamp(max=1.0)),
+            ess_lost=1 - losses.effective_share(capped.clamp(max=1.0)),
+            ess_uncut=losses.effective_share(capped),
+            clipped=float((capped > 1).float().mean()) if len(capped) else 0.0,
+            masked=float(((advantages < 0) & far).float().mean()),
+            behaviour_known=float(known.float().mean()),
+        )
+        return weights
+
+
+def refuse(
+    items: Items, groups: Sequence[Sequence[Member]], told: Sequence[Sequence[Any]], least: float
+) -> dict[str, float]:
+    """Refuse logs that say nothing about this policy; return the numbers.
+
+    Raises:
+        TrainError: no member can be trained on, or the effective sample size is below `least`.
+    """
+    import torch
+
+    logs, usable = [], 0
+    for i, group in enumerate(groups):
+        following = iter(items.reference[i])
+        for member, behaviour in zip(group, told[i], strict=True):
+            policy = torch.cat([next(following) for _ in member.rows])
+            usable += behaviour is not None or member.advantage > 0
+            if behaviour is not None:
+                logs.append(float((policy - behaviour).sum()))
+    ratios = torch.tensor(logs).clamp(-losses.RATIO_LIMIT, losses.RATIO_LIMIT).exp()
+    share = losses.effective_share(ratios.clamp(max=1.0))
+    if not usable or share < least:
+        raise TrainError(
+            f"the logs are too far from the policy: effective sample size {share:.1%} of {len(logs):,} attempts with "
+            f"known behaviour log-probabilities, train.grpo_min_ess is {least:.0%}",
+            hint="train on logs of a nearer policy, or by train.method = 'dpo', which needs no behaviour policy",
+        )
+    members = sum(map(len, groups))
+    return {"ess_step0": round(share, 4), "behaviour_known": round(len(logs) / members, 4), "members": float(members)}
+
+
+def train(spec: TrainSpec) -> TrainResult:
+    """Train one round on logged groups.
+
+    Raises:
+        TrainError: every member is too long, the logs are too far from the policy, or a limit was passed.
+        ConfigError: a key under [train.trl] is unknown.
+    """
+    from datasets import Dataset
+    from transformers import Trainer, TrainingArguments
+
+    class Groups(GroupLoss, Trainer):  # type: ignore[misc]
+        pass
+
+    started, cfg = time.monotonic(), spec.config.train
+    prepare(spec)
+    tokenizer = load_tokenizer(spec.config.model)
+    groups, refused = read_groups(read_rows(spec.data), ChatFormat(tokenizer), cfg)
+    items = prepare_items(spec, with_adapter(spec), [[r for m in group for r in m.rows] for group in groups])
+    told = behaviour_scores(spec, items, groups)
+    checks = {"rows_refused": float(refused), **items.numbers(), **refuse(items, groups, told, cfg.grpo_min_ess)}
+    trainer = Groups(
+        model=items.scorer.model,
+        args=trl_arguments(
+            TrainingArguments, spec, items.longest, learning_rate=cfg.grpo_learning_rate, remove_unused_columns=False
+        ),
+        train_dataset=Dataset.from_dict({"item": list(range(len(groups)))}),
+        data_collator=collate,
+        callbacks=[recorder(spec, items.tokens / len(groups))],
+    )
+    most = {
+        "kl": (cfg.max_kl, "raise train.grpo_kl or lower train.grpo_learning_rate"),
+        "ess_lost": (1 - cfg.grpo_min_ess, "lower train.grpo_learning_rate"),
+    }
+    trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.of_groups(cfg, groups, told)
+    trainer.train(resume_from_checkpoint=newest(spec))
+    steps = trainer.state.global_step
+    return finish(spec, trainer.model, steps=steps, tokens=items.tokens, checks=checks, started=started)
