@@ -3,7 +3,7 @@
 `python benchmarks/train.py [--json] [--data FOLDER] [--steps N]`: SmolLM2-135M, float32, LoRA on all linear layers, the
 same rows in the same order in one run. Pairs: TRL's DPOTrainer as it comes, the same with precomputed references, and
 flywheel's. Groups of 8: one logged prompt with eight logged actions, row by row and as a tree. Every side is a process
-of its own (peak memory), and the sides take their steps in turn (a busy machine slows all of them alike). flywheel's time
+of its own (peak memory), and the sides take their steps in turn: a busy machine slows all alike. flywheel's time
 includes its one reference pass where it is compared with stock TRL, and excludes it where TRL precomputes too.
 """
 

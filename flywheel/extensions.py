@@ -135,9 +135,9 @@ class TrainSpec:
     """What a trainer gets: paths and values only, so that it can be written to JSON and run in another process.
 
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
-    weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label
-    and weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, where the log has
-    them, log_probs: for each member null, or {ids, log_probs} for each of its actions.
+    weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label and
+    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, where the log
+    has them, log_probs: for each member null, or {ids, log_probs} for each of its actions.
     """
 
     round: int

@@ -1,8 +1,8 @@
 """Log-probabilities of the reference policy, computed once for every row and kept by what they depend on.
 
 Rows are scored in units: the rows of one state and of the steps that continue it, in one tree. A unit's numbers depend
-on its rows, the reference's weights, the arithmetic, and nothing else, so they are the same whatever else is trained; the
-next round over the same rows finds them. What is kept is hashes and numbers, never text or tokens.
+on its rows, the reference's weights and the arithmetic, and on nothing else, so they are the same whatever else is
+trained, and the next round over the same rows finds them. What is kept is hashes and numbers, never text or tokens.
 """
 
 from __future__ import annotations
