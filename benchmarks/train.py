@@ -198,7 +198,7 @@ def group_side(side: str, rows: list[dict[str, Any]]) -> None:
         scores = scorer.shared(members) if side == "tree" else scorer.plain(members)
         total = sum(len(s) for s in scores)
         loss = -torch.stack([a * s.sum() for a, s in zip(advantages, scores, strict=True)]).sum() / total
-        loss.backward()
+        torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()
         turns.end(float(loss.detach()))

@@ -94,7 +94,7 @@ class TrainConfig(Section):
         default=0.1,
         ge=0,
         le=1,
-        description="Least effective sample size, as a share, of attempts with known behaviour.",
+        description="Least effective sample size and overlap of attempts with known behaviour, as shares.",
     )
     max_kl: float = Field(
         default=5.0, gt=0, description="Mean half squared log-ratio to the reference a token above which a round stops."

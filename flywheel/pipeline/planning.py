@@ -99,7 +99,9 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
     return float(cached)
 
 
-def _choose(ctx: Context, parent: int | None, counts: dict[str, int], probe: Sequence[dict[str, Any]]) -> MethodChoice:
+def _choose(
+    ctx: Context, parent: int | None, counts: dict[Method, int], probe: Sequence[dict[str, Any]]
+) -> MethodChoice:
     from flywheel.stages.select import choose_method
 
     train = ctx.config.train

@@ -168,7 +168,7 @@ class Logged:
         loss = self.item_loss(chosen, [[next(following) for _ in self.items.rows[i]] for i in chosen])
         if not bool(loss.isfinite()):
             raise TrainError(
-                f"step {self._step() + 1}: the loss is {float(loss)}, not a number",
+                f"step {self._step() + 1}: the loss is {float(loss.detach())}, not a number",
                 hint="lower the learning rate; the last good checkpoint is kept",
             )
         return loss

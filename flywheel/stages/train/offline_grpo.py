@@ -222,10 +222,27 @@ class GroupLoss(Logged):
         return weights
 
 
+def start_scores(spec: TrainSpec, items: Items) -> list[list[torch.Tensor]]:
+    """Return the rows' log-probabilities under the policy that training starts from; mostly it is the reference."""
+    if spec.reference == "parent" or spec.start_adapter is None:
+        return items.reference
+    items.scorer.model.eval()
+    rows = [row for item in items.rows for row in item]
+    found = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
+    items.scorer.model.train()
+    return [[next(found) for _ in item] for item in items.rows]
+
+
 def refuse(
-    items: Items, groups: Sequence[Sequence[Member]], told: Sequence[Sequence[Any]], least: float
+    start: Sequence[Sequence[torch.Tensor]],
+    groups: Sequence[Sequence[Member]],
+    told: Sequence[Sequence[torch.Tensor | None]],
+    least: float,
 ) -> dict[str, float]:
-    """Refuse logs that say nothing about this policy; return the numbers.
+    """Refuse logs that say nothing about the policy that training starts from; return the numbers.
+
+    The overlap, the mean of min(ratio, 1), is one minus the total variation between policy and behaviour; the effective
+    sample size alone would not see attempts that are all equally far away.
 
     Raises:
         TrainError: no member can be trained on, or the effective sample size is below `least`.
@@ -234,22 +251,24 @@ def refuse(
 
     logs, usable = [], 0
     for i, group in enumerate(groups):
-        following = iter(items.reference[i])
+        following = iter(start[i])
         for member, behaviour in zip(group, told[i], strict=True):
             policy = torch.cat([next(following) for _ in member.rows])
             usable += behaviour is not None or member.advantage > 0
             if behaviour is not None:
                 logs.append(float((policy - behaviour).sum()))
     ratios = torch.tensor(logs).clamp(-losses.RATIO_LIMIT, losses.RATIO_LIMIT).exp()
-    share = losses.effective_share(ratios.clamp(max=1.0))
-    if not usable or share < least:
+    kept = ratios.clamp(max=1.0)
+    share, overlap = losses.effective_share(kept), float(kept.mean()) if logs else 1.0
+    if not usable or min(share, overlap) < least:
         raise TrainError(
-            f"the logs are too far from the policy: effective sample size {share:.1%} of {len(logs):,} attempts with "
-            f"known behaviour log-probabilities, train.grpo_min_ess is {least:.0%}",
+            f"the logs are too far from the policy: effective sample size {share:.1%}, overlap {overlap:.1%} of "
+            f"{len(logs):,} attempts with known behaviour log-probabilities, train.grpo_min_ess is {least:.0%}",
             hint="train on logs of a nearer policy, or by train.method = 'dpo', which needs no behaviour policy",
         )
-    members = sum(map(len, groups))
-    return {"ess_step0": round(share, 4), "behaviour_known": round(len(logs) / members, 4), "members": float(members)}
+    known = len(logs) / sum(map(len, groups))
+    numbers = {"ess_step0": share, "overlap_step0": overlap, "behaviour_known": known}
+    return {"members": float(sum(map(len, groups))), **{name: round(x, 4) for name, x in numbers.items()}}
 
 
 def train(spec: TrainSpec) -> TrainResult:
@@ -271,7 +290,8 @@ def train(spec: TrainSpec) -> TrainResult:
     groups, refused = read_groups(read_rows(spec.data), ChatFormat(tokenizer), cfg)
     items = prepare_items(spec, with_adapter(spec), [[r for m in group for r in m.rows] for group in groups])
     told = behaviour_scores(spec, items, groups)
-    checks = {"rows_refused": float(refused), **items.numbers(), **refuse(items, groups, told, cfg.grpo_min_ess)}
+    near = refuse(start_scores(spec, items), groups, told, cfg.grpo_min_ess)
+    checks = {"rows_refused": float(refused), **items.numbers(), **near}
     trainer = Groups(
         model=items.scorer.model,
         args=trl_arguments(

@@ -6,7 +6,8 @@ gradient. A model whose attention, positions or head flywheel does not reproduce
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +94,29 @@ def _checked(scorer: Scorer, batch: Sequence[Row], ratio: float) -> Sharing:
 
 
 def _both(scorer: Scorer, batch: Sequence[Row], *, shared: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return log-probabilities, and the adapter's gradient of a sum in which no two tokens weigh the same."""
+    """Return log-probabilities, and the adapter's gradient of a sum in which no two tokens weigh the same.
+
+    The plain way goes row by row, so that the check needs no more memory than a step.
+    """
+    import torch
+
+    total = sum(len(row.trained) for row in batch)
+    weights = iter(torch.linspace(0.5, 1.5, total).split(1))
+    found = [
+        _scored(scorer.shared(part) if shared else scorer.plain(part), scorer, weights)
+        for part in ([batch] if shared else [[row] for row in batch if row.trained])
+    ]
+    return torch.cat([scores for scores, _ in found]), torch.stack([slope for _, slope in found]).sum(0)
+
+
+def _scored(
+    rows: list[torch.Tensor], scorer: Scorer, weights: Iterator[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     parameters: list[Any] = [p for p in scorer.model.parameters() if p.requires_grad]
-    scores = torch.cat(scorer.shared(batch) if shared else scorer.plain(batch))
-    weights = torch.linspace(0.5, 1.5, len(scores), device=scores.device)
-    slopes = torch.autograd.grad((scores * weights).sum(), parameters, allow_unused=True)
-    return scores.detach(), torch.cat([s.detach().float().flatten() for s in slopes if s is not None])
+    scores = torch.cat(rows)
+    weighed = scores * torch.cat(list(itertools.islice(weights, len(scores)))).to(scores.device)
+    slopes = torch.autograd.grad(weighed.sum(), parameters, allow_unused=True)
+    whole = [torch.zeros_like(p) if s is None else s for s, p in zip(slopes, parameters, strict=True)]
+    return scores.detach(), torch.cat([s.detach().float().flatten() for s in whole])
