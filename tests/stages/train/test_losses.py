@@ -63,15 +63,16 @@ def test_the_effective_share() -> None:
     assert losses.effective_share(torch.tensor([1.0, 0, 0, 0])) == pytest.approx(0.25)
 
 
-def _trained_bandit(*, topr: bool) -> tuple[list[float], float]:
+def _trained_bandit(*, topr: bool) -> list[float]:
     """A tiny Llama that answers with one of 16 tokens, trained on four logged answers with rewards -1, 1, -1, 1."""
     behaviour, rewards = torch.tensor([0.5, 0.3, 0.15, 0.05]), torch.tensor([-1.0, 1.0, -1.0, 1.0])
     model = tiny("llama", vocabulary=16, spread=0.0)
+    model.get_base_model().lm_head.weight.data.mul_(25)  # a random head cannot say anything with certainty
     scorer = Scorer(model)
     prompt = tuple(range(3, 13))
     rows = [Row((*prompt, answer), ((10, 11),)) for answer in range(4)]
-    optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-2)
-    for _ in range(200):
+    optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    for _ in range(150):
         scores = torch.cat(scorer.shared(rows))
         weights = losses.topr_weights(rewards, scores - behaviour.log(), torch.ones(4, dtype=torch.bool))
         weights = weights if topr else torch.ones(4)
@@ -79,34 +80,34 @@ def _trained_bandit(*, topr: bool) -> tuple[list[float], float]:
         torch.autograd.backward(-(behaviour * weights * rewards * scores).sum())
         optimiser.step()
     with torch.no_grad():
-        found = torch.cat(scorer.shared(rows))
-        largest = float(model(input_ids=torch.tensor([prompt])).logits[0, -1].abs().max())
-    return found.exp().tolist(), largest
+        return torch.cat(scorer.shared(rows)).exp().tolist()
 
 
 def test_topr_ends_at_the_winners_as_they_were_logged() -> None:
-    found, largest = _trained_bandit(topr=True)
-
-    assert found == pytest.approx([0, 0.857143, 0, 0.142857], abs=0.02)
-    assert largest < 30
+    assert _trained_bandit(topr=True) == pytest.approx([0, 0.857143, 0, 0.142857], abs=0.01)
 
 
-def test_the_naive_gradient_drives_every_logged_answer_away() -> None:
-    found, _ = _trained_bandit(topr=False)
+def test_the_naive_gradient_runs_away_from_what_was_logged() -> None:
+    """Without the taper nothing stops the push away from losers: one answer takes all, a logged winner is lost."""
+    found = _trained_bandit(topr=False)
 
-    assert max(found) < 0.05
+    assert max(found) > 0.99
+    assert found[3] < 0.01
 
 
 def _displaced(nll_weight: float) -> tuple[float, float]:
-    """The chosen action's log-probability before and after 150 steps of DPO; the sides differ in the last token."""
+    """The chosen action's log-probability before and after 50 steps of DPO; the sides are two tokens much alike."""
     model = tiny("llama", vocabulary=64, spread=0.0)
+    head = model.get_base_model().lm_head.weight.data
+    head.mul_(10)
+    head[21] = head[20] * 1.3
     scorer = Scorer(model)
     beginning = tuple(range(3, 20))
     rows = [Row((*beginning, last), ((17, 18),)) for last in (20, 21)]
     optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-3)
     with torch.no_grad():
         reference = torch.cat(scorer.shared(rows))
-    for _ in range(150):
+    for _ in range(50):
         scores = torch.cat(scorer.shared(rows))
         ratios = scores - reference
         optimiser.zero_grad()
@@ -116,9 +117,9 @@ def _displaced(nll_weight: float) -> tuple[float, float]:
 
 
 def test_the_chosen_action_keeps_its_probability_with_the_nll_term() -> None:
-    before, with_term = _displaced(0.2)
-    _, without = _displaced(0.0)
+    before, without = _displaced(0.0)
+    _, with_term = _displaced(0.2)
 
-    assert before == pytest.approx(-math.log(64), abs=0.7)
-    assert with_term > -0.5
-    assert without < with_term - 0.5
+    assert before == pytest.approx(-5.0, abs=1.0)
+    assert without < before - 5
+    assert with_term > before + 2
