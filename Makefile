@@ -68,6 +68,11 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/shared_sequences.py
 	@$(BIN)/python benchmarks/ingest.py
 	@$(BIN)/python benchmarks/redaction.py
+	@$(BIN)/python benchmarks/gate.py
+	@$(BIN)/python benchmarks/belief.py
+	@$(BIN)/python benchmarks/hacks.py
+	@$(BIN)/python benchmarks/rewards_scale.py 10000 100000
+	@$(BIN)/python benchmarks/rewards.py
 
 clean:
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -41,6 +41,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     HELD = 3
     BUSY = 4
+    ROLL_BACK = 5
     NOTHING = 99
     INTERRUPTED = 130
 

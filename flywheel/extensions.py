@@ -111,7 +111,11 @@ class Reader(Protocol):
 
 
 class Signal(Protocol):
-    """Opinions on episodes or steps: a frame with the columns of `Reward`; reads nothing but its arguments."""
+    """Opinions on episodes or steps: a frame with the columns of `Reward`; reads nothing but its arguments.
+
+    It is called with whole conversations. One with the attribute `by = "task"` is called with all attempts at some
+    tasks, so that it can compare them, and with no events.
+    """
 
     def __call__(
         self, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig
@@ -217,6 +221,7 @@ class Holdout:
     returns: pl.DataFrame
     pairs: pl.DataFrame
     project_dir: Path
+    spent: frozenset[str] = frozenset()  # tasks that earlier decisions used up; where cases are capped, these go last
 
 
 @dataclass(frozen=True)
@@ -229,7 +234,9 @@ class CaseScore:
     score: float  # in [0, 1]; higher is better
     binary: bool = True
     primary: bool = False  # the suite's headline metric
-    slices: Mapping[str, str] = field(default_factory=dict)
+    slices: Mapping[str, str | tuple[str, ...]] = field(
+        default_factory=dict
+    )  # several values: a case in several slices
 
 
 class Evaluator(Protocol):
@@ -248,7 +255,7 @@ class GateInput:
     """What a gate rule judges: the report, the manifest, all earlier decisions, and what the registry found wrong."""
 
     report: EvalReport
-    manifest: RoundManifest
+    manifest: RoundManifest | None  # None where no round is judged: two policies are compared from their logs
     history: Sequence[Promotion]
     problems: Sequence[str] = ()  # integrity failures found by the registry (changed adapter, broken chain, ...)
 

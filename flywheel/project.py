@@ -17,32 +17,46 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel import files
 from flywheel.answers import (
+    AuditAnswer,
+    AuditQuestion,
     BuildAnswer,
+    CanaryAnswer,
+    ChampionAnswer,
+    ConfigAnswer,
+    ConfigValue,
+    DiffAnswer,
+    DoctorAnswer,
     EvalAnswer,
     ExplainAnswer,
+    ExportAnswer,
     IngestAnswer,
     LogAnswer,
+    LogsEvalAnswer,
     LostFields,
     PluginsAnswer,
     QuarantineAnswer,
     QuarantineRetry,
     ReadersAnswer,
+    RewardsAnswer,
     RunAnswer,
     ShowAnswer,
     StageAnswer,
     StatusAnswer,
 )
-from flywheel.config import CONFIG_FILE, Config, load_config
+from flywheel.config import CONFIG_FILE, Config, load_config, origins
 from flywheel.errors import UsageError
 from flywheel.extensions import list_extensions
 from flywheel.pipeline.build import StageStatus, build, select_stages, statuses
 from flywheel.pipeline.context import Context
-from flywheel.records import Plan, Promotion, RoundManifest
+from flywheel.records import Plan, Promotion, RoundManifest, Split
 from flywheel.rounds import Registry
 from flywheel.store import Store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flywheel.pipeline.intake import IngestResult
+    from flywheel.pipeline.stages import Stage
 
 __all__ = ["Project", "find_project"]
 
@@ -108,6 +122,11 @@ class Project:
             path.chmod(0o600)
         return path.read_text(encoding="ascii").strip().encode()
 
+    def _passing_key(self) -> bytes:
+        """Return the redaction key if the project has one, else one for this time: looking leaves no file behind."""
+        has_one = os.environ.get("FLYWHEEL_KEY") or (self.folder / KEY_FILE).exists()
+        return self.key() if has_one else secrets.token_hex(32).encode()
+
     # --- data -----------------------------------------------------------------------------------------------------
 
     def ingest(
@@ -118,12 +137,12 @@ class Project:
         Raises:
             IngestError: nothing was found, or too much is unreadable.
         """
-        from flywheel.pipeline.intake import ingest_logs
+        from flywheel.pipeline.intake import default_sources, ingest_logs
 
         config = self.config
         if log_format is not None:
             config = config.model_copy(update={"ingest": config.ingest.model_copy(update={"format": log_format})})
-        chosen = [Path(p) for p in paths] or [self.folder / s for s in config.ingest.sources]
+        chosen = [Path(p) for p in paths] or default_sources(config, self.folder)
         with self.locked("ingest") as ctx:
             return _ingest_answer(
                 ingest_logs(ctx.store, config, self.folder, chosen, key=self.key(), dry_run=dry_run), dry_run=dry_run
@@ -215,6 +234,20 @@ class Project:
             )
         return BuildAnswer(stages=[_stage_answer(s) for s in done])
 
+    def export(self, folder: Path | str, *, forms: Sequence[str] = (), split: str = "train") -> ExportAnswer:
+        """Write the mined rows in TRL's dataset forms into a folder; stale tables are built first.
+
+        Raises:
+            UsageError: an unknown form or split, or a folder that flywheel did not write.
+        """
+        from flywheel.pipeline.exporting import export
+
+        if split not in tuple(Split):
+            raise UsageError(f"unknown split `{split}`", hint=f"splits: {', '.join(Split)}")
+        with self.locked("export") as ctx:
+            build(ctx.store, ctx.config, self.folder)
+            return export(ctx, Path(folder).resolve(), list(forms), Split(split))
+
     def status(self) -> StatusAnswer:
         """Return what is new, stale and pending; reads JSON files only."""
         from flywheel.pipeline.overview import next_command, source_files
@@ -234,6 +267,48 @@ class Project:
             stages=[_stage_answer(s) for s in stages],
             next=next_command(self.context, stages, known=known, new=new),
         )
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a SQL query over the tables; it can read nothing else, and change nothing.
+
+        Raises:
+            UsageError: the text is no query that the tables can answer.
+        """
+        from flywheel.pipeline.queries import query
+
+        return query(self.context, sql)
+
+    def diff(self, first: str, second: str) -> DiffAnswer:
+        """Return what is between two rounds, named by number or alias.
+
+        Raises:
+            UsageError: a name is no round's.
+        """
+        from flywheel.pipeline.comparing import compare_rounds
+
+        return compare_rounds(self.context, first, second)
+
+    def champion(self) -> ChampionAnswer:
+        """Return what to serve: base model, adapter, hashes and the decision behind it.
+
+        Raises:
+            StoreError: the champion's adapter is not the one that was judged.
+        """
+        from flywheel.pipeline.overview import champion
+
+        return champion(self.context)
+
+    def doctor(self) -> DoctorAnswer:
+        """Check whether a night would go through: environment, disk, store, model, rounds; changes nothing."""
+        from flywheel.pipeline.doctor import examine
+
+        checks = examine(self.context, self.folder / KEY_FILE)
+        return DoctorAnswer(healthy=all(check.state != "failed" for check in checks), checks=checks)
+
+    def settings(self, file: Path | None = None) -> ConfigAnswer:
+        """Return every value of the configuration and where it comes from: the given file, or flywheel.toml."""
+        found = origins(file or self.folder / CONFIG_FILE, self.config)
+        return ConfigAnswer(values=[ConfigValue(key=key, value=value, origin=origin) for key, value, origin in found])
 
     # --- rounds ---------------------------------------------------------------------------------------------------
 
@@ -257,23 +332,30 @@ class Project:
         *,
         method: str | None = None,
         plan: Plan | None = None,
+        force: bool = False,
+        reason: str = "",
         on_metrics: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> RoundManifest:
         """Train a round: build what is stale, plan, execute. A trained round is returned as it is.
 
+        By force and with a reason, which the manifest records, a red monitor does not block it.
+
         Raises:
-            UsageError: the number is not the next round's, or the round was begun under another configuration.
-            TrainError: there is too little to train on, or training failed.
+            UsageError: the number is not the next round's, the round was begun under another configuration, or force
+                without a reason.
+            TrainError: there is too little to train on, a monitor is red, or training failed.
         """
         from flywheel.pipeline.planning import check_number
         from flywheel.pipeline.training import train_round
 
+        if force and not reason.strip():
+            raise UsageError("--force needs a reason", hint="flywheel train --force --reason 'why'")
         with self.locked("train") as opened:
             ctx = opened if method is None else _with_method(opened, method)
             chosen = check_number(ctx, number)
             if chosen not in ctx.registry.numbers():
                 build(ctx.store, ctx.config, self.folder)
-            return train_round(ctx, chosen, plan=plan, on_metrics=on_metrics)
+            return train_round(ctx, chosen, plan=plan, reason=reason.strip() if force else "", on_metrics=on_metrics)
 
     def evaluate(
         self,
@@ -289,7 +371,8 @@ class Project:
             UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
             EvalError: there is nothing to evaluate on.
         """
-        from flywheel.pipeline.judging import evaluate, judge
+        from flywheel.pipeline.deciding import judge
+        from flywheel.pipeline.judging import evaluate
         from flywheel.pipeline.page import write_page
 
         if promote and against is not None:
@@ -299,6 +382,50 @@ class Project:
             promotion = judge(ctx, report.round, by="eval --promote") if promote else None
             return EvalAnswer(report=report, promotion=promotion, page=str(write_page(ctx, report.round)))
 
+    def compare_logs(
+        self, logs: Sequence[Path | str], *, old: str | None = None, new: str | None = None
+    ) -> LogsEvalAnswer:
+        """Compare two policies from their logs alone; nothing is written.
+
+        Args:
+            logs: the old policy's file, folder or glob, then the new one's; or one for both, with `old` and `new`.
+            old: policy or model of the old side; all of its log by default.
+            new: policy or model of the new side.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody in the logs has that name.
+            IngestError: nothing was found, or too much is unreadable.
+            EvalError: a log has no conversation.
+        """
+        from flywheel.pipeline.from_logs import compare_logs
+
+        return compare_logs(self.context, [Path(p) for p in logs], old, new, self._passing_key())
+
+    def canary(
+        self,
+        logs: Sequence[Path | str] = (),
+        *,
+        old: str | None = None,
+        new: str | None = None,
+        share: float | None = None,
+    ) -> CanaryAnswer:
+        """Look at what an old policy and its canary served since the last look, and say what to do.
+
+        Args:
+            logs: the old side's, then the canary's; one for both; none for what the project has ingested.
+            old: policy or model of the old side.
+            new: policy or model of the canary.
+            share: of users that the canary should get; canary.share by default.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody has that name.
+            StoreError: the canary's file was changed.
+        """
+        from flywheel.pipeline.canary import watch
+
+        with self.locked("canary") as ctx:
+            return watch(ctx, [Path(p) for p in logs], old, new, self.key(), share)
+
     def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
         """Apply the gate to a stored report; or, by force and with a reason, move the champion without it.
 
@@ -306,16 +433,16 @@ class Project:
             UsageError: force without a reason, or the round cannot be promoted.
             EvalError: the round has no evaluation.
         """
-        from flywheel.pipeline import judging
+        from flywheel.pipeline import deciding
         from flywheel.pipeline.page import write_page
 
         if force and not reason.strip():
             raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")
         with self.locked("promote") as ctx:
             if force:
-                decided = judging.force(ctx, number, reason=reason.strip(), by="promote --force")
+                decided = deciding.force(ctx, number, reason=reason.strip(), by="promote --force")
             else:
-                decided = judging.judge(ctx, number, by="promote")
+                decided = deciding.judge(ctx, number, by="promote")
             write_page(ctx, number)
             return decided
 
@@ -325,7 +452,7 @@ class Project:
         Raises:
             UsageError: there is nothing to go back to.
         """
-        from flywheel.pipeline.judging import roll_back
+        from flywheel.pipeline.deciding import roll_back
 
         with self.locked("rollback") as ctx:
             return roll_back(ctx, to, reason=reason, by="rollback")
@@ -358,6 +485,60 @@ class Project:
         return LogAnswer(
             rounds=log_rows(self.registry)[:limit], decisions=list(reversed(self.registry.promotions()))[:limit]
         )
+
+    def rewards(self) -> RewardsAnswer:
+        """Return what the signals cover, how far they are believed, how well probabilities hold, and what drifts.
+
+        Raises:
+            UsageError: nothing was built.
+        """
+        from flywheel.pipeline.believing import rewards_answer
+
+        return rewards_answer(self.context)
+
+    def audit(
+        self,
+        n: int = 200,
+        *,
+        new: bool = False,
+        out: Path | None = None,
+        ask: Callable[[AuditQuestion], tuple[float, str] | None] | None = None,
+        reviewer: str = "reviewer",
+    ) -> AuditAnswer:
+        """Draw a stratified sample of episodes for a reviewer, or go on with one that still waits for answers.
+
+        Args:
+            n: how many to draw.
+            new: draw anew although an older draw still waits.
+            out: where to write the questions, as JSON lines.
+            ask: answers a question with a value in [0, 1] and a comment; None leaves it; KeyboardInterrupt ends.
+            reviewer: whose the answers are; stored as a pseudonym.
+
+        Raises:
+            UsageError: there is no episode to audit.
+        """
+        from flywheel.pipeline.auditing import ask_all, audit_answer, latest_draw, open_draw, write_questions
+
+        with self.locked("audit") as ctx:
+            build(ctx.store, ctx.config, self.folder, stages=_until("returns"))
+            drawn = open_draw(ctx, n, new=new)
+            if out is not None:
+                write_questions(ctx, drawn, out)
+            recorded = 0 if ask is None else ask_all(ctx, drawn, ask, reviewer=reviewer, key=self.key())
+            return audit_answer(latest_draw(ctx), recorded, {}, out)
+
+    def audit_answers(self, path: Path, *, reviewer: str = "reviewer") -> AuditAnswer:
+        """Record a file's answers as events.
+
+        Raises:
+            UsageError: nothing was drawn, or the file cannot be read.
+        """
+        from flywheel.pipeline.auditing import audit_answer, latest_draw, read_answers, record
+
+        with self.locked("audit") as ctx:
+            answers, left = read_answers(ctx, path)
+            recorded = record(ctx, answers, reviewer=reviewer, key=self.key())
+            return audit_answer(latest_draw(ctx), recorded, left, None)
 
     def show(self, subject: str) -> ShowAnswer:
         """Return a round, an episode with its steps and rewards, a pair, an example or a group in full.
@@ -396,6 +577,12 @@ def _stat(file: Path) -> os.stat_result | None:
         return file.stat()
     except OSError:  # rotated away just now
         return None
+
+
+def _until(name: str) -> list[Stage]:
+    """Return the stages up to this one."""
+    stages = select_stages(None)
+    return stages[: [stage.name for stage in stages].index(name) + 1]
 
 
 def _ingest_answer(found: IngestResult, *, dry_run: bool) -> IngestAnswer:

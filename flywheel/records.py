@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "FRESH",
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
@@ -34,10 +35,13 @@ __all__ = [
     "LogEvent",
     "Message",
     "MetricRow",
+    "MonitorRow",
+    "Opinion",
     "Plan",
     "PreferencePair",
     "Promotion",
     "Quarantined",
+    "Reliability",
     "Return",
     "Reward",
     "RoundManifest",
@@ -55,6 +59,7 @@ __all__ = [
 ]
 
 ID_HEX = 32
+FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request", "message"})  # of ids and targets
 
 Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
@@ -333,6 +338,48 @@ class Reward(Row):
     evidence: list[str] = Field(description="Event ids that this opinion rests on.")
     arrived: datetime | None = Field(default=None, description="When the evidence arrived.")
     signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
+    inclusion: float | None = Field(
+        default=None, gt=0, le=1, description="Of an audit's answer: the probability with which the episode was drawn."
+    )
+
+
+class Reliability(Row):
+    """One fact of how far signals are believed: what the log as a whole, or an audit of it, says of them.
+
+    By kind:
+    - vote: rates of a signal's vote of one sign within a scope; `tpr` P(+ or silent | success), `tnr` P(- or silent |
+      failure), whichever is not silent being the vote.
+    - class: `value` is P(success) of an episode of the scope, before its votes.
+    - delay: `x` seconds after the end of an episode, `y` P(the signal has spoken by then); `value` its horizon in s.
+    - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score.
+    - user: `value` the trust in a user's votes.
+    - time: `value` the time against which ages are measured, in seconds since 1970.
+    - warning: `note` is a sentence.
+    """
+
+    table: ClassVar[str] = "reliability"
+    key: ClassVar[tuple[str, ...]] = ("kind", "scope", "name", "sign")
+
+    kind: Literal["vote", "class", "delay", "calibration", "user", "time", "warning"]
+    scope: str = Field(description="'all', a month, or a policy.")
+    name: str = Field(description="Signal, user or warning; '' where there is none.")
+    sign: int = Field(description="Of a vote: 1 or -1; otherwise 0.")
+    family: str = Field(description="Family of the signal.")
+    tpr: float | None = Field(default=None, description="See the kinds.")
+    tnr: float | None = Field(default=None, description="See the kinds.")
+    value: float | None = Field(default=None, description="See the kinds.")
+    low: float | None = Field(default=None, description="See the kinds.")
+    n: int = Field(ge=0, description="Votes, episodes or answers that it rests on.")
+    source: str = Field(description="prior, fitted, or fitted with gold; '' where that means nothing.")
+    x: list[float] = Field(description="Knots of a curve.")
+    y: list[float] = Field(description="Its values.")
+    note: str = Field(description="A sentence, without log text.")
+
+
+class Opinion(Reward):
+    """A reward as found in one conversation, before attempts at its task were compared."""
+
+    table: ClassVar[str] = "opinions"
 
 
 class Return(Row):
@@ -352,6 +399,16 @@ class Return(Row):
     weight: float = Field(ge=0, le=1, description="Confidence; 0 means nothing is known.")
     known: bool = Field(description="Whether any outcome or implicit signal voted.")
     n_support: int = Field(ge=0, description="Signals that voted; for a step, episodes through its action.")
+    level: int | None = Field(
+        default=None,
+        description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
+        "tool; null where nobody else did the like.",
+    )
+    p_raw: float = Field(ge=0, le=1, description="P(success) by the signals alone: before calibration and audit.")
+    basis: Literal["audit", "verifier", "signals", "suspect", "none"] = Field(description="What p_success rests on.")
+    maturity: float = Field(ge=0, le=1, description="Share of the late evidence expected that has had time to come.")
+    provisional: bool = Field(description="Too young to learn from: visible, not trained on.")
+    trust: float = Field(ge=0, le=1, description="Trust in the user, which is in the weight.")
 
 
 class PreferencePair(Row):
@@ -416,6 +473,11 @@ class Group(Row):
     rewards_G: list[float] = Field(description="Returns.")
     advantages_G: list[float] = Field(description="Leave-one-out advantages; they sum to 0.")
     policies_G: list[str] = Field(description="Policy of each member.")
+    step_advantages_G: list[list[float]] = Field(
+        default=[],
+        description="Each member's training signal by step: its advantage, discounted, plus rewards.omega times the "
+        "step's credit; or the credit alone where rewards.credit is a whole advantage itself.",
+    )
 
 
 class FileHash(_Frozen):
@@ -424,6 +486,22 @@ class FileHash(_Frozen):
     path: str = Field(description="Path relative to the round's folder.")
     sha256: str = Field(description="Hash of its bytes.")
     size_bytes: int = Field(ge=0, description="Its size.")
+
+
+class MonitorRow(_Frozen):
+    """What one monitor against gaming says of the newest window of the logs."""
+
+    monitor: str = Field(description="What is watched.")
+    level: Literal["green", "amber", "red", "unknown"] = Field(
+        description="red blocks training; unknown is no green: there was not enough to tell."
+    )
+    value: float | None = Field(default=None, description="What was measured; null when unknown.")
+    amber: float | None = Field(default=None, description="Threshold of amber.")
+    red: float | None = Field(default=None, description="Threshold of red; null where it never is.")
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one.")
+    high: float | None = Field(default=None, description="Upper end of it.")
+    n: int = Field(default=0, ge=0, description="Units it rests on: episodes, tasks or users, as the sentence says.")
+    sentence: str = Field(description="One sentence with the numbers.")
 
 
 class RoundManifest(Document):
@@ -439,7 +517,9 @@ class RoundManifest(Document):
     parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
     base_model: str = Field(description="Base model as configured.")
-    base_model_sha256: str = Field(description="Hash over the base model's weight files.")
+    base_model_sha256: str = Field(
+        description="Hash over the base model: weights, tokenizer, chat template, configuration."
+    )
     inputs: dict[str, dict[str, str]] = Field(description="Stage → {snapshot, sha256} of every table read.")
     counts: dict[str, int] = Field(description="Funnel of the rows: considered, kept, dropped by reason.")
     dataset: list[FileHash] = Field(default_factory=list, description="Files trained on.")
@@ -452,6 +532,28 @@ class RoundManifest(Document):
     checks: dict[str, float] = Field(default_factory=dict, description="Self-checks, e.g. the DPO loss at step 0.")
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
+    monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
+
+
+class DataCard(_Frozen):
+    """What a round's rows are: where they come from, how long they are, and what of them fits."""
+
+    rendering: str = Field(description="How messages and tools become text.")
+    tokens: int = Field(ge=0, description="Tokens of all rows, the longer side of each.")
+    trained_tokens: int = Field(ge=0, description="Tokens in the loss: actions only, all sides.")
+    median_tokens: int = Field(ge=0, description="Tokens of the median row.")
+    longest_tokens: int = Field(ge=0, description="Tokens of the longest row.")
+    max_length: int = Field(ge=0, description="train.max_length.")
+    fitting: int = Field(ge=0, description="Rows that fit into it.")
+    too_long: int = Field(ge=0, description="Rows that do not: they are refused whole, never cut.")
+    mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
+    longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
+    sources: dict[str, int] = Field(description="Rows by format of their log.")
+    policies: dict[str, int] = Field(description="Rows by the policy that acted.")
+    builders: dict[str, int] = Field(description="Pairs by builder.")
+    users: int = Field(ge=0, description="Distinct users behind the rows, as far as the log names them.")
+    largest_user_share: float | None = Field(description="Share of the rows that the most frequent user is behind.")
 
 
 class Plan(Document):
@@ -467,17 +569,21 @@ class Plan(Document):
     start_reason: str = Field(description="Why it starts there.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
     base_model: str = Field(description="Base model as configured.")
-    base_model_sha256: str = Field(description="Hash over the base model's weight files.")
+    base_model_sha256: str = Field(
+        description="Hash over the base model: weights, tokenizer, chat template, configuration."
+    )
     inputs: dict[str, dict[str, str]] = Field(description="Stage → {snapshot, sha256} of every table read.")
     counts: dict[str, int] = Field(description="Funnel of the rows: considered, kept, dropped by reason.")
     rows: int = Field(ge=0, description="Rows to train on.")
     tasks: int = Field(ge=0, description="Distinct tasks among them.")
     steps: int = Field(ge=0, description="Optimiser steps.")
     characters: int = Field(ge=0, description="Characters in all rows; about four make a token in English.")
+    card: DataCard = Field(description="What the rows are.")
     dataset_sha256: str = Field(description="Hash of the dataset that will be written.")
     train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
     config: dict[str, Any] = Field(description="Resolved model and train sections.")
     same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
+    monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
 
 
 class MetricRow(_Frozen):
@@ -485,7 +591,9 @@ class MetricRow(_Frozen):
 
     suite: str
     metric: str
-    slice: str = Field(default="all", description="'all' or name=value.")
+    slice: str = Field(
+        default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
+    )
     n: int = Field(ge=0, description="Paired cases.")
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
     value: float | None = Field(default=None, description="Candidate's mean.")
@@ -497,7 +605,8 @@ class MetricRow(_Frozen):
     losses: int = Field(default=0, ge=0, description="Cases only the baseline got right (binary metrics).")
     binary: bool = Field(default=True, description="Whether each case scores 0 or 1.")
     primary: bool = Field(default=False, description="Whether superiority is judged on this row.")
-    n_tasks: int = Field(default=0, ge=0, description="Distinct tasks among the paired cases; 0 when not counted.")
+    n_tasks: int = Field(default=0, ge=0, description="Distinct units among the paired cases; 0 when not counted.")
+    unit: str = Field(default="task", description="What is drawn as a whole: task, or user.")
     design_effect: float = Field(
         default=1.0, ge=1, description="Cases that are worth one independent case, because tasks have several."
     )
@@ -510,13 +619,13 @@ class MetricRow(_Frozen):
 
 
 class EvalReport(Document):
-    """One round judged beside another on cases that no training row touched."""
+    """One round judged beside another on cases that no training row touched; or two policies, from their logs."""
 
     document: ClassVar[str] = "eval_report"
 
     schema_version: int = 1
-    round: int = Field(ge=1)
-    baseline: str = Field(description="'base' or a round number.")
+    round: int = Field(ge=0, description="0 where two policies are compared from their logs.")
+    baseline: str = Field(description="'base' or a round number; of logs, the old policy.")
     candidate_adapter_sha256: str = Field(description="Adapter that was judged.")
     baseline_adapter_sha256: str = Field(description="'' for the base model.")
     cases_sha256: str = Field(description="Hash over the cases: a repeated evaluation of the same is the same.")
@@ -527,6 +636,8 @@ class EvalReport(Document):
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
+    spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")
+    spent: int = Field(default=0, ge=0, description="Its tasks that earlier decisions have spent.")
     seed: int = 0
     timings_s: dict[str, float] = Field(default_factory=dict)
 
@@ -567,10 +678,24 @@ class Promotion(Document):
     by: str = Field(description="Command that decided.")
     at: datetime
     reason: str = ""
+    spent_sha256: str = Field(default="", description="Hash of the line of spent.jsonl that this decision rests on.")
     previous_sha256: str = Field(default="", description="Hash of the line before; '' for the first.")
 
 
 TABLES: dict[str, type[Row]] = {
     row.table: row
-    for row in (LogEvent, Quarantined, Link, Episode, Step, Reward, Return, PreferencePair, Example, Group)
+    for row in (
+        LogEvent,
+        Quarantined,
+        Link,
+        Episode,
+        Step,
+        Opinion,
+        Reward,
+        Reliability,
+        Return,
+        PreferencePair,
+        Example,
+        Group,
+    )
 }

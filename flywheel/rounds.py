@@ -1,28 +1,33 @@
 """The registry of rounds: folders, aliases, and the append-only log of decisions.
 
-    rounds/aliases.json        {"champion": 11, "challenger": 12, "previous": 9}
+    rounds/aliases.json        {"champion": 11, "challenger": 12, "previous": 9, "decisions_sha256": "..."}
     rounds/promotions.jsonl    one decision a line, each with the hash of the line before
+    rounds/spent.jsonl         which held-out tasks a decision has used up, chained in the same way
+    rounds/canary/             what canaries were looked at, one file a pair of policies
     rounds/0012/               manifest.json config.toml data/ adapter/ eval/ metrics.jsonl train.log report.html
 
 A decision is written to promotions.jsonl first and the alias moves second; `recover` finishes a move that a kill cut
-off. The champion alias is therefore valid at every instant: it names the old round or the new one.
+off. The champion alias is therefore valid at every instant: it names the old round or the new one. The pointer's file
+also keeps the hash of the decision that moved it, so that decisions cannot be changed or cut off unseen.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from flywheel import files
+from flywheel import chained, files
 from flywheel.errors import StoreError, UsageError
-from flywheel.records import EvalReport, Promotion, RoundManifest, canonical_json
+from flywheel.records import EvalReport, Promotion, RoundManifest
 
 __all__ = ["ALIASES", "Registry", "round_name"]
 
 ALIASES = ("champion", "challenger", "previous")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_HEAD = "decisions_sha256"
 
 
 def round_name(number: int | None) -> str:
@@ -92,17 +97,30 @@ class Registry:
 
     # --- aliases --------------------------------------------------------------------------------------------------
 
+    def _pointer(self) -> dict[str, int | str | None]:
+        path = self.root / "aliases.json"
+        return dict(files.read_json(path)) if path.exists() else {}
+
     def aliases(self) -> dict[str, int | None]:
         """Return what each alias names; None where it names nothing yet."""
-        path = self.root / "aliases.json"
-        found = files.read_json(path) if path.exists() else {}
-        return {name: found.get(name) for name in ALIASES}
+        found = self._pointer()
+        return {name: number if isinstance(number := found.get(name), int) else None for name in ALIASES}
 
-    def point(self, **moves: int | None) -> None:
-        """Move aliases, all in one atomic write."""
-        now = self.aliases()
-        wanted = {**now, **moves}
-        if wanted != now:
+    def _head(self) -> str | None:
+        """Return the hash of the decision that the aliases stand for; None where none was kept."""
+        found = self._pointer().get(_HEAD)
+        return found if isinstance(found, str) else None
+
+    def point(self, *, decided: str | None = None, **moves: int | None) -> None:
+        """Move aliases, all in one atomic write.
+
+        Args:
+            decided: hash of the decision's line; None leaves the one that stands.
+            moves: alias → round.
+        """
+        before = self._pointer()
+        wanted = {**before, **self.aliases(), **moves} | ({_HEAD: decided} if decided is not None else {})
+        if wanted != before:
             files.write_json(self.root / "aliases.json", wanted)
 
     @property
@@ -158,9 +176,9 @@ class Registry:
 
     # --- decisions ------------------------------------------------------------------------------------------------
 
-    def _lines(self) -> list[str]:
-        path = self.root / "promotions.jsonl"
-        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    @property
+    def _decisions(self) -> Path:
+        return self.root / "promotions.jsonl"
 
     def promotions(self) -> list[Promotion]:
         """Return all decisions, oldest first.
@@ -168,26 +186,32 @@ class Registry:
         Raises:
             StoreError: a line does not fit the schema.
         """
-        found = []
-        for number, line in enumerate(self._lines(), 1):
+        found, bad = self.readable()
+        if bad:
+            raise StoreError(
+                f"`{self._decisions}` line {bad[0]} does not fit its schema",
+                hint="was it edited by hand? restore it from git or a backup",
+            )
+        return found
+
+    def readable(self) -> tuple[list[Promotion], list[int]]:
+        """Return the decisions that can be read, and the numbers of the lines that cannot."""
+        found, bad = [], []
+        for number, line in enumerate(chained.lines_of(self._decisions), 1):
             try:
                 found.append(Promotion.model_validate_json(line))
             except ValidationError:
-                raise StoreError(
-                    f"`{self.root / 'promotions.jsonl'}` line {number} does not fit its schema",
-                    hint="was it edited by hand? restore it from git or a backup",
-                ) from None
-        return found
+                bad.append(number)
+        return found, bad
 
     def decide(self, promotion: Promotion) -> Promotion:
         """Append a decision, chained to the one before, then move the aliases it implies."""
-        lines = self._lines()
-        chained = promotion.model_copy(update={"previous_sha256": files.hash_text(lines[-1]) if lines else ""})
-        files.append_line(self.root / "promotions.jsonl", canonical_json(chained.model_dump(mode="json")))
-        self._apply(chained)
-        return chained
+        head = chained.append(self._decisions, promotion.model_dump(mode="json"), head=self._head())
+        made = Promotion.model_validate_json(chained.lines_of(self._decisions)[-1])
+        self._apply(made, head)
+        return made
 
-    def _apply(self, promotion: Promotion) -> None:
+    def _apply(self, promotion: Promotion, head: str) -> None:
         moves: dict[str, int | None] = {"champion": promotion.champion_after}
         if promotion.champion_after != promotion.champion_before:
             moves["previous"] = promotion.champion_before
@@ -196,31 +220,74 @@ class Registry:
             moves["challenger"] = promotion.round
         elif challenger == promotion.champion_after:
             moves["challenger"] = None
-        self.point(**moves)
+        self.point(decided=head, **moves)
 
     def recover(self) -> bool:
-        """Finish an alias move that was cut off between the decision and the pointer; return whether one was."""
-        decisions = self.promotions()
-        if not decisions or self.champion == decisions[-1].champion_after:
+        """Finish an alias move that was cut off between the decision and the pointer; return whether one was.
+
+        Only a decision that follows from the one the aliases stand for moves them: a line that somebody changed or
+        added does not.
+        """
+        (decisions, bad), head = self.readable(), self._head()
+        if not decisions or bad or chained.head_of(self._decisions) == head:
             return False
-        self._apply(decisions[-1])
-        return True
+        last = decisions[-1]
+        follows = last.previous_sha256 == head if head is not None else self.champion != last.champion_after
+        if follows and not chained.breaks(self._decisions, head=None):
+            self._apply(last, chained.head_of(self._decisions))
+            return True
+        return False
+
+    # --- spent tasks ----------------------------------------------------------------------------------------------
+
+    @property
+    def _spent(self) -> Path:
+        return self.root / "spent.jsonl"
+
+    def spent(self, look: str) -> frozenset[str]:
+        """Return the held-out tasks that decisions before this look have used up.
+
+        Args:
+            look: identifies an evaluation: candidate, baseline and cases. Its own line and later ones do not count, so
+                that a repeated evaluation is the same evaluation.
+        """
+        tasks: set[str] = set()
+        for line in chained.lines_of(self._spent):
+            entry = json.loads(line)
+            if entry["look"] == look:
+                break
+            tasks.update(entry["tasks"])
+        return frozenset(tasks)
+
+    def spend(self, look: str, number: int, tasks: Sequence[str]) -> str:
+        """Write down that a decision uses these tasks, once a look; return the hash of the last line."""
+        if any(json.loads(line)["look"] == look for line in chained.lines_of(self._spent)):
+            return chained.head_of(self._spent)
+        return chained.append(self._spent, {"look": look, "round": number, "tasks": sorted(tasks)}, head=None)
+
+    def _spent_problems(self) -> list[str]:
+        found = chained.breaks(self._spent, head=None)
+        known = {files.hash_text(line) for line in chained.lines_of(self._spent)}
+        if any(p.spent_sha256 and p.spent_sha256 not in known for p in self.readable()[0]):
+            found.append(f"{self._spent.name} lacks what a decision wrote into it")
+        return found
+
+    # --- integrity ------------------------------------------------------------------------------------------------
 
     def problems(self, rounds: Sequence[int]) -> list[str]:
         """Return what is wrong with the decisions' chain and the given rounds' files; empty when all is well."""
-        found = self._chain_problems()
-        for number in rounds:
-            manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS
-            if not weights.exists():
-                found.append(f"round {number} has no adapter file")
-            elif files.hash_file(weights) != manifest.adapter_sha256:
-                found.append(f"round {number}: the adapter file is not the one its manifest names")
-        return found
+        _, bad = self.readable()
+        found = [f"{self._decisions.name} line {number} does not fit its schema" for number in bad]
+        found += [p for p in chained.breaks(self._decisions, head=self._head()) if not bad or "is no entry" not in p]
+        found += self._spent_problems()
+        return found + [problem for number in rounds for problem in self._file_problems(number)]
 
-    def _chain_problems(self) -> list[str]:
-        before, found = "", []
-        for number, (line, entry) in enumerate(zip(self._lines(), self.promotions(), strict=True), 1):
-            if entry.previous_sha256 != before:
-                found.append(f"promotions.jsonl line {number} does not follow from the line before")
-            before = files.hash_text(line)
-        return found
+    def _file_problems(self, number: int) -> list[str]:
+        manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS
+        if not weights.exists():
+            return [f"round {number} has no adapter file"]
+        if files.hash_file(weights) != manifest.adapter_sha256:
+            return [f"round {number}: the adapter file is not the one its manifest names"]
+        others = ((o, self.folder(number) / o.path) for o in manifest.outputs if not o.path.endswith(ADAPTER_WEIGHTS))
+        changed = sorted(o.path for o, path in others if not path.exists() or files.hash_file(path) != o.sha256)
+        return [f"round {number}: `{path}` is not the file its manifest names" for path in changed]

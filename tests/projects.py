@@ -81,7 +81,18 @@ def _without_times(value: Any) -> Any:
 def digest(project: Path) -> dict[str, Any]:
     """Return everything about a project that must be equal after any number of kills; times are left out."""
     store, registry = Store(project / ".flywheel"), Registry(project / "rounds")
-    stages = ["ingest", "links", "episodes", "rewards", "returns", "examples", "pairs", "groups"]
+    stages = [
+        "ingest",
+        "links",
+        "episodes",
+        "opinions",
+        "rewards",
+        "reliability",
+        "returns",
+        "examples",
+        "pairs",
+        "groups",
+    ]
     current = {name: store.current(name) for name in stages}
     return {
         "tables": {n: {"content": s.sha256, "funnel": dict(s.funnel)} for n, s in current.items() if s},

@@ -43,6 +43,13 @@ def test_arrow_and_polars_agree_on_every_table(row: type[Row]) -> None:
     assert set(row.key) <= set(row.model_fields)
 
 
+def _lists(dtype: pl.DataType, text: st.SearchStrategy[str]) -> st.SearchStrategy[list[Any]]:
+    numbers = st.lists(st.floats(-1, 1), max_size=3)
+    if dtype == pl.List(pl.List(pl.Float64)):
+        return st.lists(numbers, max_size=3)
+    return numbers if dtype == pl.List(pl.Float64) else st.lists(text, max_size=3)
+
+
 def _values(dtype: pl.DataType, *, nullable: bool) -> st.SearchStrategy[Any]:
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
     times = st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)).map(lambda d: d.replace(tzinfo=UTC))  # noqa: DTZ001
@@ -52,7 +59,7 @@ def _values(dtype: pl.DataType, *, nullable: bool) -> st.SearchStrategy[Any]:
         pl.Float64: st.floats(0, 1),
         pl.Boolean: st.booleans(),
         pl.Datetime: times,
-        pl.List: st.lists(text, max_size=3) if dtype != pl.List(pl.Float64) else st.lists(st.floats(-1, 1), max_size=3),
+        pl.List: _lists(dtype, text),
     }
     found = by_type[dtype.base_type()]
     return st.none() | found if nullable else found

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from flywheel import files
 from flywheel.errors import StoreError, UsageError
-from flywheel.records import Promotion, RoundManifest
+from flywheel.records import FileHash, Promotion, RoundManifest
 from flywheel.rounds import ADAPTER_WEIGHTS, Registry, round_name
 
 Decision = Literal["promoted", "held", "forced", "rolled_back"]
@@ -108,6 +108,60 @@ def test_a_tampered_decision_breaks_the_chain(registry: Registry) -> None:
     path.write_text("{}\n")
     with pytest.raises(StoreError, match="line 1 does not fit"):
         registry.promotions()
+
+
+def test_the_last_decision_cannot_be_changed_cut_off_or_healed(registry: Registry) -> None:
+    for number, before in ((1, None), (2, 1)):
+        registry.decide(_decision(number, before, number))
+    path = registry.root / "promotions.jsonl"
+    whole = path.read_text()
+    changed = whole.replace('"round":2', '"round":3').replace('"champion_after":2', '"champion_after":3')
+    for text in (changed, whole.splitlines()[0] + "\n", "", whole + whole.splitlines()[1] + "\n"):
+        path.write_text(text)
+        assert registry.problems([]) != []
+        assert not registry.recover()
+        assert registry.champion == 2
+
+    path.write_text(changed)
+    registry.decide(_decision(2, 2, 2, "held"))
+    assert registry.problems([]) == ["promotions.jsonl line 3 does not follow from the line before"]
+    path.write_text("no json\n")
+    assert "promotions.jsonl line 1 does not fit its schema" in registry.problems([])
+
+
+def test_decisions_of_before_the_head_was_kept_are_continued(registry: Registry) -> None:
+    registry.decide(_decision(1, None, 1))
+    files.write_json(registry.root / "aliases.json", registry.aliases())
+
+    registry.decide(_decision(2, 1, 2))
+    assert registry.problems([]) == []
+
+
+def test_tasks_are_spent_once(registry: Registry) -> None:
+    assert registry.spent("look 1") == frozenset()
+    first = registry.spend("look 1", 1, ["b", "a"])
+    assert registry.spend("look 1", 1, ["b", "a"]) == first
+    second = registry.spend("look 2", 2, ["c"])
+
+    assert registry.spent("look 1") == frozenset()  # its own tasks are not spent before it
+    assert registry.spent("look 2") == {"a", "b"}
+    assert registry.spent("look 3") == {"a", "b", "c"}
+    registry.decide(_decision(2, None, 2).model_copy(update={"spent_sha256": second}))
+    assert registry.problems([]) == []
+    path = registry.root / "spent.jsonl"
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    assert registry.problems([]) == ["spent.jsonl lacks what a decision wrote into it"]
+
+
+def test_any_other_file_of_an_adapter_counts_too(registry: Registry) -> None:
+    path = registry.folder(1) / "adapter" / "adapter_config.json"
+    path.write_text("{}")
+    output = FileHash(path="adapter/adapter_config.json", sha256=files.hash_file(path), size_bytes=2)
+    registry.save(_manifest(1, outputs=[output]))
+    assert registry.problems([1]) == []
+
+    path.write_text('{"lora_alpha": 1000}')
+    assert registry.problems([1]) == ["round 1: `adapter/adapter_config.json` is not the file its manifest names"]
 
 
 def test_a_swapped_adapter_is_found(registry: Registry) -> None:

@@ -195,6 +195,29 @@ def build(
         raise typer.Exit(99)
 
 
+def export(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Folder to write; one that export wrote is replaced.")],
+    *,
+    form: Annotated[
+        list[str] | None, typer.Option("--form", help="preference, unpaired, sft or groups; default: all.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train or holdout.")] = "train",
+) -> None:
+    """Write the mined rows as datasets for other trainers.
+
+    JSON lines in TRL's forms, with a card and hashes; `datasets.load_dataset` opens the folder.
+    """
+    current = session(ctx)
+    with working(current.out, "exporting"):
+        answer = current.project().export(folder, forms=form or [], split=split)
+    lines = columns([[f"{one.rows:,}", one.path, one.trainers] for one in answer.files], right=(0,))
+    if current.out.verbose:
+        parts = zip(answer.files, lines, strict=True)
+        lines = [line for one, row in parts for line in (row, *funnel_lines(one.counts))]
+    current.out.result([*lines, f"in    {answer.folder}"], answer)
+
+
 def _stage_row(stage: StageAnswer) -> list[str]:
     rows = ", ".join(f"{n:,} {table}" for table, n in stage.rows.items())
     seconds = f"{stage.seconds:.1f} s" if stage.state == "built" else ""
@@ -225,5 +248,5 @@ def _status_lines(a: StatusAnswer) -> list[str]:
 
 def add_commands(app: typer.Typer) -> None:
     """Register this file's commands."""
-    for command in (init, ingest, quarantine, readers, build, status):
+    for command in (init, ingest, quarantine, readers, build, export, status):
         app.command()(command)

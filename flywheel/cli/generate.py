@@ -24,8 +24,9 @@ _MEANING = {
     ExitCode.DONE: "done, also when there was nothing to do",
     ExitCode.FAILED: "failed; the error says what to do",
     ExitCode.USAGE: "the command line is wrong",
-    ExitCode.HELD: "the gate held: evaluated, not promoted; a normal night",
+    ExitCode.HELD: "the gate held: evaluated, not promoted; a normal night; of `canary`: continue",
     ExitCode.BUSY: "another run holds the project's lock; try again",
+    ExitCode.ROLL_BACK: "`canary`: roll back",
     ExitCode.NOTHING: "with `--detailed-exitcode`: nothing to do",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }

@@ -1,14 +1,18 @@
-"""log, show, explain, schema, plugins: looking at what is there and why."""
+"""log, show, explain, diff, champion, schema, plugins: looking at what is there and why."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel.cli.preview import preview_lines
 from flywheel.cli.render import columns, plain
 from flywheel.cli.session import session
+
+if TYPE_CHECKING:
+    from flywheel.answers import DiffAnswer
 
 __all__ = ["add_commands"]
 
@@ -37,11 +41,13 @@ def show(
 ) -> None:
     """Print one thing in full.
 
-    A round by number or alias; an episode, pair, example or group by the first digits of its id.
+    A round by number or alias; an episode, pair, example or group by the first digits of its id. Of what is trained
+    on, the text that the model reads, with the trained tokens marked.
     """
     current = session(ctx)
     answer = current.project().show(subject)
-    current.out.result([answer.kind, plain(answer.record)], answer)
+    lines = preview_lines(answer) if answer.rendering else [answer.kind, plain(answer.record)]
+    current.out.result(lines, answer)
 
 
 def explain(
@@ -54,6 +60,72 @@ def explain(
     current = session(ctx)
     answer = current.project().explain(subject)
     current.out.result(answer.lines, answer)
+
+
+def diff(
+    ctx: typer.Context,
+    first: Annotated[str, typer.Argument(help="Round number or alias.", metavar="A")],
+    second: Annotated[str, typer.Argument(help="Round number or alias.", metavar="B")],
+    *,
+    markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a pull request.")] = False,
+) -> None:
+    """Say what is between two rounds.
+
+    Settings, rows, tables and metrics from A to B; nothing is printed when they are equal.
+    """
+    current = session(ctx)
+    answer = current.project().diff(first, second)
+    parts = _diff_parts(answer)
+    lines = []
+    for title, said in parts:
+        lines += (
+            [f"### {title}", "", *(f"- {one}" for one in said), ""] if markdown else [title, *(f"  {s}" for s in said)]
+        )
+    current.out.result(lines, answer)
+
+
+def _diff_parts(answer: DiffAnswer) -> list[tuple[str, list[str]]]:
+    """Return what differs, by heading."""
+    rows = [
+        f"{answer.rows_added:,} added, {answer.rows_dropped:,} dropped, {answer.rows_kept:,} in both",
+        f"tasks: {answer.tasks_added:,} added, {answer.tasks_dropped:,} dropped",
+    ]
+    metrics = [
+        f"{m.metric}: {_share(m.before)} (n {m.n_before:,}) → {_share(m.now)} (n {m.n_now:,})"
+        for m in answer.metrics
+        if (m.before, m.n_before) != (m.now, m.n_now)
+    ]
+    parts = [
+        ("made", answer.made),
+        ("settings", answer.config),
+        ("tables", [f"{name} changed" for name in answer.inputs]),
+        ("rows", rows if answer.rows_added or answer.rows_dropped else []),
+        ("funnel", answer.funnel),
+        ("metrics, each round on the cases of its own evaluation", metrics),
+    ]
+    return [(title, said) for title, said in parts if said]
+
+
+def _share(value: float | None) -> str:
+    return "not evaluated" if value is None else f"{value:.3f}"
+
+
+def champion(ctx: typer.Context) -> None:
+    """Say what to serve: base model, adapter, hashes, and the decision behind it.
+
+    Fails when the adapter is not the one that was judged, so that a deployment can rely on it.
+    """
+    current = session(ctx)
+    answer = current.project().champion()
+    who = "the base model: no round is champion" if answer.round is None else f"round {answer.round}"
+    rows = [
+        ["champion", who],
+        ["base", f"{answer.base_model} @ {answer.base_model_sha256[:12]}"],
+        *([["adapter", answer.adapter], ["sha256", answer.adapter_sha256]] if answer.adapter else []),
+        *([["decision", f"{answer.decision} at {answer.decided_at}: {answer.reason}"]] if answer.decision else []),
+        ["name", f"{answer.name}  (log it as the policy, so that the next night knows who acted)"],
+    ]
+    current.out.result(columns(rows), answer)
 
 
 def schema(name: Annotated[str | None, typer.Argument(help="Name of a schema; without one, the list.")] = None) -> None:
@@ -76,5 +148,5 @@ def plugins(ctx: typer.Context) -> None:
 
 def add_commands(app: typer.Typer) -> None:
     """Register this file's commands."""
-    for command in (log, show, explain, schema, plugins):
+    for command in (log, show, explain, diff, champion, schema, plugins):
         app.command()(command)

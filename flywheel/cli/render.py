@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from flywheel.records import EvalReport, MetricRow, RuleResult
+    from flywheel.records import EvalReport, MetricRow, MonitorRow, RuleResult
 
-__all__ = ["Output", "columns", "funnel_lines", "metric_lines", "rule_lines", "size"]
+__all__ = [
+    "Output",
+    "coloured",
+    "columns",
+    "funnel_lines",
+    "harmless",
+    "mark",
+    "metric_lines",
+    "monitor_lines",
+    "rule_lines",
+    "size",
+]
+
+
+# Controls of terminals and of text direction, except a line's end, a tab, and our own colours.
+_CONTROL = re.compile(r"(?!\x1b\[(?:0|31|32)m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -34,18 +50,28 @@ class Output:
         if self.as_json:
             sys.stdout.write(json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n")
         elif not self.quiet:
-            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.write("".join(f"{harmless(line)}\n" for line in lines))
 
     def say(self, line: str) -> None:
         """Print a sentence on what is going on to stderr."""
         if not self.quiet and not self.as_json:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{harmless(line)}\n")
             sys.stderr.flush()
 
     @property
     def live(self) -> bool:
         """Whether a progress bar may be drawn: on a terminal only."""
         return self.progress and not self.quiet and not self.as_json and sys.stderr.isatty()
+
+
+def harmless(text: str) -> str:
+    """Return a text in which nothing of a log can steer a terminal: control characters are written out."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def coloured() -> bool:
+    """Whether stdout is a terminal that wants colour."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
@@ -83,10 +109,10 @@ def _difference(row: MetricRow, value: float | None) -> str:
     return f"{value * 100:+.1f} pp" if row.binary else f"{value:+.3f}"
 
 
-def metric_lines(report: EvalReport) -> list[str]:
+def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[str]:
     """Return the evaluation's table: each metric with n, both values, difference and interval."""
     baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
-    rows = [["metric", "n", baseline, f"round {report.round}", "delta", "95 % interval"]]
+    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval"]]
     for m in report.metrics:
         name = m.metric if m.slice == "all" else f"  {m.slice}"
         span = "-" if m.low is None else f"[{_difference(m, m.low)}, {_difference(m, m.high)}]"
@@ -97,16 +123,31 @@ def metric_lines(report: EvalReport) -> list[str]:
     return [*columns(rows, right=(1, 2, 3, 4)), "* primary: the gate judges superiority on it"]
 
 
-def _mark(*, passed: bool) -> str:
+def mark(*, passed: bool) -> str:
+    """Return a tick or a cross, coloured where the terminal has colour."""
     mark = "✓" if passed else "✗"
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured else mark
+    return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured() else mark
 
 
 def rule_lines(rules: Sequence[RuleResult]) -> list[str]:
     """Return each gate rule with its mark and its numbers in a sentence."""
     width = max((len(r.rule) for r in rules), default=0)
-    return [f"{_mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+    return [f"{mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+
+
+def monitor_lines(rows: Sequence[MonitorRow], *, verbose: bool) -> list[str]:
+    """Return the monitors: how many are of each level, and those that are not green; green ones when verbose.
+
+    What several monitors cannot tell for the same reason is one line.
+    """
+    counts = {level: sum(row.level == level for row in rows) for level in ("red", "amber", "green", "unknown")}
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if verbose or row.level != "green":
+            told.setdefault((row.level, row.sentence), []).append(row.monitor)
+    head = "monitors  " + ", ".join(f"{n} {level}" for level, n in counts.items() if n)
+    listed = sorted(told.items(), key=lambda item: list(counts).index(item[0][0]))
+    return [head, *(f"  {level:<7}  {', '.join(names)}: {sentence}" for (level, sentence), names in listed)]
 
 
 def plain(value: Any) -> str:

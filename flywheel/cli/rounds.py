@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flywheel.cli.progress import training, working
-from flywheel.cli.render import columns, funnel_lines, metric_lines, rule_lines, size
+from flywheel.cli.render import columns, funnel_lines, metric_lines, monitor_lines, rule_lines, size
+from flywheel.cli.served import evaluate_logs
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
-    from flywheel.records import Plan, Promotion, RoundManifest
+    from flywheel.records import DataCard, Plan, Promotion, RoundManifest
 
 __all__ = ["add_commands"]
+
+_MOST_NAMES = 4
 
 RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
 
@@ -39,12 +42,36 @@ def plan(
         from flywheel.files import write_json
 
         write_json(out, made.model_dump(mode="json"))
-    current.out.result(_plan_lines(made), made)
+    current.out.result(_plan_lines(made, verbose=current.out.verbose), made)
     if detailed and made.same_as is not None:
         raise typer.Exit(99)
 
 
-def _plan_lines(p: Plan) -> list[str]:
+def _card_rows(card: DataCard) -> list[list[str]]:
+    """Return a dataset's card as labelled sentences."""
+    refused = f", {card.too_long:,} longer and refused whole" if card.too_long else ", none longer"
+    sides = " and ".join(f"{mean:,.0f}" for mean in card.mean_trained)
+    longer = f"; the longer side is chosen in {card.longer_wins:.0%}" if card.longer_wins is not None else ""
+    share = f", the most frequent behind {card.largest_user_share:.0%}" if card.largest_user_share else ""
+    made = f"by {_told(card.builders)}; " if card.builders else ""
+    loss = f"in the loss {card.trained_tokens:,}, on average {sides} a row{longer}"
+    users = f"{card.users:,} users{share}" if card.users else "users unknown"
+    return [
+        ["fit", f"{card.fitting:,} rows in train.max_length {card.max_length:,}{refused}"],
+        ["tokens", f"median row {card.median_tokens:,}, longest {card.longest_tokens:,}; {loss}"],
+        ["from", f"{made}logs {_told(card.sources)}; policies {_told(card.policies)}; {users}"],
+        ["template", card.rendering],
+    ]
+
+
+def _told(counts: dict[str, int]) -> str:
+    """Return the commonest values with their counts."""
+    names = list(counts.items())
+    rest = len(names) - _MOST_NAMES
+    return ", ".join(f"{name} {n:,}" for name, n in names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _plan_lines(p: Plan, *, verbose: bool) -> list[str]:
     parent = "the base model" if p.parent is None else f"round {p.parent}"
     rows = [
         [f"round {p.round}", f"from {parent} ({p.start_reason})"],
@@ -52,15 +79,18 @@ def _plan_lines(p: Plan) -> list[str]:
         ["method", f"{p.method}: {p.method_reason}"],
         ["reference", p.reference],
         ["rows", f"{p.rows:,} of {p.tasks:,} tasks, dataset {p.dataset_sha256[:12]}"],
-        ["budget", f"at most {p.steps:,} optimiser steps over {size(p.characters)} of text"],
+        ["budget", f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({size(p.characters)} of text)"],
+        *_card_rows(p.card),
     ]
-    lines = columns(rows) + funnel_lines(p.counts)
+    lines = columns(rows) + funnel_lines(p.counts) + monitor_lines(p.monitors, verbose=verbose)
     if p.same_as is not None:
         return [*lines, f"nothing new: it would repeat round {p.same_as}"]
+    if any(row.level == "red" for row in p.monitors):
+        return [*lines, "red blocks training; by force: flywheel train --force --reason WHY"]
     return [*lines, f"next  flywheel train --round {p.round}"]
 
 
-def train(
+def train(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     *,
     number: RoundOption = None,
@@ -71,11 +101,14 @@ def train(
         Path | None, typer.Option("--plan", help="A plan saved by `plan --out`.", metavar="FILE")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, train nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train although a monitor is red; needs --reason.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why; written to the manifest.")] = "",
     detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when it was trained already.")] = False,
 ) -> None:
     """Train a round.
 
-    Builds what is stale, plans, executes. An interrupted round goes on where it stopped; a trained one is left alone.
+    Builds what is stale, plans, executes; a red monitor blocks it. An interrupted round goes on where it stopped; a
+    trained one is left alone.
     """
     from flywheel.records import Plan
 
@@ -87,7 +120,7 @@ def train(
     project = current.project()
     before = set(project.registry.trained())
     with training(current.out) as on_metrics:
-        manifest = project.train(number, method=method, plan=saved, on_metrics=on_metrics)
+        manifest = project.train(number, method=method, plan=saved, force=force, reason=reason, on_metrics=on_metrics)
     lines = _train_lines(manifest, already=manifest.round in before)
     current.out.result(lines, manifest)
     if detailed and manifest.round in before:
@@ -102,11 +135,12 @@ def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
         ["adapter", f"{m.adapter_sha256[:12]}   {size(sum(o.size_bytes for o in m.outputs))}"],
         ["time", f"{m.timings_s.get('total', 0):.1f} s"],
     ]
+    rows += [["forced", m.forced]] if m.forced else []
     rows += [[name, f"{value:,.0f}" if value.is_integer() else f"{value:.4f}"] for name, value in m.checks.items()]
     return [first, *columns(rows), f"next  flywheel eval --round {m.round} --promote"]
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     *,
     number: Annotated[int | None, typer.Option("--round", help="Default: the newest trained round.", min=1)] = None,
@@ -115,12 +149,28 @@ def evaluate(
     ] = None,
     suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--logs", help="Compare two policies from their logs: the old one's, then the new one's.", metavar="PATH"
+        ),
+    ] = None,
+    old: Annotated[str | None, typer.Option("--old", help="Policy or model in the old log.", metavar="NAME")] = None,
+    new: Annotated[str | None, typer.Option("--new", help="Policy or model in the new log.", metavar="NAME")] = None,
 ) -> None:
-    """Judge a round beside the champion on held-out tasks.
+    """Judge a round beside the champion on held-out tasks; or two policies from their logs.
 
     With --promote the gate decides: exit 0 promoted, 3 held.
+
+    With --logs OLD --logs NEW nothing is run and nothing is written: tasks that both served are paired, and the gate's
+    rules say PROMOTE (exit 0), REJECT, INCONCLUSIVE or BLOCKED (exit 3). One --logs with --old and --new takes both
+    policies from the same files.
     """
     current = session(ctx)
+    if logs or old or new:
+        _only_logs(logs, number=number, against=against, suite=suite, promote=promote)
+        evaluate_logs(current, logs or [], old, new)
+        return
     with working(current.out, "judging the round beside the champion"):
         answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
     report = answer.report
@@ -133,6 +183,16 @@ def evaluate(
     current.out.result([*lines, f"see   {answer.page}"], answer)
     if answer.promotion is not None and answer.promotion.decision == "held":
         raise typer.Exit(3)
+
+
+def _only_logs(logs: list[str] | None, **others: object) -> None:
+    from flywheel.errors import UsageError
+
+    if not logs:
+        raise UsageError("--old and --new name policies in --logs", hint="flywheel eval --logs OLD --logs NEW")
+    if any(others.values()):
+        given = ", ".join(f"--{ {'number': 'round'}.get(name, name) }" for name, value in others.items() if value)
+        raise UsageError(f"{given} and --logs do not go together", hint="--logs compares two logs, and no round")
 
 
 def _decision_lines(p: Promotion) -> list[str]:

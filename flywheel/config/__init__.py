@@ -13,17 +13,20 @@ from flywheel.config.files import (
     load_config,
     load_pipeline,
     merge_overrides,
+    origins,
     render_default_config,
 )
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
-from flywheel.config.judging import EvalConfig, GateConfig
-from flywheel.config.rewards import RewardsConfig
+from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
+from flywheel.config.monitors import MonitorsConfig
+from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
 
 __all__ = [
     "CONFIG_FILE",
     "BuildConfig",
+    "CanaryConfig",
     "Config",
     "EpisodesConfig",
     "EvalConfig",
@@ -32,13 +35,17 @@ __all__ = [
     "IngestConfig",
     "LoraConfig",
     "ModelConfig",
+    "MonitorsConfig",
     "PairsConfig",
     "Pipeline",
     "RedactConfig",
     "RewardsConfig",
+    "RulesConfig",
+    "SliceRule",
     "TrainConfig",
     "load_config",
     "load_pipeline",
     "merge_overrides",
+    "origins",
     "render_default_config",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from pydantic import BaseModel, ValidationError
 from flywheel.config.whole import Config, Pipeline
 from flywheel.errors import ConfigError
 
-__all__ = ["CONFIG_FILE", "load_config", "load_pipeline", "merge_overrides", "render_default_config"]
+__all__ = [
+    "CONFIG_FILE",
+    "load_config",
+    "load_pipeline",
+    "merge_overrides",
+    "origins",
+    "render_default_config",
+]
 
 CONFIG_FILE = "flywheel.toml"
 
@@ -44,7 +52,8 @@ def _known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str
 
 def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel]) -> ConfigError:
     first = error.errors(include_input=False, include_url=False)[0]
-    path = first["loc"]
+    context = first.get("ctx", {})
+    path = first["loc"] or tuple(context.get("at", ()))
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
@@ -54,9 +63,8 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
             else f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
         )
         return ConfigError(f"`{file}` line {line}: unknown key `{dotted}`", hint=hint)
-    return ConfigError(
-        f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint="`flywheel schema config` shows what fits"
-    )
+    hint = str(context.get("hint", "`flywheel schema config` shows what fits"))
+    return ConfigError(f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint=hint)
 
 
 def _parse(text: str, file: str) -> dict[str, Any]:
@@ -105,7 +113,40 @@ def merge_overrides(config: Config, overrides: dict[str, Any]) -> Config:
         }
         return {**below, **both}
 
-    return Config.model_validate(lay(config.model_dump(), overrides))
+    merged = lay(config.model_dump(), overrides)
+    try:
+        return Config.model_validate(merged)
+    except ValidationError as error:
+        if any(detail["type"] != "lexicographic" for detail in error.errors()):
+            raise
+        raise _explain(error, "", "overrides", Config) from None
+
+
+def origins(path: Path, config: Config) -> list[tuple[str, Any, str]]:
+    """Return (dotted key, value, origin) of every value: 'default', or the file's name and line."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    given = _parse(text, path.name)
+    return [
+        (".".join(key), value, f"{path.name} line {_line_of(text, key)}" if _is_given(given, key) else "default")
+        for key, value in _leaves(config, ())
+    ]
+
+
+def _leaves(section: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _is_given(given: Any, key: tuple[str, ...]) -> bool:
+    for part in key:
+        if not isinstance(given, dict) or part not in given:
+            return False
+        given = given[part]
+    return True
 
 
 def _toml_value(value: Any) -> str:

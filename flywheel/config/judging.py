@@ -6,7 +6,17 @@ from pydantic import Field
 
 from flywheel.config._section import Section
 
-__all__ = ["EvalConfig", "GateConfig"]
+__all__ = ["CanaryConfig", "EvalConfig", "GateConfig", "SliceRule"]
+
+
+class SliceRule(Section):
+    """A declared slice of tasks: what stands here must all hold; patterns are shell patterns but for `request`."""
+
+    name: str = Field(min_length=1, description="Name of the slice.")
+    task: str = Field(default="", description="Pattern of the task's name in the source; '' for any.")
+    tool: str = Field(default="", description="Pattern of a tool that the old policy called; '' for any.")
+    tier: str = Field(default="", description="Pattern of the user's tier; '' for any.")
+    request: str = Field(default="", description="Regular expression found in the first request; '' for any.")
 
 
 class EvalConfig(Section):
@@ -20,6 +30,8 @@ class EvalConfig(Section):
     max_new_tokens: int = Field(default=96, ge=1, description="Longest generated action in tokens.")
     batch_size: int = Field(default=8, ge=1, description="Prompts generated or scored together.")
     seed: int = Field(default=0, ge=0, description="Seed of everything sampled.")
+    slices: list[SliceRule] = Field(default=[], description="Declared slices, beside those that are found.")
+    user_tiers: str = Field(default="", description="CSV file with the columns user and tier, for slices by tier.")
 
 
 class GateConfig(Section):
@@ -33,3 +45,17 @@ class GateConfig(Section):
     initial_wealth: float = Field(default=0.05, gt=0, lt=1, description="LORD++ starting wealth w0.")
     margin: float = Field(default=0.03, gt=0, lt=1, description="Non-inferiority margin of guardrail metrics.")
     min_cases: int = Field(default=5, ge=1, description="Fewest paired cases on the primary metric.")
+    max_gap: float = Field(
+        default=0.0, ge=0, lt=1, description="Share of the old policy's cases that a new one's logs may lack."
+    )
+
+
+class CanaryConfig(Section):
+    """When a canary goes on, is promoted or rolled back."""
+
+    margin: float = Field(default=0.03, gt=0, lt=1, description="Harm that the guard watches for: worse by this much.")
+    harm_alpha: float = Field(default=0.01, gt=0, lt=1, description="Chance of a false alarm, over all nights.")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="Chance of a false promotion, over all nights.")
+    share: float = Field(default=0.0, ge=0, lt=1, description="Share of users the canary should get; 0: not checked.")
+    srm_p: float = Field(default=0.001, gt=0, lt=1, description="p-value of the share below which counts are broken.")
+    least: int = Field(default=100, ge=1, description="Fewest judged attempts of the canary before it is promoted.")

@@ -57,6 +57,15 @@ class TrainConfig(Section):
     max_rows: int = Field(
         default=20_000, ge=1, description="Most rows of a round: of every task one conversation before a second of any."
     )
+    max_rows_per_user: int = Field(
+        default=20, ge=1, description="Most rows of one user in a round, where users are known."
+    )
+    max_user_share: float = Field(
+        default=0.02,
+        gt=0,
+        le=1,
+        description="Most of a round's rows that are one user's; with few users, twice an equal share.",
+    )
     max_steps: int = Field(default=-1, ge=-1, description="Optimiser steps; -1 follows the epochs.")
     sft_epochs: float = Field(default=2.0, gt=0, description="Passes of SFT over the rows.")
     dpo_epochs: float = Field(default=1.0, gt=0, description="Passes of DPO over the rows.")

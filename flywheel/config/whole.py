@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
 from flywheel.config.datasets import GroupsConfig, PairsConfig
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
-from flywheel.config.judging import EvalConfig, GateConfig
+from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
+from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.training import ModelConfig, TrainConfig
 
@@ -29,9 +31,28 @@ class Config(Section):
     rewards: RewardsConfig = RewardsConfig()
     pairs: PairsConfig = PairsConfig()
     groups: GroupsConfig = GroupsConfig()
+    monitors: MonitorsConfig = MonitorsConfig()
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()
     gate: GateConfig = GateConfig()
+    canary: CanaryConfig = CanaryConfig()
+
+    @model_validator(mode="after")
+    def _cost_only_breaks_ties(self) -> Self:
+        """Refuse a weight of cost by which a cheap failure could be preferred to a dear success."""
+        if self.rewards.scheme == "signals" and self.rewards.beta >= self.pairs.min_margin:
+            raise PydanticCustomError(
+                "lexicographic",
+                "rewards.beta {beta} is not below pairs.min_margin {margin}: cost alone could make a preference",
+                {
+                    "beta": self.rewards.beta,
+                    "margin": self.pairs.min_margin,
+                    "at": ["rewards", "beta"],
+                    "hint": "lower rewards.beta or raise pairs.min_margin: the highest cost is 1, and costs more than "
+                    "a pair's least margin must not",
+                },
+            )
+        return self
 
 
 class Pipeline(Section):

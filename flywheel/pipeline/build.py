@@ -17,7 +17,7 @@ from flywheel.config import Config
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.stages import STAGES, Stage, stage_of
-from flywheel.records import TABLES
+from flywheel.records import TABLES, LogEvent
 from flywheel.stages.links import follow_links
 from flywheel.store import Part, Snapshot, Store
 
@@ -143,6 +143,11 @@ def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[st
             frames[table] = _events(stage, store, parts, config.build.cutoff, partition).collect()
         elif table == "links":
             continue  # events are read through them
+        elif stage.by == "all":
+            columns = stage.columns.get(table, tuple(TABLES[table].model_fields))
+            frames[table] = store.read(parts, table).select(columns).collect()
+        elif "task_id" not in TABLES[table].model_fields:
+            frames[table] = store.read(parts, table).collect()  # what a stage over all made is small
         elif stage.by == "conversation":
             frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
         else:
@@ -160,7 +165,7 @@ def _events(stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime 
         return events if cutoff is None else events.filter(pl.col("ts").is_null() | (pl.col("ts") <= cutoff))
 
     if stage.by == "all":
-        return told(parts).select(stage.columns or pl.all())
+        return told(parts).select(stage.columns.get("events", tuple(LogEvent.model_fields)))
     here = [p for p in parts if p.partition == partition]
     links = store.table("links", stage_of("links")).filter(pl.col("state") == "joined").collect()
     if links.is_empty():

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from flywheel.stages.ingest import Batch, LostCounts
     from flywheel.stages.ingest.dedup import Ids
 
-__all__ = ["IngestResult", "ingest_logs", "load_readers"]
+__all__ = ["IngestResult", "default_sources", "ingest_logs", "load_readers"]
 
+AUDITS = "audits"  # folder of reviewers' answers, in the project
 _FLUSH_BYTES = 128_000_000
 _SMALL_ROWS, _MANY_PARTS = 20_000, 32
 _SHOWN = 3
@@ -178,6 +179,13 @@ def _refuse_too_bad(result: IngestResult, limit: float) -> None:
             f"nothing was stored. The first:\n  {shown}",
             hint="mend the export, name its format with --format, or raise ingest.max_quarantine",
         )
+
+
+def default_sources(config: Config, project: Path) -> list[Path]:
+    """Return what is read when no path is given: the configured sources, and reviewers' answers where there are any."""
+    answers = project / AUDITS
+    given = any(answers.glob("*.jsonl")) if answers.is_dir() else False
+    return [project / source for source in config.ingest.sources] + ([answers] if given else [])
 
 
 def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how

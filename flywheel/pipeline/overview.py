@@ -6,10 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.answers import LogRow, ShowAnswer
-from flywheel.errors import FlywheelError, UsageError
+from flywheel.answers import ChampionAnswer, LogRow, ShowAnswer
+from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.build import StageStatus, explain_stage
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.explaining import explain_episode
+from flywheel.pipeline.previews import preview
 from flywheel.pipeline.stages import STAGES, stage_of
 from flywheel.records import EvalReport, MetricRow
 from flywheel.rounds import Registry, round_name
@@ -17,7 +19,7 @@ from flywheel.rounds import Registry, round_name
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
+__all__ = ["champion", "explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
 
 _BY_ID = {"episodes": "episode_id", "pairs": "pair_id", "examples": "example_id", "groups": "group_id"}
 _SINGULAR = {"episodes": "episode", "pairs": "pair", "examples": "example", "groups": "group"}
@@ -87,6 +89,35 @@ def log_rows(registry: Registry) -> list[LogRow]:
     return rows
 
 
+def champion(ctx: Context) -> ChampionAnswer:
+    """Return what to serve, and the decision behind it.
+
+    Raises:
+        StoreError: the champion's adapter is missing or is not the one that was judged.
+    """
+    from flywheel.models.load import base_identity
+
+    number = ctx.registry.champion
+    problems = ctx.registry.problems([number] if number is not None else [])
+    if problems:
+        raise StoreError("; ".join(problems), hint="`flywheel rollback --yes` moves the champion to a sound round")
+    manifest = ctx.registry.manifest(number) if number is not None else None
+    made = [p for p in ctx.registry.promotions() if p.champion_after == number and p.champion_before != number]
+    return ChampionAnswer(
+        round=number,
+        name="base" if number is None else f"{ctx.config.name or ctx.project.name}-round-{number}",
+        base_model=manifest.base_model if manifest else ctx.config.model.base,
+        base_model_sha256=manifest.base_model_sha256 if manifest else base_identity(ctx.config.model).sha256,
+        adapter=str(ctx.registry.adapter(number) or ""),
+        adapter_sha256=manifest.adapter_sha256 if manifest else "",
+        method=manifest.method if manifest else "",
+        parent=manifest.parent if manifest else None,
+        decision=made[-1].decision if made else "",
+        decided_at=made[-1].at.isoformat() if made else "",
+        reason=(made[-1].reason or str(made[-1].verdict or "")) if made else "",
+    )
+
+
 # --- show -----------------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +167,9 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
         record["steps"] = _rows_of(ctx, "steps", row["episode_id"], ["index"])
         record["rewards"] = _rows_of(ctx, "rewards", row["episode_id"], ["step", "signal"])
         record["returns"] = _rows_of(ctx, "returns", row["episode_id"], ["step"])
-    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record))
+        return ShowAnswer(kind="episode", record=_plain(record))
+    sides, how = preview(ctx, _SINGULAR[table], record)
+    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record), preview=sides, rendering=how)
 
 
 def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
@@ -168,7 +201,7 @@ def explain(ctx: Context, subject: str) -> list[str]:
     if shown.kind == "round":
         return _explain_round(ctx, int(shown.record["round"]))
     if shown.kind == "episode":
-        return _explain_episode(shown.record)
+        return explain_episode(ctx, shown.record)
     if shown.kind == "pair":
         return _explain_pair(shown.record)
     return [f"{shown.kind} {subject}: see `flywheel show {subject}`"]
@@ -192,27 +225,6 @@ def _explain_round(ctx: Context, number: int) -> list[str]:
     for decision in (p for p in ctx.registry.promotions() if p.round == number):
         lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
         lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}" for r in decision.rules]
-    return lines
-
-
-def _explain_episode(record: dict[str, Any]) -> list[str]:
-    whole = next((r for r in record["returns"] if r["step"] is None), None)
-    who = f"policy {record['policy']}, {record['stop_reason']}"
-    lines = [f"episode {record['episode_id']}: {record['n_steps']} steps by {who}."]
-    if whole is not None:
-        parts = f"P(success) {whole['p_success']:.2f}, cost {whole['cost']:.2f}, risk {whole['risk']:.2f}"
-        known = f"R = {whole['value']:+.3f}: {parts}, from {whole['n_support']} signals."
-        lines.append(known if whole["known"] else "Its outcome is not known: no signal voted; it trains nothing.")
-    for r in record["rewards"]:
-        where = "episode" if r["step"] is None else f"step {r['step']}"
-        evidence = ", ".join(e[:8] for e in r["evidence"]) or "none"
-        kind, opinion = f"{r['family']}, {r['kind']}", f"{r['score']:+.2f} at weight {r['weight']:.2f}"
-        lines.append(f"  {r['signal']} ({kind}) gave {where} {opinion}; evidence {evidence}")
-    lines += [
-        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {r['n_support']} episodes"
-        for r in record["returns"]
-        if r["step"] is not None
-    ]
     return lines
 
 

@@ -91,7 +91,8 @@ def _returns(ctx: Context) -> Histogram | None:
     rows = whole.join(_table(ctx, "episodes").select("episode_id", "split"), on="episode_id").collect()
     if rows.height == 0:
         return None
-    edges = np.linspace(min(-1.0, float(rows["value"].min())), 1.0, _BINS + 1)  # type: ignore[arg-type]
+    lowest, highest = rows.select(low=pl.col("value").min(), high=pl.col("value").max()).row(0)
+    edges = np.linspace(min(-1.0, float(lowest)), max(1.0, float(highest)), _BINS + 1)
     counts = {
         split: np.histogram(rows.filter(pl.col("split") == split)["value"].to_numpy(), edges)[0].tolist()
         for split in sorted(rows["split"].unique().to_list())

@@ -12,8 +12,10 @@ from flywheel import files
 from flywheel.errors import TrainError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
+from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.watching import monitor_rows
 from flywheel.records import Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
@@ -121,7 +123,10 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
 
     train, examples, pairs = ctx.config.train, table("examples"), table("pairs")
     funnels: dict[Method, Funnel] = {"sft": Funnel(), "dpo": Funnel()}
-    rows: dict[Method, list[dict[str, Any]]] = {m: select_rows(examples, pairs, train, m, funnels[m]) for m in funnels}
+    users = dict(ctx.store.table("episodes", stage_of("episodes")).select("episode_id", "user").collect().iter_rows())
+    rows: dict[Method, list[dict[str, Any]]] = {
+        m: select_rows(examples, pairs, train, m, funnels[m], users) for m in funnels
+    }
     if train.method == "grpo":
         funnels["grpo"] = Funnel()
         rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"])
@@ -168,9 +173,11 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         tasks=len(tasks),
         steps=train.max_steps if train.max_steps > 0 else steps,
         characters=len(dataset),
+        card=make_card(ctx, rows, choice.method, files.hash_text(dataset)),
         dataset_sha256=files.hash_text(dataset),
         train_tasks_sha256=files.hash_text(canonical_json(tasks)),
         config=round_config(ctx),
+        monitors=monitor_rows(ctx),
     )
     return PlannedRound(plan.model_copy(update={"same_as": _repeat_of(ctx, plan)}), dataset)
 

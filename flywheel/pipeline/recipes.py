@@ -13,8 +13,9 @@ from flywheel.config import Pipeline, load_pipeline, merge_overrides
 from flywheel.errors import ConfigError, ExitCode, TrainError, UsageError
 from flywheel.pipeline.build import build, select_stages
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.intake import ingest_logs
-from flywheel.pipeline.judging import evaluate, judge
+from flywheel.pipeline.deciding import judge
+from flywheel.pipeline.intake import default_sources, ingest_logs
+from flywheel.pipeline.judging import evaluate
 from flywheel.pipeline.page import write_page
 from flywheel.pipeline.planning import make_plan
 from flywheel.pipeline.stages import check_order
@@ -82,7 +83,7 @@ class _Run:
         return f"{status.state}: {rows}"
 
     def _ingest(self) -> str:
-        paths = [self.ctx.project / s for s in self.ctx.config.ingest.sources]
+        paths = default_sources(self.ctx.config, self.ctx.project)
         found = ingest_logs(self.ctx.store, self.ctx.config, self.ctx.project, paths, key=self.key)
         bad = sum(found.quarantined.values())
         return (

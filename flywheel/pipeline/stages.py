@@ -1,23 +1,25 @@
 """The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
 
 A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
-only `links`, which decides what a conversation is, sees some columns of everything. Partitions never depend on each
-other, so a distributed engine can run the same functions. To add a stage, write its
-function and one line in `STAGES`; raise `version` when the meaning of its output changes.
+only `links`, which decides what a conversation is, and `reliability`, which learns how far signals are believed, see
+some columns of everything, and what they make is small and given to every partition. Partitions never depend on each
+other, so a distributed engine can run the same functions. To add a stage, write its function and one line in `STAGES`;
+raise `version` when the meaning of its output changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError
-from flywheel.extensions import list_extensions, load_extension
+from flywheel.extensions import Signal, list_extensions, load_extension
 from flywheel.funnel import Funnel
 from flywheel.stages.links import COLUMNS as LINKED
+from flywheel.stages.reliability import EPISODE_COLUMNS, REWARD_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +41,7 @@ class Stage:
     run: StageFunction
     settings: Callable[[Config], dict[str, Any]]
     extensions: Callable[[Config], tuple[str, list[str]]] | None = None
-    columns: tuple[str, ...] | None = None  # of its input; None: all
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # read of a table; the others whole
     version: int = 1
 
     def extension_versions(self, config: Config) -> dict[str, str]:
@@ -66,19 +68,41 @@ def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
     return {"episodes": episodes, "steps": steps}
 
 
-def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.rewards import build_rewards
+def _opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.rewards import build_rewards, looks_at_tasks
 
-    signals = {name: load_extension("rewards", name, search=project) for name in config.rewards.signals}
-    rewards = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
-    return {"rewards": rewards}
+    signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
+    opinions = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
+    return {"opinions": opinions}
+
+
+def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.rewards import compare_attempts, looks_at_tasks
+
+    signals = {n: s for n, s in _signals(config, project).items() if looks_at_tasks(s)}
+    args = (frames["episodes"], frames["steps"], frames["opinions"])
+    return {"rewards": compare_attempts(*args, config.rewards, signals, funnel)}
+
+
+def _signals(config: Config, project: Path) -> dict[str, Signal]:
+    names = dict.fromkeys([*config.rewards.signals, "audit"])  # an answer that was asked for always counts
+    return {name: load_extension("rewards", name, search=project) for name in names}
+
+
+def _reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.reliability import build_reliability
+
+    del project
+    found = build_reliability(frames["episodes"], frames["rewards"], config.rewards, config.build.cutoff, funnel)
+    return {"reliability": found}
 
 
 def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.returns import build_returns
 
     del project
-    return {"returns": build_returns(frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)}
+    args = (frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)
+    return {"returns": build_returns(*args, reliability=frames["reliability"])}
 
 
 def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -100,26 +124,37 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
     from flywheel.stages.groups import build_groups
 
     del project
-    return {"groups": build_groups(frames["episodes"], frames["steps"], frames["returns"], config.groups, funnel)}
+    judged = (frames["episodes"], frames["steps"], frames["returns"])
+    return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
 
 
+_LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
+_LEARNED = {"fit", "scope", "prior_strength"}
 _JUDGED = ("episodes", "steps", "returns")
+_ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
-          columns=LINKED),
+          columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
           lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=2),
-    Stage("rewards", ("events", "links", "episodes", "steps"), ("rewards",), "conversation", _rewards,
-          lambda c: {"build": c.build.model_dump(mode="json"), "rewards.signals": c.rewards.signals},
-          lambda c: ("rewards", c.rewards.signals)),
-    Stage("returns", ("episodes", "steps", "rewards"), ("returns",), "task", _returns,
-          lambda c: {"rewards": c.rewards.model_dump(exclude={"signals"})}),
+    Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions",), "conversation", _opinions,
+          lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
+          lambda c: ("rewards", c.rewards.signals), version=2),
+    Stage("rewards", ("episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
+          lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
+          lambda c: ("rewards", c.rewards.signals), version=2),
+    Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", _reliability,
+          lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LEARNED)},
+          columns={"episodes": EPISODE_COLUMNS, "rewards": REWARD_COLUMNS}),
+    Stage("returns", ("episodes", "steps", "rewards", "reliability"), ("returns",), "task", _returns,
+          lambda c: {"rewards": c.rewards.model_dump(exclude={*_LOOKED_FOR, *_LEARNED} - {"scope"})}, version=3),
     Stage("examples", _JUDGED, ("examples",), "task", _examples,
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}),
     Stage("pairs", _JUDGED, ("pairs",), "task", _pairs,
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders)),
-    Stage("groups", _JUDGED, ("groups",), "task", _groups, lambda c: {"groups": c.groups.model_dump()}),
+    Stage("groups", _JUDGED, ("groups",), "task", _groups,
+          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}),
 )  # fmt: skip
 
 # What a pipeline file may list besides table stages, and what each needs and makes.

@@ -19,6 +19,7 @@ from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.planning import PlannedRound, differing_keys, make_plan, round_config
+from flywheel.pipeline.watching import refuse_red
 from flywheel.records import FileHash, Plan, RoundManifest
 from flywheel.rounds import ADAPTER_WEIGHTS, round_name
 
@@ -32,6 +33,7 @@ def train_round(
     number: int,
     *,
     plan: Plan | None = None,
+    reason: str = "",
     on_metrics: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> RoundManifest:
     """Train a round, or finish one that was interrupted; a trained round is returned as it is.
@@ -40,14 +42,15 @@ def train_round(
         ctx: the project.
         number: the round, as checked by `check_number`.
         plan: a saved plan that the fresh one must equal.
+        reason: why to train although a monitor is red; recorded in the manifest.
         on_metrics: gets each logged training metric.
 
     Raises:
         UsageError: the round was begun under another configuration, or the saved plan no longer holds.
-        TrainError: there is too little to train on, or the trainer failed.
+        TrainError: there is too little to train on, a monitor is red, or the trainer failed.
     """
     begun = number in ctx.registry.numbers()
-    manifest = ctx.registry.manifest(number) if begun else _begin(ctx, make_plan(ctx, number), plan)
+    manifest = ctx.registry.manifest(number) if begun else _begin(ctx, make_plan(ctx, number), plan, reason)
     if manifest.adapter_sha256:
         return manifest
     different = differing_keys(manifest.config, round_config(ctx))
@@ -59,7 +62,7 @@ def train_round(
     return _execute(ctx, manifest, on_metrics)
 
 
-def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None) -> RoundManifest:
+def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None, reason: str) -> RoundManifest:
     plan = planned.plan
     if plan.same_as is not None:
         raise UsageError(
@@ -72,6 +75,7 @@ def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None) -> RoundMani
         raise UsageError(
             f"the saved plan no longer holds: {keys} changed", hint="make it again with `flywheel plan --out`"
         )
+    forced = refuse_red(plan.round, plan.monitors, reason)
     folder = ctx.registry.folder(plan.round)
     shutil.rmtree(folder, ignore_errors=True)  # no manifest: nothing in it was ever finished
     files.atomic_write(folder / DATASET, planned.dataset)
@@ -80,7 +84,7 @@ def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None) -> RoundMani
     shared = {
         k: getattr(plan, k) for k in RoundManifest.model_fields if k in Plan.model_fields and k != "schema_version"
     }
-    manifest = RoundManifest(**shared, state="built", dataset=[data], seed=ctx.config.train.seed)
+    manifest = RoundManifest(**shared, state="built", dataset=[data], seed=ctx.config.train.seed, forced=forced)
     return ctx.registry.save(manifest)
 
 

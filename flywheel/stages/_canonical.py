@@ -17,6 +17,7 @@ import orjson
 from flywheel.records import ID_HEX, canonical_json, content_id
 
 __all__ = [
+    "SLOTS",
     "action_key",
     "call_key",
     "dump",
@@ -30,6 +31,18 @@ __all__ = [
 ]
 
 HOLDOUT_SALT = "flywheel-holdout:"
+
+# What stands in an action's key for a particular thing of a kind, as (pattern, slot); applied in this order. Only the
+# credit of alike actions looks at slots: within one task a wrong order number is a wrong action.
+SLOTS: tuple[tuple[str, str], ...] = (
+    (r"<([A-Za-z]+)_[0-9a-f]{4,}>", "<$1>"),  # redaction's pseudonyms
+    (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<ID>"),
+    (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+", "<EMAIL>"),
+    (r"\bhttps?://[^\s\"]+", "<URL>"),
+    (r"\b\d{4}-\d{2}-\d{2}(?:[t ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?)?\b", "<DATE>"),
+    (r"'[^'\n]{1,200}'|\\\"(?:[^\"\\\n]){1,200}\\\"", "<QUOTED>"),
+    (r"\b(?:[a-z]+[-_#])?[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\b", "<ID>"),  # three digits or more
+)
 
 
 def parse(text: str, *, exact: bool) -> Any:

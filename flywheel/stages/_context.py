@@ -18,13 +18,14 @@ from flywheel.records import canonical_json
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["UNFIT", "Fragment", "StepContext", "call_id", "contexts", "episode_fragments", "unfit"]
+__all__ = ["PROVISIONAL", "UNFIT", "Fragment", "StepContext", "call_id", "contexts", "episode_fragments", "unfit"]
 
 
 # Tags of episodes whose log does not show all that the agent saw or said, or whose reward was not earned: for
 # statistics, never to learn from.
 _UNFIT = ("truncated", "content_missing", "unreadable_content", "redacted", "history_missing", "partial", "suspect")
 UNFIT = "cut off in the log, or suspect"
+PROVISIONAL = "too young, evidence may still come"
 
 
 def unfit(episodes: pl.DataFrame) -> list[str]:

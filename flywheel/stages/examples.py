@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Example, ToolStatus, content_id
-from flywheel.stages._context import UNFIT, contexts, unfit
+from flywheel.stages._context import PROVISIONAL, UNFIT, contexts, unfit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,12 +45,12 @@ def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     """Return the steps with their episode's p_success, weight and known, and their own credit (0 when not given)."""
     import polars as pl
 
-    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "p_success", "weight", "known")
+    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "p_success", "weight", "known", "provisional")
     credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", index="step", credit="value")
     return (
         steps.join(whole, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
-        .with_columns(pl.col("known").fill_null(value=False), pl.col("credit").fill_null(0.0))
+        .with_columns(pl.col("known", "provisional").fill_null(value=False), pl.col("credit").fill_null(0.0))
         .sort("episode_id", "index")
     )
 
@@ -65,6 +65,7 @@ def _judge(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFram
 
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)
+    steps = funnel.drop(steps, pl.col("provisional"), PROVISIONAL)
     good, bad = pl.col("p_success") >= DESIRABLE, pl.col("p_success") <= UNDESIRABLE
     against = (good & (pl.col("credit") <= -cfg.min_margin)) | (bad & (pl.col("credit") >= cfg.min_margin))
     steps = funnel.drop(steps, ~pl.col("failed") & ~good & ~bad, "unclear outcome")

@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
-from flywheel.stages._context import UNFIT, Fragment, episode_fragments, unfit
+from flywheel.stages._context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.config import GroupsConfig
+    from flywheel.config import GroupsConfig, RewardsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["advantages", "build_groups"]
+__all__ = ["advantages", "build_groups", "step_advantages"]
 
 STD_EPSILON = 1e-4  # as GRPO implementations have it
+LONG = 10  # steps from which an early step's share of the return is discounted
+ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones
 
 
 def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"] = "rloo") -> list[float]:
@@ -49,31 +51,69 @@ def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"]
     return [c / (spread + STD_EPSILON) for c in centred]
 
 
+def step_advantages(advantage: float, credits_: Sequence[float], cfg: RewardsConfig) -> list[float]:
+    """Return the training signal of each step of one attempt: discount^(steps to the end) * advantage + omega * credit.
+
+    Without credit anywhere it is the attempt's advantage, broadcast. The discount is 1 up to ten steps.
+    """
+    if cfg.credit not in ADDED:
+        return list(credits_)
+    n = len(credits_)
+    rate = cfg.discount if n <= LONG else min(cfg.discount, cfg.long_discount)
+    return [rate ** (n - 1 - t) * advantage + cfg.omega * credit for t, credit in enumerate(credits_)]
+
+
 def build_groups(
-    episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    returns: pl.DataFrame,
+    cfg: GroupsConfig,
+    funnel: Funnel,
+    rewards: RewardsConfig | None = None,
 ) -> pl.DataFrame:
-    """Group the attempts at each task whose outcome is known; both splits, sorted by id."""
+    """Group the attempts at each task whose outcome is known; both splits, sorted by id.
+
+    `rewards` says how a step's credit adds to its episode's advantage; None takes the defaults.
+    """
     import polars as pl
 
+    from flywheel.config import RewardsConfig
+
+    rewards = rewards or RewardsConfig()
     funnel.considered += episodes.height
     attempts = _attempts(episodes, returns, funnel)
     fragments = dict(episode_fragments(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].to_list()))))
     attempts = _with_signature(attempts, fragments, funnel)
     attempts = _sized(attempts, cfg, funnel)
     key = ["task_id", "_signature"]
-    rows = [_group(members, fragments) for _, members in attempts.group_by(key, maintain_order=True)]
+    credit = _credit(returns)
+    rows = []
+    for _, members in attempts.group_by(key, maintain_order=True):
+        group = _group(members, fragments)
+        by_step = [[credit.get((e, n), 0.0) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
+        signals = zip(group["advantages_G"], by_step, strict=True)
+        rows.append(group | {"step_advantages_G": [step_advantages(a, c, rewards) for a, c in signals]})
     funnel.kept += attempts.height
     funnel.note("groups", len(rows))
     return pl.DataFrame(rows, schema=polars_schema(Group)).sort("group_id")
 
 
+def _credit(returns: pl.DataFrame) -> dict[tuple[str, int], float]:
+    """Return the credit of each step of each episode."""
+    import polars as pl
+
+    steps = returns.filter(pl.col("step").is_not_null()).select("episode_id", "step", "value")
+    return {(episode, step): value for episode, step, value in steps.iter_rows()}
+
+
 def _attempts(episodes: pl.DataFrame, returns: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     import polars as pl
 
-    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known")
+    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known", "provisional")
     attempts = episodes.sort("task_id", "episode_id").join(whole, on="episode_id", how="left", maintain_order="left")
     attempts = funnel.drop(attempts, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     attempts = funnel.drop(attempts, ~pl.col("known").fill_null(value=False), "unknown outcome")
+    attempts = funnel.drop(attempts, pl.col("provisional").fill_null(value=False), PROVISIONAL)
     return funnel.drop(attempts, pl.col("n_steps") == 0, "no action")
 
 

@@ -7,11 +7,13 @@ content, and a choice of method with the numbers that decided.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.errors import TrainError
 from flywheel.records import Split, canonical_json, content_id
+from flywheel.stages._users import direction, rows_allowed, user_weights
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,9 +90,17 @@ def _rate(rate: float | None, cfg: TrainConfig) -> str:
 
 
 def select_rows(
-    examples: pl.DataFrame, pairs: pl.DataFrame, cfg: TrainConfig, method: Method, funnel: Funnel
+    examples: pl.DataFrame,
+    pairs: pl.DataFrame,
+    cfg: TrainConfig,
+    method: Method,
+    funnel: Funnel,
+    users: Mapping[str, str | None] | None = None,
 ) -> list[dict[str, Any]]:
     """Return a round's rows, sorted by the hash of their content; of the training split only.
+
+    `users` names the user of each episode; of one user's rows only so many are taken, the surest first, and each counts
+    less the more there are. For DPO, a choice that two users make one way and the other must outlive any one of them.
 
     SFT gets {prompt, completion, tools, weight, id, task_id}: successes, one for each prompt. DPO gets {prompt, chosen,
     rejected, tools, p_better, weight, id, task_id}.
@@ -103,6 +113,7 @@ def select_rows(
     table = funnel.drop(table, pl.col("weight") <= 0, "no weight")
     if method == "sft":
         table = _demonstrations(table, funnel)
+    table = _nobody_decides(table, users or {}, cfg, method, funnel)
     columns = ("completion",) if method == "sft" else ("chosen", "rejected")
     numbers = ("weight",) if method == "sft" else ("p_better", "weight")
     table = _fairly(table, "episode_id" if method == "sft" else key)
@@ -110,6 +121,49 @@ def select_rows(
     funnel.kept += table.height
     rows = [_row(row, columns, numbers, row[key]) for row in table.iter_rows(named=True)]
     return sorted(rows, key=content_id)
+
+
+def _nobody_decides(
+    table: pl.DataFrame, users: Mapping[str, str | None], cfg: TrainConfig, method: Method, funnel: Funnel
+) -> pl.DataFrame:
+    """Cap and weigh each user's rows; drop contested choices that rest on one user."""
+    import polars as pl
+
+    episode, key = ("episode_id", "example_id") if method == "sft" else ("chosen_episode", "pair_id")
+    who = pl.Series("_user", [users.get(e) for e in table[episode]], dtype=pl.String)
+    table = table.with_columns(who)
+    counts = {user: n for user, n in table.group_by("_user").len().iter_rows() if user is not None}
+    funnel.note("users unknown: rows that no cap holds for", table["_user"].null_count())
+    if method == "dpo":
+        table = funnel.drop(table, _contested(table), "one user decides a contested choice")
+    allowed = rows_allowed(counts, cfg.max_rows_per_user, cfg.max_user_share)
+    table = table.sort("weight", key, descending=[True, False])
+    place = pl.int_range(pl.len()).over("_user")
+    table = funnel.drop(table, pl.col("_user").is_not_null() & (place >= allowed), "over a user's share")
+    weights = pl.Series("_by_user", user_weights(table["_user"].to_list()), dtype=pl.Float64)
+    return table.with_columns(weight=pl.col("weight") * weights).drop("_user")
+
+
+def _contested(table: pl.DataFrame) -> pl.Expr:
+    """Return which pairs stand for a choice that others made the other way round and that one user decides."""
+    import polars as pl
+
+    votes: dict[tuple[str, frozenset[str]], list[tuple[str, str]]] = {}
+    rows = [
+        (pair, state, _action(chosen), _action(rejected), user or f"unknown {pair}")
+        for pair, state, chosen, rejected, user in table.select(
+            "pair_id", "state_key", "chosen", "rejected", "_user"
+        ).iter_rows()
+    ]
+    for _, state, chosen, rejected, user in rows:
+        votes.setdefault((state, frozenset((chosen, rejected))), []).append((user, chosen))
+    decided = {choice: direction(cast) for choice, cast in votes.items() if len({c for _, c in cast}) > 1}
+    fragile = [
+        pair
+        for pair, state, chosen, rejected, _ in rows
+        if (found := decided.get((state, frozenset((chosen, rejected))))) is not None and found.choice != chosen
+    ]
+    return pl.col("pair_id").is_in(fragile)
 
 
 def _fairly(table: pl.DataFrame, unit: str) -> pl.DataFrame:

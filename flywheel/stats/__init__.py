@@ -1,4 +1,4 @@
-"""Exact and robust statistics for paired comparisons: numbers in, numbers out, nothing known of records or files.
+"""Exact and robust statistics: numbers in, numbers out, nothing known of records or files.
 
     paired      exact McNemar, mid-p, Wilson interval, rule of three
     tango       score interval of a paired difference, non-inferiority
@@ -6,6 +6,14 @@
     planning    sample sizes, power, least detectable difference
     multiple    Holm
     online      the LORD++ ledger over nights, the betting e-process within a canary
+
+    label_model Dawid and Skene's EM for classes and for success or failure, families sharing a vote
+    delays      Kaplan-Meier of late evidence, maturity, what silence so far is worth
+    calibration isotonic regression, cross-fitting, ECE, Brier
+    missing     worst-case bounds of ratings that few give, rewards of optional actions
+    sampling    stratified draws with their inclusion probabilities
+    transport   whether a calibration holds for each policy and intent
+    chains      where repeated requests end (absorbing Markov chain)
 
 Conventions: `wins` are cases that only the candidate got right, `losses` those that only the baseline got right.
 "Better" p-values are small when the candidate is better. Every random draw has a seed.

@@ -48,3 +48,15 @@ def test_a_pipeline_overrides_values_and_only_known_ones() -> None:
     assert merged.train.seed == Config().train.seed
     with pytest.raises(ConfigError, match="unknown key"):
         load_pipeline('name = "p"\nstages = ["ingest"]\n[overrides.train]\nmax_row = 7\n', "p.toml")
+
+
+def test_cost_may_only_break_ties(tmp_path: Path) -> None:
+    path = tmp_path / "flywheel.toml"
+    path.write_text("[pairs]\nmin_margin = 0.2\n\n[rewards]\nbeta = 0.2\n")
+    with pytest.raises(ConfigError, match=r"line 5: .rewards.beta.*not below pairs.min_margin 0.2") as caught:
+        load_config(path)
+    assert "raise pairs.min_margin" in caught.value.hint
+    with pytest.raises(ConfigError, match="not below"):
+        merge_overrides(Config(), {"pairs": {"min_margin": 0.05}})
+    path.write_text('[rewards]\nbeta = 0.5\nscheme = "rules"\n')
+    assert load_config(path).rewards.beta == 0.5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +16,19 @@ from flywheel.files import hash_file
 from flywheel.models.load import base_identity, load_tokenizer, require_safetensors
 
 
-def test_a_folder_is_identified_by_its_weights(tiny_model: Path) -> None:
-    found = base_identity(ModelConfig(base=str(tiny_model)))
+@pytest.mark.parametrize("name", ["model.safetensors", "chat_template.jinja", "tokenizer.json", "config.json"])
+def test_a_folder_is_identified_by_its_weights_and_by_what_it_makes_of_text(
+    tiny_model: Path, tmp_path: Path, name: str
+) -> None:
+    copy = Path(shutil.copytree(tiny_model, tmp_path / "copy"))
+    found, same = base_identity(ModelConfig(base=str(tiny_model))), base_identity(ModelConfig(base=str(copy)))
+    (copy / "README.md").write_text("words")
+    (copy / name).write_bytes((copy / name).read_bytes() + b" ")
+    other = base_identity(ModelConfig(base=str(copy)))
 
     assert found.path == tiny_model
-    assert found.sha256 == hash_file(tiny_model / "model.safetensors")
     assert not found.is_gguf
+    assert found.sha256 == same.sha256 != other.sha256
 
 
 def test_the_embedded_model_is_found_without_importing_its_package() -> None:
@@ -62,8 +71,9 @@ def test_processes_that_share_a_cache_do_not_trip_over_each_other(tmp_path: Path
     ]
     found = {run.communicate()[0].strip() for run in runs}
 
-    assert found == {hash_file(tiny_model / "model.safetensors")}
-    assert len(list((tmp_path / "hashes").iterdir())) == 1
+    assert found == {base_identity(ModelConfig(base=str(tiny_model))).sha256}
+    remembered = {json.loads(path.read_text())["sha256"] for path in (tmp_path / "hashes").iterdir()}
+    assert hash_file(tiny_model / "model.safetensors") in remembered
 
 
 def test_threads_do_not_spin() -> None:

@@ -33,7 +33,7 @@ def test_a_recipe_out_of_order_or_unknown_is_refused(tmp_path: Path) -> None:
 
 
 def test_from_and_until() -> None:
-    names = ["ingest", "links", "episodes", "rewards"]
+    names = ["ingest", "links", "episodes", "opinions", "rewards"]
     assert _between(names, None, None) == names
     assert _between(names, "episodes", "episodes") == ["episodes"]
     with pytest.raises(UsageError, match="no stage `gate`"):

@@ -7,11 +7,13 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.records import MonitorRow
 from flywheel.report import ReportData, build_report
 from tests.report.sample import full_data, hostile_data, minimal_data
 
@@ -228,3 +230,16 @@ def test_importing_the_room_loads_neither_jinja2_nor_matplotlib() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_monitors_and_a_forced_round_are_shown_and_escaped() -> None:
+    data = full_data()
+    row = MonitorRow(monitor="flattery", level="red", n=3, sentence="0 % → 9 % <script>alert(1)</script>")
+    manifest = data.manifest.model_copy(update={"monitors": [row], "forced": "asked for <b>"})
+    text = build_report(replace(data, manifest=manifest))
+    page = Page(text)
+    shown = " ".join(page.shown)
+    assert "Monitors against gaming" in shown
+    assert "0 % → 9 % <script>alert(1)</script>" in shown
+    assert "Trained although a monitor was red: asked for <b>" in " ".join(shown.split())
+    assert "Monitors against gaming" not in build_report(data)

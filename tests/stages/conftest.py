@@ -104,6 +104,7 @@ def _return(attempt: dict[str, Any], step: int | None, value: float) -> dict[str
         "weight": abs(2 * p - 1),
         "known": "p" in attempt,
         "n_support": 1,
+        "level": None if step is None else 0,
     }
 
 

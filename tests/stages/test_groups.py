@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import polars as pl
 import pytest
-from flywheel.config import GroupsConfig
+from flywheel.config import GroupsConfig, RewardsConfig
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Group
-from flywheel.stages.groups import advantages, build_groups
+from flywheel.stages.groups import advantages, build_groups, step_advantages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,3 +121,20 @@ def test_no_rows_give_no_groups_and_order_does_not_matter(frames: Make) -> None:
     assert run(frames([])) == ([], {})
     made = frames([attempt(name, p) for name, p in zip("dbca", (0.9, 0.1, 0.8, 0.2), strict=True)])
     assert run(made) == run((made[0].reverse(), made[1].reverse(), made[2].reverse()))
+
+
+def test_a_steps_signal_is_its_episodes_advantage_and_its_own_credit() -> None:
+    assert step_advantages(0.5, [0.0, -0.3, 0.6], RewardsConfig()) == pytest.approx([0.5, 0.2, 1.1])
+    assert step_advantages(0.5, [0.0, -0.3], RewardsConfig(omega=0.0)) == [0.5, 0.5]
+    assert step_advantages(0.5, [0.0] * 11, RewardsConfig())[0] == pytest.approx(0.5 * 0.99**10)
+    assert step_advantages(0.5, [0.0] * 10, RewardsConfig())[0] == 0.5
+    # These are whole advantages already: adding the episode's would count it twice.
+    assert step_advantages(0.5, [0.7, 0.6], RewardsConfig(credit="gigpo")) == [0.7, 0.6]
+
+
+def test_groups_carry_a_signal_for_each_step(frames: Make) -> None:
+    credited = [{"user": "go", "call": ("f", {}), "credit": 0.25}, {"say": "there"}]
+    (group,), _ = run(frames([attempt("a", 0.9, steps=credited), attempt("b", 0.1)]))
+    signals = sorted(group["step_advantages_G"])
+    (low, high) = sorted(group["advantages_G"])
+    assert signals == [[low, low], [high + 0.25, high]]

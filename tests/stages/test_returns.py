@@ -16,7 +16,8 @@ from flywheel.stages.returns import build_returns
 from flywheel.stages.rewards import build_rewards
 from tests.stages.conversations import Talk, airline_events, made
 
-CFG = RewardsConfig()
+PEERS = {"agreement", "effort"}  # without them, what combination does is seen
+CFG = RewardsConfig(signals=[name for name in RewardsConfig().signals if name not in PEERS])
 
 
 def judged(*talks: Talk, cfg: RewardsConfig = CFG) -> pl.DataFrame:
@@ -55,6 +56,17 @@ def test_rows_of_episodes_and_steps() -> None:
     assert first["n_support"].to_list() == [3, 3, 3, 4, 4, 4, 4]
     assert first["known"].to_list() == [True] * 6 + [False]
     assert returns.filter(step=1)["value"].to_list() == [0.0] * 7  # they all said "done"
+
+
+def test_a_question_too_many_costs_kappa() -> None:
+    talks = [Talk(f"{n}", task="t").ask("x") for n in range(5)]
+    for talk, many in zip(talks, (1, 1, 1, 1, 3), strict=True):
+        for _ in range(many):
+            talk.act("Which one?").ask("this")
+        talk.outcome(1)
+    cfg = CFG.model_copy(update={"beta": 0.0})
+    whole = judged(*talks, cfg=cfg).filter(pl.col("step").is_null()).sort("conversation_id")
+    assert whole["value"].to_list() == pytest.approx([0.94] * 4 + [0.94 - 2 * cfg.kappa])
 
 
 def test_what_the_world_did_is_luck() -> None:
@@ -110,4 +122,5 @@ def test_the_airline_log(tau_airline: Path) -> None:
     n, total = pl.len().over("task_id"), pl.col("value").sum().over("task_id")
     owed = whole.with_columns(owed=pl.col("value") - (total - pl.col("value")) / (n - 1)).join(sums, on="episode_id")
     assert owed.select((pl.col("owed") - pl.col("explained")).abs().max()).item() < 1e-9
-    assert credit.filter(pl.col("weight") > 0).height == 92
+    told_apart = credit.filter(pl.col("weight") > 0).group_by("level").len().sort("level")
+    assert told_apart.rows() == [(0, 70), (1, 103), (2, 147)]

@@ -42,7 +42,7 @@ def test_every_signal_runs_and_the_order_of_rows_does_not_matter() -> None:
     rewards = build_rewards(*given, builtin(), funnel)
     funnel.check("rewards")
     assert rewards.schema == polars_schema(Reward)
-    expected = {"outcome", "tool_error", "user_edit", "complaint", "thanks", "adopted", "cost"}
+    expected = {"outcome", "tool_error", "undo", "complaint", "thanks", "adopted", "cost"}
     assert set(rewards["signal"]) == expected
     turned = [frame.reverse() for frame in given[:3]]
     assert build_rewards(turned[0], turned[1], turned[2], given.cfg, builtin(), Funnel()).equals(rewards)
@@ -102,5 +102,6 @@ def test_signals_on_the_airline_log(tau_airline: Path) -> None:
     episodes, steps = build_episodes(events, EpisodesConfig(), Funnel())
     rewards = build_rewards(episodes, steps, events, cfg, builtin(), Funnel())
     assert rewards.filter(signal="outcome", score=1.0).height == 84
-    assert rewards.filter(signal="escalate").height == 51
+    assert rewards.filter(signal="agreement").height == 200
+    assert rewards.filter(signal="escalate").height == 3  # 51 attempts were handed over, which is no vote
     assert rewards["evidence"].list.explode(empty_as_null=True).drop_nulls().is_in(events["event_id"].implode()).all()

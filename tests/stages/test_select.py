@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,12 +32,16 @@ def tables(made: Frames) -> tuple[pl.DataFrame, pl.DataFrame]:
     return build_examples(*made, PairsConfig(), Funnel()), pairs
 
 
-def run(made: Frames, method: Any, cfg: TrainConfig = CFG) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def run(
+    made: Frames, method: Any, cfg: TrainConfig = CFG, users: dict[str, str | None] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
     funnel = Funnel()
-    rows = select_rows(*tables(made), cfg, method, funnel)
+    rows = select_rows(*tables(made), cfg, method, funnel, users)
     funnel.check("select")
     assert json.loads(json.dumps(rows)) == rows
-    return rows, {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v}
+    counts = {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v and not k.startswith("note")}
+    assert (funnel.notes["users unknown: rows that no cap holds for"] == 0) == (users is not None or not rows)
+    return rows, counts
 
 
 def test_rows_for_sft_are_demonstrations_of_the_train_split(frames: Make) -> None:
@@ -132,3 +137,42 @@ def test_too_little_is_an_error_that_says_what_is_missing(
     with pytest.raises(TrainError, match=message) as caught:
         choose_method(examples, pairs, rate, TrainConfig(method=asked))
     assert "flywheel explain" in caught.value.hint
+
+
+def test_a_user_gets_only_a_share_of_the_rows_and_weighs_less_the_more_there_are(frames: Make) -> None:
+    names = [f"loud{n:02}" for n in range(30)] + [f"u{n}" for n in range(4)]
+    attempts = [attempt(name, 0.95, task=name, tool=name) for name in names]
+    users: dict[str, str | None] = {name: "loud" if name.startswith("loud") else name for name in names}
+    rows, counts = run(frames(attempts), "sft", users=users)
+    assert (len(rows), counts["over a user's share"]) == (18, 16)  # twice an equal share of 34 rows among 5 users
+    weights = {row["prompt"][-1]["content"].removeprefix("I am "): row["weight"] for row in rows}
+    quiet, loud = weights["u0"], next(w for name, w in weights.items() if name.startswith("loud"))
+    assert loud / quiet == pytest.approx(1 / math.sqrt(14))
+
+
+def test_a_contested_choice_that_one_user_decides_is_not_trained_on(frames: Make) -> None:
+    """In one state three users' attempts say A, and one user's many attempts say B."""
+
+    def said(name: str, tool: str, p: float) -> dict[str, Any]:
+        return attempt(name, p, tool=tool)
+
+    pairs = pl.DataFrame(
+        [
+            {"pair_id": f"{n}", "user": user, "chosen": chosen, "rejected": rejected}
+            for n, (user, chosen, rejected) in enumerate([("loud", "B", "A")] * 5 + [(f"u{n}", "A", "B") for n in "12"])
+        ]
+    )
+    made = frames([said("a", "A", 0.95), said("b", "B", 0.05)])
+    template = tables(made)[1]
+    message = [{"role": "assistant", "tool_calls": [{"id": "", "name": "X", "arguments": {}}]}]
+    rows = [
+        template.row(0, named=True)
+        | {"pair_id": r["pair_id"], "chosen_episode": r["user"]}
+        | {side: json.dumps(message).replace("X", r[side]) for side in ("chosen", "rejected")}
+        for r in pairs.iter_rows(named=True)
+    ]
+    table = pl.DataFrame(rows, schema=template.schema)
+    funnel = Funnel()
+    users = {name: name for name in ("loud", "u1", "u2")}
+    kept = select_rows(tables(made)[0], table, CFG, "dpo", funnel, users)
+    assert (kept, funnel.dropped["one user decides a contested choice"]) == ([], 7)

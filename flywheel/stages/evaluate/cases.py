@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -101,7 +101,8 @@ def _states(holdout: Holdout) -> dict[str, _State]:
     import polars as pl
 
     whole = holdout.returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "p_success")
-    credit = holdout.returns.filter(pl.col("step").is_not_null()).select(
+    exact = pl.col("level") == 0  # what a tool was worth elsewhere does not say whether this call is right
+    credit = holdout.returns.filter(pl.col("step").is_not_null() & exact).select(
         "episode_id", pl.col("step").alias("index"), pl.col("value").alias("credit"), "n_support"
     )
     failed = pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
@@ -122,9 +123,16 @@ def _states(holdout: Holdout) -> dict[str, _State]:
     return found
 
 
-def capped(ids: Iterable[str], most: int) -> list[str]:
-    """Return at most so many ids, chosen by hash, sorted: the choice depends on nothing but the ids."""
-    return sorted(sorted(ids, key=lambda i: hashlib.sha256(f"case:{i}".encode()).hexdigest())[:most])
+def capped(ids: Iterable[str], most: int, last: Collection[str] = ()) -> list[str]:
+    """Return at most so many ids, chosen by hash, sorted: the choice depends on nothing but the ids.
+
+    Args:
+        ids: what to choose from.
+        most: how many.
+        last: ids that are chosen only when no others are left.
+    """
+    order = sorted(ids, key=lambda i: (i in last, hashlib.sha256(f"case:{i}".encode()).hexdigest()))
+    return sorted(order[:most])
 
 
 def state_cases(holdout: Holdout, most: int) -> list[StateCase]:
@@ -139,7 +147,8 @@ def state_cases(holdout: Holdout, most: int) -> list[StateCase]:
     states = _states(holdout)
     for state in states.values():
         state.judge()
-    chosen = capped((key for key, state in states.items() if state.good), most)
+    spent = {key for key, state in states.items() if state.task_id in holdout.spent}
+    chosen = capped((key for key, state in states.items() if state.good), most, spent)
     shown = {key: states[key].shown() for key in chosen}
     prompts = contexts(holdout.steps, set(shown.values()))
     wanted = [m.key for key in chosen for m in states[key].made if m.action_key in states[key].good | states[key].bad]

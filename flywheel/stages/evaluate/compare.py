@@ -2,39 +2,21 @@
 
 Scores are paired by (metric, case). A case that the candidate lacks and the baseline has is a coverage gap: counted by
 name, because a candidate could otherwise look better by not answering. Pure.
-
-Binary metrics have Tango's score interval; where tasks have several cases its counts are divided by the design effect
-and its quantile is Student's t over tasks. Other metrics have the clustered bootstrap's percentile interval, or a t
-interval where tasks are few. P-values take the task, not the case, as the unit.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore
-from flywheel.records import EvalReport, MetricRow
-from flywheel.stats.clusters import (
-    Clusters,
-    bootstrap_better,
-    bootstrap_interval,
-    cluster,
-    critical_value,
-    design_effect,
-    paired_t_interval,
-    sign_flip_better,
-)
-from flywheel.stats.paired import Interval
-from flywheel.stats.tango import tango_interval
+from flywheel.records import FRESH, EvalReport, MetricRow
+from flywheel.stages.evaluate.rows import Label, Pair, row, slice_rows
 
 __all__ = ["Comparison", "build_report", "compare"]
-
-LEAST_SLICE = 5
-LEAST_TASKS = 20  # a bootstrap over fewer is too sure of itself; Student's t is not
 
 Scores = Mapping[str, CaseScore]
 
@@ -46,21 +28,17 @@ class Comparison(NamedTuple):
     coverage: dict[str, int]
     wins: list[str]
     regressions: list[str]
-
-
-class _Pair(NamedTuple):
-    """Both policies' scores on one case."""
-
-    candidate: CaseScore
-    baseline: CaseScore
-
-    @property
-    def difference(self) -> float:
-        return self.candidate.score - self.baseline.score
+    tasks: list[str]  # of the headline metric's pairs
 
 
 def compare(
-    candidate: Sequence[CaseScore], baseline: Sequence[CaseScore], *, suite: str, primary: bool = True, seed: int = 0
+    candidate: Sequence[CaseScore],
+    baseline: Sequence[CaseScore],
+    *,
+    suite: str,
+    primary: bool = True,
+    seed: int = 0,
+    spent: Collection[str] = (),
 ) -> Comparison:
     """Set the candidate's scores beside the baseline's.
 
@@ -70,6 +48,7 @@ def compare(
         suite: name for the rows.
         primary: whether the suite's headline metric decides superiority.
         seed: of the bootstrap.
+        spent: tasks that earlier decisions used; where the headline metric has some, a row of the others is added.
 
     Raises:
         EvalError: a case is scored twice, or a score does not fit its metric.
@@ -79,23 +58,28 @@ def compare(
     headline = _headline(candidate, baseline)
     names.sort(key=lambda m: m != headline)
     rows: list[MetricRow] = []
+    heads: list[Pair] = []
     coverage: dict[str, int] = {}
     for metric in names:
         mine, other = ours.get(metric, {}), theirs.get(metric, {})
         pairs = _pairs(mine, other)
         is_primary = primary and metric == headline
-        label = _Label(suite, metric, _is_binary(mine, other), is_primary)
-        rows.append(_row(pairs, label, seed))
+        label = Label(suite, metric, _is_binary(mine, other), is_primary)
+        rows.append(row(pairs, label, seed))
         if metric == headline:
-            rows += _slice_rows(pairs, label, seed)
+            heads = pairs
+            fresh = [pair for pair in pairs if pair.candidate.task_id not in spent]
+            if primary and len(fresh) < len(pairs):
+                rows.append(row(fresh, label._replace(slice=FRESH), seed))
+            rows += slice_rows(pairs, label, seed)
         coverage |= _coverage(mine, other, suite, metric if metric != headline else "")
-    heads = _pairs(ours.get(headline, {}), theirs.get(headline, {}))
     binary = [p for p in heads if p.candidate.binary]
     return Comparison(
         metrics=rows,
         coverage=coverage or {f"{suite}: offered": 0, f"{suite}: scored": 0},
         wins=[p.candidate.case_id for p in binary if p.difference > 0],
         regressions=[p.candidate.case_id for p in binary if p.difference < 0],
+        tasks=sorted({p.candidate.task_id for p in heads}),
     )
 
 
@@ -140,8 +124,8 @@ def _scored(scores: Scores) -> set[str]:
     return {case for case, s in scores.items() if not math.isnan(s.score)}
 
 
-def _pairs(ours: Scores, theirs: Scores) -> list[_Pair]:
-    return [_Pair(ours[case], theirs[case]) for case in sorted(_scored(ours) & _scored(theirs))]
+def _pairs(ours: Scores, theirs: Scores) -> list[Pair]:
+    return [Pair(ours[case], theirs[case]) for case in sorted(_scored(ours) & _scored(theirs))]
 
 
 def _coverage(ours: Scores, theirs: Scores, suite: str, metric: str) -> dict[str, int]:
@@ -160,85 +144,8 @@ def _coverage(ours: Scores, theirs: Scores, suite: str, metric: str) -> dict[str
 def _reason(case: str, ours: Scores, theirs: Scores) -> str:
     for scores in (theirs, ours):
         if case in scores and math.isnan(scores[case].score):
-            return scores[case].slices.get("missing", "no reason given")
+            return str(scores[case].slices.get("missing", "no reason given"))
     return "not scored for the baseline"
-
-
-# --- rows ----------------------------------------------------------------------------------------------------------
-
-
-class _Label(NamedTuple):
-    """What a row is about."""
-
-    suite: str
-    metric: str
-    binary: bool
-    primary: bool
-    slice: str = "all"
-
-
-def _slice_rows(pairs: Sequence[_Pair], label: _Label, seed: int) -> Iterator[MetricRow]:
-    """Yield a row for each slice that is large enough to say something and is not everything."""
-    slices: dict[str, list[_Pair]] = {}
-    for pair in pairs:
-        for name, value in pair.candidate.slices.items():
-            slices.setdefault(f"{name}={value}", []).append(pair)
-    for name, members in sorted(slices.items()):
-        if LEAST_SLICE <= len(members) < len(pairs):
-            yield _row(members, label._replace(slice=name), seed)
-
-
-def _row(pairs: Sequence[_Pair], label: _Label, seed: int) -> MetricRow:
-    named = {"suite": label.suite, "metric": label.metric, "slice": label.slice}
-    if not pairs:
-        return MetricRow(**named, n=0, binary=label.binary, primary=label.primary)
-    differences = [p.difference for p in pairs]
-    data = cluster(differences, [p.candidate.task_id for p in pairs])
-    worse = data._replace(sums=[-s for s in data.sums])
-    wins, losses = (sum(d * sign > 0 for d in differences) for sign in (1, -1))
-    effect = design_effect(data)
-    if label.binary:
-        interval, method = _binary_interval(data, wins, losses, effect)
-        p_better, p_worse = sign_flip_better(data), sign_flip_better(worse)
-    else:
-        interval, method = _real_interval(data, seed)
-        p_better, p_worse = bootstrap_better(data, seed=seed), bootstrap_better(worse, seed=seed)
-    baseline = math.fsum(p.baseline.score for p in pairs) / len(pairs)
-    value = math.fsum(p.candidate.score for p in pairs) / len(pairs)
-    return MetricRow(
-        **named,
-        n=len(pairs),
-        baseline=baseline,
-        value=value,
-        delta=data.mean,
-        low=interval.low,
-        high=interval.high,
-        method=method,
-        wins=wins if label.binary else 0,
-        losses=losses if label.binary else 0,
-        binary=label.binary,
-        primary=label.primary,
-        n_tasks=len(data.sums),
-        design_effect=effect,
-        p_better=p_better,
-        p_worse=p_worse,
-    )
-
-
-def _binary_interval(data: Clusters, wins: int, losses: int, effect: float) -> tuple[Interval, str]:
-    quantile = critical_value(data, 0.975)
-    interval = tango_interval(wins / effect, losses / effect, data.n / effect, quantile=quantile)
-    if not data.clustered:
-        return interval, "Tango"
-    return interval, f"Tango, {len(data.sums)} tasks, design effect {effect:.1f}"
-
-
-def _real_interval(data: Clusters, seed: int) -> tuple[Interval, str]:
-    tasks = len(data.sums)
-    if tasks >= LEAST_TASKS:
-        return bootstrap_interval(data, seed=seed), f"bootstrap over {tasks} tasks"
-    low, high = paired_t_interval(data)
-    return Interval(max(-1.0, low), min(1.0, high)), f"t over {tasks} tasks"
 
 
 # --- report --------------------------------------------------------------------------------------------------------
@@ -254,6 +161,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
     baseline_sha256: str,
     cases_sha256: str,
     trained_tasks: Collection[str],
+    spent: Collection[str] = (),
     seed: int = 0,
 ) -> EvalReport:
     """Return the report of one round beside another.
@@ -267,12 +175,18 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         baseline_sha256: the baseline's adapter; '' for the base model.
         cases_sha256: identity of the cases and settings.
         trained_tasks: tasks that the candidate, or a round it descends from, was trained on.
+        spent: tasks that earlier decisions have used.
         seed: of the bootstrap.
     """
     suites = list(dict.fromkeys([*candidate, *baseline]))
     parts = {
         suite: compare(
-            candidate.get(suite, ()), baseline.get(suite, ()), suite=suite, primary=suite == suites[0], seed=seed
+            candidate.get(suite, ()),
+            baseline.get(suite, ()),
+            suite=suite,
+            primary=suite == suites[0],
+            seed=seed,
+            spent=spent,
         )
         for suite in suites
     }
@@ -295,5 +209,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         coverage={name: count for part in parts.values() for name, count in part.coverage.items()},
         wins=parts[suites[0]].wins if suites else [],
         regressions=parts[suites[0]].regressions if suites else [],
+        spends=[task for task in parts[suites[0]].tasks if task not in spent] if suites else [],
+        spent=sum(task in spent for task in parts[suites[0]].tasks) if suites else 0,
         seed=seed,
     )

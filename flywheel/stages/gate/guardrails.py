@@ -1,7 +1,7 @@
 """Guardrails: nothing else may have got worse.
 
 Two rules. `non_inferior` asks for proof that each guardrail is not worse by the margin, wherever there are enough cases
-to give it; `no_deterioration` looks for proof that something is worse, everywhere.
+to give it; `no_deterioration` looks for proof, and for signs, that something is worse, everywhere.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.records import MetricRow, RuleResult, Verdict
+from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.wording import counted, label, signed, summary
 from flywheel.stats.clusters import task_quantile
 from flywheel.stats.multiple import holm
@@ -78,7 +78,7 @@ def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
     uncorrected because all must pass; the power to pass is corrected instead. A guardrail with too few cases could not
     pass if nothing were wrong: it is named, and watched by `no_deterioration` only.
     """
-    rows = [r for r in given.report.metrics if r.n > 0 and not (r.primary and r.slice == "all")]
+    rows = [r for r in given.report.metrics if r.n > 0 and not _is_head(r) and r.slice != FRESH]
     guards = [_guard(row, cfg.margin, len(rows)) for row in rows]
     shown = [g for g in guards if g.shown]
     failed = [g for g in guards if g.powered and not g.shown]
@@ -125,19 +125,53 @@ def _p_worse(row: MetricRow) -> float | None:
     return row.p_worse
 
 
+def _weights(rows: list[MetricRow]) -> list[float]:
+    """Return each test's share of the error: half for the primary metric itself, the rest for all guardrails alike."""
+    heads = sum(r.primary and r.slice == "all" for r in rows)
+    others = len(rows) - heads
+    if not heads or not others:
+        return [1.0] * len(rows)
+    return [0.5 / heads if r.primary and r.slice == "all" else 0.5 / others for r in rows]
+
+
 def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
-    """Reject if any row, the primary one included, is surely worse: one-sided tests at 5 %, Holm over all rows."""
-    tested = [(row, p) for row in given.report.metrics if row.n > 0 and (p := _p_worse(row)) is not None]
-    adjusted = holm([p for _, p in tested])
-    worse = [(row, p) for (row, _), p in zip(tested, adjusted, strict=True) if p <= ALPHA]
-    numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "alpha": ALPHA}
-    numbers |= {f"p: {label(row)}": p for (row, _), p in zip(tested, adjusted, strict=True)}
+    """Reject if any row, the primary one included, is surely worse; hold if a guardrail looks worse.
+
+    Surely: one-sided tests, Holm over all rows at 5 %, half of which is the primary metric's however many slices there
+    are. Looks worse: a guardrail's own test at 5 %, uncorrected. That is no proof, but a slice with too few cases to
+    prove anything is exactly where harm hides; it is named, and more of its cases are asked for.
+    """
+    rows_all = [row for row in given.report.metrics if row.n > 0 and row.slice != FRESH]
+    tested = [(row, p) for row in rows_all if (p := _p_worse(row)) is not None]
+    rows = [row for row, _ in tested]
+    adjusted = holm([p for _, p in tested], _weights(rows))
+    worse = [(row, q) for row, q in zip(rows, adjusted, strict=True) if q <= ALPHA]
+    suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not _is_head(r)]
+    numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
+    numbers |= {f"p: {label(row)}": p for row, p in zip(rows, adjusted, strict=True)}
+    verdict = Verdict.REJECT if worse else Verdict.INCONCLUSIVE if suspect else Verdict.PROMOTE
+    message = _worse_message(worse, suspect, adjusted)
+    return RuleResult(
+        rule="no_deterioration", passed=not (worse or suspect), verdict=verdict, message=message, numbers=numbers
+    )
+
+
+def _is_head(row: MetricRow) -> bool:
+    return row.primary and row.slice == "all"
+
+
+def _worse_message(
+    worse: list[tuple[MetricRow, float]], suspect: list[tuple[MetricRow, float]], adjusted: list[float]
+) -> str:
+    tests = counted(len(adjusted), "row")
+    parts = []
     if worse:
         named = "; ".join(f"{summary(row)}, adjusted p {p:.2g}" for row, p in worse)
-        message = f"The candidate is surely worse in {len(worse)} of {counted(len(tested), 'row')}: {named}."
-        return RuleResult(
-            rule="no_deterioration", passed=False, verdict=Verdict.REJECT, message=message, numbers=numbers
-        )
+        parts.append(f"The candidate is surely worse in {len(worse)} of {tests}: {named}.")
+    if suspect:
+        named = "; ".join(f"{summary(row)}, p {p:.2g}" for row, p in suspect)
+        parts.append(f"It looks worse, without proof among {tests}, in {named}: more cases of it are needed.")
+    if parts:
+        return " ".join(parts)
     least = f", least adjusted p {min(adjusted):.2g}" if adjusted else ""
-    message = f"Nothing is surely worse among {counted(len(tested), 'row')} (Holm at {ALPHA}{least})."
-    return RuleResult(rule="no_deterioration", passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
+    return f"Nothing is surely worse among {tests} (Holm at {ALPHA}{least})."

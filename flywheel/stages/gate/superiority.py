@@ -6,7 +6,7 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from flywheel.records import MetricRow, RuleResult, Verdict
+from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.ledger import RULE, Level, level_of, look_of
 from flywheel.stages.gate.wording import amount, counted, summary
 from flywheel.stats.paired import mcnemar_better, mcnemar_mid_p
@@ -29,10 +29,14 @@ def superiority(given: GateInput, cfg: GateConfig) -> RuleResult:
     Binary metrics: the exact sign-flip test over tasks, which is McNemar's where each task has one case. Others: the
     clustered bootstrap's. Without it passing, the message says how many cases would be needed if what was observed is
     true, and how small a difference these cases could show.
+
+    A task is spent once: where earlier decisions have used some of the tasks, only the others are tested, because the
+    champion was chosen on the used ones and the ledger's promise holds for fresh data only.
     """
-    row = next((r for r in given.report.metrics if r.primary and r.slice == "all"), None)
+    primary = {r.slice: r for r in given.report.metrics if r.primary}
+    row = primary.get(FRESH, primary.get("all"))
     if row is None or row.n == 0:
-        return _held("There is no paired case on the primary metric, so nothing can be concluded.", {"n": 0.0})
+        return _nothing(given, primary.get("all"), cfg)
     p = _p_value(row)
     if row.n < cfg.min_cases or p is None:
         why = "" if row.n < cfg.min_cases else " with a p-value"
@@ -47,6 +51,17 @@ def superiority(given: GateInput, cfg: GateConfig) -> RuleResult:
     if "needed_n" in numbers:  # an approximation; these cases were not enough, so more are needed
         numbers["needed_n"] = max(numbers["needed_n"], row.n + 1.0)
     return _held(_why_held(row, p, level, numbers), numbers)
+
+
+def _nothing(given: GateInput, whole: MetricRow | None, cfg: GateConfig) -> RuleResult:
+    if whole is None or whole.n == 0:
+        return _held("There is no paired case on the primary metric, so nothing can be concluded.", {"n": 0.0})
+    tasks = counted(given.report.spent, "task")
+    message = (
+        f"{summary(whole)}: earlier decisions have spent all {tasks}, so none is left to test on; at least "
+        f"{counted(cfg.min_cases, 'case')} of new held-out tasks are needed."
+    )
+    return _held(message, {"n": 0.0, "spent": float(given.report.spent), "needed_n": float(cfg.min_cases)})
 
 
 def _held(message: str, numbers: dict[str, float]) -> RuleResult:

@@ -43,15 +43,18 @@ def validity(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 -
             f"{(1 - MOST_MISSING) * 100:.0f} % must be for the rest not to be a selection."
         )
         return RuleResult(rule="validity", passed=False, verdict=Verdict.INCONCLUSIVE, message=message, numbers=numbers)
+    sound = "No held-out task was trained on, files and lineage are intact, and"
     message = (
-        f"No held-out task was trained on, files and lineage are intact, and {scored:,} of "
-        f"{counted(offered, 'case')} of the primary suite were scored."
+        f"{sound if given.manifest is not None else 'The new policy has every case that the old one has:'} "
+        f"{scored:,} of {counted(offered, 'case')} of the primary suite were scored."
     )
     return RuleResult(rule="validity", passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
 
 
 def _identity(given: GateInput) -> Iterator[str]:
     report, manifest = given.report, given.manifest
+    if manifest is None:
+        return
     if report.round != manifest.round:
         yield f"the report is about round {report.round}, the manifest about round {manifest.round}"
     if not manifest.adapter_sha256:
@@ -66,6 +69,8 @@ def _identity(given: GateInput) -> Iterator[str]:
 
 def _lineage(given: GateInput) -> Iterator[str]:
     retired = {p.round for p in given.history if p.decision == "rolled_back"}
+    if given.manifest is None:
+        return
     if given.manifest.round in retired:
         yield f"round {given.manifest.round} was rolled back and is not promoted again"
     if given.manifest.parent in retired:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from flywheel.records import MetricRow
+from flywheel.records import FRESH, MetricRow
 
 __all__ = ["amount", "counted", "label", "signed", "summary"]
 
 
 def label(row: MetricRow) -> str:
     """Return a row's name: the metric, and its slice unless that is everything."""
+    if row.slice == FRESH:
+        return f"{row.metric} on fresh tasks"
     return row.metric if row.slice == "all" else f"{row.metric} where {row.slice}"
 
 
@@ -32,7 +34,7 @@ def summary(row: MetricRow) -> str:
     if row.n == 0 or row.baseline is None or row.value is None or row.delta is None:
         return f"{label(row)}: no paired case"
     percent, points = (" %", " pp") if row.binary else ("", "")
-    of = f" of {counted(row.n_tasks, 'task')}" if row.n_tasks else ""
+    of = f" of {counted(row.n_tasks, row.unit)}" if row.n_tasks else ""
     tally = f" (+{row.wins}/-{row.losses})" if row.binary else ""
     interval = ""
     if row.low is not None and row.high is not None:

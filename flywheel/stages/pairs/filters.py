@@ -207,6 +207,8 @@ def build_pairs(
     import polars as pl
 
     schema = polars_schema(PreferencePair)
+    young = pl.col("provisional").fill_null(value=False)
+    returns = returns.with_columns(known=pl.col("known") & ~young)  # what is too young is not known yet
     frames = []
     for rank, (name, build) in enumerate(builders.items()):
         found = build(episodes, steps, returns, cfg).select(list(schema)).cast(schema)

@@ -1,40 +1,37 @@
 """From opinions to one judgement of each episode: probability of success, cost, risk and the return R.
 
-In: the rewards of a set of tasks. Out: one `Judgement` an episode. Votes add up as log-odds, as if signals of different
-families were independent; signals of one family share one vote, since thanks and a thumb up are the same pleasure. The
-even prior and the fixed reliabilities are uncalibrated; a label model that learns them takes the place of `success`.
+In: episodes and rewards of a set of tasks, and what the log as a whole says of the signals (`reliability`). Out: one
+`Judgement` an episode. Votes add up as log-odds, signals of one family share one vote, a verifier decides alone, and a
+reviewer's answer above it. An episode whose reward is suspect is judged by nothing and judges nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from flywheel.stages.returns.priors import SENTIMENT_CAP, SURE, log_odds
+from flywheel.stages._belief import Belief, Vote, scope_of, success
+from flywheel.stages._priors import AUDIT, VERIFIER
+from flywheel.stages._votes import summed
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.config import RewardsConfig
+    from flywheel.config import RewardsConfig, RulesConfig
 
 __all__ = ["Judgement", "Vote", "judge", "normalised_costs", "success"]
 
-VERIFIER = "verifier"
-PRAISE = "sentiment_pos"
-PRAISE_ALONE = 0.65  # most that praise alone can prove: below what a chosen action needs
+QUESTIONS = "questions"  # not a cost on a scale but a price each
 ENOUGH_EPISODES = 5  # from which a task has cost quantiles of its own
+SUSPECT: Literal["suspect"] = "suspect"
+_DECIDING = frozenset({VERIFIER, AUDIT})
+_ADOPTED = {"adopted", "user_edit"}
 
-
-class Vote(NamedTuple):
-    """One signal's opinion of an episode's success."""
-
-    signal: str
-    family: str
-    score: float
-    weight: float
+Basis = Literal["audit", "verifier", "signals", "suspect", "none"]
 
 
 class Judgement(NamedTuple):
@@ -46,88 +43,155 @@ class Judgement(NamedTuple):
     value: float
     known: bool
     n_support: int
+    p_raw: float = 0.5
+    basis: Basis = "none"
+    maturity: float = 1.0
+    provisional: bool = False
+    trust: float = 1.0
+
+    @property
+    def weight(self) -> float:
+        """Confidence: how decided it is, how much evidence has had time to come, how far its user is trusted."""
+        return abs(2 * self.p_success - 1) * self.maturity * self.trust if self.known else 0.0
+
+
+class _Facts(NamedTuple):
+    """What is read of an episode."""
+
+    task_id: str
+    user: str | None
+    policy: str
+    started: datetime | None
+    ended: datetime | None
+    n_steps: int
+    n_tool_errors: int
+    suspect: bool
 
 
 @dataclass(slots=True)
 class _Heard:
-    """An episode's rewards, sorted by what they are for."""
+    """An episode's rewards, sorted by what they are for; none of the votes has weight 0."""
 
     votes: list[Vote] = field(default_factory=list)
     risk: float = 0.0
     costs: dict[str, float] = field(default_factory=dict)  # by unit
 
+    @property
+    def voting(self) -> set[str]:
+        """Names of the signals that say something of success."""
+        return {v.signal for v in self.votes if v.score or v.family in _DECIDING}
 
-def success(votes: Sequence[Vote]) -> float:
-    """Return the probability of success given the votes; 0.5 without any.
-
-    A verifier decides alone (a fractional verdict is taken as the probability, within its reliability). Otherwise each
-    family's votes are averaged, praise adds at most log 2, and alone proves no more than 0.65.
-    """
-    verdicts = [vote for vote in votes if vote.family == VERIFIER and vote.weight > 0]
-    if verdicts:
-        mean = sum(v.score * v.weight for v in verdicts) / sum(v.weight for v in verdicts)
-        return min(max((mean + 1) / 2, 1 - SURE), SURE)
-    families: dict[str, list[float]] = defaultdict(list)
-    for vote in votes:
-        if vote.score and vote.weight:
-            families[vote.family].append(vote.weight * log_odds(vote.signal, vote.score))
-    odds = {family: math.fsum(parts) / len(parts) for family, parts in sorted(families.items())}
-    if PRAISE in odds:
-        odds[PRAISE] = min(odds[PRAISE], SENTIMENT_CAP)
-    p = 1 / (1 + math.exp(-math.fsum(odds.values())))
-    only_praised = all(part <= 0 for family, part in odds.items() if family != PRAISE)
-    return min(p, PRAISE_ALONE) if only_praised else p
+    def basis(self, voting: set[str]) -> Basis:
+        """Return what a probability made from the votes rests on."""
+        families = {vote.family for vote in self.votes}
+        if AUDIT in families:
+            return "audit"
+        return "verifier" if VERIFIER in families else "signals" if voting else "none"
 
 
-def judge(episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig) -> dict[str, Judgement]:
+def judge(
+    episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig, belief: Belief | None = None
+) -> dict[str, Judgement]:
     """Return the judgement of each episode of a partition of tasks, in order of episode id."""
-    heard = _heard(rewards)
-    tasks = dict(episodes.select("episode_id", "task_id").sort("episode_id").iter_rows())
-    p_success = {episode: success(heard[episode].votes) if episode in heard else 0.5 for episode in tasks}
+    believed = belief or Belief()
+    facts, heard = _facts(episodes), _heard(rewards)
+    silent = _Heard()
+    judged = {
+        episode: _success(believed, heard.get(episode, silent), one, cfg) for episode, one in sorted(facts.items())
+    }
     costs = normalised_costs(
         [
-            (episode, tasks[episode], unit, cost, p_success[episode])
-            for episode in tasks
-            if episode in heard
+            (episode, facts[episode].task_id, unit, cost, one.p_success)
+            for episode, one in judged.items()
+            if episode in heard and one.basis != SUSPECT
             for unit, cost in heard[episode].costs.items()
+            if unit != QUESTIONS
         ]
     )
-    judged = {}
-    for episode, p in p_success.items():
-        one = heard.get(episode, _Heard())
-        voting = {vote.signal for vote in one.votes if vote.weight > 0 and (vote.score or vote.family == VERIFIER)}
-        cost = costs.get(episode, 0.0)
-        value = cfg.alpha * (2 * p - 1) - cfg.beta * cost - cfg.gamma * one.risk
-        judged[episode] = Judgement(p, cost, one.risk, value, bool(voting), len(voting))
-    return judged
+    return {
+        episode: _valued(one, heard.get(episode, silent), facts[episode], costs.get(episode, 0.0), cfg)
+        for episode, one in judged.items()
+    }
+
+
+def _success(belief: Belief, heard: _Heard, facts: _Facts, cfg: RewardsConfig) -> Judgement:
+    """Return a judgement of success alone."""
+    if facts.suspect:
+        return Judgement(0.5, 0.0, heard.risk, 0.0, known=False, n_support=0, basis=SUSPECT)
+    scope = scope_of(cfg.scope, facts.started, facts.policy)
+    voting = heard.voting
+    basis = heard.basis(voting)
+    mature = 1.0 if basis in {"audit", "verifier"} else belief.maturity(voting, belief.age(facts.ended))
+    p_success, p_raw = belief.judged(heard.votes, scope)
+    return Judgement(
+        p_success,
+        0.0,
+        heard.risk,
+        0.0,
+        known=bool(voting),
+        n_support=len(voting),
+        p_raw=p_raw,
+        basis=basis,
+        maturity=mature,
+        provisional=mature < cfg.min_maturity,
+        trust=_trust(belief.users, facts.user, basis),
+    )
+
+
+def _trust(users: Mapping[str, float], user: str | None, basis: Basis) -> float:
+    """Return how far the user is trusted, where their votes decide."""
+    return users.get(user or "", 1.0) if basis == "signals" else 1.0
+
+
+def _valued(one: Judgement, heard: _Heard, facts: _Facts, cost: float, cfg: RewardsConfig) -> Judgement:
+    if cfg.scheme == "rules":
+        value = _by_rules(one, heard, facts, cfg.rules)
+    else:
+        asked = cfg.kappa * heard.costs.get(QUESTIONS, 0.0)
+        value = cfg.alpha * (2 * one.p_success - 1) - cfg.beta * cost - cfg.gamma * one.risk - asked
+    return one._replace(cost=cost, value=value)
+
+
+def _by_rules(one: Judgement, heard: _Heard, facts: _Facts, rules: RulesConfig) -> float:
+    """Return the hand-set reward: a sum over what happened."""
+    won = one.known and one.p_success > 0.5  # noqa: PLR2004 (more likely than not)
+    lost = one.known and one.p_success < 0.5  # noqa: PLR2004
+    took = any(vote.signal in _ADOPTED and vote.score > 0 for vote in heard.votes)
+    return math.fsum(
+        (
+            rules.success * won,
+            rules.failure * lost,
+            rules.step * facts.n_steps,
+            rules.tool_error * facts.n_tool_errors,
+            rules.adopted * took,
+            rules.risk * one.risk,
+        )
+    )
+
+
+def _facts(episodes: pl.DataFrame) -> dict[str, _Facts]:
+    import polars as pl
+
+    suspect = pl.col("tags").list.contains(SUSPECT).fill_null(value=False)
+    columns = [name for name in _Facts._fields if name != "suspect"]
+    rows = episodes.select("episode_id", *columns, suspect=suspect)
+    return {row[0]: _Facts(*row[1:]) for row in rows.iter_rows()}
 
 
 def _heard(rewards: pl.DataFrame) -> dict[str, _Heard]:
     """Sort the rewards by episode; what one signal says about several steps is one vote, their weighted mean."""
-    import polars as pl
-
-    means = (
-        rewards.sort("episode_id", "signal", "step", "family")
-        .group_by("episode_id", "kind", "signal", "family", maintain_order=True)
-        .agg(
-            total=(pl.col("score") * pl.col("weight")).sum(),
-            weights=pl.col("weight").sum(),
-            weight=pl.col("weight").mean(),
-            worst=pl.col("score").max(),
-        )
-        .sort("episode_id", "kind", "signal", "family")
-    )
     found: dict[str, _Heard] = defaultdict(_Heard)
-    for episode, kind, signal, family, total, weights, weight, worst in means.iter_rows():
+    columns = ("episode_id", "kind", "signal", "family", "score", "weight", "worst")
+    for episode, kind, signal, family, score, weight, worst in summed(rewards).select(columns).iter_rows():
         one = found[episode]
         if kind == "risk":
-            one.risk = max(one.risk, worst if weights > 0 else 0.0)
-        elif weights <= 0:
+            one.risk = max(one.risk, worst if weight > 0 else 0.0)
+        elif weight <= 0:
             continue
         elif kind == "cost":
-            one.costs[family] = total / weights
+            one.costs[family] = score
         else:
-            one.votes.append(Vote(signal, family, total / weights, weight))
+            one.votes.append(Vote(signal, family, score, weight))
     return dict(found)
 
 

@@ -1,139 +1,250 @@
-"""Who deserves the return: a prefix tree over attempts at one task splits it into the policy's skill and luck.
+"""Who deserves the return: prefix trees over attempts at one task split it into the policy's skill and luck.
 
-In: each attempt as a path of (action, observation) keys, and its return. Out: for each action its skill
-V(state, action) - V(state) and its luck V(next state) - V(state, action). Attempts that did the same share a node, so
-what an action is worth is told apart from what the world did next; only skill trains a policy.
+In: `Paths`, attempts as codes. Out: for each step its skill V(state, action) - V(state), its luck V(next state) -
+V(state, action), and at which grain that was measured. Attempts that did the same share a node, so what an action is
+worth is told apart from what the world did next; only skill trains a policy, and observations never get credit.
 
 A node with few attempts is drawn towards its parent, V = (sum R + k V(parent)) / (n + k), V(root) = mean R. With
 `leave_one_out` an attempt's own return is taken out of every node it judges itself by: otherwise the tree remembers
-singletons. An action that nobody else took then has skill 0: there is no evidence, which is not the same as failure.
-Along one attempt, skills and lucks add up to R - V(root): what the tree cannot explain falls to the last luck.
+singletons. An action with fewer than `min_support` attempts is judged at a coarser grain (see `paths`); one that nobody
+else took at any grain has skill 0: there is no evidence, which is not the same as failure. Along one attempt, skills
+and lucks add up to R - V(root): what the tree cannot explain falls to the last luck.
+
+Skill and luck: Mesnard et al. (arXiv 2402.12874); anchor states as in GiGPO (arXiv 2505.10978), without its division.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["Attempt", "Move", "StepCredit", "prefix_credit"]
+from flywheel.stages.returns.paths import Paths, dense
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["NO_LEVEL", "Credits", "tree_credit"]
 
 DIGITS = 12  # beyond them lies only the rounding of sums
-
-Move = tuple[str, str]  # canonical action, class of what came back
-
-
-class Attempt(NamedTuple):
-    """One episode as the tree sees it; an unknown return gets credit from others and gives none."""
-
-    path: Sequence[Move]
-    value: float | None
+NO_LEVEL = -1  # nobody else did the like: only the episode's own advantage is left
 
 
-class StepCredit(NamedTuple):
-    """The credit of one action."""
+class Credits(NamedTuple):
+    """The credit of each of S steps."""
 
-    skill: float
-    luck: float
-    weight: float  # |skill| / (|skill| + its standard error)
-    n_support: int  # attempts through this action, this one included
-
-
-@dataclass(slots=True)
-class _Node:
-    n: int = 0  # attempts with a known return
-    passed: int = 0  # all attempts
-    total: float = 0.0
-    squares: float = 0.0
-    children: dict[str, _Node] = field(default_factory=dict)
-
-    def add(self, value: float | None) -> None:
-        self.passed += 1
-        if value is not None:
-            self.n += 1
-            self.total += value
-            self.squares += value * value
+    skill: Floats
+    luck: Floats
+    weight: Floats  # |skill| / (|skill| + its standard error)
+    n_support: Ints  # attempts through this action at its grain, this one included
+    level: Ints  # grain that it was measured at; NO_LEVEL without evidence
 
 
 class _View(NamedTuple):
-    """A node as one attempt may see it: count, sum and squares, without its own return where it is left out."""
+    """Nodes as each of some steps may see them: without its own return where that is left out."""
 
-    n: int
-    total: float
-    squares: float
+    n: Floats  # attempts with a known return
+    total: Floats
+    squares: Floats
 
-    def variance(self) -> float:
-        return max(self.squares / self.n - (self.total / self.n) ** 2, 0.0) if self.n else 0.0
+    def take(self, rows: Ints) -> _View:
+        return _View(self.n[rows], self.total[rows], self.squares[rows])
+
+    def variance(self) -> Floats:
+        import numpy as np
+
+        n = np.maximum(self.n, 1)
+        return np.maximum(self.squares / n - (self.total / n) ** 2, 0.0)
 
 
-def prefix_credit(
-    attempts: Mapping[str, Attempt], *, shrinkage: float, leave_one_out: bool = True
-) -> dict[str, list[StepCredit]]:
-    """Return the credit of every action of every attempt at one task.
+class _Measured(NamedTuple):
+    """What one grain says of each step."""
+
+    skill: Floats
+    weight: Floats
+    others: Floats  # known returns through the action that the step may see
+    known: Ints  # all known returns through the action
+    passed: Ints  # all attempts through the action
+
+
+class _Sums:
+    """Sums over attempts, of which each may see its own left out."""
+
+    def __init__(self, values: Floats, *, leave_one_out: bool) -> None:
+        import numpy as np
+
+        known = ~np.isnan(values)
+        worth = np.where(known, values, 0.0)
+        self.parts = (known.astype(np.float64), worth, worth * worth)
+        self.leave_one_out = leave_one_out
+
+    @staticmethod
+    def _sum(part: Floats, nodes: Ints, who: Ints, size: int) -> Floats:
+        import numpy as np
+
+        return np.bincount(nodes, weights=part[who], minlength=size).astype(np.float64)
+
+    def over(self, nodes: Ints, episodes: Ints, *, again: bool = False) -> tuple[_View, Ints, Ints]:
+        """Return each row's view of its node, the known returns in it, and all attempts; `again`: may be revisited."""
+        import numpy as np
+
+        counted, who = nodes, episodes
+        if again:
+            pairs = np.unique(nodes * (episodes.max(initial=0) + 1) + episodes, return_index=True)[1]
+            pairs.sort()  # sums in order of the attempts, whatever the codes
+            counted, who = nodes[pairs], episodes[pairs]
+        size = int(nodes.max(initial=-1)) + 1
+        n, total, squares = (self._sum(part, counted, who, size)[nodes] for part in self.parts)
+        known, passed = n.astype(np.int64), np.bincount(counted, minlength=size)[nodes]
+        if self.leave_one_out:
+            own = _View(*(part[episodes] for part in self.parts))
+            n = n - own.n
+            total, squares = np.where(n > 0, total - own.total, 0.0), np.where(n > 0, squares - own.squares, 0.0)
+        return _View(n, total, squares), known, passed
+
+
+def tree_credit(
+    paths: Paths, *, shrinkage: float, min_support: int = 1, stratum: int = 0, leave_one_out: bool = True
+) -> Credits:
+    """Return the credit of every step.
 
     Args:
-        attempts: by episode id.
+        paths: attempts at any number of tasks, which are judged apart.
         shrinkage: how many attempts the parent's value is worth (k).
+        min_support: attempts through an action from which its grain is believed.
+        stratum: attempts with the same tools and system prompt, and by the same policy, from which they are judged
+            among themselves: a state that only one policy reaches says as much of the policy as of the state. 0: never.
         leave_one_out: judge each attempt by the others only.
     """
-    root = _grow(attempts)
-    return {
-        name: _walk(root, attempts[name], shrinkage, leave_one_out=leave_one_out and attempts[name].value is not None)
-        for name in sorted(attempts)
-    }
+    import numpy as np
+
+    def under(root: Ints) -> Credits:
+        return _under(paths, root, shrinkage, min_support, _Sums(paths.values, leave_one_out=leave_one_out))
+
+    found = under(paths.roots[0])
+    known = (~np.isnan(paths.values)).astype(np.float64)
+    for coarse, fine in pairwise(paths.roots) if stratum else ():
+        own, of_all = (np.bincount(root, weights=known)[root] for root in (fine, coarse))
+        apart = (own >= stratum) & (own < of_all)
+        if apart.any():
+            rows = apart[paths.episode]
+            found = Credits(*(np.where(rows, new, old) for new, old in zip(under(fine), found, strict=True)))
+    return found
 
 
-def _grow(attempts: Mapping[str, Attempt]) -> _Node:
-    root = _Node()
-    for name in sorted(attempts):
-        path, value = attempts[name]
-        node = root
-        node.add(value)
-        for key in (key for move in path for key in move):
-            node = node.children.setdefault(key, _Node())
-            node.add(value)
-    return root
+def _under(paths: Paths, root: Ints, k: float, min_support: int, sums: _Sums) -> Credits:
+    import numpy as np
+
+    root = dense(root)
+    exact, before, after = _exact(paths, root, k, sums)
+    grains = (exact, *(_pooled(paths, root, grain, k, sums) for grain in (1, 2)))
+    level = _level(grains, min_support)
+    rows, at = np.arange(len(level)), np.maximum(level, 0)
+    skill = np.stack([g.skill for g in grains])[at, rows]
+    weight = np.stack([g.weight for g in grains])[at, rows]
+    support = np.stack([g.passed for g in grains])[at, rows]
+    none = level == NO_LEVEL
+    skill[none], weight[none] = 0.0, 0.0
+    luck = after - before - skill
+    _leave_the_rest(luck, paths, root, after, sums)
+    return Credits(np.round(skill, DIGITS) + 0.0, np.round(luck, DIGITS) + 0.0, weight, support, level)
 
 
-def _walk(root: _Node, attempt: Attempt, k: float, *, leave_one_out: bool) -> list[StepCredit]:
-    own = attempt.value if leave_one_out else None
-    state, view = root, _view(root, own)
-    start = value = view.total / view.n if view.n else 0.0
-    found: list[StepCredit] = []
-    for action_key, observation_key in attempt.path:
-        action = state.children[action_key]
-        state = action.children[observation_key]
-        seen, reached = _view(action, own), _view(state, own)
-        of_action = _shrunk(seen, view, value, k)
-        of_state = _shrunk(reached, seen, of_action, k)
-        skill = of_action - value
-        found.append(StepCredit(skill, of_state - of_action, _confidence(skill, view, seen), action.passed))
-        view, value = reached, of_state
-    if found and attempt.value is not None and _view(root, own).n:
-        explained = start + math.fsum(part for credit in found for part in credit[:2])
-        found[-1] = found[-1]._replace(luck=found[-1].luck + attempt.value - explained)
-    return [credit._replace(skill=round(credit.skill, DIGITS), luck=round(credit.luck, DIGITS)) for credit in found]
+def _level(grains: tuple[_Measured, ...], min_support: int) -> Ints:
+    """Return the finest grain with enough attempts; failing that the finest with anybody else at all."""
+    import numpy as np
+
+    level = np.full(len(grains[0].skill), NO_LEVEL)
+    for accepts in ("others", "known"):
+        for grain in (2, 1, 0):
+            one = grains[grain]
+            fits = (one.others > 0) & ((one.known >= min_support) | (accepts == "others"))
+            level = np.where(fits, grain, level)
+    return level
 
 
-def _view(node: _Node, own: float | None) -> _View:
-    if own is None:
-        return _View(node.n, node.total, node.squares)
-    if node.n == 1:
-        return _View(0, 0.0, 0.0)
-    return _View(node.n - 1, node.total - own, node.squares - own * own)
+def _leave_the_rest(luck: Floats, paths: Paths, root: Ints, after: Floats, sums: _Sums) -> None:
+    """Add what the last state's value leaves of the return to the last step's luck."""
+    import numpy as np
+
+    last = np.flatnonzero(np.diff(paths.episode, append=-1))
+    who = paths.episode[last]
+    view, _, _ = sums.over(root, np.arange(len(root)))
+    judged = ~np.isnan(paths.values[who]) & (view.n[who] > 0)
+    luck[last[judged]] += paths.values[who[judged]] - after[last[judged]]
 
 
-def _shrunk(child: _View, parent: _View, value: float, k: float) -> float:
-    """Return a node's value, drawn towards its parent's; a node that all attempts of its parent went to is the same."""
-    if child.n in {0, parent.n}:
-        return value
-    return (child.total + k * value) / (child.n + k)
+def _depths(paths: Paths) -> Iterator[Ints]:
+    """Yield the steps in the same place of their paths, first steps first."""
+    import numpy as np
+
+    order = np.argsort(paths.depth, kind="stable")
+    yield from np.split(order, np.cumsum(np.bincount(paths.depth))[:-1]) if len(order) else ()
 
 
-def _confidence(skill: float, state: _View, action: _View) -> float:
+def _exact(paths: Paths, root: Ints, k: float, sums: _Sums) -> tuple[_Measured, Floats, Floats]:
+    """Return grain 0, and the values of the states before and after each step."""
+    import numpy as np
+
+    everybody = np.arange(len(root))
+    view, _, _ = sums.over(root, everybody)
+    node, value = root.copy(), np.where(view.n > 0, view.total / np.maximum(view.n, 1), 0.0)
+    size = len(paths.episode)
+    counts = (np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+    out = _Measured(np.zeros(size), np.zeros(size), np.zeros(size), *counts)
+    before, after = np.zeros(size), np.zeros(size)
+    for rows in _depths(paths):
+        who = paths.episode[rows]
+        state, worth = view.take(who), value[who]
+        action = dense(node[who], paths.actions[0][rows])
+        seen, known, passed = sums.over(action, who)
+        of_action = _shrunk(seen, state, worth, k)
+        step = (of_action - worth, _confidence(of_action - worth, state, seen), seen.n, known, passed)
+        for column, part in zip(out, step, strict=True):
+            column[rows] = part
+        following = dense(action, paths.seen[rows])
+        reached, _, _ = sums.over(following, who)
+        before[rows], after[rows] = worth, _shrunk(reached, seen, of_action, k)
+        node[who], value[who] = following, after[rows]
+        for column, part in zip(view, reached, strict=True):
+            column[who] = part
+    return out, before, after
+
+
+def _pooled(paths: Paths, root: Ints, grain: int, k: float, sums: _Sums) -> _Measured:
+    """Return a coarser grain, whose states an attempt may visit more than once."""
+    import numpy as np
+
+    who = paths.episode
+    whole = sums.over(root, np.arange(len(root)))[0].take(who)
+    mean = np.where(whole.n > 0, whole.total / np.maximum(whole.n, 1), 0.0)
+    node = dense(root[who], paths.states[grain - 1])
+    state, _, _ = sums.over(node, who, again=True)
+    seen, known, passed = sums.over(dense(node, paths.actions[grain]), who, again=True)
+    worth = _shrunk(state, whole, mean, k)
+    skill = _shrunk(seen, state, worth, k) - worth
+    return _Measured(skill, _confidence(skill, state, seen), seen.n, known, passed)
+
+
+def _shrunk(child: _View, parent: _View, value: Floats, k: float) -> Floats:
+    """Return nodes' values, drawn towards their parents'; where all attempts of the parent went, nothing changes."""
+    import numpy as np
+
+    same = (child.n <= 0) | (child.n == parent.n)
+    return np.where(same, value, (child.total + k * value) / np.where(same, 1.0, child.n + k))
+
+
+def _confidence(skill: Floats, state: _View, action: _View) -> Floats:
     """Return |A| / (|A| + se); se^2 = s2 / n_action + s2 / n_state, s2 the state's variance; 0 without evidence."""
-    if not action.n or not skill:
-        return 0.0
-    error = math.sqrt(state.variance() * (1 / action.n + 1 / state.n))
-    return abs(skill) / (abs(skill) + error)
+    import numpy as np
+
+    size = np.where(np.abs(skill) < 10**-DIGITS, 0.0, np.abs(skill))
+    error = np.sqrt(state.variance() * (1 / np.maximum(action.n, 1) + 1 / np.maximum(state.n, 1)))
+    shown = (action.n > 0) & (size > 0)
+    return np.where(shown, size / np.where(shown, size + error, 1.0), 0.0)

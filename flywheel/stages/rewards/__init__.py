@@ -1,7 +1,8 @@
 """From episodes to opinions: every signal looks at every episode and says what it found, with its evidence.
 
-In: episodes, steps and events of a set of conversations, and the signals to run. Out: the table `rewards`, long: one
-row per episode, step and signal. Nothing is combined here, so weights can change without looking again.
+In: episodes, steps and events of a set of conversations, and the signals to run. Out: the table `opinions`, long: one
+row per episode, step and signal. When all attempts at a task are together, signals that compare them add theirs, and
+both are the table `rewards`. Nothing is combined here, so weights can change without looking again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from flywheel.extensions import Signal
     from flywheel.funnel import Funnel
 
-__all__ = ["build_rewards"]
+__all__ = ["build_rewards", "compare_attempts", "looks_at_tasks"]
 
 
 def build_rewards(
@@ -53,15 +54,49 @@ def build_rewards(
     return conform(rewards, Reward).collect()
 
 
+def looks_at_tasks(signal: Signal) -> bool:
+    """Return whether a signal compares attempts at one task: its attribute `by` is "task"."""
+    return getattr(signal, "by", "conversation") == "task"
+
+
+def compare_attempts(
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    opinions: pl.DataFrame,
+    cfg: RewardsConfig,
+    signals: Mapping[str, Signal],
+    funnel: Funnel,
+) -> pl.DataFrame:
+    """Return the opinions on some tasks' episodes and those of the signals that compare attempts; counts all rows.
+
+    Raises:
+        ExtensionError: as `build_rewards`.
+    """
+    import polars as pl
+
+    from flywheel.contracts import polars_schema
+    from flywheel.records import LogEvent
+
+    nothing = pl.DataFrame(schema=polars_schema(LogEvent))
+    compared = build_rewards(episodes, steps, nothing, cfg, signals, funnel)
+    funnel.considered += opinions.height
+    funnel.kept += opinions.height
+    rewards = pl.concat([conform(opinions, Reward).collect(), compared])
+    _refuse_twice(rewards)
+    return rewards
+
+
 def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     hint = f"signal `{name}` must return rows of `Reward`: see `flywheel schema reward`"
+    if "inclusion" not in frame.columns:  # only audits have it
+        frame = frame.with_columns(inclusion=pl.lit(None, dtype=pl.Float64))
     try:
         rows = conform(frame, Reward).collect()
     except ContractError as error:
         raise ExtensionError(f"signal `{name}`: {error.message}", hint=hint) from error
-    required = [column for column in rows.columns if column not in {"step", "arrived"}]
+    required = [column for column in rows.columns if column not in {"step", "arrived", "inclusion"}]
     if rows.select(pl.any_horizontal(pl.col(required).is_null().any())).item():
         raise ExtensionError(f"signal `{name}`: a null in a column that must not have one", hint=hint)
     vote = pl.col("kind").is_in(["outcome", "implicit"])

@@ -1,6 +1,7 @@
 """Words by which users say how it went, in English and Chinese, as data.
 
-In: a user's turn. Out: whether it complains, corrects, thanks, confirms or asks for a human. To add a language, add a
+In: a user's turn. Out: whether it complains, corrects, thanks, confirms or asks for a
+human or to undo it. To add a language, add a
 line to each table; patterns are matched against NFKC, case-folded text with plain apostrophes. A phrase in `_UNLESS`
 cancels the match. Words that name everyday business (refund, cancel) are left out on purpose: they are tasks.
 """
@@ -12,9 +13,9 @@ import unicodedata
 from functools import cache
 from typing import Literal
 
-__all__ = ["Act", "fold", "says"]
+__all__ = ["Act", "fold", "orders", "says"]
 
-Act = Literal["complaint", "correction", "thanks", "confirm", "human"]
+Act = Literal["complaint", "correction", "thanks", "praise", "confirm", "human", "undo"]
 
 READ_AT_MOST = 1000  # characters of a turn: what follows is pasted material more often than opinion
 
@@ -36,13 +37,20 @@ _SAYS: dict[Act, dict[str, tuple[str, ...]]] = {
     },
     "correction": {
         "en": (
-            r"^(?:no|nope|wrong)\b[,.! ]+(?:i|that|it|this|you|not|wrong)\b",
+            (
+                r"^(?:no|nope|wrong)\b[,.! ]+(?:not|wrong|you|i (?:meant|mean|said|asked|wanted)"
+                r"|(?:that|this|it)(?:'s| is| was)(?: not|n't| wrong| incorrect))\b"
+            ),
             r"\bi (?:meant|mean|said|asked (?:for|about|you))\b",
             r"\b(?:that|this|it)(?:'s| is) (?:not (?:what|right|correct|it)\b|wrong|incorrect)",
             r"\b(?:that|this|it) isn't (?:what|right|correct|it)\b",
             r"\bnot what i (?:asked|meant|wanted|said|need)",
             r"\byou (?:misunderst(?:oo|an)d|misread|forgot|missed|ignored|got (?:it|that) wrong)\b",
             r"\bwrong (?:answer|table|column|one|number|file|order|result|date|name)\b",
+            (
+                r"\byour (?:last |final |previous )?(?:answer|solution|result|response|output|query|code) (?:is|was) "
+                r"(?:wrong|incorrect|not (?:right|correct))"
+            ),
             r"\btry again\b",
         ),
         "zh": (
@@ -57,12 +65,26 @@ _SAYS: dict[Act, dict[str, tuple[str, ...]]] = {
         ),
         "zh": (r"谢谢|多谢|感谢|太好了|完美|太棒|辛苦了|(?<!不)(?<!不是)很好|正是我(?:想|需)要的",),
     },
+    "praise": {
+        "en": (
+            r"\b(?:perfect|awesome|excellent|amazing|well done|great (?:job|work)|that works|it works|lifesaver)\b",
+            r"\bexactly what i (?:need|want)",
+        ),
+        "zh": (r"太好了|完美|太棒|(?<!不)(?<!不是)很好|正是我(?:想|需)要的|解决了",),
+    },
     "confirm": {
         "en": (
             r"\b(?:yes|yep|yeah|yup|sure|ok|okay|confirm|confirmed|proceed|agreed|approved|correct)\b",
             r"\b(?:go ahead|do it|please do|sounds good|that(?:'s| is) (?:fine|right|ok))\b",
         ),
         "zh": (r"是的|好的|确认|同意|没问题|继续|对的|^对|^行|^好|(?<!不)可以(?!吗)",),
+    },
+    "undo": {
+        "en": (
+            r"\b(?:undo|revert|roll back|take back) (?:that|it|this|the (?:last )?(?:change|changes|edit|edits))\b",
+            r"\b(?:change|put|set|switch) (?:it|that|this|them) back\b",
+        ),
+        "zh": (r"撤销|撤回|改回(?:来|去|原)|恢复(?:原来|原样|成原)|还原",),
     },
     "human": {
         "en": (
@@ -81,11 +103,67 @@ _UNLESS: dict[Act, dict[str, tuple[str, ...]]] = {
         "en": (r"\bno,? (?:thanks|thank you)\b|\bthank(?:s| you) for nothing\b|\bnot (?:perfect|excellent)\b",),
         "zh": (r"不用了|谢谢但|不完美",),
     },
+    "praise": {"en": (r"\bnot (?:perfect|excellent)\b",), "zh": (r"不完美|没解决|解决了吗",)},
     "confirm": {
         "en": (r"\b(?:no|not|don't|do not|stop|wait|hold on|never mind)\b",),
         "zh": (r"不要|不用|不行|别|等等|先等|取消吧",),
     },
 }
+
+
+# What a tool's name asks for, in words of users: any of a row's words in the name, any of its patterns in the turn.
+_ORDERS: tuple[tuple[frozenset[str], str], ...] = tuple(
+    (frozenset(verbs.split()), pattern)
+    for verbs, pattern in (
+        ("cancel terminate revoke", r"cancel|call off|terminate|revoke|end my|取消|退订|终止"),
+        (
+            "delete remove erase wipe purge drop destroy",
+            r"delet|remov|eras|wip(?:e|ing)|purge|drop|destroy|get rid|删|移除|清除|清空",
+        ),
+        ("refund return", r"refund|return|money back|send (?:it|them) back|退"),
+        ("pay buy purchase order redeem", r"\bpay|purchas|\bbuy|order|\bget me\b|redeem|付|买|购|下单"),
+        ("transfer", r"transfer|\bsend|\bmove|wire|转"),
+        (
+            "book reserve schedule register create add insert open issue",
+            (
+                r"\bbook|reserv|schedul|appointment|regist|sign up|creat|\badd|\bmake|\bnew\b|open"
+                r"|issue|plan|\bneed|\bwant|订|预约|安排|注册|创建|新建|添加|加|开"
+            ),
+        ),
+        (
+            "update modify change edit set rename move reset assign exchange",
+            (
+                r"updat|modif|chang|edit|\bset|renam|\bmove|reset|assign|exchang|swap|switch"
+                r"|instead|upgrad|downgrad|改|更|换|设|移"
+            ),
+        ),
+        (
+            "send reply forward publish post submit upload report",
+            (
+                r"\bsend|\btell|repl|forward|publish|\bpost|submit|upload|report|e-?mail|message|发"
+                r"|回复|提交|上传|报"
+            ),
+        ),
+        ("write save put patch apply", r"writ|sav(?:e|ing)|\bput|appl|stor|fix|写|存|保存|应用"),
+        ("approve grant enable", r"approv|grant|allow|enabl|turn on|activat|批准|允许|启用|开通"),
+        ("reject disable close", r"reject|declin|disabl|turn off|clos|deactivat|拒绝|停用|关"),
+        ("merge deploy", r"merg|deploy|releas|ship|合并|部署|发布|上线"),
+    )
+)  # fmt: skip
+
+
+@cache
+def _order(tool: str) -> re.Pattern[str]:
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool).lower())
+    known = (
+        pattern for word in words for verbs, pattern in _ORDERS if word in verbs
+    )  # a verb stands before its object
+    return re.compile(next(known, None) or "|".join(map(re.escape, words)) or r"(?!)")
+
+
+def orders(tool: str, folded: str) -> bool:
+    """Return whether a folded turn names what a tool's name says it does, in English or Chinese."""
+    return bool(_order(tool).search(folded))
 
 
 @cache

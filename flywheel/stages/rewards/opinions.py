@@ -7,8 +7,9 @@ signal: several findings of one signal about one thing become one row with all t
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -21,7 +22,7 @@ from flywheel.records import Reward
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Kind", "Opinions", "Said", "judgements", "rewards_frame", "scaled"]
+__all__ = ["Kind", "Opinions", "Said", "judgements", "people_said", "plain_name", "rewards_frame", "scaled"]
 
 Kind = Literal["outcome", "implicit", "cost", "risk"]
 
@@ -48,8 +49,10 @@ class _Opinion:
 class Opinions:
     """Collects one signal's opinions; opinions about the same thing are averaged and share their evidence."""
 
-    def __init__(self, signal: str, family: str, kind: Kind = "implicit", *, version: int = 1) -> None:
-        self._same = {"signal": signal, "kind": kind, "weight": 1.0, "signal_version": version}
+    def __init__(
+        self, signal: str, family: str, kind: Kind = "implicit", *, version: int = 1, weight: float = 1.0
+    ) -> None:
+        self._same = {"signal": signal, "kind": kind, "weight": weight, "signal_version": version}
         self._family = family
         self._found: dict[tuple[str, str, int | None], _Opinion] = {}
 
@@ -121,10 +124,34 @@ def judgements(
     return dict(found)
 
 
-def scaled(payload: Mapping[str, Any], default: tuple[float, float] = (0.0, 1.0)) -> float | None:
-    """Return a judgement's value as a vote in [-1, 1], by its own range or the default one; None without a value."""
+def plain_name(name: object) -> str:
+    """Return a feedback's name in one spelling: `thumbsUp`, `Thumbs-Up` and `thumbs up` are `thumbs_up`."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name or ""))
+    return re.sub(r"[\W_]+", "_", spaced).strip("_").lower()
+
+
+def people_said(
+    episodes: pl.DataFrame, events: pl.DataFrame, wanted: Callable[[str], bool]
+) -> Iterator[tuple[tuple[str, str], list[tuple[str, Said]]]]:
+    """Yield each episode's feedback of the wanted names that people gave, oldest first; not that of judges and code."""
+    for episode, said in sorted(judgements(episodes, events, "feedback").items()):
+        named = [(plain_name(one.payload.get("name")), one) for one in said]
+        found = [(n, one) for n, one in named if wanted(n) and one.payload.get("annotator") not in {"llm", "code"}]
+        if found:
+            yield episode, found
+
+
+def scaled(payload: Mapping[str, Any], *, ends: Sequence[float] = ()) -> float | None:
+    """Return a judgement's value as a vote in [-1, 1], or None without a value.
+
+    Args:
+        payload: with `value` and perhaps `scale`, the worst and the best value that it can have.
+        ends: the worst and the best value, where the user told them; they may fall (errors: 1 is worst, 0 best).
+    """
     value, scale = payload.get("value"), payload.get("scale")
-    low, high = scale if isinstance(scale, list) and len(scale) == len(default) else default
-    if not all(isinstance(x, int | float) and math.isfinite(x) for x in (value, low, high)) or not low < high:
+    worst, best = ends or (scale if isinstance(scale, list) and len(scale) == 2 else (0.0, 1.0))  # noqa: PLR2004
+    if not all(isinstance(x, int | float) and math.isfinite(x) for x in (value, worst, best)) or worst == best:
         return None
-    return float(min(max(2 * (float(value or 0) - low) / (high - low) - 1, -1.0), 1.0))
+    if not ends and worst > best:
+        return None
+    return float(min(max(2 * (float(value or 0) - worst) / (best - worst) - 1, -1.0), 1.0))

@@ -1,4 +1,4 @@
-"""Signals that need no reading of what users said: recorded outcomes, tool errors, loops, cost and risk.
+"""Signals that need no reading of what users said: recorded outcomes, tool errors and recovery, loops, cost, latency.
 
 In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `extensions.Signal`).
 """
@@ -9,32 +9,35 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import orjson
+
 from flywheel.records import ToolStatus
-from flywheel.stages.rewards.dialogue import Turn, user_turns
-from flywheel.stages.rewards.lexicon import says
-from flywheel.stages.rewards.opinions import Opinions, judgements, scaled
-from flywheel.stages.rewards.targets import StepRow, by_episode, is_destructive, proof, times_of
+from flywheel.stages.rewards.opinions import Opinions, judgements, plain_name, scaled
+from flywheel.stages.rewards.targets import StepRow, by_episode, proof, times_of
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import RewardsConfig
 
-__all__ = ["cost", "loop", "outcome", "risk", "tool_error"]
+__all__ = ["cost", "latency", "loop", "outcome", "recovery", "tool_error"]
 
-LOOP_AT = 3  # identical calls in one episode
+LOOP_AT = 3  # identical calls with identical results
+LOOP_WITHIN = 6  # actions with calls
 OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log has tokens but no price
-UNCONFIRMED = 0.5  # severity of a destructive call that the user did not confirm
 
 
 def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """Recorded results (rewards, tests, checks): the latest value of each name, scaled from its range to [-1, 1]."""
-    del steps, cfg
+    """Recorded results (rewards, tests, checks): the latest value of each name, scaled from its range to [-1, 1].
+
+    What is best and worst is told by `[rewards.score_names]`, else by the record, else it is 1 and 0.
+    """
+    del steps
     found = Opinions("outcome", "verifier", "outcome")
     for episode, said in judgements(episodes, events, "outcome").items():
         latest = {str(one.payload.get("name")): one for one in said}
         for name in sorted(latest):
-            score = scaled(latest[name].payload)
+            score = scaled(latest[name].payload, ends=cfg.score_names.get(plain_name(name), ()))
             if score is not None:
                 found.add(episode, score, [latest[name]])
     return found.frame()
@@ -61,16 +64,56 @@ def _unrecovered(step: StepRow) -> bool:
     return step.malformed or any(status == ToolStatus.FAILED and name not in worked for name, status in ended)
 
 
-def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The same canonical calls were made three times or more in one episode."""
+def recovery(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """A call failed or did not parse, and a later call of the same tool went well: good for the step that did it."""
     del episodes, cfg
-    found, times = Opinions("loop", "exec"), times_of(events)
+    found, times = Opinions("recovery", "exec"), times_of(events)
     for episode, path in by_episode(steps):
-        counts = Counter(s.action_key for s in path if s.action_key)
-        repeated = {key for key, count in counts.items() if count >= LOOP_AT}
-        if repeated:
-            found.add(episode, -1.0, [p for s in path if s.action_key in repeated for p in proof(s, times)[:1]])
+        failed: dict[str, StepRow] = {}
+        for step in path:
+            for name, status in zip(step.tool_names, step.tool_status, strict=True):
+                if status == ToolStatus.OK and name in failed:
+                    found.add(episode, 1.0, [*proof(failed.pop(name), times), *proof(step, times)], step=step.step)
+            bad = {n for n, end in zip(step.tool_names, step.tool_status, strict=True) if end == ToolStatus.FAILED}
+            failed |= dict.fromkeys([*sorted(bad), *(step.tool_names if step.malformed else ())], step)
     return found.frame()
+
+
+def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """The same canonical calls were made three times within six actions with calls, and came back with the same.
+
+    The same tests run again after each change are work, not a loop.
+    """
+    del cfg
+    found, times = Opinions("loop", "exec", version=2), times_of(events)
+    results = _results(episodes, steps)
+    for episode, path in by_episode(steps):
+        keys = [(s.action_key, results.get((episode[0], s.step), "")) if s.action_key else None for s in path]
+        calls = [(key, step) for key, step in zip(keys, path, strict=True) if key]
+        stuck = {key for n in range(len(calls)) for key in _stuck([key for key, _ in calls[n : n + LOOP_WITHIN]])}
+        if stuck:
+            found.add(episode, -1.0, [p for key, step in calls if key in stuck for p in proof(step, times)[:1]])
+    return found.frame()
+
+
+def _stuck(keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [key for key, count in Counter(keys).items() if count >= LOOP_AT]
+
+
+def _results(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[str, int], str]:
+    """Return what each step's tools returned, from the observation that followed it."""
+    import polars as pl
+
+    repeated = steps.filter(pl.len().over("episode_id", "action_key") >= LOOP_AT)["episode_id"].unique()
+    wanted = pl.col("episode_id").is_in(repeated.implode())
+    seen = steps.filter(wanted).select("episode_id", pl.col("index") - 1, told="observation")
+    last = episodes.filter(wanted).select("episode_id", pl.col("n_steps").cast(pl.Int64) - 1, told="tail")
+    rows = [*seen.iter_rows(), *last.iter_rows()]
+    return {(episode, step): _shown(told) for episode, step, told in rows}
+
+
+def _shown(messages: str) -> str:
+    return "\n".join(str(m.get("content")) for m in orjson.loads(messages) if m.get("role") == "tool")
 
 
 def cost(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
@@ -91,24 +134,23 @@ def cost(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     return _stacked(found[unit] for unit in sorted(found))
 
 
+def latency(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """How many seconds the user waited for models and tools, where the episode's cost is told in another unit.
+
+    It never votes on success: it makes an episode dear beside other attempts at its task.
+    """
+    import polars as pl
+
+    del steps, events, cfg
+    found = Opinions("latency", "seconds", "cost")
+    otherwise = pl.any_horizontal(pl.col("cost_usd", "input_tokens", "output_tokens").is_not_null())
+    slow = episodes.filter(otherwise & (pl.col("latency_s") >= 0)).select("episode_id", "task_id", "latency_s")
+    for episode_id, task_id, seconds in slow.iter_rows():
+        found.add((episode_id, task_id), seconds, [])
+    return found.frame()
+
+
 def _stacked(opinions: Iterator[Opinions]) -> pl.DataFrame:
     import polars as pl
 
     return pl.concat([o.frame() for o in opinions])
-
-
-def risk(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """A call whose name says that it destroys or moves something, without the user's yes in the last turn before it."""
-    del cfg
-    found, times = Opinions("risk", "risk", "risk"), times_of(events)
-    turns = user_turns(episodes, steps, events)
-    for episode, path in by_episode(steps):
-        for step in path:
-            if any(map(is_destructive, step.tool_names)) and not _confirmed(turns.get(episode, []), step.step):
-                found.add(episode, UNCONFIRMED, proof(step, times)[:1], step=step.step)
-    return found.frame()
-
-
-def _confirmed(turns: list[Turn], step: int) -> bool:
-    before = [turn for turn in turns if turn.before_step <= step]
-    return bool(before) and before[-1].reaction and says("confirm", before[-1].text)

@@ -16,18 +16,7 @@ from flywheel.stages.rewards.opinions import Said
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["StepRow", "Targets", "by_episode", "is_destructive", "is_handoff", "proof", "times_of"]
-
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_DESTRUCTIVE = re.compile(
-    r"(?:^|_)(?:delete|drop|remove|cancel|refund|transfer|pay|purge|destroy|truncate|wipe|erase|revoke|terminate"
-    r"|overwrite|uninstall)(?:_|$)"
-)
-_PERSON = r"(?:humans?|agents?|operator|support|representative|supervisor|person)"
-_TO_A_PERSON = re.compile(rf"(?:^|_){_PERSON}(?:_|$)")
-_HANDOFF = re.compile(
-    rf"(?:^|_)(?:escalate|escalation|hand_?off|hand_?over)(?:_|$)|(?:^|_)(?:transfer|connect)_.*{_PERSON}(?:_|$)"
-)
+__all__ = ["StepRow", "Targets", "by_episode", "proof", "times_of"]
 
 
 class StepRow(NamedTuple):
@@ -58,21 +47,6 @@ def times_of(events: pl.DataFrame) -> dict[str, Said]:
 def proof(step: StepRow, events: Mapping[str, Said]) -> list[Said]:
     """Return the events that show what a step did, and then what it got."""
     return [events.get(event_id, Said(event_id)) for event_id in (step.event_id, *step.result_event_ids)]
-
-
-def _plain(tool: str) -> str:
-    return re.sub(r"[^0-9a-z]+", "_", _CAMEL.sub("_", tool).lower())
-
-
-def is_destructive(tool: str) -> bool:
-    """Return whether a tool's name says that it destroys, moves or spends something."""
-    name = _plain(tool)
-    return bool(_DESTRUCTIVE.search(name)) and not _TO_A_PERSON.search(name)
-
-
-def is_handoff(tool: str) -> bool:
-    """Return whether a tool's name says that it hands the user to a person."""
-    return bool(_HANDOFF.search(_plain(tool)))
 
 
 class Targets:

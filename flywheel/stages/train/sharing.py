@@ -101,7 +101,7 @@ def _both(scorer: Scorer, batch: Sequence[Row], *, shared: bool) -> tuple[torch.
     import torch
 
     total = sum(len(row.trained) for row in batch)
-    weights = iter(torch.linspace(0.5, 1.5, total).split(1))
+    weights = iter(torch.split(torch.linspace(0.5, 1.5, total), 1))
     found = [
         _scored(scorer.shared(part) if shared else scorer.plain(part), scorer, weights)
         for part in ([batch] if shared else [[row] for row in batch if row.trained])

@@ -112,8 +112,24 @@ def test_many_rows_are_corrected_for() -> None:
     one = guard(1, 7, 60, metric="m0")
     others = [guard(3, 3, 60, metric=f"m{i}") for i in range(1, 6)]
 
-    assert not worse(one).passed
-    assert worse(one, *others).passed
+    assert worse(one).verdict == Verdict.REJECT
+    assert worse(one, *others).verdict == Verdict.INCONCLUSIVE
+
+
+def test_a_slice_that_looks_worse_without_proof_holds_the_round_and_is_named() -> None:
+    slices = [guard(4, 1, 60, metric=f"m{i}") for i in range(8)]
+    found = worse(row(40, 5, 500), guard(1, 7, 60, metric="refunds"), *slices)
+
+    assert (found.passed, found.verdict, found.numbers["suspect"]) == (False, Verdict.INCONCLUSIVE, 1)
+    assert "It looks worse, without proof among 10 rows, in refunds" in found.message
+
+
+def test_half_of_the_error_is_the_primary_metrics_however_many_slices_there_are() -> None:
+    slices = [guard(3, 3, 60, metric=f"m{i}") for i in range(40)]
+    found = worse(row(9, 24, 239), *slices)
+
+    assert found.verdict == Verdict.REJECT
+    assert found.numbers["p: good"] == pytest.approx(2 * mcnemar_better(24, 9))
 
 
 def test_a_row_without_p_value_is_tested_by_mcnemar_if_it_is_binary() -> None:

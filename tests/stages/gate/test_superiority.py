@@ -100,3 +100,21 @@ def test_ten_won_cases_of_two_tasks_are_two_wins() -> None:
     assert found.numbers["p"] == 0.25
     assert found.numbers["n_tasks"] == 2
     assert found.numbers["needed_n"] > 10
+
+
+def test_only_fresh_tasks_are_tested() -> None:
+    whole, fresh = row(30, 1, 100), row(3, 1, 20).model_copy(update={"slice": "fresh"})
+
+    assert superiority(given_input(report(whole)), GateConfig()).passed
+    found = superiority(given_input(report(whole, fresh)), GateConfig())
+    assert (found.passed, found.numbers["wins"]) == (False, 3)
+    assert found.message.startswith("good on fresh tasks 45.0 -> 55.0 %")
+
+
+def test_without_a_fresh_task_nothing_is_tested() -> None:
+    spent = row(0, 0, 0).model_copy(update={"slice": "fresh"})
+    found = superiority(given_input(report(row(30, 1, 100), spent, spent=100)), GateConfig())
+
+    assert (found.verdict, "p" in found.numbers) == (Verdict.INCONCLUSIVE, False)
+    assert "earlier decisions have spent all 100 tasks" in found.message
+    assert found.numbers["needed_n"] == 5

@@ -6,7 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from flywheel.stages.rewards.feedback import abandon, adopted, complaint, escalate, rephrase, thanks, thumbs, user_edit
+from flywheel.config import RewardsConfig
+from flywheel.stages.rewards.feedback import adopted, complaint, thanks, undo, user_edit
+from flywheel.stages.rewards.followup import abandon, correction, escalate, rephrase, retry
+from flywheel.stages.rewards.ratings import is_rating, thumbs
 from tests.stages.conversations import Talk, call, made
 
 
@@ -33,6 +36,15 @@ def base(name: str = "a") -> Talk:
         ({"name": "score", "value": 80}, None),
         ({"name": "thumbs", "value": 1, "annotator": "llm"}, None),
         ({"name": "thumbs"}, None),
+        ({"name": "user_score", "value": 0.75}, 0.5),
+        ({"name": "userRating", "value": 4}, 0.5),
+        ({"name": "star_rating", "value": 1}, -1.0),
+        ({"name": "was_helpful", "label": "no"}, -1.0),
+        ({"name": "disliked", "value": 0}, None),
+        ({"name": "nps", "value": 10}, 1.0),
+        ({"name": "\u7528\u6237\u8bc4\u4ef7", "value": 1}, None),
+        ({"name": "bleu_score", "value": 1}, None),
+        ({"name": "judge_rating", "value": 5}, None),
     ],
 )
 def test_thumbs(payload: dict[str, Any], score: float | None) -> None:
@@ -62,7 +74,6 @@ def test_adoption() -> None:
         ("edit", "Order 7 and order 8 are late.", 1.0),
         ("edit", "Nothing to see at all in this place, sorry!", -1.0),
         ("edit", "Order 7 is late.", None),
-        ("undo", None, -1.0),
         ("edit", None, None),
     ],
 )
@@ -95,16 +106,60 @@ def test_thanks_only_when_the_work_is_over() -> None:
     assert rows["evidence"].to_list() == [[done.rows[2]["event_id"]]]
 
 
-def test_rephrasing() -> None:
-    again = base("a").ask("Which orders are late in this week?").act("...")
+def test_the_configuration_tells_what_a_score_means() -> None:
+    cfg = RewardsConfig(score_names={"toxicity": (1, 0), "quality_10": (1, 10)})
+    bad, good = base("a").feedback("Toxicity", value=1, annotator="human"), base("b").feedback("quality-10", value=10)
+    found = made(bad, good)
+    assert sorted(thumbs(*found[:3], cfg)["score"]) == [-1.0, 1.0]
+    assert thumbs(*found).is_empty()
+
+
+@pytest.mark.parametrize(
+    "name", ["thumbs", "user_feedback", "csat", "answer_rating", "explicit_user_score", "feedback"]
+)
+def test_names_of_ratings(name: str) -> None:
+    assert is_rating(name)
+
+
+def test_bare_thanks_are_half_a_vote() -> None:
+    rows = thanks(*made(base("a").ask("Thanks, bye"), base("b").ask("Perfect, thank you!")))
+    assert sorted(rows["score"]) == [0.5, 1.0]
+
+
+def test_what_was_kept_for_long() -> None:
+    kept, gone, some = (base(n).feedback("retained", value=v) for n, v in (("a", 0.9), ("b", 0.1), ("c", 0.6)))
+    assert sorted(user_edit(*made(kept, gone, some))["score"]) == [-1.0, 1.0]
+
+
+def test_undoing_by_a_button_and_by_word() -> None:
+    button, word, other = base("a").feedback("undo"), base("b").ask("please undo that"), base("c").ask("do it")
+    rows = undo(*made(button, word, other))
+    assert rows.select("step", "score").rows() == [(0, -1.0), (0, -1.0)]
+
+
+def test_asking_again_is_one_of_three_things() -> None:
+    reworded = base("a").ask("Which orders are late in this week?").act("...")
     other = base("b").ask("And who works in the warehouse today?").act("...")
-    correction = base("c").ask("No, I meant last week").act("...")
+    corrected = base("c").ask("No, I meant last week").act("...")
     short = Talk("d").ask("yes").act("Sure?").ask("yes").act("...")
     unanswered = Talk("e").ask("Which orders are late?", "Which orders are late??").act("...")
-    retry = base("f").feedback("regenerate")
-    found = made(again, other, correction, short, unanswered, retry)
+    button = base("f").feedback("regenerate")
+    again = base("g").ask("which orders are late this week?").act("...")
+    value = (
+        Talk("h")
+        .ask("Book a table at 7 for four people")
+        .act("Done.")
+        .ask("Book a table at 8 for four people")
+        .act("ok")
+    )
+    goodbye = base("i").ask("No, that's all.").act("...")
+    found = made(reworded, other, corrected, short, unanswered, button, again, value, goodbye)
     names = dict(found.episodes.select("episode_id", "conversation_id").iter_rows())
-    assert sorted(names[e] for e in rephrase(*found)["episode_id"]) == ["a", "c", "f"]
+    said = {
+        s: {names[e]: v for e, v in s(*found).select("episode_id", "score").iter_rows()}
+        for s in (rephrase, correction, retry)
+    }
+    assert list(said.values()) == [{"a": -1.0}, {"c": -1.0, "h": -0.5}, {"f": -1.0, "g": -1.0}]
 
 
 @pytest.mark.parametrize(("minutes", "exported", "votes"), [(9, False, 1), (11, False, 0), (9, True, 0)])
@@ -118,11 +173,14 @@ def test_rephrasing_needs_haste_and_no_adoption(minutes: int, exported: bool, vo
     assert rephrase(*made(talk)).height == votes
 
 
-def test_escalation_by_user_agent_and_application() -> None:
-    by_user, by_app = base("a").ask("let me talk to a human"), base("b").feedback("escalation")
+def test_escalation_is_what_the_application_says_or_a_wish_not_met() -> None:
+    wished, recorded = base("a").ask("let me talk to a human"), base("b").feedback("escalation")
     by_agent = Talk("c").ask("x").use("transfer_to_human_agents", {})
-    rows = escalate(*made(by_user, by_agent, by_app, base("d")))
-    assert (rows.height, set(rows["score"])) == (3, {-1.0})
+    granted = base("d").ask("let me talk to a human").use("transfer_to_human_agents", {})
+    found = made(wished, recorded, by_agent, granted, base("e"))
+    names = dict(found.episodes.select("episode_id", "conversation_id").iter_rows())
+    rows = escalate(*found).select("episode_id", "score").iter_rows()
+    assert {names[e]: score for e, score in rows} == {"a": -0.5, "b": -1.0}
 
 
 def test_abandonment() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.stages.rewards.lexicon import Act, fold, says
+from flywheel.stages.rewards.lexicon import Act, fold, orders, says
 
 YES: list[tuple[Act, str]] = [
     ("complaint", "This is useless."),
@@ -23,6 +23,12 @@ YES: list[tuple[Act, str]] = [
     ("human", "let me speak to a real person"),
     ("human", "can you transfer me to an agent?"),
     ("human", "转人工"),
+    ("correction", "Observation:\nYour answer is wrong."),
+    ("correction", "No, that's not it"),
+    ("praise", "Perfect, that works"),
+    ("praise", "太好了"),
+    ("undo", "please undo that"),
+    ("undo", "撤销刚才的修改"),
 ]
 NO: list[tuple[Act, str]] = [
     ("complaint", "I want a refund for order 7"),
@@ -31,6 +37,10 @@ NO: list[tuple[Act, str]] = [
     ("correction", "No problem"),
     ("correction", "What is the order number?"),
     ("correction", "对的"),
+    ("correction", "No, that's all I need"),
+    ("correction", "your answer is correct"),
+    ("praise", "thanks, bye"),
+    ("undo", "how do I undo a commit?"),
     ("thanks", "no thanks"),
     ("thanks", "Thanks for nothing"),
     ("thanks", "不用了\uff0c谢谢"),
@@ -53,3 +63,21 @@ def test_does_not_say(act: Act, text: str) -> None:
 def test_pasted_material_is_not_read() -> None:
     assert not says("complaint", fold("log: " + "x " * 1000 + "useless"))
     assert fold("\uff34\uff28\uff21\uff2e\uff2b\uff33\u3000a") == "thanks a"
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("cancel_order", "Cancel order 7"),
+        ("cancelOrder", "请取消订单"),
+        ("book_flight", "I need a flight"),
+        ("frob", "frob it"),
+    ],
+)
+def test_a_turn_that_orders_what_a_tool_does(tool: str, text: str) -> None:
+    assert orders(tool, fold(text))
+
+
+def test_a_turn_that_orders_something_else() -> None:
+    assert not orders("cancel_order", fold("Where is order 7?"))
+    assert not orders("delete_file", fold("打开文件"))

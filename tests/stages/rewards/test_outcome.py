@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
-from flywheel.stages.rewards.outcome import cost, loop, outcome, risk, tool_error
+from flywheel.config import RewardsConfig
+from flywheel.stages.rewards.outcome import cost, latency, loop, outcome, recovery, tool_error
 from tests.stages.conversations import Talk, call, made
 
 
@@ -53,6 +53,36 @@ def test_loop() -> None:
     assert rows["evidence"].to_list() == [sorted(thrice.rows[n]["event_id"] for n in (1, 3, 6))]
 
 
+def test_the_same_tests_after_each_change_are_no_loop() -> None:
+    other_results, far_apart = Talk("a").ask("x"), Talk("b").ask("x")
+    for n in range(3):
+        other_results.act(calls=[call("test", {}, str(n))]).result(f"{n} failed", call_id=str(n))
+        far_apart.use("test", {}).use("edit", {"n": n}).use("read", {"n": n})
+    assert loop(*made(other_results, far_apart)).is_empty()
+
+
+def test_recovery_is_good_for_the_step_that_did_it() -> None:
+    talk = Talk("a").ask("x").use("f", {"n": 1}, "failed").use("g", {}).use("f", {"n": 2}).act("done")
+    never = Talk("b").ask("x").use("f", {"n": 1}, "failed").use("g", {})
+    broken = Talk("c").ask("x").act(calls=[call("f", None, "b", raw="{")]).use("f", {})
+    rows = recovery(*made(talk, never, broken)).sort("step")
+    assert rows.select("step", "score").rows() == [(1, 1.0), (2, 1.0)]
+
+
+def test_an_outcome_where_less_is_better() -> None:
+    talk = Talk("a").ask("x").act("y").event("outcome", {"name": "had_error", "value": 1.0, "scale": [0, 1]})
+    found = made(talk)
+    assert outcome(*found)["score"].to_list() == [1.0]
+    assert outcome(*found[:3], RewardsConfig(score_names={"had_error": (1, 0)}))["score"].to_list() == [-1.0]
+
+
+def test_latency_beside_another_unit() -> None:
+    rows = latency(
+        *made(Talk("a").ask("x").act("y", cost_usd=0.5, latency_s=3), Talk("b").ask("x").act("y", latency_s=3))
+    )
+    assert rows.select("family", "score", "kind").rows() == [("seconds", 3.0, "cost")]
+
+
 def test_cost_in_the_best_unit_there_is() -> None:
     talks = [
         Talk("a").ask("x").act("y", cost_usd=0.5, input_tokens=9),
@@ -66,14 +96,3 @@ def test_cost_in_the_best_unit_there_is() -> None:
     assert rows["family"].to_list() == ["usd", "tokens", "seconds", "steps"]
     assert rows["score"].to_list() == [0.5, 17.0, 3.0, 2.0]
     assert set(rows["kind"]) == {"cost"}
-
-
-def test_risk_is_destruction_without_a_yes() -> None:
-    bold = Talk("a").ask("cancel my order").use("cancel_order", {"id": 7})
-    asked = Talk("b").ask("cancel my order").act("Shall I?").ask("Yes please").use("cancel_order", {"id": 7})
-    stale = Talk("c").ask("x").act("Shall I?").ask("yes").act("Which?").ask("the red one").use("cancel_order", {})
-    harmless = Talk("d").ask("x").use("get_order", {})
-    found = made(bold, asked, stale, harmless)
-    rows = risk(*found).join(found.episodes.select("episode_id", "conversation_id"), on="episode_id")
-    assert sorted(rows.select("conversation_id", "step", "score").rows()) == [("a", 0, 0.5), ("c", 2, 0.5)]
-    assert rows.filter(pl.col("kind") != "risk").is_empty()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.stages.rewards.targets import Targets, by_episode, is_destructive, is_handoff
+from flywheel.stages.rewards.effects import changes, is_destructive, is_handoff, looks_up
+from flywheel.stages.rewards.targets import Targets, by_episode
 from tests.stages.conversations import Talk, call, made
 
 
@@ -22,6 +23,13 @@ def test_not_destructive(tool: str) -> None:
 def test_handoffs() -> None:
     assert all(map(is_handoff, ["transfer_to_human_agents", "escalate", "handOff", "connect_to_support"]))
     assert not any(map(is_handoff, ["transfer_funds", "create_agent", "get_support_hours"]))
+
+
+def test_changes_and_lookups() -> None:
+    assert all(map(changes, ["book_reservation", "updateOrder", "cancel_order", "send-email", "db.insert"]))
+    assert not any(map(changes, ["get_order", "transfer_to_human_agents", "bash", "python", "search_update_notes"]))
+    assert all(map(looks_up, ["get_order", "searchPages", "think", "calculate"]))
+    assert not any(map(looks_up, ["bash", "send_email"]))
 
 
 def test_the_step_that_a_feedback_means() -> None:

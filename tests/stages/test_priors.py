@@ -6,7 +6,7 @@ import math
 
 import pytest
 from flywheel.config import RewardsConfig
-from flywheel.stages.returns.priors import PRIORS, SENTIMENT_CAP, log_odds
+from flywheel.stages._priors import PRIORS, SENTIMENT_CAP, log_odds
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,9 @@ def test_known_log_odds(signal: str, score: float, odds: float) -> None:
     assert log_odds(signal, score) == pytest.approx(odds)
 
 
+NO_VOTE = {"cost", "latency", "questions", "risk", "unconfirmed", "tainted", "injection", "leak"}
+
+
 def test_every_voting_signal_has_a_prior_that_points_its_way() -> None:
-    assert {name for name, _ in PRIORS} == set(RewardsConfig().signals) - {"cost", "risk"}
+    assert {name for name, _ in PRIORS} == set(RewardsConfig().signals) - NO_VOTE
     assert all(log_odds(name, sign) * sign > 0 for name, sign in PRIORS)

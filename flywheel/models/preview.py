@@ -1,0 +1,50 @@
+"""What of a row is trained: its rendered text in segments, each either in the loss or not.
+
+In: messages as the datasets hold them. Out: segments whose texts, one after the other, are what the model reads. Only
+what the assistant wrote after the prompt is trained, each message with its end-of-turn token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flywheel.models.chat import ChatFormat
+
+__all__ = ["Segment", "segments"]
+
+
+class Segment(NamedTuple):
+    """Consecutive tokens of a row."""
+
+    text: str
+    trained: bool
+    tokens: int
+
+
+def segments(
+    chat: ChatFormat,
+    prompt: Sequence[Mapping[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    answer: Sequence[Mapping[str, Any]],
+) -> list[Segment]:
+    """Return the segments of a prompt and what follows it: one action, or actions with what came back between them.
+
+    Raises:
+        FlywheelError: the template renders a prompt differently when an action follows.
+    """
+    found: list[Segment] = []
+    history, end = list(prompt), 0
+    for message in answer:
+        if message["role"] == "assistant":
+            before = chat.prompt(history, tools)
+            action = chat.completion(history, tools, message)
+            found += [_segment(chat, before[end:], trained=False), _segment(chat, action, trained=True)]
+            end = len(before) + len(action)
+        history.append(message)
+    return found
+
+
+def _segment(chat: ChatFormat, text: str, *, trained: bool) -> Segment:
+    ids = chat.ids(text)
+    return Segment(str(chat.tokenizer.decode(ids)), trained, len(ids))

@@ -1,0 +1,223 @@
+"""One side of a comparison from logs: log files → attempts, by way of a store that is thrown away.
+
+The same readers, the same redaction and the same stages as everywhere; nothing is written into the project. Each side
+has a store of its own, because two policies' logs often use the same conversation ids.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from flywheel.config import Config
+from flywheel.errors import ConfigError, EvalError, UsageError
+from flywheel.pipeline.build import build, select_stages
+from flywheel.pipeline.intake import ingest_logs
+from flywheel.pipeline.stages import stage_of
+from flywheel.stages._canonical import normal_text
+from flywheel.stages.evaluate.served import Act, Attempt
+from flywheel.store import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import SliceRule
+    from flywheel.pipeline.context import Context
+
+__all__ = ["Log", "choose", "declared_slices", "policy_of", "read_attempts", "read_store"]
+
+_STAGES = ("links", "episodes", "rewards", "returns")
+_AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
+
+
+@dataclass(frozen=True)
+class Log:
+    """What one side's files hold: attempts with their recorded outcome as score, and what else is known of each."""
+
+    attempts: list[Attempt]
+    guessed: dict[str, float]  # episode → probability of success, where any signal spoke
+    names: dict[str, frozenset[str]]  # episode → policy and model, as the log names them
+    read: int
+    quarantined: int
+
+    def policies(self) -> dict[str, int]:
+        """Return how many attempts each policy made."""
+        return dict(sorted(Counter(name for names in self.names.values() for name in names).items()))
+
+
+def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: bytes) -> Log:
+    """Return what log files say of the attempts in them.
+
+    Raises:
+        IngestError: nothing was found, or too much is unreadable.
+        EvalError: there is no conversation in it.
+    """
+    with tempfile.TemporaryDirectory(prefix="flywheel-") as folder:
+        store = Store(Path(folder) / "store")
+        store.create()
+        found = ingest_logs(store, config, project, paths, key=key)
+        stages = [stage for name in _STAGES for stage in select_stages(name)]
+        build(store, config, project, stages=stages)
+        tables = {t: store.table(t, stage_of(t)) for t in ("events", "episodes", "steps", "rewards", "returns")}
+        log = _log(tables, _tiers(config, project, key))
+    if not log.attempts:
+        where = ", ".join(f"`{path}`" for path in paths)
+        raise EvalError(f"no conversation in {where}", hint="`flywheel readers FILE` says what a file is taken for")
+    return replace(log, read=found.read, quarantined=sum(found.quarantined.values()))
+
+
+def read_store(ctx: Context) -> Log:
+    """Return the attempts of the project's own tables, which are brought up to date first."""
+    build(ctx.store, ctx.config, ctx.project, stages=[stage for name in _STAGES for stage in select_stages(name)])
+    tables = {t: ctx.store.table(t, stage_of(t)) for t in ("events", "episodes", "steps", "rewards", "returns")}
+    return _log(tables, {})
+
+
+def policy_of(log: Log) -> str | None:
+    """Return how a side is called, where all its attempts have the same name."""
+    mine = (log.names[a.episode_id] - {"unknown"} for a in log.attempts)
+    names = {max(found, key=lambda n: (len(n), n)) for found in mine if found}
+    return names.pop() if len(names) == 1 else None
+
+
+def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
+    import polars as pl
+
+    episodes = tables["episodes"].sort("episode_id").collect()
+    known = _known(tables)
+    attempts, names = [], {}
+    for row in episodes.iter_rows(named=True):
+        episode = row["episode_id"]
+        made = known["steps"].get(episode, _NO_STEPS)
+        attempts.append(
+            Attempt(
+                episode_id=episode,
+                task_id=row["task_id"],
+                request=_request(made["observation"] or row["tail"]),
+                score=known["outcome"].get(episode),
+                name=known["task"].get(row["conversation_id"], ""),
+                user=row["user"],
+                tier=tiers.get(row["user"] or ""),
+                tools=frozenset(made["tools"]),
+                tags=frozenset(row["tags"]),
+                well_formed=not made["malformed"],
+                acts=tuple(
+                    Act(key or TEXT, _kind(action)) for key, action in zip(made["keys"], made["actions"], strict=True)
+                ),
+                amounts={name: float(row[name]) for name in _AMOUNTS if row[name] is not None},
+            )
+        )
+        names[episode] = frozenset(n for n in (row["policy"], row["model"]) if n)
+    known_returns = tables["returns"].filter(pl.col("step").is_null() & pl.col("known"))
+    guessed = dict(known_returns.select("episode_id", "p_success").collect().iter_rows())
+    return Log(attempts, guessed, names, 0, 0)
+
+
+_NO_STEPS: dict[str, Any] = {"observation": None, "tools": [], "malformed": False, "keys": [], "actions": []}
+TEXT = "text"  # an action that calls no tool
+
+
+def _kind(action: str) -> str:
+    """Return the tools that an action calls, each with the names of its arguments."""
+    calls = orjson.loads(action).get("tool_calls") or []
+    return " + ".join(sorted(f"{c['name']}({', '.join(sorted(c.get('arguments') or ()))})" for c in calls)) or TEXT
+
+
+def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
+    """Return what other tables say of an episode: its recorded outcome, its task's name, its first words and tools."""
+    import polars as pl
+
+    outcome = (
+        tables["rewards"]
+        .filter((pl.col("kind") == "outcome") & pl.col("step").is_null())
+        .group_by("episode_id")
+        .agg(score=((pl.col("score").mean() + 1) / 2).clip(0, 1))
+    )
+    task = (
+        tables["events"]
+        .filter(pl.col("task_key").is_not_null())
+        .group_by("conversation_id")
+        .agg(pl.col("task_key").min())
+    )
+    steps = (
+        tables["steps"]
+        .group_by("episode_id")
+        .agg(
+            observation=pl.col("observation").sort_by("index").first(),
+            tools=pl.col("tool_names").list.explode(keep_nulls=False, empty_as_null=False).unique().sort(),
+            malformed=pl.col("malformed").any(),
+            keys=pl.col("action_key").sort_by("index"),
+            actions=pl.col("action").sort_by("index"),
+        )
+    )
+    return {
+        "outcome": dict(outcome.collect().iter_rows()),
+        "task": dict(task.collect().iter_rows()),
+        "steps": {row["episode_id"]: row for row in steps.collect().iter_rows(named=True)},
+    }
+
+
+def _request(observation: str) -> str:
+    told = (m.get("content") for m in orjson.loads(observation) if m.get("role") == "user")
+    return next((normal_text(text) for text in told if isinstance(text, str) and text.strip()), "")
+
+
+def choose(log: Log, name: str | None, side: str) -> Log:
+    """Return one policy's attempts of a log, by the name of the policy or the model; all without a name.
+
+    Raises:
+        UsageError: nobody in the log has that name.
+    """
+    if name is None:
+        return log
+    wanted = {episode for episode, names in log.names.items() if name in names}
+    if not wanted:
+        known = ", ".join(log.policies()) or "none"
+        raise UsageError(f"no {side} policy named `{name}` in the logs", hint=f"policies and models in them: {known}")
+    return replace(log, attempts=[a for a in log.attempts if a.episode_id in wanted])
+
+
+def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
+    """Return each user's tier, by the pseudonym that the user has in the tables."""
+    if not config.eval.user_tiers:
+        return {}
+    import csv
+
+    from flywheel.stages.ingest.redact import Redactor
+
+    path = project / config.eval.user_tiers
+    if not path.is_file():
+        raise ConfigError(f"eval.user_tiers: `{path}` is no file", hint="a CSV file with the columns user and tier")
+    redactor = Redactor(config.ingest.redact, key)
+    with path.open(encoding="utf-8", newline="") as handle:
+        rows = [(row.get("user"), row.get("tier")) for row in csv.DictReader(handle)]
+    if any(not user or not tier for user, tier in rows):
+        raise ConfigError(f"`{path}` has a line without user or tier", hint="its first line must be: user,tier")
+    return {redactor.user(user): tier for user, tier in rows if user and tier}
+
+
+def declared_slices(rules: Sequence[SliceRule]) -> Callable[[Attempt], dict[str, str]]:
+    """Return a function from an attempt to its declared slices, as kind → value."""
+    patterns = [(rule, re.compile(rule.request, re.IGNORECASE)) for rule in rules]
+
+    def slices(attempt: Attempt) -> dict[str, str]:
+        return {f"slice {rule.name}": "yes" for rule, pattern in patterns if _holds(rule, pattern, attempt)}
+
+    return slices
+
+
+def _holds(rule: SliceRule, pattern: re.Pattern[str], attempt: Attempt) -> bool:
+    return (
+        fnmatchcase(attempt.name, rule.task or "*")
+        and (not rule.tool or any(fnmatchcase(tool, rule.tool) for tool in attempt.tools))
+        and (not rule.tier or fnmatchcase(attempt.tier or "", rule.tier))
+        and bool(pattern.search(attempt.request))
+    )

@@ -1,0 +1,291 @@
+"""`flywheel rewards`: what the signals cover, how far they are believed, how well probabilities hold, what drifts.
+
+In: the tables as they stand. Out: a `RewardsAnswer`. Nothing here is used for training; `transport` is what monitors
+read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from flywheel.answers import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
+from flywheel.errors import UsageError
+from flywheel.pipeline.auditing import TALK, intents
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import stage_of
+from flywheel.stages._belief import Belief, Vote
+from flywheel.stages._priors import AUDIT, VERIFIER, full_log_odds
+from flywheel.stages._votes import VOTE_COLUMNS, summed
+from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error
+from flywheel.stats.delays import maturity
+from flywheel.stats.missing import THUMBS_SENTENCE, inverse_response_mean, worst_case_bounds
+from flywheel.stats.transport import Transport, transport_audit
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.stages._belief import Late
+
+__all__ = ["rewards_answer", "transport"]
+
+_CHECKED = 20_000  # episodes with a recorded outcome on which the signals are checked
+_SHOWN_GROUPS = 8
+_MATURE = 0.8
+
+
+def rewards_answer(ctx: Context) -> RewardsAnswer:
+    """Return the state of the rewards.
+
+    Raises:
+        UsageError: nothing was built.
+    """
+    import polars as pl
+
+    whole = _whole(ctx)
+    if whole.is_empty():
+        raise UsageError("there are no returns yet", hint="flywheel build")
+    votes = _votes(ctx).join(whole.filter(pl.col("basis") != "suspect"), on="episode_id", how="semi")
+    table = ctx.store.table("reliability", stage_of("reliability")).collect()
+    belief = Belief.read(table)
+    notes = table.filter(pl.col("kind") == "warning").sort("name")["note"].to_list()
+    return RewardsAnswer(
+        episodes=whole.height,
+        known=whole.filter("known").height,
+        provisional=whole.filter("provisional").height,
+        audited=whole.filter(pl.col("basis") == AUDIT).height,
+        verified=whole.filter(pl.col("basis") == VERIFIER).height,
+        suspect=whole.filter(pl.col("basis") == "suspect").height,
+        prior=round(belief.prior("all"), 4),
+        warnings=notes,
+        signals=list(_signals(whole, votes, belief)),
+        calibration=list(_calibrations(whole, votes, belief)),
+        transport=[TransportRow(by=by, **t._asdict()) for by, found in transport(ctx).items() for t in found],
+        ratings=_ratings(whole, votes),
+        groups=[row for by in ("policy", "intent", "month") for row in _groups(whole, by)],
+    )
+
+
+def _whole(ctx: Context) -> pl.DataFrame:
+    """Return one row an episode: its return, its policy, user, intent and month."""
+    import polars as pl
+
+    returns = ctx.store.table("returns", stage_of("returns")).filter(pl.col("step").is_null())
+    columns = ("episode_id", "p_success", "p_raw", "known", "basis", "provisional", "maturity")
+    episodes = ctx.store.table("episodes", stage_of("episodes"))
+    month = pl.col("started").dt.strftime("%Y-%m").fill_null("(no time)")
+    return (
+        episodes.select("episode_id", "policy", "user", month=month)
+        .join(returns.select(columns), on="episode_id")
+        .join(intents(ctx), on="episode_id", how="left")
+        .with_columns(pl.col("intent").fill_null(TALK))
+        .sort("episode_id")
+        .collect()
+    )
+
+
+def _votes(ctx: Context) -> pl.DataFrame:
+    import polars as pl
+
+    rewards = ctx.store.table("rewards", stage_of("rewards"))
+    voting = rewards.filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
+    return summed(voting.select(VOTE_COLUMNS).collect())
+
+
+def _signals(whole: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iterator[SignalRow]:
+    """Yield each signal and sign: how often it votes, how often known outcomes agree, what a vote is worth."""
+    import polars as pl
+
+    truth = _truth(votes)
+    sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1)
+    cast = votes.filter((pl.col("score") != 0) & (pl.col("family") != AUDIT)).with_columns(sign=sign)
+    right = pl.when(pl.col("sign") > 0).then(pl.col("truth")).otherwise(1 - pl.col("truth"))
+    counted = (
+        cast.join(truth, on="episode_id", how="left")
+        .with_columns(right=pl.when(pl.col("family") != VERIFIER).then(right))
+        .group_by("family", "signal", "sign")
+        .agg(votes=pl.len(), checked=pl.col("right").count(), agreement=pl.col("right").mean())
+        .sort("family", "signal", "sign")
+    )
+    late = {row.signal: row for row in belief.late}
+    for family, signal, way, n, checked, agreement in counted.iter_rows():
+        rates, source = belief.rates_of("all", signal, way)
+        yield SignalRow(
+            signal=signal,
+            sign=way,
+            family=family,
+            votes=n,
+            coverage=round(n / whole.height, 4),
+            checked=checked,
+            agreement=None if agreement is None or not checked else round(agreement, 4),
+            odds=round(math.exp(full_log_odds(rates, way)), 3),
+            source="decides alone" if family == VERIFIER else source,
+            mature_after_s=_mature_after(late[signal]) if signal in late else None,
+        )
+
+
+def _mature_after(late: Late) -> float:
+    return next((t for t in late.delays.times if maturity(late.delays, t, late.horizon) >= _MATURE), late.horizon)
+
+
+def _truth(votes: pl.DataFrame) -> pl.DataFrame:
+    """Return the known outcomes: a reviewer's, else a verifier's."""
+    import polars as pl
+
+    told = votes.filter(pl.col("family").is_in([AUDIT, VERIFIER])).sort("episode_id", "family")
+    first = told.unique("episode_id", keep="first", maintain_order=True)
+    return first.select("episode_id", truth=(pl.col("score") + 1) / 2)
+
+
+# --- calibration and transport ----------------------------------------------------------------------------------------
+
+
+def _calibrations(whole: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iterator[CalibrationRow]:
+    """Yield how far probabilities are off: on audited rows, and of the signals alone on rows with a verdict."""
+    rows = _audited(whole, votes)
+    if rows:
+        answers, weights = [row.answer for row in rows], [row.weight for row in rows]
+        yield _calibration("audit, before calibration", [row.score for row in rows], answers, weights)
+        yield _calibration("audit, after (cross-fitted)", _cross_fitted(rows), answers, weights)
+    checked = list(_checked(votes, belief))
+    if checked:
+        seen = any(source == "fitted with gold" for _, source in belief.rates.values())
+        yield _calibration(
+            f"signals alone, on recorded outcomes{', which taught them' if seen else ''}",
+            [p for p, _ in checked],
+            [y for _, y in checked],
+            [1.0] * len(checked),
+        )
+
+
+def _calibration(what: str, scores: list[float], truth: list[float], weights: list[float]) -> CalibrationRow:
+    return CalibrationRow(
+        what=what,
+        n=len(scores),
+        ece=round(expected_calibration_error(scores, truth, weights), 4),
+        brier=round(brier(scores, truth, weights), 4),
+    )
+
+
+class _Audited(NamedTuple):
+    """An episode that was drawn and answered."""
+
+    episode_id: str
+    score: float  # of the signals alone
+    answer: float
+    weight: float  # 1 / inclusion probability
+    cluster: str  # whose rows are not independent: the user, else the episode
+    policy: str
+    intent: str
+
+
+def _audited(whole: pl.DataFrame, votes: pl.DataFrame) -> list[_Audited]:
+    import polars as pl
+
+    answers = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null())
+    rows = (
+        answers.select("episode_id", answer=(pl.col("score") + 1) / 2, weight=1 / pl.col("inclusion"))
+        .join(whole, on="episode_id")
+        .with_columns(score=pl.col("p_raw").round(6), cluster=pl.coalesce("user", "episode_id"))
+        .sort("episode_id")
+    )
+    return [_Audited(*row) for row in rows.select(_Audited._fields).iter_rows()]
+
+
+def _cross_fitted(rows: list[_Audited]) -> list[float]:
+    return cross_fitted(
+        [row.score for row in rows],
+        [row.answer for row in rows],
+        [row.weight for row in rows],
+        [row.cluster for row in rows],
+    )
+
+
+def transport(ctx: Context) -> dict[str, list[Transport]]:
+    """Return whether calibration holds for each policy and each of the most frequent intents, by the audit's answers.
+
+    Keys "policy" and "intent"; empty lists without audited rows. Residuals are those of the cross-fitted calibration,
+    clusters are users.
+    """
+    rows = _audited(_whole(ctx), _votes(ctx))
+    counts = Counter(row.intent for row in rows)
+    top = sorted(counts, key=lambda name: (-counts[name], name))[:_SHOWN_GROUPS]
+    residuals = [row.answer - p for row, p in zip(rows, _cross_fitted(rows), strict=True)]
+    weights, clusters = [row.weight for row in rows], [row.cluster for row in rows]
+    named = [row.intent if row.intent in top else "(others)" for row in rows]
+    return {
+        "policy": transport_audit(residuals, weights, clusters, [row.policy for row in rows]),
+        "intent": transport_audit(residuals, weights, clusters, named),
+    }
+
+
+def _checked(votes: pl.DataFrame, belief: Belief) -> Iterator[tuple[float, float]]:
+    """Yield what the signals without the verifier say, and what the verifier said, where both say something."""
+    import polars as pl
+
+    verdicts = votes.filter(pl.col("family") == VERIFIER).group_by("episode_id").agg(y=(pl.col("score").mean() + 1) / 2)
+    verdicts = verdicts.sort("episode_id").head(_CHECKED)
+    others = votes.filter(~pl.col("family").is_in([AUDIT, VERIFIER]) & (pl.col("score") != 0))
+    given: dict[str, list[Vote]] = {}
+    both = others.join(verdicts.select("episode_id"), on="episode_id", how="semi", maintain_order="left")
+    for episode, *vote in both.select("episode_id", *Vote._fields).iter_rows():
+        given.setdefault(episode, []).append(Vote(*vote))
+    for episode, y in verdicts.iter_rows():
+        if episode in given:
+            yield belief.score(given[episode]), y
+
+
+# --- ratings and drift ------------------------------------------------------------------------------------------------
+
+
+def _ratings(whole: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
+    """Return what users' ratings say of everybody; None where nobody rated."""
+    import polars as pl
+
+    rated = votes.filter((pl.col("signal") == "thumbs") & (pl.col("score") != 0))
+    rated = rated.group_by("episode_id").agg(good=(pl.col("score").mean() > 0).cast(pl.Float64))
+    if rated.is_empty():
+        return None
+    cells = (
+        whole.join(rated, on="episode_id", how="left")
+        .group_by("policy", "intent", "month")
+        .agg(n=pl.len(), answered=pl.col("good").count(), good=pl.col("good").sum())
+        .sort("policy", "intent", "month")
+    )
+    rate, mean = rated.height / whole.height, float(rated["good"].sum()) / rated.height
+    low, high = worst_case_bounds(rate, mean)
+    table = {f"{p}|{i}|{m}": (n, a, g) for p, i, m, n, a, g in cells.iter_rows()}
+    weighted = inverse_response_mean(table)
+    return RatingsRow(
+        ratings=rated.height,
+        response=round(rate, 4),
+        mean=round(mean, 4),
+        weighted_mean=None if weighted is None else round(weighted, 4),
+        low=round(low, 4),
+        high=round(high, 4),
+        sentence=THUMBS_SENTENCE,
+    )
+
+
+def _groups(whole: pl.DataFrame, by: str) -> Iterator[GroupRow]:
+    """Yield the largest groups, months in order; drift is the group's mean P(success) minus that of all known."""
+    import polars as pl
+
+    known = pl.col("p_success").filter(pl.col("known"))
+    counted = whole.group_by(by).agg(n=pl.len(), known=pl.col("known").sum(), p=known.mean(), q=known.std(ddof=1))
+    average = whole.filter("known")["p_success"].mean()
+    order = counted.sort(by) if by == "month" else counted.sort("n", by, descending=[True, False])
+    for name, n, heard, p, spread in order.head(12 if by == "month" else _SHOWN_GROUPS).iter_rows():
+        error = None if spread is None or not heard else spread / heard**0.5
+        drift = None if p is None or not isinstance(average, float) else p - average
+        yield GroupRow(
+            by=by,
+            name=name,
+            episodes=n,
+            known=heard,
+            p_mean=None if p is None else round(p, 4),
+            drift=None if drift is None else round(drift, 4),
+            notable=bool(error and drift is not None and abs(drift) > 3 * error),
+        )

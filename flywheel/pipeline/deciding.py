@@ -1,0 +1,158 @@
+"""The gate's decision on a stored report, and everything else that moves the champion: promote, force, roll back.
+
+A decision is one line in promotions.jsonl and one move of the pointer. The same report is decided once; what a decision
+has tested on is spent, and no later one counts it as new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from flywheel.errors import EvalError, UsageError
+from flywheel.extensions import GateInput, load_extension
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.judging import lineage, look_id
+from flywheel.records import EvalReport, Promotion, Verdict
+from flywheel.rounds import round_name
+from flywheel.stages.gate.ledger import RULE
+
+if TYPE_CHECKING:
+    from flywheel.stages.gate import Decision
+
+__all__ = ["force", "judge", "roll_back"]
+
+State = Literal["promoted", "held", "retired"]
+
+
+def judge(ctx: Context, number: int, *, by: str) -> Promotion:
+    """Apply the gate to a round's stored report and move the champion if every rule holds.
+
+    Raises:
+        EvalError: the round has no evaluation.
+    """
+    from flywheel.stages.gate import decide
+
+    report = ctx.registry.report(number)
+    if report is None:
+        raise EvalError(f"round {number} has no evaluation", hint=f"flywheel eval --round {number}")
+    history, _ = ctx.registry.readable()
+    earlier = [p for p in history if p.report_sha256 == ctx.registry.report_sha256(number)]
+    if earlier:
+        _settle(ctx, earlier[-1])
+        return earlier[-1]
+    champion = ctx.registry.champion
+    given = GateInput(report, ctx.registry.manifest(number), history, _problems(ctx, report, history))
+    rules = {name: load_extension("gates", name, search=ctx.project) for name in ctx.config.gate.rules}
+    decision = decide(given, rules, ctx.config.gate)
+    promoted = decision.verdict == Verdict.PROMOTE
+    return _record(
+        ctx,
+        number,
+        decision="promoted" if promoted else "held",
+        champion_after=number if promoted else champion,
+        by=by,
+        extra={"verdict": decision.verdict, "rules": decision.rules, "spent_sha256": _spend(ctx, report, decision)},
+    )
+
+
+def _problems(ctx: Context, report: EvalReport, history: Sequence[Promotion]) -> list[str]:
+    """Return why a report's comparison cannot be believed, as far as the registry knows."""
+    champion = ctx.registry.champion
+    found = ctx.registry.problems([n for n in (report.round, champion) if n is not None])
+    if report.baseline != ("base" if champion is None else str(champion)):
+        found.append(f"the report compares with {report.baseline}, but the champion is {round_name(champion)}")
+    retired = {p.round for p in history if p.decision == "rolled_back"}
+    found += [
+        f"it descends from round {ancestor}, which was rolled back"
+        for ancestor in lineage(ctx, report.round)[2:]
+        if ancestor in retired
+    ]
+    spent = len(ctx.registry.spent(_look(report)) & set(report.spends))
+    if spent:
+        found.append(
+            f"{spent:,} of its fresh tasks were spent by a decision since; `flywheel eval --round {report.round}` again"
+        )
+    return found
+
+
+def _look(report: EvalReport) -> str:
+    return look_id(report.candidate_adapter_sha256, report.baseline_adapter_sha256, report.cases_sha256)
+
+
+def _spend(ctx: Context, report: EvalReport, decision: Decision) -> str:
+    """Write down the tasks that a decision has used: those of a test, which needs a p-value and is not blocked."""
+    tested = any(r.rule == RULE and "p" in r.numbers for r in decision.rules)
+    if decision.verdict == Verdict.BLOCKED or not tested or not report.spends:
+        return ""
+    return ctx.registry.spend(_look(report), report.round, report.spends)
+
+
+def _record(
+    ctx: Context,
+    number: int,
+    *,
+    decision: Literal["promoted", "held", "forced", "rolled_back"],
+    champion_after: int | None,
+    by: str,
+    extra: dict[str, Any],
+) -> Promotion:
+    served = ctx.registry.manifest(champion_after).adapter_sha256 if champion_after is not None else ""
+    promotion = Promotion(
+        round=number,
+        decision=decision,
+        champion_before=ctx.registry.champion,
+        champion_after=champion_after,
+        report_sha256=ctx.registry.report_sha256(number),
+        adapter_sha256=served,
+        by=by,
+        at=ctx.clock(),
+        **extra,
+    )
+    recorded = ctx.registry.decide(promotion)
+    _settle(ctx, recorded)
+    return recorded
+
+
+def _settle(ctx: Context, promotion: Promotion) -> None:
+    """Bring the judged round's state in line with the decision; a kill may have come between the two."""
+    states: dict[str, State] = {"promoted": "promoted", "forced": "promoted", "held": "held", "rolled_back": "retired"}
+    manifest, state = ctx.registry.manifest(promotion.round), states[promotion.decision]
+    if manifest.state != state:
+        ctx.registry.save(manifest.model_copy(update={"state": state}))
+
+
+def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:
+    """Make a trained round champion against or without the gate; the reason is written down.
+
+    Raises:
+        UsageError: the round is not trained, was rolled back, or is damaged.
+    """
+    if number not in ctx.registry.trained():
+        raise UsageError(f"round {number} is not trained", hint=f"flywheel train --round {number}")
+    if number in {p.round for p in ctx.registry.promotions() if p.decision == "rolled_back"}:
+        raise UsageError(
+            f"round {number} was rolled back and never becomes champion again", hint="train a new round from its data"
+        )
+    problems = ctx.registry.problems([number])
+    if problems:
+        raise UsageError("; ".join(problems), hint="a damaged round is never promoted, not even by force")
+    return _record(ctx, number, decision="forced", champion_after=number, by=by, extra={"reason": reason})
+
+
+def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotion:
+    """Move the champion back to the previous one, or to a named round or the base.
+
+    Raises:
+        UsageError: there is no champion, or nothing to go back to.
+    """
+    champion = ctx.registry.champion
+    if champion is None:
+        raise UsageError("there is no champion: the base model serves", hint="`flywheel log` shows the rounds")
+    target = ctx.registry.resolve(to) if to is not None else ctx.registry.aliases()["previous"]
+    if target == champion:
+        raise UsageError(f"round {champion} is already champion", hint="name another with --to")
+    retired = {p.round for p in ctx.registry.promotions() if p.decision == "rolled_back"}
+    if target in retired:
+        raise UsageError(f"round {target} was itself rolled back", hint="name another with --to, or `--to base`")
+    return _record(ctx, champion, decision="rolled_back", champion_after=target, by=by, extra={"reason": reason})

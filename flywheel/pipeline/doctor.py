@@ -1,0 +1,176 @@
+"""Whether a night would go through: the environment, the disk, the store, the model, the rounds, each with a fix.
+
+In: a project. Out: one line a check. Nothing is written, nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from flywheel import files
+from flywheel.answers import DoctorCheck
+from flywheel.errors import FlywheelError
+from flywheel.extensions import list_extensions, load_extension
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import STAGES
+from flywheel.store import Part
+
+__all__ = ["examine"]
+
+OK, WARNING, FAILED = "ok", "warning", "failed"
+_PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "polars", "pyarrow", "duckdb")
+_TRIED_TRL = "1.16"
+_LEAST_FREE = 5 * 10**9  # bytes: a night's adapter, checkpoints and tables
+_AHEAD = timedelta(hours=24)
+_PRIVATE = 0o077
+
+
+def examine(ctx: Context, key_file: Path) -> list[DoctorCheck]:
+    """Return every check; one that cannot be made is a failed one."""
+    checks: tuple[tuple[str, Callable[[], Iterator[DoctorCheck]]], ...] = (
+        ("python", _python),
+        ("packages", _packages),
+        ("device", _device),
+        ("disk", lambda: _disk(ctx)),
+        ("key", lambda: _key(key_file)),
+        ("store", lambda: _store(ctx)),
+        ("clock", lambda: _clock(ctx)),
+        ("model", lambda: _model(ctx)),
+        ("rounds", lambda: _rounds(ctx)),
+        ("extensions", _extensions),
+    )
+    found = []
+    for name, check in checks:
+        try:
+            found += list(check())
+        except FlywheelError as error:
+            found.append(DoctorCheck(name=name, state=FAILED, says=error.message, fix=error.hint))
+    return found
+
+
+def _one(name: str, says: str, *, wrong: str = "", fix: str = "") -> DoctorCheck:
+    """Return a check that holds, or is a warning where `wrong` says something."""
+    return DoctorCheck(name=name, state=WARNING if wrong else OK, says=wrong or says, fix=fix if wrong else "")
+
+
+def _python() -> Iterator[DoctorCheck]:
+    cores, machine = os.cpu_count() or 1, platform.machine()
+    yield _one("python", f"Python {platform.python_version()} on {platform.system()} {machine}, {cores} cores")
+
+
+def _packages() -> Iterator[DoctorCheck]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            yield DoctorCheck(name="packages", state=FAILED, says=f"{name} is missing", fix=f"pip install {name}")
+    told = ", ".join(f"{name} {number}" for name, number in found.items())
+    other = found.get("trl", _TRIED_TRL).rsplit(".", 1)[0] != _TRIED_TRL
+    wrong = f"{told}: training was tried with trl {_TRIED_TRL} only" if other else ""
+    yield _one("packages", told, wrong=wrong, fix=f"pip install 'trl=={_TRIED_TRL}.*', or run your tests")
+
+
+def _device() -> Iterator[DoctorCheck]:
+    from flywheel.models.device import describe
+
+    yield _one("device", describe())
+
+
+def _disk(ctx: Context) -> Iterator[DoctorCheck]:
+    folder = next(path for path in (ctx.store.root, *ctx.store.root.parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    told = f"{free / 10**9:.1f} GB free"
+    yield _one("disk", told, wrong=told if free < _LEAST_FREE else "", fix="free some space: a night needs about 5 GB")
+    for path in (ctx.project, folder):
+        if not os.access(path, os.W_OK):
+            yield DoctorCheck(
+                name="disk", state=FAILED, says=f"`{path}` is not writable", fix="give this user the right to write"
+            )
+
+
+def _key(path: Path) -> Iterator[DoctorCheck]:
+    if os.environ.get("FLYWHEEL_KEY"):
+        yield _one("key", "pseudonyms are made with FLYWHEEL_KEY")
+    elif not path.exists():
+        yield _one("key", "no key yet: the first ingest makes one")
+    else:
+        open_to = path.stat().st_mode & _PRIVATE
+        wrong = f"`{path.name}` can be read by others" if open_to else ""
+        yield _one("key", f"`{path.name}` is private; keep a copy: without it pseudonyms change", wrong=wrong,
+                   fix=f"chmod 600 {path.name}")  # fmt: skip
+
+
+def _store(ctx: Context) -> Iterator[DoctorCheck]:
+    parts = {part.path: part.size_bytes for part in _parts(ctx)}
+    missing = [path for path in parts if not (ctx.store.root / path).is_file()]
+    cut = [p for p, n in parts.items() if p not in missing and (ctx.store.root / p).stat().st_size != n]
+    for path in (*missing, *cut):
+        raw = "/events/" in path or "/quarantine/" in path
+        yield DoctorCheck(
+            name="store",
+            state=FAILED,
+            says=f"`{path}` is {'missing' if path in missing else 'not as it was written'}",
+            fix="restore the store from a backup" if raw else "flywheel build --full-refresh",
+        )
+    left = sum(1 for _ in ctx.store.root.rglob(f"*{files.PARTIAL}")) if ctx.store.root.exists() else 0
+    told = f"{len(parts):,} parts, {sum(parts.values()) / 10**6:,.1f} MB, all there"
+    more = f"; {left} leftovers of an interrupted run, swept by the next" if left else ""
+    if not missing and not cut:
+        yield _one("store", told + more)
+
+
+def _parts(ctx: Context) -> Iterator[Part]:
+    for stage in ("ingest", *(stage.name for stage in STAGES)):
+        snapshot = ctx.store.current(stage)
+        if snapshot is not None:
+            yield from snapshot.parts
+
+
+def _clock(ctx: Context) -> Iterator[DoctorCheck]:
+    newest = ctx.store.table("events", "ingest").select("ts").max().collect().item()
+    if newest is None:
+        yield _one("clock", "no event with a time yet")
+        return
+    ahead = newest - ctx.clock()
+    wrong = f"the newest event is {ahead.total_seconds() / 3600:.0f} h ahead of this machine's clock"
+    yield _one("clock", f"newest event {newest:%Y-%m-%d %H:%M} UTC", wrong=wrong if ahead > _AHEAD else "",
+               fix="set the clock of this machine, or of the one that logs")  # fmt: skip
+
+
+def _model(ctx: Context) -> Iterator[DoctorCheck]:
+    from flywheel.models.load import base_identity
+
+    found = base_identity(ctx.config.model)
+    yield _one("model", f"{ctx.config.model.base} @ {found.sha256[:12]}")
+
+
+def _rounds(ctx: Context) -> Iterator[DoctorCheck]:
+    trained = ctx.registry.trained()
+    problems = ctx.registry.problems(trained)
+    for problem in problems:
+        yield DoctorCheck(name="rounds", state=FAILED, says=problem, fix="flywheel rollback moves to a sound round")
+    champion = ctx.registry.champion
+    who = "no champion: the base model serves" if champion is None else f"round {champion} is champion"
+    if not problems:
+        yield _one("rounds", f"{len(trained)} trained, every adapter as its manifest says; {who}")
+
+
+def _extensions() -> Iterator[DoctorCheck]:
+    broken, count = [], 0
+    for extension in list_extensions():
+        count += 1
+        try:
+            load_extension(extension.group, extension.name)
+        except FlywheelError as error:
+            broken.append(error)
+    for one in broken:
+        yield DoctorCheck(name="extensions", state=FAILED, says=one.message, fix=one.hint)
+    if not broken:
+        yield _one("extensions", f"all {count} load")

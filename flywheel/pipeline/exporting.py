@@ -1,0 +1,96 @@
+"""Writing datasets into a folder that `datasets.load_dataset` opens: one JSONL file a form, a card, and the hashes.
+
+In: the current tables. Out: a folder, written whole or not at all; the same tables give the same bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flywheel import files
+from flywheel.answers import ExportAnswer, ExportFile
+from flywheel.errors import UsageError
+from flywheel.funnel import Funnel
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import stage_of
+from flywheel.records import Split, canonical_json
+from flywheel.stages.export import FORMS, export_rows
+
+__all__ = ["export"]
+
+MANIFEST = "dataset.json"
+
+_CARD = """---
+configs:
+{configs}
+---
+# {name}
+
+Training data mined from production logs by flywheel, in TRL's dataset forms. Split: {split}.
+
+| file | for | rows | sha256 |
+|---|---|---|---|
+{rows}
+
+```python
+from datasets import load_dataset
+dataset = load_dataset(".", "{first}", split="train")
+```
+
+Made from {inputs}. Personal data were replaced by pseudonyms before anything was stored; what no pattern knows may
+still be there. `tools` is a JSON text, which TRL's trainers read as it is.
+"""
+
+
+def export(ctx: Context, folder: Path, kinds: list[str], split: Split) -> ExportAnswer:
+    """Write the named forms, all of them without a name.
+
+    Raises:
+        UsageError: an unknown form, or a folder that flywheel did not write.
+    """
+    unknown = sorted(set(kinds) - FORMS.keys())
+    if unknown:
+        raise UsageError(f"unknown form `{unknown[0]}`", hint=f"forms: {', '.join(FORMS)}")
+    if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
+        raise UsageError(f"`{folder}` is no dataset of flywheel's", hint="name a folder that is new or empty")
+    with files.atomic_folder(folder) as partial:
+        found = [_write(ctx, partial, kind, split) for kind in FORMS if kind in kinds or not kinds]
+        answer = ExportAnswer(folder=str(folder), split=split.value, files=found, inputs=_inputs(ctx, found))
+        files.write_json(partial / MANIFEST, answer.model_dump(mode="json", exclude={"folder"}))
+        files.atomic_write(partial / "README.md", _card(ctx, answer))
+    return answer
+
+
+def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
+    form, funnel = FORMS[kind], Funnel()
+    table = ctx.store.table(form.table, stage_of(form.table)).collect()
+    text = "".join(canonical_json(row) + "\n" for row in export_rows(table, form, split, funnel))
+    files.atomic_write(folder / f"{kind}.jsonl", text)
+    return ExportFile(
+        path=f"{kind}.jsonl",
+        form=kind,
+        trainers=form.trainers,
+        rows=funnel.kept,
+        sha256=files.hash_text(text),
+        counts=funnel.as_dict(),
+    )
+
+
+def _inputs(ctx: Context, found: list[ExportFile]) -> dict[str, str]:
+    stages = sorted({stage_of(FORMS[one.form].table) for one in found})
+    snapshots = ((stage, ctx.store.current(stage)) for stage in stages)
+    return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
+
+
+def _card(ctx: Context, answer: ExportAnswer) -> str:
+    configs = [f"- config_name: {one.form}\n  data_files: {one.path}" for one in answer.files if one.rows]
+    rows = [f"| `{one.path}` | {one.trainers} | {one.rows:,} | `{one.sha256[:16]}` |" for one in answer.files]
+    inputs = ", ".join(f"{table} `{sha256[:16]}`" for table, sha256 in answer.inputs.items())
+    return _CARD.format(
+        configs="\n".join(configs) or "[]",
+        name=ctx.config.name or "flywheel dataset",
+        split=answer.split,
+        rows="\n".join(rows),
+        first=next((one.form for one in answer.files if one.rows), answer.files[0].form),
+        inputs=inputs or "empty tables",
+    )

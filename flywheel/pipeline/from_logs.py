@@ -1,0 +1,305 @@
+"""Comparing two policies from their logs alone: attempts in, the gate's verdict out; nothing is written.
+
+The verdict is made by the rules that judge a round, on the same rows. What is different: cases are tasks that both
+served, their scores are recorded outcomes, and there is no adapter whose file could be checked. The level is that of a
+ledger's first test: whoever compares one candidate after the other makes rounds of them, which share a ledger.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from flywheel.answers import CoverageGap, LogsEvalAnswer, OffPolicyEstimate
+from flywheel.errors import UsageError
+from flywheel.extensions import GateInput, load_extension
+from flywheel.pipeline.attempts import Log, choose, declared_slices, policy_of, read_attempts
+from flywheel.pipeline.context import Context
+from flywheel.records import EvalReport, MetricRow, RuleResult, Verdict, content_id
+from flywheel.stages.evaluate.compare import Comparison, compare
+from flywheel.stages.evaluate.off_policy import HEADLINE, off_policy
+from flywheel.stages.evaluate.served import NOT_JUDGED, SUITE, Attempt, Served, serve
+from flywheel.stages.gate import Decision, decide
+from flywheel.stages.gate.wording import counted, label
+from flywheel.stats.ope import Estimate
+from flywheel.stats.paired import wilson
+from flywheel.stats.reliability import pass_all
+
+__all__ = ["compare_logs", "judged_sides"]
+
+RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
+NAMED = 20  # cases of a gap whose names are told
+_ROUND = re.compile(r"(?:round[ _-]?)(\d+)", re.IGNORECASE)
+
+
+def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> LogsEvalAnswer:
+    """Compare an old and a new policy from what they served.
+
+    Args:
+        ctx: the project, for its configuration and rounds; need not be a project at all.
+        logs: the old policy's files, then the new one's; or one for both, with the names of both.
+        old: policy or model in the old log; all of it by default.
+        new: policy or model in the new log.
+        key: of redaction, for both logs.
+
+    Raises:
+        UsageError: it is not clear which side is which, or nobody has the given name.
+        IngestError: nothing was found, or too much is unreadable.
+        EvalError: a log has no conversation.
+    """
+    sides = _sides(ctx, logs, old, new, key)
+    (before, after), outcome, notes = judged_sides(sides)
+    served = serve(before.attempts, after.attempts, declared=declared_slices(ctx.config.eval.slices))
+    names = (old or policy_of(before) or logs[0].name, new or policy_of(after) or logs[-1].name)
+    found = compare(served.new, served.old, suite=SUITE, seed=ctx.config.eval.seed)
+    report = _report(found, served, names, _leaked(ctx, new or "", after, served))
+    notes += _notes(ctx, served, sides, names)
+    decided = decide(
+        GateInput(report, None, (), _problems(served, ctx.config.gate.max_gap)),
+        {name: load_extension("gates", name, search=ctx.project) for name in ctx.config.gate.rules},
+        ctx.config.gate,
+    )
+    estimates = off_policy(served, seed=ctx.config.eval.seed)
+    verdict, rules = _vetoed(decided, estimates, served)
+    return _answer(_Judged(report, verdict, rules, outcome, names, estimates), served, notes)
+
+
+def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> tuple[Log, Log]:
+    read = [read_attempts([path], ctx.config, ctx.project, key) for path in logs]
+    if len(read) == 1:
+        if old is None or new is None:
+            known = ", ".join(read[0].policies()) or "none"
+            raise UsageError(
+                "one log for two policies: which is the old one, which the new one?",
+                hint=f"--old NAME --new NAME, or --logs OLD --logs NEW; policies and models in it: {known}",
+            )
+        read *= 2
+    if len(read) != 2:  # noqa: PLR2004 - an old and a new one
+        raise UsageError(
+            f"{len(read)} logs were given", hint="--logs OLD --logs NEW; a folder or a glob may be many files"
+        )
+    return choose(read[0], old, "old"), choose(read[1], new, "new")
+
+
+def judged_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
+    """Return both sides with the outcome that decides as their score: the recorded one if both have it."""
+    shares = [sum(a.score is not None for a in log.attempts) / max(1, len(log.attempts)) for log in sides]
+    if min(shares) >= RECORDED:
+        return sides, "recorded", []
+    guessed = tuple(replace(log, attempts=[_guess(a, log.guessed) for a in log.attempts]) for log in sides)
+    note = (
+        f"outcomes are recorded for {shares[0]:.0%} of the old and {shares[1]:.0%} of the new attempts, so the score "
+        "is the probability of success that the reward signals give"
+    )
+    return (guessed[0], guessed[1]), "p_success", [note]
+
+
+def _guess(attempt: Attempt, guessed: Mapping[str, float]) -> Attempt:
+    return replace(attempt, score=guessed.get(attempt.episode_id))
+
+
+def _leaked(ctx: Context, name: str, log: Log, served: Served) -> int:
+    """Return how many cases the new policy was trained on, where it is a round of this project."""
+    from flywheel.pipeline.judging import trained_tasks
+
+    named = {n for a in log.attempts for n in log.names[a.episode_id]} | {name}
+    rounds = {int(m[1]) for n in named if (m := _ROUND.fullmatch(n.strip()))}
+    known = [n for n in sorted(rounds) if n in ctx.registry.numbers() and n in ctx.registry.trained()]
+    trained = {task for number in known for task in trained_tasks(ctx, number)}
+    return sum(any(a.task_id in trained for side in both.values() for a in side) for both in served.attempts.values())
+
+
+def _report(found: Comparison, served: Served, names: tuple[str, str], leaked: int) -> EvalReport:
+    coverage = {n: count for n, count in found.coverage.items() if not n.startswith(f"{SUITE}: gap")}
+    missing = f"{SUITE}: missing: not scored for the baseline"
+    if missing in coverage:  # nobody judged the old policy's attempts there, so there is nothing to compare with
+        coverage[f"{SUITE}: missing: {NOT_JUDGED}"] = coverage.pop(missing)
+    lacking = next((gap.lacking for gap in served.gaps if gap.slice == "all"), 0)
+    cases = sorted(
+        (s.case_id, s.score, side) for side, scores in (("o", served.old), ("n", served.new)) for s in scores
+    )
+    return EvalReport(
+        round=0,
+        baseline=names[0],
+        candidate_adapter_sha256="",
+        baseline_adapter_sha256="",
+        cases_sha256=content_id(cases),
+        n_cases=len(served.attempts),
+        n_tasks=len({s.task_id for s in served.old}),
+        leaked_tasks=leaked,
+        metrics=[row.model_copy(update={"unit": served.unit}) for row in found.metrics],
+        coverage=coverage | ({f"{SUITE}: lacking": lacking} if lacking else {}),
+        wins=found.wins,
+        regressions=found.regressions,
+    )
+
+
+def _problems(served: Served, most: float) -> list[str]:
+    """Return the coverage gaps that are no small matter, named."""
+    found = []
+    for gap in served.gaps:
+        if gap.slice == "all" and gap.lacking <= most * gap.of:
+            continue
+        where = "" if gap.slice == "all" else f" where {gap.slice}"
+        shown = ", ".join(gap.names[:5]) + (", ..." if len(gap.names) > 5 else "")  # noqa: PLR2004 - a line's worth
+        cases = f"{gap.lacking:,} of {counted(gap.of, 'case')}"
+        found.append(f"a coverage gap: the new policy lacks {cases}{where} that the old one has ({shown})")
+    return found
+
+
+def _notes(ctx: Context, served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> list[str]:
+    found = []
+    for log, side, name in zip(sides, ("old", "new"), names, strict=True):
+        mine = {n for a in log.attempts for n in log.names[a.episode_id]}
+        if len(mine) > 2:  # noqa: PLR2004 - one policy and its model
+            found.append(f"the {side} log ({name}) holds several policies, taken as one; --{side} NAME chooses")
+        if log.quarantined:
+            found.append(f"{log.quarantined:,} of {log.read:,} records of the {side} log are unreadable")
+    if served.colliding:
+        shown = ", ".join(served.colliding[:5])
+        found.append(
+            f"{counted(len(served.colliding), 'task id')} stand for different requests in the two logs: {shown}"
+        )
+    if served.only_new:
+        found.append(f"{counted(served.only_new, 'case')} of the new policy only, which say nothing")
+    present = {kind for score in served.old for kind in score.slices}
+    lonely = [rule.name for rule in ctx.config.eval.slices if f"slice {rule.name}" not in present]
+    return found + [f"the declared slice {name} has no case of its own" for name in lonely]
+
+
+def _vetoed(decided: Decision, estimates: Sequence[Estimate], served: Served) -> tuple[Verdict, list[RuleResult]]:
+    """Return the verdict after what off-policy estimates say against it: they may hold, and never promote."""
+    rewards = [a.score for both in served.attempts.values() for a in both["old"] if a.score is not None]
+    if decided.verdict != Verdict.PROMOTE or not rewards:
+        return decided.verdict, decided.rules
+    earned = math.fsum(rewards) / len(rewards)
+    against = [e for e in estimates if e.name == HEADLINE and e.high is not None and e.high < earned]
+    if not against:
+        return decided.verdict, decided.rules
+    low, high = against[0].low or 0.0, against[0].high or 0.0
+    message = (
+        f"The old log says otherwise: {HEADLINE} expects [{low:.3f}, {high:.3f}] of the new policy "
+        f"(n {against[0].n:,}), where the old one earned {earned:.3f}."
+    )
+    said = RuleResult(rule="off_policy", passed=False, verdict=Verdict.INCONCLUSIVE, message=message)
+    return Verdict.INCONCLUSIVE, [*decided.rules, said]
+
+
+def _shown(found: Estimate) -> OffPolicyEstimate:
+    return OffPolicyEstimate(
+        name=found.name,
+        state=found.certificate.state,
+        reasons=found.certificate.reasons,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        n=found.n,
+        certificate=found.certificate.numbers,
+    )
+
+
+# --- the answer ----------------------------------------------------------------------------------------------------
+
+
+class _Judged(NamedTuple):
+    """What the gate was given, and what it said."""
+
+    report: EvalReport
+    verdict: Verdict
+    rules: list[RuleResult]
+    outcome: str
+    names: tuple[str, str]
+    estimates: list[Estimate]
+
+
+def _answer(judged: _Judged, served: Served, notes: list[str]) -> LogsEvalAnswer:
+    report, verdict, rules, outcome, names = judged[:5]
+    head = next((r for r in report.metrics if r.primary and r.slice == "all"), None)
+    numbers = _numbers(head, rules)
+    by_rule = {rule.rule: rule for rule in rules}
+    harm = by_rule.get("no_deterioration")
+    tested = {r: n for r, n in (harm.numbers if harm else {}).items() if r.startswith("p: ")}
+    return LogsEvalAnswer(
+        verdict=verdict,
+        reasons=[r.message for r in sorted(rules, key=lambda r: (r.passed, r.verdict != verdict))],
+        needed_n=int(numbers["needed_n"]) if "needed_n" in numbers and verdict == Verdict.INCONCLUSIVE else None,
+        old=names[0],
+        new=names[1],
+        outcome=outcome,
+        unit=served.unit,
+        cases=head.n if head else 0,
+        paired_by=served.paired_by,
+        numbers=numbers,
+        report=report,
+        rules=rules,
+        worse=[name.removeprefix("p: ") for name, p in tested.items() if p <= _level(harm)],
+        suspect=[label(r) for r in report.metrics if _suspect(r, tested, _level(harm))],
+        gaps=[CoverageGap(slice=g.slice, lacking=g.lacking, of=g.of, names=g.names[:NAMED]) for g in served.gaps],
+        only_new=served.only_new,
+        colliding=served.colliding[:NAMED],
+        pass_k=_pass_k(served),
+        amounts=_amounts(served),
+        off_policy=[_shown(one) for one in judged.estimates],
+        notes=notes,
+    )
+
+
+def _suspect(row: MetricRow, adjusted: Mapping[str, float], level: float) -> bool:
+    proof = adjusted.get(f"p: {label(row)}", 0.0) <= level
+    return row.p_worse is not None and row.p_worse <= level and not proof
+
+
+def _level(rule: RuleResult | None) -> float:
+    return rule.numbers.get("alpha", 0.0) if rule else 0.0
+
+
+def _numbers(head: MetricRow | None, rules: Sequence[RuleResult]) -> dict[str, float]:
+    found = next((dict(r.numbers) for r in rules if r.rule == "superiority"), {})
+    if head is None or head.baseline is None or head.value is None:
+        return found
+    found |= {"n": float(head.n), "units": float(head.n_tasks), "old": head.baseline, "new": head.value}
+    found |= {n: v for n, v in (("delta", head.delta), ("low", head.low), ("high", head.high)) if v is not None}
+    if head.binary:
+        for side, rate in (("old", head.baseline), ("new", head.value)):
+            found[f"{side}_low"], found[f"{side}_high"] = wilson(rate * head.n, head.n)
+            found[f"{side}_successes"] = float(round(rate * head.n))
+    return found
+
+
+def _pass_k(served: Served) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    counts = {
+        side: [(sum(a.score == 1 for a in both[side]), len(both[side])) for both in served.attempts.values()]
+        for side in ("old", "new")
+    }
+    most = min(max((n for _, n in made), default=0) for made in counts.values())
+    for k in (k for k in (1, 2, 3, 4, 8, 16) if most > 1 and k <= most):
+        values = {side: pass_all(made, k) for side, made in counts.items()}
+        old, new = values["old"], values["new"]
+        if old and new:
+            found[str(k)] = {"old": old[0], "old_tasks": old[1], "new": new[0], "new_tasks": new[1]}
+    return found
+
+
+def _amounts(served: Served) -> dict[str, dict[str, float]]:
+    """Return the mean of what was measured beside the outcome, over cases where both sides know it."""
+    found: dict[str, dict[str, float]] = {}
+    for both in served.attempts.values():
+        means = [_means(both[side]) for side in ("old", "new")]
+        for name in sorted(means[0].keys() & means[1].keys()):
+            sums = found.setdefault(name, {"old": 0.0, "new": 0.0, "n": 0.0})
+            sums |= {"old": sums["old"] + means[0][name], "new": sums["new"] + means[1][name], "n": sums["n"] + 1}
+    return {
+        name: {"old": sums["old"] / sums["n"], "new": sums["new"] / sums["n"], "n": sums["n"]}
+        for name, sums in sorted(found.items())
+    }
+
+
+def _means(attempts: Sequence[Attempt]) -> dict[str, float]:
+    names = {name for a in attempts for name in a.amounts}
+    known = {name: [a.amounts[name] for a in attempts if name in a.amounts] for name in names}
+    return {name: math.fsum(values) / len(values) for name, values in known.items()}

@@ -1,0 +1,50 @@
+"""Which tokens of a pair, an example or a group would be trained, as `flywheel show` prints it.
+
+In: a table row with its JSON columns parsed. Out: each side's segments under the base model's tokenizer and template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.answers import Preview, PreviewSegment
+from flywheel.errors import FlywheelError
+from flywheel.pipeline.context import Context
+
+__all__ = ["preview"]
+
+
+def preview(ctx: Context, kind: str, record: Mapping[str, Any]) -> tuple[list[Preview], str]:
+    """Return the sides of a row and how they are rendered; no side, and why, where the base model cannot tell."""
+    from flywheel.models.chat import ChatFormat
+    from flywheel.models.lint import rendering
+    from flywheel.models.load import load_tokenizer
+    from flywheel.models.preview import segments
+
+    try:
+        chat = ChatFormat(load_tokenizer(ctx.config.model))
+        sides = [
+            Preview(
+                side=name,
+                segments=[
+                    PreviewSegment(**part._asdict())
+                    for part in segments(chat, record["prompt"], record["tools"], answer)
+                ],
+            )
+            for name, answer in _sides(kind, record)
+        ]
+    except FlywheelError as error:
+        return [], f"no preview: {error.message}"
+    return sides, rendering(chat)
+
+
+def _sides(kind: str, record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    if kind == "pair":
+        yield from ((name, record[name]) for name in ("chosen", "rejected"))
+    elif kind == "example":
+        yield "completion", record["completion"]
+    elif kind == "group":
+        for number, answer in enumerate(record["completions_G"]):
+            advantage, policy = record["advantages_G"][number], record["policies_G"][number]
+            yield f"member {number + 1} of {len(record['completions_G'])}, {policy}, advantage {advantage:+.3f}", answer

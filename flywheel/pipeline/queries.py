@@ -1,0 +1,72 @@
+"""SQL over the store, read-only: DuckDB gets the tables as they stand, and nothing else.
+
+In: one SQL text. Out: its rows as an Arrow table. The engine lives in memory and is cut off from files, extensions and
+the network before the text reaches it, so that no query can read beside the store or write anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flywheel.contracts import arrow_schema
+from flywheel.errors import UsageError
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import stage_of
+from flywheel.records import TABLES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["query"]
+
+# Errors of these kinds speak of the text and of names; others may quote a value of a log.
+_HINT = f"only these tables can be read: {', '.join(sorted(TABLES))}; `DESCRIBE episodes` lists columns"
+_QUERIES = (["SELECT"], ["EXPLAIN"])
+_TELLING = ("ParserException", "BinderException", "CatalogException", "PermissionException")
+
+
+def query(ctx: Context, sql: str) -> pa.Table:
+    """Return the rows of a query over the current tables (events, episodes, steps, rewards, pairs, ...).
+
+    Raises:
+        UsageError: the text is no query that this engine can answer.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    with duckdb.connect(":memory:") as engine:
+        for table in TABLES:
+            engine.register(table, _dataset(ctx, table))
+        for setting in (
+            "enable_external_access = false",
+            "python_enable_replacements = false",
+            "autoinstall_known_extensions = false",
+            "autoload_known_extensions = false",
+            "TimeZone = 'UTC'",
+            "lock_configuration = true",
+        ):
+            engine.execute(f"SET {setting}")
+        try:
+            statements = engine.extract_statements(sql)
+            if [statement.type.name for statement in statements] not in _QUERIES:
+                raise UsageError("only one query at a time, and nothing but a query", hint=_HINT)
+            rows = engine.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            kind = type(error).__name__
+            told = str(error).splitlines()[0] if kind in _TELLING else f"{kind}: a value does not fit"
+            raise UsageError(told, hint=_HINT) from None
+    if not isinstance(rows, pa.Table):  # pragma: no cover - a query always gives a table
+        raise TypeError
+    return rows
+
+
+def _dataset(ctx: Context, table: str) -> object:
+    """Return a table's parts as an Arrow dataset, which is read as far as a query needs it."""
+    import pyarrow.dataset as ds
+
+    snapshot = ctx.store.current(stage_of(table))
+    parts = [part for part in (snapshot.parts if snapshot else ()) if part.table == table]
+    schema = arrow_schema(TABLES[table])
+    if not parts:
+        return schema.empty_table()
+    return ds.dataset([str(ctx.store.root / part.path) for part in parts], format="parquet", schema=schema)

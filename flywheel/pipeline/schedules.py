@@ -1,0 +1,88 @@
+"""Schedules that run the nightly job: a crontab line, or a systemd service with its timer.
+
+In: where the project and the command are, and when. Out: the file's text. A gate that holds is a normal night.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from flywheel.errors import ExitCode, UsageError
+
+__all__ = ["SCHEDULERS", "schedule"]
+
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\Z")
+
+_CRON = """\
+# flywheel: every night at {hour:02d}:{minute:02d}. Exit {held} is a gate that held: a normal night.
+# Add it with: flywheel schedule cron | (crontab -l 2>/dev/null; cat -) | crontab -
+{minute} {hour} * * * cd {folder} && {command} run {pipeline} >> {log} 2>&1
+"""
+
+_SYSTEMD = """\
+# Save as ~/.config/systemd/user/flywheel.service and flywheel.timer (cut at the second line of dashes), then:
+#   systemctl --user daemon-reload && systemctl --user enable --now flywheel.timer
+
+# --- flywheel.service ---
+[Unit]
+Description=flywheel: {pipeline} of {name}
+
+[Service]
+Type=oneshot
+WorkingDirectory={folder}
+ExecStart="{command}" run {pipeline}
+# A gate that held and a night without news are normal nights.
+SuccessExitStatus={held} {nothing}
+Nice=10
+
+# --- flywheel.timer ---
+[Unit]
+Description=flywheel every night
+
+[Timer]
+OnCalendar=*-*-* {hour:02d}:{minute:02d}:00
+# A machine that slept at that time catches up.
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+
+SCHEDULERS = {"cron": _CRON, "systemd": _SYSTEMD}
+
+
+def schedule(scheduler: str, *, folder: Path, command: Path, at: str, pipeline: str) -> str:
+    """Return the schedule's text.
+
+    Raises:
+        UsageError: an unknown scheduler, or no time of day.
+    """
+    when = _TIME.match(at)
+    if scheduler not in SCHEDULERS:
+        raise UsageError(f"unknown scheduler `{scheduler}`", hint=f"schedulers: {', '.join(SCHEDULERS)}")
+    if when is None:
+        raise UsageError(f"`{at}` is no time of day", hint="write it as HH:MM, such as 02:30")
+    quoted = _for_systemd if scheduler == "systemd" else _for_cron
+    return SCHEDULERS[scheduler].format(
+        hour=int(when[1]),
+        minute=int(when[2]),
+        folder=quoted(folder),
+        command=quoted(command),
+        log=quoted(folder / ".flywheel" / "nightly.log"),
+        name=folder.name.replace("%", "%%"),
+        pipeline=pipeline,
+        held=int(ExitCode.HELD),
+        nothing=int(ExitCode.NOTHING),
+    )
+
+
+def _for_cron(path: Path) -> str:
+    """Quote a path for the shell; cron takes a bare % as the line's end."""
+    return shlex.quote(str(path)).replace("%", "\\%")
+
+
+def _for_systemd(path: Path) -> str:
+    """Escape a path for a unit file, where % begins a specifier."""
+    return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -1,0 +1,52 @@
+"""The monitors against gaming on the tables as they stand, and what red means: no training without a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flywheel.errors import TrainError
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.stages import stage_of
+from flywheel.records import MonitorRow
+from flywheel.rounds import round_name
+
+__all__ = ["monitor_rows", "refuse_red"]
+
+_COLUMNS = {
+    "episodes": ("episode_id", "task_id", "user", "policy", "started"),
+    "steps": ("episode_id", "task_id", "index", "action", "tool_names", "malformed"),
+    "rewards": ("episode_id", "step", "signal", "family", "kind", "score", "weight"),
+    "returns": ("episode_id", "step", "value", "known", "level"),
+}
+
+
+def monitor_rows(ctx: Context) -> list[MonitorRow]:
+    """Return what the monitors say of all that was built."""
+    from flywheel.stages._priors import log_odds
+    from flywheel.stages.monitors import watch
+
+    tables = {name: ctx.store.table(name, stage_of(name)).select(cols).collect() for name, cols in _COLUMNS.items()}
+    frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])
+    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=_names(ctx.registry.champion))
+
+
+def _names(champion: int | None) -> list[str]:
+    """Return the names by which logs may call the champion."""
+    return [] if champion is None else [str(champion), f"{champion:04d}", round_name(champion)]
+
+
+def refuse_red(number: int, rows: Sequence[MonitorRow], reason: str) -> str:
+    """Return the reason to record: '' where nothing is red, else the given one.
+
+    Raises:
+        TrainError: a monitor is red and nobody gave a reason to train all the same.
+    """
+    red = [row for row in rows if row.level == "red"]
+    if not red:
+        return ""
+    if reason:
+        return reason
+    raise TrainError(
+        f"round {number} is not trained: " + "; ".join(f"{row.monitor} is red: {row.sentence}" for row in red),
+        hint="look at the newest episodes; `flywheel train --force --reason WHY` trains it anyway and records why",
+    )

@@ -1,0 +1,93 @@
+"""How far each signal is believed before anything was audited.
+
+In: a signal's name and the sign of its vote. Out: its rates, its log-odds, and how long its evidence may take. They are
+engineering priors, not measurements: a success probability made from them is uncalibrated until an audit says
+otherwise. The stage `reliability` starts from them and moves away as the log allows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+__all__ = [
+    "AUDIT",
+    "PRAISE",
+    "PRAISE_ALONE",
+    "PRIORS",
+    "SENTIMENT_CAP",
+    "SURE",
+    "VERIFIER",
+    "Rates",
+    "full_log_odds",
+    "horizon_s",
+    "log_odds",
+    "prior_rates",
+]
+
+VERIFIER = "verifier"  # families that decide alone: a recorded result, and above it a reviewer's answer
+AUDIT = "audit"
+PRAISE = "sentiment_pos"
+PRAISE_ALONE = 0.65  # most that praise alone can prove: below what a chosen action needs
+
+SURE = 0.97  # what a verifier's verdict is worth: it decides alone, and is not quite certain
+SENTIMENT_CAP = math.log(2)  # praise is cheap: all of it together doubles the odds at most
+
+
+class Rates(NamedTuple):
+    """P(vote is + | success, it votes) and P(vote is - | failure, it votes)."""
+
+    tpr: float
+    tnr: float
+
+
+PRIORS: dict[tuple[str, int], Rates] = {
+    ("outcome", 1): Rates(SURE, SURE),
+    ("outcome", -1): Rates(SURE, SURE),
+    ("adopted", 1): Rates(0.85, 0.75),
+    ("user_edit", 1): Rates(0.92, 0.88),  # retained
+    ("user_edit", -1): Rates(0.85, 0.80),  # replaced
+    ("undo", -1): Rates(0.85, 0.80),
+    ("complaint", -1): Rates(0.92, 0.85),
+    ("correction", -1): Rates(0.85, 0.80),
+    ("retry", -1): Rates(0.80, 0.75),
+    ("rephrase", -1): Rates(0.75, 0.80),
+    ("escalate", -1): Rates(0.90, 0.80),
+    ("tool_error", -1): Rates(0.85, 0.75),
+    ("recovery", 1): Rates(0.52, 0.50),  # next to nothing for the episode: an error was made as well
+    ("effort", 1): Rates(0.70, 0.70),
+    ("effort", -1): Rates(0.70, 0.70),
+    ("agreement", 1): Rates(0.85, 0.80),
+    ("agreement", -1): Rates(0.85, 0.80),
+    ("loop", -1): Rates(0.75, 0.80),
+    ("thumbs", -1): Rates(0.90, 0.80),
+    ("thumbs", 1): Rates(0.80, 0.60),
+    ("thanks", 1): Rates(0.80, 0.60),
+    ("abandon", -1): Rates(0.60, 0.70),
+}
+_UNKNOWN = Rates(0.70, 0.70)  # a signal of which nothing is known, such as a plugin's
+
+
+def log_odds(signal: str, score: float) -> float:
+    """Return what a vote adds to the log-odds of success; a half-hearted vote counts by its size."""
+    sign = 1 if score > 0 else -1
+    return abs(score) * full_log_odds(prior_rates(signal, sign), sign)
+
+
+def prior_rates(signal: str, sign: int) -> Rates:
+    """Return how far a signal's vote of this sign is believed before anything was measured."""
+    return PRIORS.get((signal, sign), _UNKNOWN)
+
+
+def full_log_odds(rates: Rates, sign: int) -> float:
+    """Return the log-odds of a whole vote of this sign."""
+    return math.log(rates.tpr / (1 - rates.tnr)) if sign > 0 else math.log((1 - rates.tpr) / rates.tnr)
+
+
+_HOUR, _DAY = 3600.0, 86400.0
+_HORIZONS = {"verifier": _HOUR, "adoption": _DAY, "sentiment_neg": 14 * _DAY, "sentiment_pos": 7 * _DAY}
+
+
+def horizon_s(family: str) -> float:
+    """Return after how many seconds no more evidence of a family is waited for."""
+    return _HORIZONS.get(family, _DAY)

@@ -1,0 +1,162 @@
+"""Which tasks of two logs are the same task?
+
+In: each side's tasks with what was asked in them (normal text of the first request of each attempt). Out: cases, each
+with the old side's and the new side's tasks that it consists of.
+
+Task ids of two logs may mean the same thing or merely look the same (numbers of lines, of two data sets). An id is
+believed where the requests behind it agree: word for word, or, where a simulated user words each attempt anew, much
+more than the requests behind different ids do. What ids cannot say, the text says: equal requests under different ids
+are one task, equal ids before different requests are two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from flywheel.stages.evaluate.cases import capped
+
+__all__ = ["Case", "Matching", "likeness", "match_tasks"]
+
+GRAM = 4  # characters
+LIKE = 0.5  # texts that are certainly the same request in other words
+APART = 0.2  # how much more alike requests of one id must be than those of different ids
+WORDED = 0.8  # share of equal texts from which on texts are taken to be verbatim
+STRANGERS = 0.15  # likeness of requests that have nothing to do with each other, where too few are there to tell
+_LOOKED_AT = 200
+
+Texts = Mapping[str, Sequence[str]]  # task id → normal texts of its attempts' first requests
+
+
+class Case(NamedTuple):
+    """One task as both sides know it; sorted task ids, one side's may be empty."""
+
+    case_id: str
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    by: str  # "id" or "text"
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Cases in order of their ids, and the ids that both sides use for different requests."""
+
+    cases: list[Case] = field(default_factory=list)
+    colliding: list[str] = field(default_factory=list)
+
+
+def likeness(one: str, other: str) -> float:
+    """Return the share of four-letter sequences that two texts have in common, from 0 to 1."""
+    if one == other:
+        return 1.0
+    ours, theirs = ({t[i : i + GRAM] for i in range(max(1, len(t) - GRAM + 1))} for t in (one, other))
+    return len(ours & theirs) / len(ours | theirs)
+
+
+def _alike(ours: Sequence[str], theirs: Sequence[str]) -> float:
+    return max((likeness(a, b) for a in ours for b in theirs), default=1.0)
+
+
+class _Parts:
+    """Disjoint sets of tasks; a node is (side, task id)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[tuple[int, str], tuple[int, str]] = {}
+
+    def find(self, node: tuple[int, str]) -> tuple[int, str]:
+        root = node
+        while self._parent.setdefault(root, root) != root:
+            root = self._parent[root]
+        while self._parent[node] != root:
+            self._parent[node], node = root, self._parent[node]
+        return root
+
+    def join(self, nodes: Iterable[tuple[int, str]]) -> None:
+        roots = sorted({self.find(node) for node in nodes})
+        for root in roots[1:]:
+            self._parent[root] = roots[0]
+
+
+def match_tasks(old: Texts, new: Texts) -> Matching:
+    """Return the cases of two logs.
+
+    Args:
+        old: the old side's tasks with the normal texts of their first requests; [] where there is none.
+        new: the new side's.
+    """
+    by_id, colliding = _believed(old, new)
+    if by_id == old.keys() == new.keys():
+        return Matching([Case(task, (task,), (task,), "id") for task in sorted(by_id)], colliding)
+    parts = _Parts()
+    for task in by_id:
+        parts.join([(0, task), (1, task)])
+    _join_by_text(parts, old, new, by_id)
+    members: dict[tuple[int, str], tuple[list[str], list[str]]] = {}
+    for side, tasks in enumerate((old, new)):
+        for task in sorted(tasks):
+            members.setdefault(parts.find((side, task)), ([], []))[side].append(task)
+    cases = [
+        Case(min(ours or theirs), tuple(ours), tuple(theirs), "id" if by_id & {*ours} & {*theirs} else "text")
+        for ours, theirs in members.values()
+    ]
+    return Matching(_named_apart(cases), colliding)
+
+
+def _named_apart(cases: list[Case]) -> list[Case]:
+    """Return the cases in order; what only the new side has under an id of the old one gets another name."""
+    taken = {case.case_id for case in cases if case.old}
+    named = [c if c.old or c.case_id not in taken else c._replace(case_id=f"{c.case_id}/new") for c in cases]
+    return sorted(named)
+
+
+def _believed(old: Texts, new: Texts) -> tuple[set[str], list[str]]:
+    """Return the common ids that mean the same task on both sides, and those that do not."""
+    common = sorted(old.keys() & new.keys())
+    equal = {t for t in common if not old[t] or not new[t] or set(old[t]) & set(new[t])}
+    differing = [task for task in common if task not in equal]
+    if not differing:
+        return equal, []
+    owners = (_owners(old), _owners(new))
+    needed = _needed(old, new, common, verbatim=len(equal) >= WORDED * len(common))
+    reworded = {t for t in differing if not _elsewhere(t, old, new, owners) and _alike(old[t], new[t]) >= needed}
+    return equal | reworded, [task for task in differing if task not in reworded]
+
+
+def _needed(old: Texts, new: Texts, common: list[str], *, verbatim: bool) -> float:
+    """Return how alike two differing requests of one id must be for the id to be believed."""
+    if verbatim:
+        return LIKE
+    some = capped(common, _LOOKED_AT)
+    own = [_alike(old[task], new[task]) for task in some]
+    others = [_alike(old[a], new[b]) for a, b in zip(some, [*some[1:], *some[:1]], strict=True) if a != b]
+    strangers = sum(others) / len(others) if others else STRANGERS
+    return strangers if sum(own) / len(own) >= strangers + APART else LIKE
+
+
+def _owners(tasks: Texts) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for task, texts in tasks.items():
+        for text in texts:
+            found.setdefault(text, set()).add(task)
+    return found
+
+
+def _elsewhere(task: str, old: Texts, new: Texts, owners: tuple[dict[str, set[str]], dict[str, set[str]]]) -> bool:
+    """Return whether what one side asks under this id, the other asks, and asks only, under another one."""
+    texts = {*old[task], *new[task]}
+    return any(len(mine := side.get(text, set())) == 1 and task not in mine for side in owners for text in texts)
+
+
+def _join_by_text(parts: _Parts, old: Texts, new: Texts, by_id: set[str]) -> None:
+    """Join tasks that ids do not pair by equal requests; to a pair of ids too, if it alone asks this."""
+    holders: dict[str, list[tuple[int, str]]] = {}
+    for side, tasks in enumerate((old, new)):
+        for task in sorted(tasks):
+            for text in tasks[task]:
+                holders.setdefault(text, []).append((side, task))
+    for _, nodes in sorted(holders.items()):
+        open_ones = [node for node in nodes if node[1] not in by_id]
+        paired = {parts.find(node) for node in nodes if node[1] in by_id}
+        if open_ones:
+            parts.join([*open_ones, *(paired if len(paired) == 1 else ())])

@@ -1,0 +1,120 @@
+"""Paired scores of one metric → a row with interval and p-values; for everything and for each slice.
+
+Binary metrics have Tango's score interval; where tasks have several cases its counts are divided by the design effect
+and its quantile is Student's t over tasks. Other metrics have the clustered bootstrap's percentile interval, or a t
+interval where tasks are few. P-values take the task, not the case, as the unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from flywheel.extensions import CaseScore
+from flywheel.records import MetricRow
+from flywheel.stats.clusters import (
+    Clusters,
+    bootstrap_better,
+    bootstrap_interval,
+    cluster,
+    critical_value,
+    design_effect,
+    paired_t_interval,
+    sign_flip_better,
+)
+from flywheel.stats.paired import Interval
+from flywheel.stats.tango import tango_interval
+
+__all__ = ["Label", "Pair", "row", "slice_rows"]
+
+LEAST_SLICE = 5
+LEAST_TASKS = 20  # a bootstrap over fewer is too sure of itself; Student's t is not
+
+
+class Pair(NamedTuple):
+    """Both policies' scores on one case."""
+
+    candidate: CaseScore
+    baseline: CaseScore
+
+    @property
+    def difference(self) -> float:
+        """Candidate's score minus the baseline's."""
+        return self.candidate.score - self.baseline.score
+
+
+class Label(NamedTuple):
+    """What a row is about."""
+
+    suite: str
+    metric: str
+    binary: bool
+    primary: bool
+    slice: str = "all"
+
+
+def slice_rows(pairs: Sequence[Pair], label: Label, seed: int) -> Iterator[MetricRow]:
+    """Yield a row for each slice that is large enough to say something and is not everything."""
+    slices: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        for name, values in pair.candidate.slices.items():
+            for value in (values,) if isinstance(values, str) else values:
+                slices.setdefault(f"{name}={value}", []).append(pair)
+    for name, members in sorted(slices.items()):
+        if LEAST_SLICE <= len(members) < len(pairs):
+            yield row(members, label._replace(slice=name), seed)
+
+
+def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
+    """Return one row: means, difference, interval and p-values, tasks as units."""
+    named = {"suite": label.suite, "metric": label.metric, "slice": label.slice}
+    if not pairs:
+        return MetricRow(**named, n=0, binary=label.binary, primary=label.primary)
+    differences = [p.difference for p in pairs]
+    data = cluster(differences, [p.candidate.task_id for p in pairs])
+    worse = data._replace(sums=[-s for s in data.sums])
+    wins, losses = (sum(d * sign > 0 for d in differences) for sign in (1, -1))
+    effect = design_effect(data)
+    if label.binary:
+        interval, method = _binary_interval(data, wins, losses, effect)
+        p_better, p_worse = sign_flip_better(data), sign_flip_better(worse)
+    else:
+        interval, method = _real_interval(data, seed)
+        p_better, p_worse = bootstrap_better(data, seed=seed), bootstrap_better(worse, seed=seed)
+    baseline = math.fsum(p.baseline.score for p in pairs) / len(pairs)
+    value = math.fsum(p.candidate.score for p in pairs) / len(pairs)
+    return MetricRow(
+        **named,
+        n=len(pairs),
+        baseline=baseline,
+        value=value,
+        delta=data.mean,
+        low=interval.low,
+        high=interval.high,
+        method=method,
+        wins=wins if label.binary else 0,
+        losses=losses if label.binary else 0,
+        binary=label.binary,
+        primary=label.primary,
+        n_tasks=len(data.sums),
+        design_effect=effect,
+        p_better=p_better,
+        p_worse=p_worse,
+    )
+
+
+def _binary_interval(data: Clusters, wins: int, losses: int, effect: float) -> tuple[Interval, str]:
+    quantile = critical_value(data, 0.975)
+    interval = tango_interval(wins / effect, losses / effect, data.n / effect, quantile=quantile)
+    if not data.clustered:
+        return interval, "Tango"
+    return interval, f"Tango, {len(data.sums)} tasks, design effect {effect:.1f}"
+
+
+def _real_interval(data: Clusters, seed: int) -> tuple[Interval, str]:
+    tasks = len(data.sums)
+    if tasks >= LEAST_TASKS:
+        return bootstrap_interval(data, seed=seed), f"bootstrap over {tasks} tasks"
+    low, high = paired_t_interval(data)
+    return Interval(max(-1.0, low), min(1.0, high)), f"t over {tasks} tasks"

@@ -1,0 +1,96 @@
+"""How far each signal is to be believed, learned from the log as a whole: rates, delays, calibration, trust in users.
+
+In: some columns of all episodes and rewards. Out: the small table `reliability`, which `returns` reads beside its own
+partition. Where the log cannot tell (too few families of signals that overlap, and no gold), the priors stay and a row
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from flywheel.contracts import arrow_schema, conform
+from flywheel.records import Reliability
+from flywheel.stages._belief import ALL, Belief
+from flywheel.stages._votes import VOTE_COLUMNS, summed
+from flywheel.stages.reliability.calibrate import calibration
+from flywheel.stages.reliability.delays import delays
+from flywheel.stages.reliability.fit import fitted
+from flywheel.stages.reliability.people import users
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import RewardsConfig
+    from flywheel.funnel import Funnel
+
+__all__ = ["EPISODE_COLUMNS", "REWARD_COLUMNS", "SUSPECT", "build_reliability", "reliability_frame"]
+
+EPISODE_COLUMNS = ("episode_id", "user", "policy", "started", "ended", "tags")
+REWARD_COLUMNS = VOTE_COLUMNS
+SUSPECT = "suspect"
+
+
+def build_reliability(
+    episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig, cutoff: datetime | None, funnel: Funnel
+) -> pl.DataFrame:
+    """Return the facts that all episodes together tell; counts episodes, of which suspect ones teach nothing.
+
+    Args:
+        episodes: the columns `EPISODE_COLUMNS` of all episodes.
+        rewards: the columns `REWARD_COLUMNS` of all rewards.
+        cfg: how reliabilities may differ and how strong priors are.
+        cutoff: the time as of which is built; None: the newest time of the log.
+        funnel: considered = episodes.
+    """
+    import polars as pl
+
+    funnel.considered += episodes.height
+    base = funnel.drop(episodes, pl.col("tags").list.contains(SUSPECT), "suspect reward")
+    funnel.kept += base.height
+    base = base.sort("episode_id").with_columns(scope=_scope(cfg))
+    votes = summed(rewards.filter(pl.col("kind").is_in(["outcome", "implicit"]))).filter(pl.col("weight") > 0)
+    votes = votes.join(base.select("episode_id"), on="episode_id", how="semi", maintain_order="left")
+    rows = [*_time(base, votes, cutoff), *fitted(base, votes, cfg)]
+    rows += delays(base, votes, next((r["value"] for r in rows if r["kind"] == "time"), None))
+    rows += users(base, votes)
+    rows += calibration(base, votes, Belief.read(reliability_frame(rows)))
+    funnel.note("facts", len(rows))
+    return reliability_frame(rows)
+
+
+def reliability_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Return rows as a frame of `Reliability`; what a row does not say is empty."""
+    import polars as pl
+    import pyarrow as pa
+
+    empty = {"scope": ALL, "name": "", "sign": 0, "family": "", "n": 0, "source": "", "x": [], "y": [], "note": ""}
+    frame = pl.from_arrow(pa.Table.from_pylist([empty | row for row in rows], schema=arrow_schema(Reliability)))
+    if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table always gives a frame
+        raise TypeError
+    return conform(frame, Reliability).collect()
+
+
+def _scope(cfg: RewardsConfig) -> pl.Expr:
+    """Return the expression of `_belief.scope_of`."""
+    import polars as pl
+
+    if cfg.scope == "policy":
+        return "policy " + pl.col("policy")
+    return (pl.col("started").dt.strftime("%Y-%m") if cfg.scope == "month" else pl.lit(None)).fill_null(ALL)
+
+
+def _time(base: pl.DataFrame, votes: pl.DataFrame, cutoff: datetime | None) -> Iterator[dict[str, Any]]:
+    """Yield the time against which ages are measured: never a clock's, which would change the rows from day to day.
+
+    A reviewer's answer is not counted: it comes when the log that it judges has long ended.
+    """
+    import polars as pl
+
+    told = votes.filter(pl.col("family") != "audit")["arrived"].max()
+    times = [t for t in (base["ended"].max(), base["started"].max(), told) if isinstance(t, datetime)]
+    now = cutoff or max(times, default=None)
+    if now is not None:
+        yield {"kind": "time", "value": now.timestamp(), "note": now.isoformat()}

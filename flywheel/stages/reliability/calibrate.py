@@ -1,0 +1,73 @@
+"""From score to probability, by the answers of an audit.
+
+In: episodes, votes, and what is believed so far. Out: the row of the kind calibration, or a warning that there is none.
+Only rows that were drawn with a known probability count: verdicts on chosen cases say nothing of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flywheel.stages._belief import Belief, Vote
+from flywheel.stages._priors import AUDIT
+from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error, isotonic
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ENOUGH_ANSWERS", "Audited", "audited", "calibration"]
+
+ENOUGH_ANSWERS = 30  # below, a curve would be noise
+PSEUDO_ANSWERS = 20.0  # the identity is worth so many answers
+
+
+class Audited(NamedTuple):
+    """An audited episode: score of the signals alone, the answer in [0, 1], and 1 / its inclusion probability."""
+
+    episode_id: str
+    score: float
+    answer: float
+    weight: float
+    cluster: str  # whose rows are not independent: the user, else the episode
+
+
+def audited(base: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> list[Audited]:
+    """Return the audited episodes, by id.
+
+    Args:
+        base: episodes with their `scope` and `user`.
+        votes: as by `_votes.summed`.
+        belief: how the signals are scored.
+    """
+    import polars as pl
+
+    answers = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null())
+    facts = {row[0]: row[1:] for row in base.select("episode_id", "scope", "user").iter_rows()}
+    others = votes.filter(pl.col("family") != AUDIT).join(answers.select("episode_id"), on="episode_id", how="semi")
+    given: dict[str, list[Vote]] = {}
+    for episode, *vote in others.select("episode_id", *Vote._fields).iter_rows():
+        given.setdefault(episode, []).append(Vote(*vote))
+    found = []
+    for episode, score, inclusion in answers.sort("episode_id").select("episode_id", "score", "inclusion").iter_rows():
+        scope, user = facts[episode]
+        raw = belief.score(given.get(episode, []), scope)
+        found.append(Audited(episode, round(raw, 6), (score + 1) / 2, 1 / inclusion, user or episode))
+    return found
+
+
+def calibration(base: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iterator[dict[str, Any]]:
+    """Yield the calibration curve with its cross-fitted error, or a warning."""
+    rows = audited(base, votes, belief)
+    if len(rows) < ENOUGH_ANSWERS:
+        note = f"probabilities are uncalibrated: {len(rows)} of at least {ENOUGH_ANSWERS} audited episodes"
+        yield {"kind": "warning", "name": "uncalibrated", "n": len(rows), "note": note}
+        return
+    scores, answers, weights = [r.score for r in rows], [r.answer for r in rows], [r.weight for r in rows]
+    fitted = cross_fitted(scores, answers, weights, [row.cluster for row in rows])
+    identity = PSEUDO_ANSWERS / (PSEUDO_ANSWERS + len(rows))
+    curve = isotonic(scores, answers, weights).drawn_to_identity(identity)
+    yield {
+        "kind": "calibration", "value": expected_calibration_error(fitted, answers, weights),
+        "low": brier(fitted, answers, weights), "n": len(rows), "x": list(curve.scores), "y": list(curve.values),
+    }  # fmt: skip

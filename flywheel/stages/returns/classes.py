@@ -1,0 +1,81 @@
+"""What kind of thing an action said and a tool gave back, without what it says.
+
+In: an assistant message; the calls of a step and the messages after it. Out: short class names. A tool's result is
+told by its tool, how it ended (ok, empty, the kind of error), the shape of its JSON, and its size to a factor of 16.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from flywheel.records import ToolStatus
+
+__all__ = ["observation_class", "text_class"]
+
+_BY_TOOL = '"role":"tool"'
+_ERROR = re.compile(r"\b(?:[A-Za-z]\w*(?:Error|Exception)|[45]\d\d)\b")
+_LOOKED_AT = 400  # characters of a failure in which its kind is looked for
+_MOST_SHAPED = 20_000  # characters of a result whose shape is read
+_EMPTY = frozenset({"", "[]", "{}", "null", "none", '""', "no results", "no results found"})
+
+
+def text_class(action: str) -> str:
+    """Return what kind of text an action is: an answer or a question; wording never repeats."""
+    content = orjson.loads(action).get("content")
+    asks = isinstance(content, str) and ("?" in content or "\uff1f" in content)
+    return "ASK" if asks else "FINAL"
+
+
+def observation_class(names: Sequence[str], status: Sequence[str], after: str) -> str:
+    """Return the class of what a step's calls gave back.
+
+    Args:
+        names: tools called, in order.
+        status: how each ended.
+        after: JSON list of the messages that followed.
+    """
+    if not names:
+        return ""
+    contents = _contents(after) if _BY_TOOL in after else {}
+    found = []
+    for name, end in zip(names, status, strict=True):
+        told = contents.get(name)
+        found.append(f"{name} {_result(end, told.pop(0))}" if told else f"{name} {end}")
+    return "\n".join(sorted(found))
+
+
+def _contents(after: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for message in orjson.loads(after):
+        if message["role"] == "tool":
+            found.setdefault(str(message.get("name") or ""), []).append(str(message.get("content") or ""))
+    return found
+
+
+def _result(end: str, content: str) -> str:
+    text = content.strip()
+    if end == ToolStatus.FAILED:
+        kind = _ERROR.search(text[:_LOOKED_AT])
+        return f"{end}:{kind[0] if kind else ''}"
+    if text[:20].rstrip(".").lower() in _EMPTY:
+        return f"{end} empty"
+    return f"{end} {_shape(text)} {len(text).bit_length() // 4}"
+
+
+def _shape(text: str) -> str:
+    """Return a hash of a JSON value's outer shape; '' for other text."""
+    if text[0] not in "[{" or len(text) > _MOST_SHAPED:
+        return ""
+    try:
+        value: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return ""
+    if isinstance(value, list):
+        value = value[0] if value else {}
+    outer = sorted((k, type(v).__name__) for k, v in value.items()) if isinstance(value, dict) else type(value).__name__
+    return hashlib.sha256(str(outer).encode("utf-8", "surrogatepass")).hexdigest()[:8]

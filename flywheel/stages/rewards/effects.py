@@ -1,0 +1,64 @@
+"""What a tool does, by its name: looks up, changes something, destroys something, or hands over to a person.
+
+In: a tool's name in any spelling. Out: yes or no. Names are all that every log has; a tool that its name does not give
+away (`bash`, `python`, `run`) is neither a lookup nor a change, and no signal pretends to know.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+__all__ = ["changes", "is_destructive", "is_handoff", "looks_up"]
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_DESTRUCTIVE = re.compile(
+    r"(?:^|_)(?:delete|drop|remove|cancel|refund|transfer|pay|purge|destroy|truncate|wipe|erase|revoke|terminate"
+    r"|overwrite|uninstall)(?:_|$)"
+)
+_CHANGES = re.compile(
+    r"(?:^|_)(?:book|update|modify|change|edit|set|create|add|insert|register|schedule|reserve|order|buy|purchase|issue"
+    r"|grant|approve|reject|assign|move|rename|write|save|put|post|patch|publish|send|reply|forward|submit|upload|apply"
+    r"|exchange|return|redeem|enable|disable|reset|open_ticket|close|merge|deploy)(?:_|$)"
+)
+_LOOKS_UP = re.compile(
+    r"^(?:get|list|search|find|look|lookup|fetch|read|query|check|view|show|describe|count|browse|calculate|compute"
+    r"|think|plan|verify|validate|preview|status|retrieve)(?:_|$)"
+)
+_PERSON = r"(?:humans?|agents?|operator|support|representative|supervisor|person)"
+_TO_A_PERSON = re.compile(rf"(?:^|_){_PERSON}(?:_|$)")
+_HANDOFF = re.compile(
+    rf"(?:^|_)(?:escalate|escalation|hand_?off|hand_?over)(?:_|$)|(?:^|_)(?:transfer|connect)_.*{_PERSON}(?:_|$)"
+)
+
+
+@lru_cache(maxsize=4096)
+def _plain(tool: str) -> str:
+    return re.sub(r"[^0-9a-z]+", "_", _CAMEL.sub("_", tool).lower())
+
+
+@lru_cache(maxsize=4096)
+def is_destructive(tool: str) -> bool:
+    """Return whether a tool's name says that it destroys, moves or spends something."""
+    name = _plain(tool)
+    return bool(_DESTRUCTIVE.search(name)) and not _LOOKS_UP.match(name) and not _TO_A_PERSON.search(name)
+
+
+@lru_cache(maxsize=4096)
+def is_handoff(tool: str) -> bool:
+    """Return whether a tool's name says that it hands the user to a person."""
+    return bool(_HANDOFF.search(_plain(tool)))
+
+
+@lru_cache(maxsize=4096)
+def looks_up(tool: str) -> bool:
+    """Return whether a tool's name says that it only reads or thinks."""
+    return bool(_LOOKS_UP.match(_plain(tool)))
+
+
+@lru_cache(maxsize=4096)
+def changes(tool: str) -> bool:
+    """Return whether a tool's name says that it changes something outside the conversation, destructive or not."""
+    if looks_up(tool) or is_handoff(tool):
+        return False
+    return is_destructive(tool) or bool(_CHANGES.search(_plain(tool)))

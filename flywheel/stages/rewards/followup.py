@@ -1,0 +1,150 @@
+"""Signals from what came next: the user asked again, corrected, retried or wanted a person, or the log just ends.
+
+In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `extensions.Signal`). A turn that comes
+back to an earlier one is one of three things: the same words are a retry, another value in them is a correction, other
+words are a rephrasing.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from flywheel.records import EventKind, StopReason, ToolStatus
+from flywheel.stages.rewards.dialogue import Turn, user_turns
+from flywheel.stages.rewards.effects import is_handoff
+from flywheel.stages.rewards.feedback import ADOPTIONS
+from flywheel.stages.rewards.lexicon import says
+from flywheel.stages.rewards.likeness import trigram_cosine
+from flywheel.stages.rewards.opinions import Opinions, people_said
+from flywheel.stages.rewards.targets import by_episode, proof, times_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import RewardsConfig
+
+__all__ = ["abandon", "correction", "escalate", "rephrase", "retry"]
+
+REPHRASED = 0.6  # cosine of 3-grams from which two requests are one
+REPHRASE_WITHIN = timedelta(minutes=10)
+REPHRASE_LETTERS = 12  # shorter turns ("yes please") are alike by chance; a Chinese character counts as two
+REPHRASE_OF_LAST = 5  # earlier turns that a turn is compared with
+CHANGED_VALUE = -0.5  # half a vote: the user may as well have changed their mind
+ASKED_FOR_A_PERSON = -0.5  # half a vote: it is said of a refusal that was right as well as of a failure
+
+_RETRIES = frozenset({"retry", "regenerate", "rerun", "try_again"})
+_HANDOFFS = frozenset({"escalation", "escalate", "escalated", "handoff", "handover", "human_takeover"})
+_VALUE = re.compile(r"[^\s,;:!?()\u3002\uff0c\uff01\uff1f]*\d[^\s,;:!?()\u3002\uff0c\uff01\uff1f]*")
+
+Again = Literal["retry", "correction", "rephrase"]
+
+
+def retry(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """The same request was made again in the same words, or the application says that an answer was regenerated."""
+    del cfg
+    found = _asked_again("retry", episodes, steps, events)
+    for episode, said in people_said(episodes, events, _RETRIES.__contains__):
+        found.add(episode, -1.0, [one for _, one in said])
+    return found.frame()
+
+
+def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """The user said it again in other words.
+
+    Two turns are one request if their 3-grams' cosine is 0.6 or more, the agent acted between them, they lie within
+    ten minutes (where the log has times), and nothing was adopted between them.
+    """
+    del cfg
+    return _asked_again("rephrase", episodes, steps, events).frame()
+
+
+def correction(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """The user said that it was wrong or meant otherwise, or made the same request with another value in it."""
+    del cfg
+    return _asked_again("correction", episodes, steps, events).frame()
+
+
+def _asked_again(kind: Again, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> Opinions:
+    found = Opinions(kind, "followup", version=2 if kind == "rephrase" else 1)
+    said = people_said(episodes, events, ADOPTIONS.__contains__)
+    taken = {e: [one.ts for _, one in adoptions if one.ts] for e, adoptions in said}
+    for episode, turns in user_turns(episodes, steps, events).items():
+        for n, turn in enumerate(turns):
+            how, score = _again(turns[max(0, n - REPHRASE_OF_LAST) : n], turn, kind, taken.get(episode, []))
+            if how == kind:
+                found.add(episode, score, [turn.said])
+    return found
+
+
+def _again(earlier: list[Turn], turn: Turn, kind: Again, taken: list[datetime]) -> tuple[Again | None, float]:
+    if not turn.reaction:
+        return None, 0.0
+    if says("correction", turn.text):
+        return "correction", -1.0
+    alike = any(_how(before.text, turn.text) == kind and _says_again(before, turn, taken) for before in earlier)
+    return (kind if alike else None), CHANGED_VALUE if kind == "correction" else -1.0
+
+
+def _how(before: str, after: str) -> Again:
+    one, other = before.split(), after.split()
+    if one == other:
+        return "retry"
+    values, others = set(_VALUE.findall(before)), set(_VALUE.findall(after))
+    return "correction" if values - others and others - values else "rephrase"
+
+
+def _says_again(before: Turn, turn: Turn, taken: list[datetime]) -> bool:
+    if before.before_step == turn.before_step or _is_short(before.text) or _is_short(turn.text):
+        return False
+    start, end = before.said.ts, turn.said.ts
+    if start and end and (end - start > REPHRASE_WITHIN or any(start <= at <= end for at in taken)):
+        return False
+    return trigram_cosine(before.text, turn.text) >= REPHRASED
+
+
+@lru_cache(maxsize=64)  # each turn is compared with several others in a row
+def _is_short(text: str) -> bool:
+    letters = (1 if letter.isascii() else 2 for letter in text[: 4 * REPHRASE_LETTERS] if letter.isalnum())
+    return sum(letters) < REPHRASE_LETTERS
+
+
+def escalate(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """The application says that the matter went to a person (-1), or the user asked for one and got none (-0.5).
+
+    That the agent handed over, by itself or when asked, is no vote: it may be just what its rules demand.
+    """
+    del cfg
+    found = Opinions("escalate", "followup", version=2)
+    handed = {key for key, path in by_episode(steps) for step in path if any(map(is_handoff, step.tool_names))}
+    recorded = dict(people_said(episodes, events, _HANDOFFS.__contains__))
+    for episode, said in recorded.items():
+        found.add(episode, -1.0, [one for _, one in said])
+    for episode, turns in user_turns(episodes, steps, events).items():
+        asked = [turn.said for turn in turns if turn.reaction and says("human", turn.text)]
+        if asked and episode not in handed and episode not in recorded:
+            found.add(episode, ASKED_FOR_A_PERSON, asked)
+    return found.frame()
+
+
+def abandon(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """The log ends in the middle of a plan: a call was never answered, or failed and nothing came after it.
+
+    A call without a result says so only where results are events of their own: a log of requests and responses can
+    never show what the last call gave.
+    """
+    import polars as pl
+
+    del cfg
+    found, times = Opinions("abandon", "exit"), times_of(events)
+    shown = events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["source_format"].unique()
+    visible = set(episodes.filter(pl.col("source_format").is_in(shown.implode()))["episode_id"].to_list())
+    stopped = dict(episodes.select("episode_id", "stop_reason").iter_rows())
+    for episode, path in by_episode(steps):
+        last, reason = path[-1], stopped.get(episode[0])
+        failed = reason == StopReason.TOOL_RESULT and ToolStatus.FAILED.value in last.tool_status
+        if failed or (reason == StopReason.TOOL_PENDING and episode[0] in visible):
+            found.add(episode, -1.0, proof(last, times))
+    return found.frame()

@@ -1,0 +1,216 @@
+"""Signals that compare attempts at one task: agreement of what they came to, and questions beyond the usual.
+
+In: all episodes and steps of some tasks. Out: rows of `Reward`. These functions carry `by = "task"`: they run when all
+attempts at a task are together (docs/decisions/0011-signals-of-a-task.md), and get no events.
+
+Agreement is self-consistency (Wang et al. 2022, arXiv:2203.11171) carried over to actions: independent attempts go
+wrong in many ways and right in few. It says nothing where a policy makes the same mistake every time.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from flywheel.records import ToolStatus
+from flywheel.stages.rewards.effects import changes, is_handoff, looks_up
+from flywheel.stages.rewards.opinions import Opinions, Said, rewards_frame
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import RewardsConfig
+
+__all__ = ["agreement", "effort", "questions", "share_as_vote"]
+
+ENOUGH_OTHERS = 2  # other attempts, below which agreement means nothing
+EVEN_STEPS = 8.0  # median of a task's attempts at which its length is no evidence
+COMPARED = 20  # other attempts that one is compared with: the cost of a task grows with its attempts, not their square
+EVEN = 1 / 3  # agreement that is no evidence
+CLOSING = 4000  # characters of a last word that are compared
+ENOUGH_ATTEMPTS = 5  # from which a task has a percentile of questions
+USUAL = 0.75
+
+_WORD = re.compile(r"[a-z0-9]+(?:\.[0-9]+)?|[\u3400-\u9fff]")
+_BY_USER = '"role":"user"'
+
+
+class _Attempt(NamedTuple):
+    """What one episode came to."""
+
+    episode: str
+    opening: frozenset[str]  # words of the request
+    changed: frozenset[str]  # calls that changed something and did not fail
+    only_asked: bool  # every call looked something up or handed over
+    talked: bool  # the user spoke again
+    closing: frozenset[str]  # words of the last answer, call or result
+    evidence: tuple[str, ...]
+
+
+def agreement(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """Most other attempts at the task came to the same: they changed the same things, or their last words are alike.
+
+    The vote is +1 if all agree, 0 at a third, -1 if none does, and weighs n / (n + 1) with n others; it abstains with
+    fewer than two. Where an attempt changed something, or where all talked with a user and only looked things up, what
+    they changed must be the same (sets of canonical calls); otherwise the words of what they ended with are compared
+    by the Jaccard index.
+    """
+    del events, cfg
+    found: list[dict[str, Any]] = []
+    for task, attempts in _attempts(episodes, steps):
+        if len(attempts) > ENOUGH_OTHERS:
+            found += _judged(task, attempts)
+    return rewards_frame(found)
+
+
+agreement.by = "task"  # type: ignore[attr-defined]
+
+
+def effort(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """Attempts at this task take many steps: each step is a chance to err, so long tasks fail more often.
+
+    All attempts at a task get the same vote, 0 at eight steps (their median), +-1 at an eighth and eight times that: it
+    says how hard the task is and never prefers one attempt to another, so that there is nothing to gain by brevity.
+    """
+    import polars as pl
+
+    del steps, events, cfg
+    several = episodes.filter((pl.col("n_steps") > 0) & (pl.len().over("task_id") > ENOUGH_OTHERS))
+    found = Opinions("effort", "task")
+    medians = several.with_columns(median=pl.col("n_steps").median().over("task_id"))
+    for episode, task, median in medians.select("episode_id", "task_id", "median").iter_rows():
+        found.add((episode, task), min(max(math.log(EVEN_STEPS / median, EVEN_STEPS), -1.0), 1.0), [])
+    return found.frame()
+
+
+effort.by = "task"  # type: ignore[attr-defined]
+
+
+def _judged(task: str, attempts: Sequence[_Attempt]) -> Iterator[dict[str, Any]]:
+    acted = any(a.changed for a in attempts) or (all(a.only_asked for a in attempts) and _mostly_talked(attempts))
+    asked = frozenset[str]().union(*(a.opening for a in attempts[:1])).intersection(*(a.opening for a in attempts))
+    products = [a.changed if acted else a.closing - asked for a in attempts]
+    n = min(len(attempts) - 1, COMPARED)
+    for place, attempt in enumerate(attempts):
+        others = (products[(place + k) % len(products)] for k in range(1, n + 1))
+        alike = operator.eq if acted else _alike
+        share = math.fsum(alike(products[place], other) for other in others) / n
+        yield {
+            "episode_id": attempt.episode, "task_id": task, "step": None, "signal": "agreement", "family": "peers",
+            "kind": "implicit", "score": share_as_vote(share), "weight": n / (n + 1),
+            "evidence": sorted(attempt.evidence), "arrived": None, "signal_version": 1,
+        }  # fmt: skip
+
+
+def _mostly_talked(attempts: Sequence[_Attempt]) -> bool:
+    return 2 * sum(a.talked for a in attempts) > len(attempts)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one or other else 1.0
+
+
+def share_as_vote(share: float) -> float:
+    """Return agreement in [0, 1] as a vote: -1 at 0, 0 at a third, 1 at 1, straight between."""
+    return (share - EVEN) / (1 - EVEN) if share >= EVEN else (share - EVEN) / EVEN
+
+
+def _attempts(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str, list[_Attempt]]]:
+    """Yield each task with its attempts that acted, by episode id."""
+    import polars as pl
+
+    several = episodes.filter(pl.len().over("task_id") > ENOUGH_OTHERS)
+    rows = steps.join(several.select("episode_id", "tail"), on="episode_id").sort("task_id", "episode_id", "index")
+    columns = [
+        "task_id",
+        "episode_id",
+        "tail",
+        "observation",
+        "action",
+        "action_key",
+        "tool_names",
+        "tool_status",
+        "event_id",
+    ]
+    for task, of_task in groupby(rows.select(columns).iter_rows(named=True), key=lambda row: row["task_id"]):
+        yield task, [_attempt(episode, list(path)) for episode, path in groupby(of_task, key=lambda r: r["episode_id"])]
+
+
+def _attempt(episode: str, path: Sequence[Mapping[str, Any]]) -> _Attempt:
+    wrote = [row for row in path if any(map(changes, row["tool_names"]))]
+    tools = [tool for row in path for tool in row["tool_names"]]
+    return _Attempt(
+        episode,
+        opening=_words(_contents(path[0]["observation"], {"user"})),
+        changed=frozenset(key for row in wrote for key in _changed(row)),
+        only_asked=bool(tools) and all(looks_up(tool) or is_handoff(tool) for tool in tools),
+        talked=any(_BY_USER in row["observation"] for row in path[1:]),
+        closing=_words(_closing(path[-1])),
+        evidence=tuple(row["event_id"] for row in wrote) or (path[-1]["event_id"],),
+    )
+
+
+def _changed(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the calls of an action that changed something, tool and arguments in canonical form."""
+    calls = orjson.loads(row["action"]).get("tool_calls") or []
+    for call, status in zip(calls, row["tool_status"], strict=False):
+        if changes(str(call.get("name"))) and status != ToolStatus.FAILED and call.get("arguments") is not None:
+            yield orjson.dumps([call["name"], call["arguments"]], option=orjson.OPT_SORT_KEYS).decode().casefold()
+
+
+def _closing(last: Mapping[str, Any]) -> str:
+    """Return what an attempt ended with: its last tool's result if nothing came after it, else its last message."""
+    shown = _contents(last["tail"], {"tool"})
+    if shown.strip():
+        return shown
+    message = orjson.loads(last["action"])
+    calls = orjson.dumps([call.get("arguments") for call in message.get("tool_calls") or []]).decode()
+    return f"{message.get('content') or ''} {calls}"
+
+
+def _contents(messages: str, roles: set[str]) -> str:
+    found = (m.get("content") for m in orjson.loads(messages) if m.get("role") in roles)
+    return " ".join(content for content in found if isinstance(content, str))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text[-CLOSING:].casefold()))
+
+
+def questions(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """How many more questions the agent asked than three of four attempts at the task did.
+
+    Asking is an action with a price: were it free, a policy would learn to ask instead of to act.
+    """
+    del events, cfg
+    found = Opinions("questions", "questions", "cost")
+    for task, asked in _asked(episodes, steps):
+        ranked = sorted(len(ids) for ids in asked.values())
+        usual = ranked[math.ceil(USUAL * len(ranked)) - 1]
+        for episode, ids in asked.items():
+            if len(ranked) >= ENOUGH_ATTEMPTS and len(ids) > usual:
+                found.add((episode, task), float(len(ids) - usual), [Said(i) for i in ids])
+    return found.frame()
+
+
+questions.by = "task"  # type: ignore[attr-defined]
+
+
+def _asked(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    """Yield each task with the events of its attempts' questions: messages without a call that hold a question mark."""
+    import polars as pl
+
+    words = pl.col("action").str.json_path_match("$.content")
+    asks = pl.col("tool_names").list.len().eq(0) & words.str.contains("[?\uff1f]").fill_null(value=False)
+    rows = episodes.select("episode_id", "task_id").join(
+        steps.filter(asks).sort("episode_id", "index").group_by("episode_id", maintain_order=True).agg("event_id"),
+        on="episode_id", how="left",
+    )  # fmt: skip
+    for task, of_task in groupby(rows.sort("task_id", "episode_id").iter_rows(), key=lambda row: row[1]):
+        yield task, {episode: ids or [] for episode, _, ids in of_task}

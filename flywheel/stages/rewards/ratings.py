@@ -1,0 +1,103 @@
+"""The signal from ratings that users gave: thumbs, stars and scores, under whatever name the logger writes them.
+
+In: feedback events. Out: rows of `Reward`. A name is a rating by its words (`user_score`, `star_rating`, `wasHelpful`);
+any other name, scale or direction is told in `[rewards.score_names]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flywheel.stages.rewards.opinions import Opinions, Said, people_said, scaled
+from flywheel.stages.rewards.targets import Targets
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import RewardsConfig
+    from flywheel.config.rewards import ScoreNames
+
+__all__ = ["is_rating", "thumbs"]
+
+_RATES = frozenset({
+    "thumb", "thumbs", "rating", "ratings", "rate", "star", "stars", "csat", "nps", "like", "liked", "dislike",
+    "disliked", "helpful", "unhelpful", "helpfulness", "satisfaction", "satisfied", "happy",
+})  # fmt: skip
+_RATES_WITH_A_PERSON = frozenset({"score", "scores", "feedback", "vote", "reaction", "evaluation"})
+_PERSONS = frozenset(
+    {"user", "users", "human", "customer", "client", "end", "enduser", "visitor", "member", "explicit"}
+)
+_FILLS = frozenset({
+    "up", "down", "is", "was", "the", "answer", "response", "message", "chat", "conversation", "session", "ticket",
+    "reply", "overall", "quality", "five", "5", "1", "to", "value", "and", "or", "explicit", "count", "emoji", "binary",
+})  # fmt: skip
+_STARS = frozenset({"star", "stars", "csat"})
+_BEST_STARS, _BEST_NPS = 5, 10
+_GOOD = {
+    "up", "thumbs_up", "positive", "good", "like", "true", "yes", "correct", "helpful", "satisfied",
+    "\U0001f44d", "\u8d5e", "\u6ee1\u610f", "\u597d\u8bc4",
+}  # fmt: skip
+_BAD = {
+    "down", "thumbs_down", "negative", "bad", "dislike", "false", "no", "incorrect", "unhelpful", "unsatisfied",
+    "dissatisfied", "\U0001f44e", "\u8e29", "\u4e0d\u6ee1\u610f", "\u5dee\u8bc4",
+}  # fmt: skip
+_AGAINST = frozenset({"thumbs_down", "thumb_down", "dislike", "disliked", "unhelpful", "was_unhelpful"})
+
+
+def is_rating(name: str) -> bool:
+    """Return whether a feedback's plain name says that somebody rated: its words are known and one of them rates.
+
+    `score` and `feedback` rate alone or beside a person (`user_score`), not beside a measure (`bleu_score`).
+    """
+    words = frozenset(name.split("_"))
+    if not words <= _RATES | _RATES_WITH_A_PERSON | _PERSONS | _FILLS:
+        return False
+    return (
+        bool(words & _RATES) or name in {"score", "feedback"} or bool(words & _RATES_WITH_A_PERSON and words & _PERSONS)
+    )
+
+
+def thumbs(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """Thumbs, stars and scores that users gave, scaled to [-1, 1]; the latest one about each thing counts.
+
+    Good and bad ratings are two families: praise is cheap and can be farmed, a thumb down is not.
+    """
+    told = cfg.score_names
+    found, targets = Opinions("thumbs", "sentiment_pos", version=2), Targets(steps, events)
+    for episode, said in people_said(episodes, events, lambda name: is_rating(name) or name in told):
+        latest: dict[int | None, tuple[float, Said]] = {}
+        for name, one in said:
+            score = _rating(name, one.payload, told)
+            if score is not None:
+                latest[targets.step(episode, one.payload)] = score, one
+        for step, (score, one) in latest.items():
+            if score:
+                found.add(episode, score, [one], step=step, family="sentiment_pos" if score > 0 else "sentiment_neg")
+    return found.frame()
+
+
+def _rating(name: str, payload: Mapping[str, Any], told: ScoreNames) -> float | None:
+    if name in told:
+        return scaled(payload, ends=told[name])
+    label = str(payload.get("label") or "").strip().lower().replace(" ", "_")
+    value = payload.get("value")
+    if name in _AGAINST:
+        return None if value == 0 or label in _BAD else -1.0  # "dislike: no" is not praise
+    if label in _GOOD or label in _BAD:
+        return 1.0 if label in _GOOD else -1.0
+    if payload.get("scale") or not isinstance(value, int | float):
+        return 1.0 if value is None and name in {"thumbs_up", "like"} else scaled(payload)
+    return _unscaled(name, value)
+
+
+def _unscaled(name: str, value: float) -> float | None:
+    """Read a bare number: -1 to 1 around zero, 0 to 1, or one to five stars; a rating of 1 could be either end."""
+    words = set(name.split("_"))
+    if value < 0:
+        return float(value) if value >= -1 else None
+    if "nps" in words:
+        return value / _BEST_NPS * 2 - 1 if value <= _BEST_NPS else None
+    if words & _STARS or value > 1:
+        return (max(value, 1.0) - 3) / 2 if value <= _BEST_STARS else None
+    return None if words & {"rating", "ratings", "rate"} and value == 1 else 2.0 * value - 1

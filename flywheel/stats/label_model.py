@@ -1,0 +1,162 @@
+"""What is true, from several imperfect opinions: Dawid and Skene's EM, for classes and for success or failure.
+
+In: votes as whole tables or as distinct patterns with their counts. Out: the posterior of each, and how far each voter
+is to be believed. Everything is a matrix product over distinct patterns, so a million episodes cost what their few
+hundred patterns cost.
+
+Sources: Dawid and Skene, Maximum likelihood estimation of observer error-rates using the EM algorithm, Applied
+Statistics 28 (1979), 20-28; the dependence of voters is met by letting a family share one vote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["BinaryFit", "ClassFit", "family_weights", "fit_binary", "fit_classes", "log_odds_of_votes"]
+
+_TINY = 1e-12
+_EDGE = 1e-6  # rates stay this far from 0 and 1
+
+
+class ClassFit(NamedTuple):
+    """What `fit_classes` found: priors (K), error rates (J, K true, K said), posteriors (n, K), log-likelihood."""
+
+    priors: Floats
+    errors: Floats
+    posteriors: Floats
+    log_likelihood: float
+    iterations: int
+
+
+def fit_classes(counts: Floats, *, tolerance: float = 1e-9, most: int = 500) -> ClassFit:
+    """Fit Dawid and Skene's model of K classes by maximum likelihood, begun from each item's average vote.
+
+    Args:
+        counts: (items, observers, K): how often an observer gave an item a class; all 0 where it said nothing.
+        tolerance: stops when the log-likelihood gains less.
+        most: iterations at most.
+    """
+    import numpy as np
+
+    said = counts.sum(axis=1)
+    posterior = said / said.sum(axis=1, keepdims=True)
+    likelihood = -np.inf
+    step = 0
+    while step < most:
+        step += 1
+        priors = posterior.mean(axis=0)
+        errors = np.einsum("ik,ijl->jkl", posterior, counts)
+        errors /= np.maximum(errors.sum(axis=2, keepdims=True), _TINY)
+        logs = np.log(np.maximum(priors, 1e-300)) + np.einsum("ijl,jkl->ik", counts, np.log(np.maximum(errors, 1e-300)))
+        top = logs.max(axis=1, keepdims=True)
+        shares = np.exp(logs - top)
+        before, likelihood = likelihood, float((top[:, 0] + np.log(shares.sum(axis=1))).sum())
+        posterior = shares / shares.sum(axis=1, keepdims=True)
+        if likelihood - before < tolerance:
+            break
+    return ClassFit(priors, errors, posterior, likelihood, step)
+
+
+class BinaryFit(NamedTuple):
+    """What `fit_binary` found.
+
+    `tpr` (J) is P(vote is + | success, it votes), `tnr` (J) P(vote is - | failure, it votes), `prior` P(success), `q`
+    (n) the posterior of each pattern; `converged` is false where the iterations ran out.
+    """
+
+    tpr: Floats
+    tnr: Floats
+    prior: float
+    q: Floats
+    iterations: int
+    converged: bool
+
+
+def family_weights(votes: Ints, families: list[str]) -> Floats:
+    """Return the share of each vote (n, J): one divided by how many of its family vote on the same item; 0 if silent.
+
+    A voter and its copies are then worth what the voter was: dependence within a family does no harm.
+    """
+    import numpy as np
+
+    voted = votes != 0
+    shares = np.zeros(votes.shape)
+    for family in dict.fromkeys(families):
+        members = [j for j, name in enumerate(families) if name == family]
+        together = voted[:, members].sum(axis=1, keepdims=True)
+        shares[:, members] = voted[:, members] / np.maximum(together, 1)
+    return shares
+
+
+def log_odds_of_votes(votes: Ints, shares: Floats, tpr: Floats, tnr: Floats) -> Floats:
+    """Return what the votes (n, J) add to the log-odds of success (n)."""
+    import numpy as np
+
+    good, bad = np.log(tpr / (1 - tnr)), np.log((1 - tpr) / tnr)
+    return np.asarray((shares * (votes > 0)) @ good + (shares * (votes < 0)) @ bad)
+
+
+def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of them before
+    votes: Ints,
+    counts: Floats,
+    shares: Floats,
+    *,
+    gold: Floats | None = None,
+    anchors: tuple[Floats, Floats] | None = None,
+    strength: float | Floats = 4.0,
+    prior: float | None = None,
+    tolerance: float = 1e-9,
+    most: int = 500,
+) -> BinaryFit:
+    """Fit success and failure by MAP EM over distinct patterns of votes.
+
+    Args:
+        votes: (n, J) of +1, -1 and 0 (says nothing, which is no evidence).
+        counts: (n) how many items have the pattern.
+        shares: (n, J) weight of each vote in the log-odds; see `family_weights`.
+        gold: (n) the known truth in [0, 1], NaN where it is not known; known rows are never changed.
+        anchors: (J) and (J) prior means of tpr and tnr; the default is 3/4 each, Beta(4, 2) in its mode.
+        strength: how many votes an anchor is worth, one number or (J).
+        prior: P(success) if it is known otherwise, such as from an audit.
+        tolerance: stops when no posterior moves by more.
+        most: iterations at most.
+
+    A voter that would come out as worse than a coin is taken to say nothing (tpr = 1 - tnr): with anchors on the right
+    side, success and failure can never change places.
+    """
+    import numpy as np
+
+    plus, minus = (votes > 0).astype(float), (votes < 0).astype(float)
+    voted = plus + minus
+    a0, b0 = anchors if anchors is not None else (np.full(votes.shape[1], 0.75), np.full(votes.shape[1], 0.75))
+    known = np.isfinite(gold) if gold is not None else np.zeros(len(votes), dtype=bool)
+    pros = (plus.sum(axis=1) + 0.5) / (voted.sum(axis=1) + 1)
+    q = np.where(known, gold if gold is not None else 0.0, np.clip(pros, 0.05, 0.95))
+    tpr, tnr, pi, moved, step = a0, b0, 0.5, np.inf, 0
+    while moved > tolerance and step < most:
+        step += 1
+        good, bad = counts * q, counts * (1 - q)
+        tpr = (good @ plus + strength * a0) / (good @ voted + strength)
+        tnr = (bad @ minus + strength * b0) / (bad @ voted + strength)
+        tpr, tnr = _no_worse_than_a_coin(tpr, tnr)
+        pi = float(good.sum() / counts.sum()) if prior is None else prior
+        pi = min(max(pi, _EDGE), 1 - _EDGE)
+        logit = np.log(pi / (1 - pi)) + log_odds_of_votes(votes, shares, tpr, tnr)
+        following = np.where(known, q, 1 / (1 + np.exp(-np.clip(logit, -500, 500))))
+        moved = float(np.abs(following - q).max(initial=0.0))
+        q = following
+    return BinaryFit(tpr, tnr, pi, q, step, moved <= tolerance)
+
+
+def _no_worse_than_a_coin(tpr: Floats, tnr: Floats) -> tuple[Floats, Floats]:
+    import numpy as np
+
+    excess = np.maximum(1 - tpr - tnr, 0) / 2
+    return np.clip(tpr + excess, _EDGE, 1 - _EDGE), np.clip(tnr + excess, _EDGE, 1 - _EDGE)

@@ -1,0 +1,200 @@
+"""Off-policy estimates: what a new policy would have earned, from what an old one logged.
+
+In: arrays over logged rows or trajectories. Out: one term a row, whose mean is the estimate, so that intervals are
+those of a mean and a known answer can be enumerated exactly. They inform and may veto; nothing is promoted on them.
+
+One step:   IPS  w r        SNIPS  w r / mean w        DM  v        DR  v + w (r - q)
+Many steps: IS   rho_0:T * return        PDIS  sum_t gamma^t rho_0:t r_t        WPDIS  rho_0:t normalised for each t
+            DR   backwards  x <- v_t + rho_t (r_t + gamma x - q_t)
+with w = e(a|s)/b(a|s), q = q(s, a) of the logged action, v = sum_a e(a|s) q(s, a).
+(Horvitz & Thompson 1952; Precup et al. 2000; Dudik et al. 2011; Jiang & Li 2016; MIPS: Saito & Joachims 2022.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from flywheel.stats.overlap import REFUSED, Certificate, certify
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = [
+    "LONGEST",
+    "Estimate",
+    "dr_terms",
+    "estimate",
+    "ips_terms",
+    "is_terms",
+    "marginal_weight",
+    "pdis_terms",
+    "sequential_dr_terms",
+    "snips_terms",
+    "wpdis_terms",
+]
+
+LONGEST = 5  # steps; the product of more ratios says nothing
+_DRAWS = 2_000
+
+
+class Estimate(NamedTuple):
+    """An estimate with its interval and certificate; no number where it is refused."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    certificate: Certificate
+
+
+# --- one step ------------------------------------------------------------------------------------------------------
+
+
+def ips_terms(weights: Floats, rewards: Floats, *, clip: float = math.inf) -> Floats:
+    """Return w r, weights clipped from above."""
+    import numpy as np
+
+    terms: Floats = np.minimum(weights, clip) * rewards
+    return terms
+
+
+def snips_terms(weights: Floats, rewards: Floats) -> Floats:
+    """Return w r / mean w: the mean of these is the self-normalised estimate."""
+    total = float(weights.mean())
+    terms: Floats = weights * rewards / (total if total > 0 else 1.0)
+    return terms
+
+
+def dr_terms(weights: Floats, rewards: Floats, q: Floats, v: Floats) -> Floats:
+    """Return v + w (r - q): unbiased if either the weights or q are right."""
+    terms: Floats = v + weights * (rewards - q)
+    return terms
+
+
+def marginal_weight(
+    target: Mapping[str, float], logger: Mapping[str, float], kind: Mapping[str, str], of: str
+) -> float:
+    """Return the weight of an action by its kind: e and b summed over all actions of that kind (MIPS).
+
+    Args:
+        target: e(a|s).
+        logger: b(a|s).
+        kind: what stands for an action, e.g. its tool and which arguments it has.
+        of: the logged action.
+    """
+    mine = kind[of]
+    wanted = math.fsum(p for action, p in target.items() if kind[action] == mine)
+    logged = math.fsum(p for action, p in logger.items() if kind[action] == mine)
+    return wanted / logged if logged > 0 else 0.0
+
+
+# --- many steps: arrays of shape (trajectories, steps); a trajectory that ended has ratio 1 and reward 0 -------------
+
+
+def _cumulative(ratios: Floats) -> Floats:
+    import numpy as np
+
+    if ratios.shape[1] > LONGEST:
+        raise ValueError(f"{ratios.shape[1]} steps; more than {LONGEST} are not estimated")
+    return np.asarray(np.cumprod(ratios, axis=1), dtype=np.float64)
+
+
+def _discounts(steps: int, gamma: float) -> Floats:
+    import numpy as np
+
+    return np.asarray(gamma ** np.arange(steps), dtype=float)
+
+
+def is_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
+    """Return each trajectory's whole ratio times its return.
+
+    Raises:
+        ValueError: more than five steps.
+    """
+    terms: Floats = _cumulative(ratios)[:, -1] * (rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
+    return terms
+
+
+def pdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
+    """Return each trajectory's rewards weighted by the ratio of what came before them.
+
+    Raises:
+        ValueError: more than five steps.
+    """
+    terms: Floats = (_cumulative(ratios) * rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
+    return terms
+
+
+def wpdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
+    """Return as `pdis_terms`, ratios normalised at each step: a little biased, far less noisy.
+
+    Raises:
+        ValueError: more than five steps.
+    """
+    import numpy as np
+
+    cumulative = _cumulative(ratios)
+    normal = cumulative / np.maximum(cumulative.mean(axis=0), 1e-300)
+    terms: Floats = (normal * rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
+    return terms
+
+
+def sequential_dr_terms(ratios: Floats, rewards: Floats, q: Floats, v: Floats, *, gamma: float = 1.0) -> Floats:
+    """Return each trajectory's doubly robust value, from its last step backwards.
+
+    Raises:
+        ValueError: more than five steps.
+    """
+    import numpy as np
+
+    _cumulative(ratios)
+    value = np.zeros(len(ratios))
+    for t in reversed(range(ratios.shape[1])):
+        value = v[:, t] + ratios[:, t] * (rewards[:, t] + gamma * value - q[:, t])
+    return value
+
+
+# --- the number, if it may be believed -----------------------------------------------------------------------------
+
+
+def estimate(
+    name: str,
+    terms: Floats,
+    weights: Floats,
+    clusters: Sequence[str],
+    *,
+    typical: float | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """Return the mean of the terms with its 95 % interval, or no number where the certificate refuses.
+
+    Args:
+        name: of the estimator.
+        terms: one a row.
+        weights: the rows' unclipped weights, which the certificate is about.
+        clusters: each row's user; whole users are drawn with replacement (2,000 draws, percentile interval).
+        typical: see `overlap.certify`.
+        seed: of the bootstrap.
+    """
+    import numpy as np
+
+    names, place = np.unique(np.asarray(clusters), return_inverse=True)
+    certificate = certify(weights, clusters=len(names), typical=typical)
+    if certificate.state == REFUSED:
+        return Estimate(name, None, None, None, len(terms), certificate)
+    sums, sizes = np.bincount(place, terms), np.bincount(place)
+    rng = np.random.default_rng(seed)
+    step = max(1, 4_000_000 // len(names))
+    means = [
+        sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+        for done in range(0, _DRAWS, step)
+        for drawn in [rng.integers(0, len(names), (min(step, _DRAWS - done), len(names)))]
+    ]
+    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
+    return Estimate(name, float(terms.mean()), float(low), float(high), len(terms), certificate)

@@ -1,0 +1,92 @@
+"""flywheel query: the tables as they stand, and nothing else on the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flywheel.errors import UsageError
+from flywheel.project import Project
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Project:
+    made = Project(tmp_path_factory.mktemp("queries"))
+    made.ingest([sample_logs])
+    made.build()
+    return made
+
+
+def test_a_query_gives_the_rows_of_the_tables(project: Project) -> None:
+    found = project.query("SELECT policy, count(*) AS n FROM episodes GROUP BY ALL ORDER BY ALL").to_pylist()
+
+    expected = project.store.table("episodes", "episodes").collect()["policy"].value_counts().sort("policy")
+    assert found == [{"policy": policy, "n": n} for policy, n in expected.iter_rows()]
+
+
+def test_tables_join_and_times_are_in_utc(project: Project) -> None:
+    rows = project.query(
+        "SELECT e.episode_id, min(v.ts) AS first FROM episodes e JOIN events v USING (conversation_id) "
+        "WHERE v.ts IS NOT NULL GROUP BY 1 ORDER BY 1 LIMIT 1"
+    ).to_pylist()
+
+    assert rows[0]["first"].tzinfo is not None
+    assert rows[0]["first"].utcoffset().total_seconds() == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/hosts')",
+        "SELECT * FROM '/etc/hosts'",
+        "SELECT * FROM read_text('/etc/hosts')",
+        "SELECT * FROM glob('/*')",
+        "COPY (SELECT 1) TO '{folder}/out.csv'",
+        "EXPORT DATABASE '{folder}'",
+        "ATTACH '{folder}/x.duckdb'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true; SELECT * FROM read_text('/etc/hosts')",
+        "RESET enable_external_access; SELECT * FROM read_text('/etc/hosts')",
+        "SELECT * FROM project",
+        "SELECT * FROM sql",
+    ],
+)
+def test_nothing_beside_the_tables_can_be_read_or_written(project: Project, tmp_path: Path, sql: str) -> None:
+    with pytest.raises(UsageError):
+        project.query(sql.format(folder=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_statement_changes_the_store(project: Project) -> None:
+    before = {path: path.read_bytes() for path in project.store.root.rglob("*") if path.is_file()}
+    for sql in (
+        "DROP VIEW events",
+        "DELETE FROM events",
+        "UPDATE events SET kind = 'x'",
+        "INSERT INTO events SELECT * FROM events",
+    ):
+        with pytest.raises(UsageError):
+            project.query(sql)
+
+    assert {path: path.read_bytes() for path in project.store.root.rglob("*") if path.is_file()} == before
+    assert project.query("SELECT count(*) AS n FROM events").to_pylist()[0]["n"] > 0
+
+
+def test_an_error_never_quotes_a_value_of_a_log(project: Project) -> None:
+    told = project.query("SELECT conversation_id FROM events LIMIT 1").to_pylist()[0]["conversation_id"]
+    with pytest.raises(UsageError) as refused:
+        project.query("SELECT CAST(conversation_id AS INTEGER) FROM events")
+
+    assert told not in refused.value.message
+    assert "a value does not fit" in refused.value.message
+
+
+def test_a_typing_error_is_named(project: Project) -> None:
+    with pytest.raises(UsageError, match="episods") as refused:
+        project.query("SELECT * FROM episods")
+    assert "episodes" in refused.value.hint
+
+
+def test_an_empty_store_has_empty_tables(tmp_path: Path) -> None:
+    assert Project(tmp_path).query("SELECT count(*) AS n FROM pairs").to_pylist() == [{"n": 0}]

@@ -1,0 +1,65 @@
+"""Red blocks a round with its reason; only a reason of one's own trains it, and is recorded."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from benchmarks.hacks import FAILURES, _lines, _week
+from benchmarks.hacks import START as WEEK_ONE
+from flywheel.errors import TrainError, UsageError
+from flywheel.project import Project
+from tests.projects import flywheel, write_config
+
+
+def _flattering(folder: Path, model: Path) -> Project:
+    """Return a project whose newest week flatters; every task has rows to train on."""
+    before, after, *_ = FAILURES["sycophancy"]
+    write_config(folder, model)
+    lines = []
+    for week, (name, policy) in enumerate((("v1", before), ("v2", after))):
+        for n, talk in enumerate(_week(policy, name, 30, 6)):
+            when = WEEK_ONE + timedelta(days=8 * week, minutes=n)
+            lines += [json.dumps(line) for line in _lines(talk, f"{name}-{n}", name, when)]
+    (folder / "talk.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    project = Project(folder)
+    project.ingest([folder / "talk.jsonl"])
+    return project
+
+
+def test_red_blocks_training_until_somebody_says_why(tmp_path: Path, tiny_model: Path) -> None:
+    project = _flattering(tmp_path, tiny_model)
+    plan = project.plan()
+    red = {row.monitor for row in plan.monitors if row.level == "red"}
+    assert "flattery" in red
+    with pytest.raises(TrainError, match=r"round 1 is not trained: .*flattery is red: "):
+        project.train()
+    assert project.registry.numbers() == []
+    with pytest.raises(UsageError, match="needs a reason"):
+        project.train(force=True)
+    manifest = project.train(force=True, reason="we asked for a warmer tone")
+    assert (manifest.state, manifest.forced) == ("trained", "we asked for a warmer tone")
+    assert manifest.monitors == plan.monitors
+
+
+def test_the_command_line_says_what_is_red_and_exits_1(tmp_path: Path, tiny_model: Path) -> None:
+    _flattering(tmp_path, tiny_model)
+    shown = flywheel(tmp_path, "plan").stdout
+    assert "\n  red      flattery: 0.0% → " in shown
+    assert shown.endswith("red blocks training; by force: flywheel train --force --reason WHY\n")
+    refused = flywheel(tmp_path, "train", check=False)
+    assert refused.returncode == 1
+    assert "flattery is red" in refused.stderr
+    assert "--force --reason" in refused.stderr
+
+
+def test_nothing_red_records_no_force(tmp_path: Path, tiny_model: Path, sample_logs: Path) -> None:
+    write_config(tmp_path, tiny_model)
+    project = Project(tmp_path)
+    project.ingest([sample_logs])
+    manifest = project.train(force=True, reason="just in case")
+    assert manifest.forced == ""
+    assert {row.level for row in manifest.monitors} <= {"green", "amber", "unknown"}
+    assert len(manifest.monitors) == 12

@@ -1,0 +1,99 @@
+"""The label model against published numbers, copies of a voter, and voters that would turn the world upside down."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from flywheel.stats.calibration import expected_calibration_error
+from flywheel.stats.label_model import BinaryFit, family_weights, fit_binary, fit_classes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+# Dawid and Skene 1979, table 1: 45 patients; observer 1 three times, then observers 2 to 5.
+ANAESTHESIA = """
+1111111 3334334 1122122 2223121 2223222 2223322 1222111 3333433 2222223 2322223 4444444 2223343 1111111 2223212 1211111
+1112111 1111111 1111111 2222221 2221322 2222222 2222221 2223222 2212222 1111111 1111111 2322222 1111111 1111111 1121121
+1111111 3333233 1111111 2222222 2223232 4334343 2212232 2323233 3333432 1111111 1111111 1212111 2322222 1211111 2222222
+"""
+OBSERVERS = (0, 0, 0, 1, 2, 3, 4)
+
+
+def anaesthesia() -> npt.NDArray[np.float64]:
+    patients = ANAESTHESIA.split()
+    counts = np.zeros((len(patients), 5, 4))
+    for i, row in enumerate(patients):
+        for observer, said in zip(OBSERVERS, row, strict=True):
+            counts[i, observer, int(said) - 1] += 1
+    return counts
+
+
+def test_the_published_example() -> None:
+    fit = fit_classes(anaesthesia())
+    assert fit.priors == pytest.approx([0.3996, 0.4220, 0.1118, 0.0667], abs=5e-5)
+    assert fit.log_likelihood == pytest.approx(-192.89088, abs=5e-6)
+    assert fit.errors[0][0] == pytest.approx([0.8895, 0.1105, 0, 0], abs=5e-5)
+    assert fit.errors[0][3] == pytest.approx([0, 0, 0.5556, 0.4444], abs=5e-5)
+    assert fit.errors[1][1] == pytest.approx([0.0527, 0.6329, 0.3143, 0], abs=5e-5)
+    assert fit.posteriors.sum(axis=1) == pytest.approx(np.ones(45))
+
+
+Votes = npt.NDArray[np.int64]
+
+
+def world(n: int = 20_000, seed: int = 0) -> tuple[npt.NDArray[np.bool_], Votes]:
+    """Return the truth (70 % successes) and five voters who say something about some of it."""
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n) < 0.7
+    votes = np.zeros((n, 5), dtype=np.int64)
+    rates = [(0.85, 0.75, 0.6), (0.92, 0.85, 0.5), (0.75, 0.8, 0.7), (0.8, 0.6, 0.6), (0.7, 0.7, 0.5)]
+    for j, (tpr, tnr, speaks) in enumerate(rates):
+        right = np.where(truth, rng.random(n) < tpr, rng.random(n) >= tnr)
+        votes[:, j] = np.where(rng.random(n) < speaks, np.where(right, 1, -1), 0)
+    return truth, votes
+
+
+def fitted(votes: Votes, families: list[str]) -> tuple[npt.NDArray[np.float64], BinaryFit]:
+    patterns, where, counts = np.unique(votes, axis=0, return_inverse=True, return_counts=True)
+    fit = fit_binary(patterns, counts.astype(float), family_weights(patterns, families))
+    return fit.q[where.reshape(-1)], fit
+
+
+def test_rates_are_found_and_copies_of_a_voter_change_nothing() -> None:
+    truth, votes = world()
+    plain, fit = fitted(votes, list("abcde"))
+    assert fit.prior == pytest.approx(0.70, abs=0.02)
+    assert fit.tpr == pytest.approx([0.85, 0.92, 0.75, 0.8, 0.7], abs=0.03)
+    assert expected_calibration_error(plain.tolist(), truth.tolist()) < 0.015
+    copied = np.concatenate([votes, *[votes[:, 3:4]] * 3], axis=1)
+    together, _ = fitted(copied, [*"abcde", *"ddd"])
+    assert np.abs(together - plain).max() < 1e-9
+    apart, _ = fitted(copied, list("abcdefgh"))
+    assert expected_calibration_error(apart.tolist(), truth.tolist()) > 0.15, "without families the copies take over"
+
+
+def test_gold_rows_stay_and_teach() -> None:
+    truth, votes = world(4000, seed=3)
+    gold = np.where(np.arange(4000) < 2000, truth.astype(float), np.nan)
+    fit = fit_binary(votes, np.ones(4000), family_weights(votes, list("abcde")), gold=gold)
+    assert (fit.q[:2000] == truth[:2000]).all()
+    assert fit.tnr == pytest.approx([0.75, 0.85, 0.8, 0.6, 0.7], abs=0.05)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=3, max_size=3), min_size=1, max_size=40))
+def test_success_and_failure_never_change_places(rows: list[list[int]]) -> None:
+    votes = np.array(rows, dtype=np.int64)
+    fit = fit_binary(votes, np.ones(len(rows)), family_weights(votes, list("abc")), strength=10)
+    assert (fit.tpr + fit.tnr >= 1 - 1e-9).all()
+    assert ((fit.q >= 0) & (fit.q <= 1)).all()
+    turned = fit_binary(votes[::-1], np.ones(len(rows)), family_weights(votes[::-1], list("abc")), strength=10)
+    assert turned.q[::-1] == pytest.approx(fit.q, abs=1e-6)
+
+
+def test_a_counted_pattern_is_as_many_rows() -> None:
+    _, votes = world(300, seed=5)
+    by_row = fit_binary(votes, np.ones(300), family_weights(votes, list("abcde")))
+    by_pattern, fit = fitted(votes, list("abcde"))
+    assert by_pattern == pytest.approx(by_row.q, abs=1e-6)
+    assert fit.prior == pytest.approx(by_row.prior, abs=1e-6)

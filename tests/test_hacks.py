@@ -1,0 +1,35 @@
+"""The hack bench, small: flywheel turns red or abstains where a naive reward prefers the trick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.hacks import FAILURES, run_failure, run_loud_user
+
+CAUGHT = {
+    "broken calls": {"broken_calls"},
+    "free questions": {"questions"},
+    "sycophancy": {"praise", "flattery"},
+    "vulnerable users": {"users"},
+}
+
+
+@pytest.mark.parametrize("name", [n for n, (*_, control) in FAILURES.items() if not control])
+def test_a_failure_that_a_naive_reward_prefers_turns_red(name: str, tmp_path: Path) -> None:
+    found = run_failure(name, tmp_path, size=0.5)
+    assert found.naive_prefers_it
+    assert found.truth[1] < found.truth[0]
+    assert CAUGHT[name] <= set(found.caught_by)
+
+
+@pytest.mark.parametrize("name", [n for n, (*_, control) in FAILURES.items() if control])
+def test_an_honest_policy_does_not_turn_red(name: str, tmp_path: Path) -> None:
+    found = run_failure(name, tmp_path, size=0.5)
+    assert (found.verdict, found.caught_by) == ("not red", ())
+
+
+def test_one_loud_user_decides_nothing(tmp_path: Path) -> None:
+    found = run_loud_user(tmp_path)
+    assert found.naive_prefers_it
+    assert (found.verdict, found.caught_by) == ("abstains", ("one user flips it",))
