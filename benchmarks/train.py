@@ -195,13 +195,19 @@ def group_side(side: str, rows: list[dict[str, Any]]) -> None:
         prompt = row["prompt_ids"]
         members = [Row((*prompt, *a), ((len(prompt), len(prompt) + len(a)),)) for a in row["actions"]]
         turns.begin()
-        scores = scorer.shared(members) if side == "tree" else scorer.plain(members)
-        total = sum(len(s) for s in scores)
-        loss = -torch.stack([a * s.sum() for a, s in zip(advantages, scores, strict=True)]).sum() / total
-        torch.autograd.backward(loss)
+        total = sum(len(row.trained) for row in members)
+        found = 0.0
+        # Rows go two at a time: all eight would need more memory than a small machine has.
+        for at in range(0, GROUP, GROUP if side == "tree" else 2):
+            part = members[at:] if side == "tree" else members[at : at + 2]
+            scores = scorer.shared(part) if side == "tree" else scorer.plain(part)
+            signs = advantages[at : at + len(part)]
+            loss = -torch.stack([a * s.sum() for a, s in zip(signs, scores, strict=True)]).sum() / total
+            torch.autograd.backward(loss)
+            found += float(loss.detach())
         optimiser.step()
         optimiser.zero_grad()
-        turns.end(float(loss.detach()))
+        turns.end(found)
 
 
 # --- all sides in turn ---------------------------------------------------------------------------------------------
