@@ -20,7 +20,7 @@ from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.groups import advantages
 from flywheel.stages.train import logged_kto, offline_grpo, sharing, trl_dpo
-from flywheel.stages.train.offline_grpo import member_rows
+from flywheel.stages.train.logged_groups import member_rows
 from safetensors.torch import load_file
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
