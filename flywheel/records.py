@@ -23,6 +23,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "Correction",
     "Document",
     "Episode",
     "EvalReport",
@@ -50,6 +51,7 @@ __all__ = [
     "Split",
     "Step",
     "StopReason",
+    "Task",
     "ToolCall",
     "ToolStatus",
     "Verdict",
@@ -131,10 +133,11 @@ class StopReason(StrEnum):
 
 
 class Split(StrEnum):
-    """Which side of the holdout a task lies on; decided by the task's hash, for ever."""
+    """Which side of the holdout an episode lies on; its task's side is decided by hash, for ever."""
 
     TRAIN = "train"
     HOLDOUT = "holdout"
+    BETWEEN = "between"  # its task, user and time lie on different sides: neither trained on nor judged by
 
 
 class ToolCall(_Frozen):
@@ -276,13 +279,17 @@ class Episode(Row):
     conversation_id: str = Field(description="As in the events.")
     task_id: str = Field(description="Hash of the task; equal for attempts at the same task.")
     task_rule: Literal["task_key", "first_request"] = Field(description="What the task id was derived from.")
+    request: str | None = Field(
+        default=None, description="What was asked first, where the source names no task; attempts are recognised by it."
+    )
+    tool_signature: str = Field(default="", description="Hash of the names of the tools at hand.")
     policy: str = Field(description="Policy that acted; 'unknown' when no event names one.")
     model: str | None = Field(default=None, description="Model, as the log names it.")
     user: str | None = Field(default=None, description="Pseudonym of the user.")
     started: datetime | None = Field(default=None, description="First event's time.")
     ended: datetime | None = Field(default=None, description="Last event's time, feedback excluded.")
     stop_reason: StopReason = Field(description="Why it ended.")
-    split: Split = Field(description="train or holdout, by hash of the task.")
+    split: Split = Field(description="Side of the holdout: by the task's hash; by user and time too where configured.")
     n_steps: int = Field(ge=0, description="Model actions.")
     n_tool_calls: int = Field(ge=0, description="Tool calls over all actions.")
     n_tool_errors: int = Field(ge=0, description="Tool results with status failed.")
@@ -382,6 +389,38 @@ class Opinion(Reward):
     table: ClassVar[str] = "opinions"
 
 
+class Task(Row):
+    """Which task an episode is an attempt at, and on which side of the holdout it lies."""
+
+    table: ClassVar[str] = "tasks"
+    key: ClassVar[tuple[str, ...]] = ("episode_id",)
+
+    episode_id: str = Field(description="The episode.")
+    request_id: str = Field(
+        description="Task id as in the episodes table: by the source's name, or by its own request."
+    )
+    cluster_id: str = Field(description="Near-duplicate requests, tools aside; the holdout goes by it.")
+    task_id: str = Field(description="The task: a cluster with one set of tools, or what the source names.")
+    split: Split = Field(description="Side of the holdout: by cluster; by user and time too where configured.")
+    formerly: list[str] = Field(
+        default_factory=list, description="Task ids that the episode had in earlier builds: clusters that were joined."
+    )
+
+
+class Correction(Row):
+    """What a user made of an output: the step as they would have had it."""
+
+    table: ClassVar[str] = "corrections"
+    key: ClassVar[tuple[str, ...]] = ("episode_id", "step")
+
+    episode_id: str = Field(description="Episode corrected.")
+    task_id: str = Field(description="Task of the episode.")
+    step: int = Field(ge=0, description="Step corrected.")
+    text: str = Field(description="The edited text; of a call, its arguments as JSON.")
+    user: str | None = Field(default=None, description="Pseudonym of who edited it.")
+    event_id: str = Field(description="The feedback event.")
+
+
 class Return(Row):
     """The combined judgement: R = alpha*success - beta*cost - gamma*risk for an episode, credit for its steps."""
 
@@ -426,6 +465,9 @@ class PreferencePair(Row):
     chosen: Json = Field(description="JSON list with the better assistant message.")
     rejected: Json = Field(description="JSON list with the worse assistant message.")
     margin: float = Field(description="Return of the chosen side minus that of the rejected one.")
+    p_chosen: float | None = Field(
+        default=None, ge=0, le=1, description="Probability that the chosen action's episodes succeed."
+    )
     p_better: float = Field(ge=0, le=1, description="Probability that chosen is truly better.")
     weight: float = Field(ge=0, description="Training weight.")
     builder: str = Field(description="Builder that made it.")
@@ -434,6 +476,7 @@ class PreferencePair(Row):
     rejected_episode: str = Field(description="Episode of the rejected action.")
     rejected_step: int = Field(ge=0, description="Step of the rejected action.")
     same_prefix_until: int = Field(ge=0, description="Steps for which both sides made the same calls.")
+    users: list[str] = Field(default_factory=list, description="Pseudonyms of the users it comes from, sorted.")
 
 
 class Example(Row):
@@ -442,7 +485,7 @@ class Example(Row):
     table: ClassVar[str] = "examples"
     key: ClassVar[tuple[str, ...]] = ("example_id",)
 
-    example_id: str = Field(description="Content id of prompt and completion.")
+    example_id: str = Field(description="Content id of task, prompt, completion and tools.")
     task_id: str = Field(description="Task of the episode.")
     split: Split = Field(description="Split of the task; only train examples are trained on.")
     state_key: str = Field(description="Anchor state the action leaves from.")
@@ -454,6 +497,10 @@ class Example(Row):
     weight: float = Field(ge=0, description="Training weight.")
     episode_id: str = Field(description="Episode it comes from.")
     step: int = Field(ge=0, description="Step it comes from.")
+    source: Literal["outcome", "correction"] = Field(
+        default="outcome", description="What the label rests on: how the episode ended, or a user's edit."
+    )
+    user: str | None = Field(default=None, description="Pseudonym of the episode's user, or of who edited it.")
 
 
 class Group(Row):
@@ -473,6 +520,20 @@ class Group(Row):
     rewards_G: list[float] = Field(description="Returns.")
     advantages_G: list[float] = Field(description="Leave-one-out advantages; they sum to 0.")
     policies_G: list[str] = Field(description="Policy of each member.")
+    prompts_G: list[str] = Field(
+        default_factory=list,
+        description="Each member's own messages before its first action, JSON.",
+    )
+    behaviour_G: list[str] = Field(
+        default_factory=list,
+        description="Where each member's log-probabilities under the policy that acted come from: logged; rescore (a "
+        "round of this project acted: its adapter can say); unknown.",
+    )
+    gradient_G: list[float] = Field(
+        default_factory=list,
+        description="What multiplies each member's log-probability off policy: its advantage plus groups.shift; 0 "
+        "where that is negative and the behaviour unknown, because nothing would hold it back.",
+    )
     step_advantages_G: list[list[float]] = Field(
         default=[],
         description="Each member's training signal by step: its advantage, discounted, plus rewards.omega times the "
@@ -690,7 +751,9 @@ TABLES: dict[str, type[Row]] = {
         Link,
         Episode,
         Step,
+        Task,
         Opinion,
+        Correction,
         Reward,
         Reliability,
         Return,

@@ -85,6 +85,7 @@ def digest(project: Path) -> dict[str, Any]:
         "ingest",
         "links",
         "episodes",
+        "tasks",
         "opinions",
         "rewards",
         "reliability",

@@ -12,11 +12,26 @@ __all__ = ["GroupsConfig", "PairsConfig"]
 class PairsConfig(Section):
     """How preference pairs are mined and filtered."""
 
-    builders: list[str] = Field(default=["retry_fixed", "sibling"], description="Builders in order of preference.")
+    builders: list[str] = Field(
+        default=["user_edit", "retry_fixed", "sibling", "first_divergence", "efficiency", "rephrase"],
+        description="Builders in order of preference: names in the flywheel.pairs group or module:function.",
+    )
     min_margin: float = Field(default=0.3, gt=0, description="Least difference of returns.")
     min_p_better: float = Field(default=0.8, ge=0.5, le=1, description="Least probability that chosen is better.")
     max_per_state: int = Field(default=4, ge=1, description="Most pairs from one anchor state.")
     max_per_task: int = Field(default=8, ge=1, description="Most pairs from one task.")
+    max_per_user: int = Field(default=4, ge=1, description="Most pairs of one task that rest on one user.")
+    max_cheaper: int = Field(default=1, ge=0, description="Most pairs of one task that only say which way is cheaper.")
+    min_users: int = Field(
+        default=2,
+        ge=1,
+        description="Fewest users whose attempts favour a direction; without users in the log, attempts.",
+    )
+    min_lead: int = Field(
+        default=2, ge=1, description="Users ahead of those who speak against it; 2: nobody's leaving changes it."
+    )
+    max_risk: float = Field(default=0.8, gt=0, le=1, description="Risk from which an episode is never the chosen side.")
+    backoff: bool = Field(default=False, description="Compare calls in rough states where exact ones are met by few.")
 
 
 class GroupsConfig(Section):
@@ -25,3 +40,8 @@ class GroupsConfig(Section):
     min_size: int = Field(default=2, ge=2, description="Fewest attempts in a group.")
     max_size: int = Field(default=16, ge=2, description="Most attempts in a group.")
     min_range: float = Field(default=0.05, ge=0, description="Groups whose returns differ by less carry no signal.")
+    by_policy: bool = Field(default=False, description="Whether members must share their policy, too.")
+    max_per_user: int = Field(default=2, ge=1, description="Most members of a group that are one user's.")
+    shift: float = Field(
+        default=0.1, ge=0, description="Added to advantages off policy: the baseline lowered by so much (AsymRE)."
+    )

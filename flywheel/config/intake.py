@@ -56,6 +56,11 @@ class IngestConfig(Section):
     redact: RedactConfig = RedactConfig()
 
 
+def _utc(time: str) -> datetime | None:
+    found = datetime.fromisoformat(time) if time else None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
 class BuildConfig(Section):
     """What the derived tables are made from."""
 
@@ -74,8 +79,7 @@ class BuildConfig(Section):
     @property
     def cutoff(self) -> datetime | None:
         """The time in UTC; a time without a zone is UTC."""
-        found = datetime.fromisoformat(self.as_of) if self.as_of else None
-        return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+        return _utc(self.as_of)
 
 
 class EpisodesConfig(Section):
@@ -87,3 +91,31 @@ class EpisodesConfig(Section):
         lt=1,
         description="Share of tasks never trained on; chosen by hash, so growing it only adds tasks.",
     )
+    holdout_user_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of users never trained on, by hash; with it, only their held-out tasks are judged by.",
+    )
+    holdout_after: str = Field(
+        default="",
+        description="ISO time: nothing from it on is trained on, nothing before it is judged by; '' splits by no time.",
+    )
+
+    embedding: str = Field(
+        default="",
+        description="module:function from texts to vectors: joins requests in other words, too; '' for none.",
+    )
+    min_cosine: float = Field(default=0.9, gt=0, le=1, description="Cosine from which such requests are joined.")
+
+    @field_validator("holdout_after")
+    @classmethod
+    def _is_time(cls, value: str) -> str:
+        if value:
+            datetime.fromisoformat(value)
+        return value
+
+    @property
+    def holdout_from(self) -> datetime | None:
+        """The time in UTC; a time without a zone is UTC."""
+        return _utc(self.holdout_after)

@@ -21,7 +21,7 @@ from flywheel.config import Config
 from flywheel.errors import ConfigError, EvalError, UsageError
 from flywheel.pipeline.build import build, select_stages
 from flywheel.pipeline.intake import ingest_logs
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.stages._canonical import normal_text
 from flywheel.stages.evaluate.served import Act, Attempt
 from flywheel.store import Store
@@ -66,7 +66,7 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
         found = ingest_logs(store, config, project, paths, key=key)
         stages = [stage for name in _STAGES for stage in select_stages(name)]
         build(store, config, project, stages=stages)
-        tables = {t: store.table(t, stage_of(t)) for t in ("events", "episodes", "steps", "rewards", "returns")}
+        tables = {t: read_table(store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
         log = _log(tables, _tiers(config, project, key))
     if not log.attempts:
         where = ", ".join(f"`{path}`" for path in paths)
@@ -77,7 +77,7 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
 def read_store(ctx: Context) -> Log:
     """Return the attempts of the project's own tables, which are brought up to date first."""
     build(ctx.store, ctx.config, ctx.project, stages=[stage for name in _STAGES for stage in select_stages(name)])
-    tables = {t: ctx.store.table(t, stage_of(t)) for t in ("events", "episodes", "steps", "rewards", "returns")}
+    tables = {t: read_table(ctx.store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
     return _log(tables, {})
 
 

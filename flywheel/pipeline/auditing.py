@@ -20,7 +20,7 @@ from flywheel.answers import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.intake import ingest_logs
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.records import canonical_json
 from flywheel.stages.rewards.audit import AUDITS
 from flywheel.stats.sampling import draw
@@ -126,15 +126,15 @@ def _eligible(ctx: Context) -> pl.DataFrame:
     """Return the episodes that may be drawn, with what they are stratified by."""
     import polars as pl
 
-    whole = ctx.store.table("returns", stage_of("returns")).filter(pl.col("step").is_null())
+    whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     spoken = (
-        ctx.store.table("rewards", stage_of("rewards"))
+        read_table(ctx.store, "rewards")
         .filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
         .group_by("episode_id")
         .agg(pattern=pl.col("family").unique().sort().str.join("+"))
     )
     return (
-        ctx.store.table("episodes", stage_of("episodes"))
+        read_table(ctx.store, "episodes")
         .filter(pl.col("n_steps") > 0)
         .select("episode_id", "conversation_id")
         .join(whole.select("episode_id", "p_raw", "basis"), on="episode_id")
@@ -152,7 +152,7 @@ def intents(ctx: Context) -> pl.LazyFrame:
     import polars as pl
 
     return (
-        ctx.store.table("steps", stage_of("steps"))
+        read_table(ctx.store, "steps")
         .select("episode_id", "index", "tool_names")
         .filter(pl.col("tool_names").list.len() > 0)
         .group_by("episode_id")
@@ -179,8 +179,8 @@ def questions(ctx: Context, drawn: Draw) -> Iterator[AuditQuestion]:
     """Yield what a reviewer must see of each episode that waits: never its score, which would lead them."""
     import polars as pl
 
-    steps = ctx.store.table("steps", stage_of("steps")).filter(pl.col("episode_id").is_in(drawn.waiting))
-    tails = ctx.store.table("episodes", stage_of("episodes")).filter(pl.col("episode_id").is_in(drawn.waiting))
+    steps = read_table(ctx.store, "steps").filter(pl.col("episode_id").is_in(drawn.waiting))
+    tails = read_table(ctx.store, "episodes").filter(pl.col("episode_id").is_in(drawn.waiting))
     rows = steps.select("episode_id", "index", "observation", "resets_context", "action")
     of: dict[str, list[Any]] = {}
     for episode, _, observation, resets, action in rows.sort("episode_id", "index").collect().iter_rows():

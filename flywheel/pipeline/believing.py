@@ -15,7 +15,7 @@ from flywheel.answers import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer
 from flywheel.errors import UsageError
 from flywheel.pipeline.auditing import TALK, intents
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.stages._belief import Belief, Vote
 from flywheel.stages._priors import AUDIT, VERIFIER, full_log_odds
 from flywheel.stages._votes import VOTE_COLUMNS, summed
@@ -48,7 +48,7 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
     if whole.is_empty():
         raise UsageError("there are no returns yet", hint="flywheel build")
     votes = _votes(ctx).join(whole.filter(pl.col("basis") != "suspect"), on="episode_id", how="semi")
-    table = ctx.store.table("reliability", stage_of("reliability")).collect()
+    table = read_table(ctx.store, "reliability").collect()
     belief = Belief.read(table)
     notes = table.filter(pl.col("kind") == "warning").sort("name")["note"].to_list()
     return RewardsAnswer(
@@ -72,9 +72,9 @@ def _whole(ctx: Context) -> pl.DataFrame:
     """Return one row an episode: its return, its policy, user, intent and month."""
     import polars as pl
 
-    returns = ctx.store.table("returns", stage_of("returns")).filter(pl.col("step").is_null())
+    returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     columns = ("episode_id", "p_success", "p_raw", "known", "basis", "provisional", "maturity")
-    episodes = ctx.store.table("episodes", stage_of("episodes"))
+    episodes = read_table(ctx.store, "episodes")
     month = pl.col("started").dt.strftime("%Y-%m").fill_null("(no time)")
     return (
         episodes.select("episode_id", "policy", "user", month=month)
@@ -89,7 +89,7 @@ def _whole(ctx: Context) -> pl.DataFrame:
 def _votes(ctx: Context) -> pl.DataFrame:
     import polars as pl
 
-    rewards = ctx.store.table("rewards", stage_of("rewards"))
+    rewards = read_table(ctx.store, "rewards")
     voting = rewards.filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
     return summed(voting.select(VOTE_COLUMNS).collect())
 

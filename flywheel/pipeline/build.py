@@ -17,8 +17,10 @@ from flywheel.config import Config
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.stages import STAGES, Stage, stage_of
+from flywheel.pipeline.tables import RECORDED
 from flywheel.records import TABLES, LogEvent
 from flywheel.stages.links import follow_links
+from flywheel.stages.tasks import follow_tasks
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
@@ -141,8 +143,8 @@ def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[st
         parts = snapshot.parts if snapshot else ()
         if table == "events":
             frames[table] = _events(stage, store, parts, config.build.cutoff, partition).collect()
-        elif table == "links":
-            continue  # events are read through them
+        elif table in {"links", "tasks"}:
+            continue  # events, and what is made of them, are read through them
         elif stage.by == "all":
             columns = stage.columns.get(table, tuple(TABLES[table].model_fields))
             frames[table] = store.read(parts, table).select(columns).collect()
@@ -151,9 +153,17 @@ def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[st
         elif stage.by == "conversation":
             frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
         else:
-            lazy = store.read(parts, table).filter(_partition_of("task_id", store.partitions) == partition)
+            lazy = _of_tasks(store, table, parts, partition)
             frames[table] = lazy.sort(list(TABLES[table].key)).collect()
     return frames
+
+
+def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int) -> pl.LazyFrame:
+    """Return the rows of a partition's tasks; what was recorded before tasks were known is read through `tasks`."""
+    here = _partition_of("task_id", store.partitions) == partition
+    if table not in RECORDED:
+        return store.read(parts, table).filter(here)
+    return follow_tasks(store.read(parts, table), store.table("tasks", "tasks").filter(here))
 
 
 def _events(stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime | None, partition: int) -> pl.LazyFrame:
@@ -186,7 +196,9 @@ def _run(stage: Stage, store: Store, config: Config, project: Path) -> Snapshot:
     total, parts = Funnel(), []
     for partition in range(store.partitions if stage.by != "all" else 1):
         funnel = Funnel()
-        made = stage.run(_load(stage, store, config, partition), config, funnel, project)
+        frames = _load(stage, store, config, partition)
+        frames |= {f"previous {table}": store.table(table, stage.name).collect() for table in stage.remembers}
+        made = stage.run(frames, config, funnel, project)
         funnel.check(stage.name)
         total.merge(funnel.as_dict())
         parts += [store.write(table, made[table], partition=partition) for table in stage.makes]

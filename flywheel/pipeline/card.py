@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.records import DataCard, content_id
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def _origins(ctx: Context, rows: Sequence[dict[str, Any]], method: str) -> dict[
     import polars as pl
 
     table, key, episode = _ORIGIN[method]
-    made = ctx.store.table(table, stage_of(table)).filter(pl.col(key).is_in([row["id"] for row in rows])).collect()
-    who = ctx.store.table("episodes", stage_of("episodes")).select("episode_id", "source_format", "policy", "user")
+    made = read_table(ctx.store, table).filter(pl.col(key).is_in([row["id"] for row in rows])).collect()
+    who = read_table(ctx.store, "episodes").select("episode_id", "source_format", "policy", "user")
     made = made.explode(episode) if method == "grpo" else made
     joined = made.rename({episode: "_episode"}).join(
         who.collect(), left_on="_episode", right_on="episode_id", how="left"

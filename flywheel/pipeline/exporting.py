@@ -13,6 +13,7 @@ from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.records import Split, canonical_json
 from flywheel.stages.export import FORMS, export_rows
 
@@ -63,7 +64,7 @@ def export(ctx: Context, folder: Path, kinds: list[str], split: Split) -> Export
 
 def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
     form, funnel = FORMS[kind], Funnel()
-    table = ctx.store.table(form.table, stage_of(form.table)).collect()
+    table = read_table(ctx.store, form.table).collect()
     text = "".join(canonical_json(row) + "\n" for row in export_rows(table, form, split, funnel))
     files.atomic_write(folder / f"{kind}.jsonl", text)
     return ExportFile(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout, list_extensions, load_extension
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import DATASET
 from flywheel.records import EvalReport, Split, content_id
 from flywheel.rounds import round_name
@@ -29,17 +29,14 @@ __all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
 def _holdout(ctx: Context) -> Holdout:
     import polars as pl
 
-    frames = {t: ctx.store.table(t, stage_of(t)) for t in ("episodes", "steps", "returns", "pairs")}
+    frames = {t: read_table(ctx.store, t) for t in ("episodes", "steps", "returns", "pairs")}
     episodes = frames["episodes"].filter(pl.col("split") == Split.HOLDOUT).sort("episode_id").collect()
-    tasks = episodes.lazy().select("task_id").unique()
+    ids = episodes.lazy().select("episode_id")
     held = {
-        name: frames[name].join(tasks, on="task_id", how="semi").sort(key).collect()
-        for name, key in (
-            ("steps", ["episode_id", "index"]),
-            ("returns", ["episode_id", "step"]),
-            ("pairs", ["pair_id"]),
-        )
+        name: frames[name].join(ids, on="episode_id", how="semi").sort(key).collect()
+        for name, key in (("steps", ["episode_id", "index"]), ("returns", ["episode_id", "step"]))
     }
+    held["pairs"] = frames["pairs"].filter(pl.col("split") == Split.HOLDOUT).sort("pair_id").collect()
     if episodes.height == 0:
         raise EvalError(
             "no held-out task: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
@@ -64,7 +61,17 @@ def trained_tasks(ctx: Context, number: int) -> set[str]:
     for member in lineage(ctx, number):
         path = ctx.registry.folder(member) / DATASET
         tasks |= {json.loads(line)["task_id"] for line in path.read_text(encoding="utf-8").splitlines()}
-    return tasks
+    return tasks | _merged_into(ctx, tasks)
+
+
+def _merged_into(ctx: Context, tasks: set[str]) -> set[str]:
+    """Return the tasks of today that go on from the given ones: two can turn out to be one."""
+    import polars as pl
+
+    if ctx.store.current("tasks") is None:
+        return set()
+    table = ctx.store.table("tasks", "tasks").select("task_id", "formerly").explode("formerly").unique()
+    return set(table.filter(pl.col("formerly").is_in(sorted(tasks))).collect()["task_id"].to_list())
 
 
 class _Scorer:

@@ -12,7 +12,8 @@ from flywheel.pipeline.build import StageStatus, explain_stage
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.explaining import explain_episode
 from flywheel.pipeline.previews import preview
-from flywheel.pipeline.stages import STAGES, stage_of
+from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.tables import read_table
 from flywheel.records import EvalReport, MetricRow
 from flywheel.rounds import Registry, round_name
 
@@ -134,13 +135,13 @@ def _find(ctx: Context, table: str, wanted: str) -> pl.DataFrame:
     import polars as pl
 
     column = _BY_ID[table]
-    return ctx.store.table(table, stage_of(table)).filter(pl.col(column).str.starts_with(wanted)).sort(column).collect()
+    return read_table(ctx.store, table).filter(pl.col(column).str.starts_with(wanted)).sort(column).collect()
 
 
 def _rows_of(ctx: Context, table: str, episode_id: str, order: list[str]) -> list[dict[str, Any]]:
     import polars as pl
 
-    lazy = ctx.store.table(table, stage_of(table)).filter(pl.col("episode_id") == episode_id)
+    lazy = read_table(ctx.store, table).filter(pl.col("episode_id") == episode_id)
     return [_unfold(r) for r in lazy.sort(order).collect().iter_rows(named=True)]
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel import files
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.stages import STAGES, stage_of
+from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import training_metrics
 from flywheel.records import EvalReport, MetricRow
 
@@ -63,7 +64,7 @@ def _funnels(ctx: Context) -> dict[str, Mapping[str, int]]:
 
 
 def _table(ctx: Context, name: str) -> pl.LazyFrame:
-    return ctx.store.table(name, stage_of(name))
+    return read_table(ctx.store, name)
 
 
 def _signals(ctx: Context) -> list[SignalRow]:

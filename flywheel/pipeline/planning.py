@@ -15,6 +15,7 @@ from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
 from flywheel.records import Plan, canonical_json, content_id
 from flywheel.rounds import round_name
@@ -119,11 +120,11 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     from flywheel.stages.select_groups import select_actions, select_groups
 
     def table(name: str) -> pl.DataFrame:
-        return ctx.store.table(name, stage_of(name)).collect()
+        return read_table(ctx.store, name).collect()
 
     train, examples, pairs = ctx.config.train, table("examples"), table("pairs")
     funnels: dict[Method, Funnel] = {"sft": Funnel(), "dpo": Funnel()}
-    users = dict(ctx.store.table("episodes", stage_of("episodes")).select("episode_id", "user").collect().iter_rows())
+    users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
     rows: dict[Method, list[dict[str, Any]]] = {
         m: select_rows(examples, pairs, train, m, funnels[m], users) for m in funnels
     }

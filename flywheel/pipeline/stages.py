@@ -1,8 +1,8 @@
 """The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
 
 A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
-only `links`, which decides what a conversation is, and `reliability`, which learns how far signals are believed, see
-some columns of everything, and what they make is small and given to every partition. Partitions never depend on each
+only `links` and `tasks`, which decide what a conversation and a task is, and `reliability`, which learns how far
+signals are believed, see some columns of everything, and what they make is small. Partitions never depend on each
 other, so a distributed engine can run the same functions. To add a stage, write its function and one line in `STAGES`;
 raise `version` when the meaning of its output changes.
 """
@@ -20,6 +20,7 @@ from flywheel.extensions import Signal, list_extensions, load_extension
 from flywheel.funnel import Funnel
 from flywheel.stages.links import COLUMNS as LINKED
 from flywheel.stages.reliability import EPISODE_COLUMNS, REWARD_COLUMNS
+from flywheel.stages.tasks import COLUMNS as TASKED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,6 +44,7 @@ class Stage:
     extensions: Callable[[Config], tuple[str, list[str]]] | None = None
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # read of a table; the others whole
     version: int = 1
+    remembers: tuple[str, ...] = ()  # tables of its own that it gets as the last build left them
 
     def extension_versions(self, config: Config) -> dict[str, str]:
         """Return name → distribution and version of every extension the stage would run."""
@@ -68,12 +70,21 @@ def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
     return {"episodes": episodes, "steps": steps}
 
 
+def _tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.tasks import build_tasks
+
+    name = config.episodes.embedding
+    embed = load_extension("embeddings", name, search=project) if name else None
+    return {"tasks": build_tasks(frames["episodes"], frames["previous tasks"], config.episodes, funnel, embed)}
+
+
 def _opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.rewards import build_rewards, looks_at_tasks
+    from flywheel.stages.rewards import build_corrections, build_rewards, looks_at_tasks
 
     signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
     opinions = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
-    return {"opinions": opinions}
+    corrections = build_corrections(frames["episodes"], frames["steps"], frames["events"])
+    return {"opinions": opinions, "corrections": corrections}
 
 
 def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -105,18 +116,25 @@ def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> F
     return {"returns": build_returns(*args, reliability=frames["reliability"])}
 
 
+def _corrected(frames: Frames) -> pl.DataFrame:
+    """Return the steps with what users made of them: the columns `correction` and `editor`, mostly null."""
+    edits = frames["corrections"].select("episode_id", index="step", correction="text", editor="user")
+    return frames["steps"].join(edits, on=["episode_id", "index"], how="left", maintain_order="left")
+
+
 def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.examples import build_examples
 
     del project
-    return {"examples": build_examples(frames["episodes"], frames["steps"], frames["returns"], config.pairs, funnel)}
+    args = (frames["episodes"], _corrected(frames), frames["returns"])
+    return {"examples": build_examples(*args, config.pairs, funnel)}
 
 
 def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.pairs import build_pairs
 
     builders = {name: load_extension("pairs", name, search=project) for name in config.pairs.builders}
-    args = (frames["episodes"], frames["steps"], frames["returns"])
+    args = (frames["episodes"], _corrected(frames), frames["returns"])
     return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
 
 
@@ -130,31 +148,33 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
 
 _LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
 _LEARNED = {"fit", "scope", "prior_strength"}
-_JUDGED = ("episodes", "steps", "returns")
+_JUDGED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
           columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=2),
-    Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions",), "conversation", _opinions,
+          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=3),
+    Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
+          columns={"episodes": TASKED}, remembers=("tasks",)),
+    Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
           lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
-          lambda c: ("rewards", c.rewards.signals), version=2),
-    Stage("rewards", ("episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
+          lambda c: ("rewards", c.rewards.signals), version=3),
+    Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
           lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=2),
     Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", _reliability,
           lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"episodes": EPISODE_COLUMNS, "rewards": REWARD_COLUMNS}),
-    Stage("returns", ("episodes", "steps", "rewards", "reliability"), ("returns",), "task", _returns,
+    Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", _returns,
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_LOOKED_FOR, *_LEARNED} - {"scope"})}, version=3),
-    Stage("examples", _JUDGED, ("examples",), "task", _examples,
-          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}),
-    Stage("pairs", _JUDGED, ("pairs",), "task", _pairs,
-          lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders)),
+    Stage("examples", (*_JUDGED, "corrections"), ("examples",), "task", _examples,
+          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=2),
+    Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", _pairs,
+          lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _JUDGED, ("groups",), "task", _groups,
-          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}),
+          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=2),
 )  # fmt: skip
 
 # What a pipeline file may list besides table stages, and what each needs and makes.

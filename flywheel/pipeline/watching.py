@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flywheel.errors import TrainError
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.tables import read_table
 from flywheel.records import MonitorRow
 from flywheel.rounds import round_name
 
@@ -25,9 +25,18 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
     from flywheel.stages._priors import log_odds
     from flywheel.stages.monitors import watch
 
-    tables = {name: ctx.store.table(name, stage_of(name)).select(cols).collect() for name, cols in _COLUMNS.items()}
+    tables = {name: read_table(ctx.store, name).select(cols).collect() for name, cols in _COLUMNS.items()}
     frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])
-    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=_names(ctx.registry.champion))
+    serving = _names(ctx.registry.champion)
+    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=serving, audit=_audited(ctx))
+
+
+def _audited(ctx: Context) -> str | None:
+    """Return what the audit says of the calibration of the policies, the worst first; None without answers."""
+    from flywheel.pipeline.believing import transport
+
+    verdicts = {found.verdict for found in transport(ctx)["policy"]}
+    return next((verdict for verdict in ("FAIL", "INCONCLUSIVE", "PASS") if verdict in verdicts), None)
 
 
 def _names(champion: int | None) -> list[str]:

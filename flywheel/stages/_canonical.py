@@ -18,6 +18,7 @@ from flywheel.records import ID_HEX, canonical_json, content_id
 
 __all__ = [
     "SLOTS",
+    "STATE_TASK_HEX",
     "action_key",
     "call_key",
     "dump",
@@ -28,8 +29,10 @@ __all__ = [
     "parse",
     "task_of_key",
     "task_of_request",
+    "tools_of",
 ]
 
+STATE_TASK_HEX = 16  # digits of a state that are its task's
 HOLDOUT_SALT = "flywheel-holdout:"
 
 # What stands in an action's key for a particular thing of a kind, as (pattern, slot); applied in this order. Only the
@@ -98,8 +101,12 @@ def action_key(keys: Sequence[str]) -> str | None:
 
 
 def first_state(task_id: str) -> str:
-    """Return the anchor state in which no call was made yet."""
-    return content_id("state", task_id)
+    """Return the anchor state in which no call was made yet.
+
+    A state's first half is its task's, the other half says which calls were made: so a state can be put under another
+    task without walking its episode again.
+    """
+    return task_id[:STATE_TASK_HEX] + content_id("state")[STATE_TASK_HEX:]
 
 
 def next_state(state: str, keys: Sequence[str]) -> str:
@@ -107,9 +114,10 @@ def next_state(state: str, keys: Sequence[str]) -> str:
 
     Chained, so that a long episode costs linear time: two states are equal when task and calls so far are.
     """
+    task, made = state[:STATE_TASK_HEX], state[STATE_TASK_HEX:]
     for key in sorted(keys):
-        state = hashlib.sha256(f"{state}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:ID_HEX]
-    return state
+        made = hashlib.sha256(f"{made}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[: ID_HEX - STATE_TASK_HEX]
+    return task + made
 
 
 def task_of_key(task_key: str) -> str:
@@ -120,6 +128,11 @@ def task_of_key(task_key: str) -> str:
 def task_of_request(request: str, tool_names: Sequence[str] | None) -> str:
     """Return the task id derived from the first request and, when known, the tools at hand."""
     return content_id("request", normal_text(request), None if tool_names is None else sorted(tool_names))
+
+
+def tools_of(tool_names: Sequence[str] | None) -> str:
+    """Return a hash of the tools at hand; of None where they are not known."""
+    return content_id("tools", None if tool_names is None else sorted(tool_names))
 
 
 def in_holdout(task_id: str, share: float) -> bool:

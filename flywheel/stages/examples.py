@@ -1,7 +1,8 @@
 """Labelled single actions: demonstrations for SFT where the label is true, unpaired rows for KTO either way.
 
 In: episodes, steps and returns of whole tasks. Out: rows of the examples table, one for each distinct (prompt,
-completion) whose worth is known; every other step is dropped with a counted reason. The rules are in `_judge`.
+completion) whose worth is known; every other step is dropped with a counted reason. The rules are in `_judge`. A step
+that a user corrected gives one more row, a demonstration: the step as the user would have had it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
-from flywheel.records import Example, ToolStatus, content_id
+from flywheel.records import Example, ToolStatus, canonical_json, content_id
 from flywheel.stages._context import PROVISIONAL, UNFIT, contexts, unfit
+from flywheel.stages._corrected import corrected
+from flywheel.stages._grounding import ungrounded
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +26,7 @@ __all__ = ["build_examples"]
 
 DESIRABLE = 0.7
 UNDESIRABLE = 0.3
+CORRECTED = 0.95  # probability that an output as a user left it is right
 
 
 def build_examples(
@@ -31,11 +35,15 @@ def build_examples(
     """Label the steps of episodes with a known outcome; both splits, sorted by id."""
     import polars as pl
 
-    funnel.considered += steps.height
+    edited = _edited(steps)
+    funnel.considered += steps.height + edited.height
     whole = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
+    edited = funnel.drop(edited, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     judged = _judge(_with_returns(whole, returns), cfg, funnel)
-    rows = _one_per_text(_rows(judged, episodes, steps), funnel)
+    made = [_rows(judged, episodes, steps), _demonstrations(edited, episodes, steps, funnel)]
+    rows = _one_per_text(pl.concat(made), funnel)
     funnel.kept += rows.height
+    funnel.note("corrections", rows.filter(pl.col("source") == "correction").height)
     for label, name in ((True, "desirable"), (False, "undesirable")):
         funnel.note(name, rows.filter(pl.col("label") == label).height)
     return rows.sort("example_id")
@@ -78,17 +86,54 @@ def _judge(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFram
 def _rows(judged: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
-    facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools").iter_rows()}
+    facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools", "user").iter_rows()}
     found = contexts(steps, set(judged.select("episode_id", "index").rows()))
     rows: list[dict[str, Any]] = []
     copied = ("task_id", "state_key", "label", "p_success", "weight", "episode_id")
     for row in judged.select(*copied, "index").iter_rows(named=True):
         step = row.pop("index")
         context = found[row["episode_id"], step]
-        split, tools = facts[row["episode_id"]]
+        split, tools, user = facts[row["episode_id"]]
         texts = {"prompt": context.prompt, "completion": context.completion, "tools": tools}
-        # The tools are part of the identity: one prompt with other tools is another question.
-        rows.append({**row, **texts, "split": split, "step": step, "example_id": content_id(*texts.values())})
+        # Task and tools are part of the identity: one greeting may begin several tasks, held out or not.
+        about = {"split": split, "step": step, "user": user, "source": "outcome"}
+        rows.append({**row, **texts, **about, "example_id": content_id(row["task_id"], *texts.values())})
+    return pl.DataFrame(rows, schema=polars_schema(Example))
+
+
+def _edited(steps: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
+
+
+def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Return a desirable row for each step that a user corrected, with the correction in the step's place.
+
+    What the user alone could know is no demonstration: it would teach to make things up.
+    """
+    import polars as pl
+
+    facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools").iter_rows()}
+    found = contexts(steps, set(edited.select("episode_id", "index").rows()))
+    rows: list[dict[str, Any]] = []
+    for row in edited.iter_rows(named=True):
+        context = found[row["episode_id"], row["index"]]
+        split, tools = facts[row["episode_id"]]
+        before = json.loads(context.completion)[0]
+        message = corrected(before, row["correction"])
+        if message is None:
+            funnel.dropped["correction says nothing of the action"] += 1
+        elif ungrounded(message, before, context.prompt, tools):
+            funnel.dropped["correction not grounded"] += 1
+        else:
+            texts = {"prompt": context.prompt, "completion": canonical_json([message]), "tools": tools}
+            about = {"split": split, "step": row["index"], "user": row["editor"], "source": "correction"}
+            worth = {"label": True, "p_success": CORRECTED, "weight": 2 * CORRECTED - 1}
+            copied = {name: row[name] for name in ("task_id", "state_key", "episode_id")}
+            rows.append(
+                {**copied, **texts, **about, **worth, "example_id": content_id(row["task_id"], *texts.values())}
+            )
     return pl.DataFrame(rows, schema=polars_schema(Example))
 
 

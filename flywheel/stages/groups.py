@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from flywheel.config import GroupsConfig, RewardsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["advantages", "build_groups", "step_advantages"]
+__all__ = ["advantages", "build_groups", "gradients", "step_advantages"]
 
 STD_EPSILON = 1e-4  # as GRPO implementations have it
+UNKNOWN = "unknown"
+LOGGED = "logprobs"  # tag of episodes whose every call was logged with its token log-probabilities
+_ROUND = re.compile(r"round \d+")
 LONG = 10  # steps from which an early step's share of the return is discounted
 ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones
 
@@ -49,6 +53,16 @@ def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"]
         return [c * n / (n - 1) for c in centred]
     spread = math.sqrt(math.fsum(c * c for c in centred) / (n - 1))
     return [c / (spread + STD_EPSILON) for c in centred]
+
+
+def gradients(advantages_: Sequence[float], behaviours: Sequence[str], shift: float) -> list[float]:
+    """Return what multiplies each member's log-probability when attempts of another policy are trained on.
+
+    The shift lowers the baseline below the behaviour's mean, the safe side (AsymRE, arXiv 2506.20520). A push down
+    needs the behaviour's log-probabilities to know when to stop; where they are unknown there is none.
+    """
+    shifted = [advantage + shift for advantage in advantages_]
+    return [0.0 if g < 0 and known == UNKNOWN else g for g, known in zip(shifted, behaviours, strict=True)]
 
 
 def step_advantages(advantage: float, credits_: Sequence[float], cfg: RewardsConfig) -> list[float]:
@@ -83,13 +97,13 @@ def build_groups(
     funnel.considered += episodes.height
     attempts = _attempts(episodes, returns, funnel)
     fragments = dict(episode_fragments(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].to_list()))))
-    attempts = _with_signature(attempts, fragments, funnel)
+    attempts = _with_signature(attempts, fragments, cfg, funnel)
     attempts = _sized(attempts, cfg, funnel)
     key = ["task_id", "_signature"]
     credit = _credit(returns)
     rows = []
     for _, members in attempts.group_by(key, maintain_order=True):
-        group = _group(members, fragments)
+        group = _group(members, fragments, cfg.shift)
         by_step = [[credit.get((e, n), 0.0) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
         signals = zip(group["advantages_G"], by_step, strict=True)
         rows.append(group | {"step_advantages_G": [step_advantages(a, c, rewards) for a, c in signals]})
@@ -117,15 +131,20 @@ def _attempts(episodes: pl.DataFrame, returns: pl.DataFrame, funnel: Funnel) -> 
     return funnel.drop(attempts, pl.col("n_steps") == 0, "no action")
 
 
-def _with_signature(attempts: pl.DataFrame, fragments: dict[str, list[Fragment]], funnel: Funnel) -> pl.DataFrame:
+def _with_signature(
+    attempts: pl.DataFrame, fragments: dict[str, list[Fragment]], cfg: GroupsConfig, funnel: Funnel
+) -> pl.DataFrame:
     """Add what members must share besides the task; drop attempts whose log rewrote its own history."""
     import polars as pl
 
     rewritten = [any(part.resets for part in fragments[e][1:]) for e in attempts["episode_id"]]
     attempts = attempts.with_columns(pl.Series("_rewritten", rewritten, dtype=pl.Boolean))
     attempts = funnel.drop(attempts, pl.col("_rewritten"), "context rewritten")
-    pairs = attempts.select("episode_id", "tools").iter_rows()
-    signatures = [content_id(tools, _system_prompt(fragments[episode][0])) for episode, tools in pairs]
+    members = attempts.select("episode_id", "tools", "split", "policy").iter_rows()
+    signatures = [
+        content_id(tools, _system_prompt(fragments[episode][0]), split, policy if cfg.by_policy else None)
+        for episode, tools, split, policy in members
+    ]
     return attempts.with_columns(pl.Series("_signature", signatures, dtype=pl.String))
 
 
@@ -142,17 +161,29 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
     import polars as pl
 
     key = ["task_id", "_signature"]
+    of_user = pl.int_range(pl.len()).over(*key, "user")
+    attempts = funnel.drop(
+        attempts, pl.col("user").is_not_null() & (of_user >= cfg.max_per_user), "over groups.max_per_user"
+    )
     attempts = funnel.drop(attempts, pl.len().over(key) < cfg.min_size, "too few attempts")
     attempts = funnel.drop(attempts, pl.int_range(pl.len()).over(key) >= cfg.max_size, "over groups.max_size")
     spread = (pl.col("value").max() - pl.col("value").min()).over(key)
     return funnel.drop(attempts, spread < cfg.min_range, "no difference in the group")
 
 
-def _group(members: pl.DataFrame, fragments: dict[str, list[Fragment]]) -> dict[str, Any]:
+def _behaviour(policy: str, tags: Sequence[str]) -> str:
+    if LOGGED in tags:
+        return "logged"
+    return "rescore" if _ROUND.fullmatch(policy) else UNKNOWN
+
+
+def _group(members: pl.DataFrame, fragments: dict[str, list[Fragment]], shift: float) -> dict[str, Any]:
     episodes: list[str] = members["episode_id"].to_list()
     policies: list[str] = members["policy"].to_list()
     rewards: list[float] = members["value"].to_list()
     first = members.row(0, named=True)
+    lead = advantages(rewards)
+    behaviours = [_behaviour(policy, tags) for policy, tags in members.select("policy", "tags").iter_rows()]
     return {
         "group_id": content_id(first["task_id"], first["_signature"], episodes),
         "task_id": first["task_id"],
@@ -163,8 +194,11 @@ def _group(members: pl.DataFrame, fragments: dict[str, list[Fragment]]) -> dict[
         "episodes_G": episodes,
         "completions_G": [_completion(fragments[episode]) for episode in episodes],
         "rewards_G": rewards,
-        "advantages_G": advantages(rewards),
+        "advantages_G": lead,
         "policies_G": policies,
+        "prompts_G": [f"[{fragments[episode][0].observation}]" for episode in episodes],
+        "behaviour_G": behaviours,
+        "gradient_G": gradients(lead, behaviours, shift),
     }
 
 

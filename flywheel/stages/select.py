@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.errors import TrainError
 from flywheel.records import Split, canonical_json, content_id
+from flywheel.stages._overlap import answers_shared, too_long_winded
 from flywheel.stages._users import direction, rows_allowed, user_weights
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ Method = Literal["sft", "dpo", "grpo", "kto"]
 SAME_ACTION_ROWS = (
     3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others
 )
+
+
+SHARED = "13 words of a held-out answer"
+CHEAPER_ONE_IN = 9  # pairs on other grounds for each that only says which way is cheaper: a tenth of all
 
 
 @dataclass(frozen=True)
@@ -109,8 +114,14 @@ def select_rows(
 
     table, key = (examples, "example_id") if method == "sft" else (pairs, "pair_id")
     funnel.considered += table.height
+    texts = "completion" if method == "sft" else "chosen"
+    answers = table.filter(pl.col("split") == Split.HOLDOUT.value)[texts].to_list()
     table = funnel.drop(table, pl.col("split") != Split.TRAIN.value, "held out")
     table = funnel.drop(table, pl.col("weight") <= 0, "no weight")
+    shared = pl.Series(answers_shared(table[texts].to_list(), answers), dtype=pl.Boolean)
+    table = funnel.drop(table.with_columns(_shared=shared), pl.col("_shared"), SHARED).drop("_shared")
+    if method == "dpo":
+        table = _balanced(table, funnel)
     if method == "sft":
         table = _demonstrations(table, funnel)
     table = _nobody_decides(table, users or {}, cfg, method, funnel)
@@ -121,6 +132,19 @@ def select_rows(
     funnel.kept += table.height
     rows = [_row(row, columns, numbers, row[key]) for row in table.iter_rows(named=True)]
     return sorted(rows, key=content_id)
+
+
+def _balanced(pairs: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Drop pairs so that the longer side does not tell the better one; what one says is cheaper is a tenth at most."""
+    import polars as pl
+
+    pairs = pairs.sort("margin", "pair_id", descending=[True, False])
+    cheaper = pl.col("builder") == "efficiency"
+    most = pairs.filter(~cheaper).height // CHEAPER_ONE_IN
+    pairs = funnel.drop(pairs, cheaper & (cheaper.cast(pl.Int64).cum_sum() > most), "over the share of cheaper ways")
+    lengths = list(zip(pairs["chosen"].str.len_bytes(), pairs["rejected"].str.len_bytes(), strict=True))
+    out = pl.Series("_long", too_long_winded(lengths, pairs["pair_id"].to_list()), dtype=pl.Boolean)
+    return funnel.drop(pairs.with_columns(out), pl.col("_long"), "explained by length").drop("_long")
 
 
 def _nobody_decides(

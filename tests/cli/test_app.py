@@ -71,6 +71,8 @@ def test_an_empty_project(tmp_path: Path) -> None:
         "logs     0 files ingested, 0 new or grown\n"
         "links        never  never built\n"
         "episodes     never  never built\n"
+        "tasks        never  never built\n"
+        "opinions     never  never built\n"
         "rewards      never  never built\n"
         "reliability  never  never built\n"
         "returns      never  never built\n"

@@ -66,7 +66,8 @@ def test_a_changed_weight_rebuilds_returns_and_what_follows_but_no_signal(folder
     changed = configured(rewards={"beta": 0.05})
 
     assert states(folder, changed) == {
-        "links": "fresh", "episodes": "fresh", "opinions": "fresh", "rewards": "fresh", "reliability": "fresh",
+        "links": "fresh", "episodes": "fresh", "tasks": "fresh", "opinions": "fresh", "rewards": "fresh",
+        "reliability": "fresh",
         "returns": "stale", "examples": "stale", "pairs": "stale", "groups": "stale",
     }  # fmt: skip
     assert Project(folder, config=changed).explain("returns").lines[0] == (

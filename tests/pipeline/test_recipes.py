@@ -26,7 +26,7 @@ def test_nightly_is_the_shipped_one_until_the_project_has_its_own(tmp_path: Path
 def test_a_recipe_out_of_order_or_unknown_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "bad.toml").write_text('name = "bad"\nstages = ["pairs"]\n')
-    with pytest.raises(ConfigError, match=r"bad\.toml.*needs episodes"):
+    with pytest.raises(ConfigError, match=r"bad\.toml.*needs tasks"):
         find_recipe(tmp_path, "bad")
     with pytest.raises(ConfigError, match="no pipeline named `weekly`"):
         find_recipe(tmp_path, "weekly")

@@ -19,7 +19,7 @@ def test_the_whole_wheel_is_in_order() -> None:
     ("names", "message", "hint"),
     [
         (["episodes"], "`episodes` needs events, which no stage before it makes", "put `ingest` before `episodes`"),
-        (["ingest", "links", "episodes", "pairs"], "`pairs` needs returns", "put `returns` before `pairs`"),
+        (["ingest", "links", "episodes", "tasks", "pairs"], "`pairs` needs returns", "put `returns` before `pairs`"),
         ([*WHOLE[:-3], "gate"], "`gate` needs eval_report", "put `eval` before `gate`"),
         (["ingest", "ingest"], "`ingest` stands twice", "remove one"),
         (["ingets"], "unknown stage `ingets`", "ingest"),

@@ -78,6 +78,7 @@ def _episode(attempt: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, 
         "task_id": attempt.get("task", "t"),
         "task_rule": "task_key",
         "policy": attempt.get("policy", "p"),
+        "user": attempt.get("user"),
         "stop_reason": "answered",
         "split": attempt.get("split", "train"),
         "n_steps": len(steps),
@@ -98,7 +99,7 @@ def _return(attempt: dict[str, Any], step: int | None, value: float) -> dict[str
         "step": step,
         "p_success": p,
         "cost": 0.0,
-        "risk": 0.0,
+        "risk": attempt.get("risk", 0.0),
         "value": value,
         "luck": 0.0,
         "weight": abs(2 * p - 1),
@@ -126,7 +127,7 @@ def _frames(attempts: Sequence[dict[str, Any]]) -> Frames:
 def frames() -> Callable[[Sequence[dict[str, Any]]], Frames]:
     """Give a function from attempts to the frames (episodes, steps, returns).
 
-    An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system"}; a
-    turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "resets"}.
+    An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system",
+    "user", "risk"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "resets"}.
     """
     return _frames

@@ -14,7 +14,7 @@ from flywheel.config import GroupsConfig, RewardsConfig
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Group
-from flywheel.stages.groups import advantages, build_groups, step_advantages
+from flywheel.stages.groups import advantages, build_groups, gradients, step_advantages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,6 +121,60 @@ def test_no_rows_give_no_groups_and_order_does_not_matter(frames: Make) -> None:
     assert run(frames([])) == ([], {})
     made = frames([attempt(name, p) for name, p in zip("dbca", (0.9, 0.1, 0.8, 0.2), strict=True)])
     assert run(made) == run((made[0].reverse(), made[1].reverse(), made[2].reverse()))
+
+
+def test_users_and_policies_have_their_places(frames: Make) -> None:
+    crowd = [attempt(name, p, user="ann") for name, p in zip("abc", (0.95, 0.05, 0.95), strict=True)]
+    (group,), counts = run(frames([*crowd, attempt("d", 0.05, user="bo")]))
+    assert (group["episodes_G"], counts["over groups.max_per_user"]) == (["a", "b", "d"], 1)
+    mixed = frames([attempt("a", 0.95, policy="x"), attempt("b", 0.05, policy="y")])
+    assert run(mixed, by_policy=True)[1]["too few attempts"] == 2
+
+
+def test_members_of_two_splits_are_no_group(frames: Make) -> None:
+    assert run(frames([attempt("a", 0.95), attempt("b", 0.05, split="holdout")]))[0] == []
+
+
+def test_every_member_has_its_own_prompt(frames: Make) -> None:
+    other = attempt("b", 0.05)
+    other["steps"] = [{**other["steps"][0], "user": "in other words"}, *other["steps"][1:]]
+    (group,), _ = run(frames([attempt("a", 0.95), other]))
+    assert ["in other words" in prompt for prompt in group["prompts_G"]] == [False, True]
+    assert group["prompts_G"][0] == group["prompt"]
+
+
+def test_without_the_behaviours_log_probabilities_nothing_is_pushed_down(frames: Make) -> None:
+    (group,), _ = run(frames([attempt("a", 0.95), attempt("b", 0.05)]))
+    assert group["behaviour_G"] == ["unknown", "unknown"]
+    assert group["gradient_G"] == pytest.approx([1.9, 0.0])
+    (group,), _ = run(frames([attempt("a", 0.95, policy="round 3"), attempt("b", 0.05, policy="round 3")]))
+    assert (group["behaviour_G"], group["gradient_G"]) == (["rescore"] * 2, pytest.approx([1.9, -1.7]))
+    assert gradients([-0.05, -0.5], ["unknown", "logged"], 0.1) == pytest.approx([0.05, -0.4])
+
+
+@pytest.mark.parametrize(
+    ("baseline", "expected"),
+    [
+        (-0.1, (0.095238, 0.628571, 0.171429, 0.104762)),
+        (0.0, (0.0, 0.705882, 0.176471, 0.117647)),
+        (0.2, (0.0, 0.918519, 0.051852, 0.02963)),
+    ],
+)
+def test_the_shift_is_asymres_baseline(baseline: float, expected: tuple[float, ...]) -> None:
+    """The policy that these weights lead to is AsymRE's closed form (mu (r - V) - t)+ / (V_mu - V)."""
+    share, reward = (10, 6, 3, 1), (0.0, 1.0, 0.5, 1.0)
+    sample = [r for n, r in zip(share, reward, strict=True) for _ in range(n)]
+    mean = sum(sample) / len(sample)
+    weights = gradients(advantages(sample, "dr"), ["logged"] * len(sample), mean - baseline)
+    pull = [sum(w for w, r in zip(weights, sample, strict=True) if r == x) / 20 for x in (0.0, 0.5)]
+    good = next(w for w, r in zip(weights, sample, strict=True) if r == 1.0) / 20
+    by_action = [pull[0], 6 * good, pull[1], good]
+    low, high = -1.0, 1.0
+    for _ in range(80):
+        t = (low + high) / 2
+        total = sum(max(p - t, 0.0) for p in by_action) / (mean - baseline)
+        low, high = (t, high) if total > 1 else (low, t)
+    assert [max(p - low, 0.0) / (mean - baseline) for p in by_action] == pytest.approx(expected, abs=2e-6)
 
 
 def test_a_steps_signal_is_its_episodes_advantage_and_its_own_credit() -> None:

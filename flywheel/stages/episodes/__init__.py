@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from flywheel.contracts import arrow_schema, conform
@@ -22,6 +23,7 @@ from flywheel.stages._canonical import (
     parse,
     task_of_key,
     task_of_request,
+    tools_of,
 )
 from flywheel.stages.episodes.transcript import Event, Transcript, read_transcript
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["build_episodes"]
 
+REQUEST_WORDS, REQUEST_MESSAGES = 10, 4  # words that make a request, within so many messages
+_LOGPROBS = '"completion_logprobs":['  # as canonical JSON writes a list that is there
 _LATER = ("feedback", "outcome")  # judgements: no part of what happened between user and agent
 _BIG_INTEGER = r"[:,\[]\s*-?\d{19,}"
 
@@ -137,19 +141,22 @@ def _event(row: _Row) -> Event:
 
 
 def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str, Any]:
-    task_id, task_rule = _task(log, transcript)
+    task_id, task_rule, request = _task(log, transcript)
     calls = [call for action in transcript.actions for call in action.calls]
     acting = [row for row in log.rows if row.kind == "model_call"] or log.rows
     policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in log.rows)
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
     policies = {row.policy for row in acting if row.policy}
     tags = transcript.tags | ({"mixed_policies"} if len(policies) > 1 else set())
+    tags |= {"logprobs"} if all(row.kind == "model_call" and _LOGPROBS in row.payload for row in acting) else set()
     usage = transcript.usage
     return {
         "episode_id": content_id("episode", log.conversation_id),
         "conversation_id": log.conversation_id,
         "task_id": task_id,
         "task_rule": task_rule,
+        "request": request,
+        "tool_signature": tools_of(list(transcript.tools) or None),
         "policy": policy or "unknown",
         "model": _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows),
         "user": _commonest(row.user for row in log.rows),
@@ -180,16 +187,25 @@ def _commonest(values: Iterable[str | None]) -> str | None:
     return min(counts, key=lambda value: (-counts[value], value), default=None)
 
 
-def _task(log: _Log, transcript: Transcript) -> tuple[str, str]:
+def _task(log: _Log, transcript: Transcript) -> tuple[str, str, str | None]:
+    """Return the task id, the rule that it was made by, and the request if it was made from one."""
     named = next((row.task_key for row in log.rows if row.task_key), None)
     if named is not None:
-        return task_of_key(named), "task_key"
-    seen = transcript.actions[0].observation if transcript.actions else transcript.tail
-    texts = (m["content"] for m in seen if m["role"] == "user" and isinstance(m.get("content"), str))
-    request = next((text for text in texts if text.strip()), None)
-    if request is None:  # nobody asked for anything: a task of its own
-        request = log.conversation_id
-    return task_of_request(request, sorted(transcript.tools) or None), "first_request"
+        return task_of_key(named), "task_key", None
+    request = _request(transcript) or log.conversation_id  # nobody asked for anything: a task of its own
+    return task_of_request(request, sorted(transcript.tools) or None), "first_request", request
+
+
+def _request(transcript: Transcript) -> str:
+    """Return what the user asked first; a greeting is no request, so as many messages as it takes to say something."""
+    seen = [action.observation for action in transcript.actions] or [transcript.tail]
+    texts = (m["content"] for obs in seen for m in obs if m["role"] == "user" and isinstance(m.get("content"), str))
+    said: list[str] = []
+    for text in islice((text for text in texts if text.strip()), REQUEST_MESSAGES):
+        said.append(text)
+        if sum(len(part.split()) for part in said) >= REQUEST_WORDS:
+            break
+    return "\n".join(said)
 
 
 def _stop_reason(transcript: Transcript) -> StopReason:

@@ -21,6 +21,7 @@ __all__ = ["VERIFIER", "Watched", "unknown", "watched"]
 
 VERIFIER = "verifier"
 PRAISE = "sentiment_pos"
+_OWN = ("peers", "task")  # families of what compares attempts
 _VOTES = ("outcome", "implicit")
 
 
@@ -102,6 +103,8 @@ def _votes(rewards: pl.DataFrame, odds: Callable[[str, float], float]) -> pl.Dat
     """Return for each episode: what implicit signals and what verifiers say, from 0 to 1; and what speaks for success.
 
     Signals of one family share one vote. Where a verifier spoke, it alone decides, and praise carries nothing.
+    What the agent's own attempts say of each other speaks for nothing: one that always does the same agrees with
+    itself.
     """
     import polars as pl
 
@@ -115,7 +118,7 @@ def _votes(rewards: pl.DataFrame, odds: Callable[[str, float], float]) -> pl.Dat
     by_verifier, praised = pl.col("family") == VERIFIER, pl.col("family") == PRAISE
     for_success = pl.col("odds").clip(lower_bound=0.0)
     mass = (
-        for_success.filter(~by_verifier).sum(),
+        for_success.filter(~by_verifier & ~pl.col("family").is_in(_OWN)).sum(),
         for_success.filter(praised).sum(),
     )
     return families.group_by("episode_id", maintain_order=True).agg(

@@ -5,7 +5,18 @@ In: episodes, steps and returns of whole tasks. Out: rows of the pairs table.
 
 from __future__ import annotations
 
-from flywheel.stages.pairs.builders import probability_better, retry_fixed, sibling
+from flywheel.stages.pairs.attempts import efficiency, first_divergence, sibling
 from flywheel.stages.pairs.filters import build_pairs
+from flywheel.stages.pairs.sides import probability_better
+from flywheel.stages.pairs.within import rephrase, retry_fixed, user_edit
 
-__all__ = ["build_pairs", "probability_better", "retry_fixed", "sibling"]
+__all__ = [
+    "build_pairs",
+    "efficiency",
+    "first_divergence",
+    "probability_better",
+    "rephrase",
+    "retry_fixed",
+    "sibling",
+    "user_edit",
+]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from flywheel.contracts import conform
 from flywheel.errors import ContractError, ExtensionError
 from flywheel.records import Reward
+from flywheel.stages.rewards.corrections import build_corrections
 from flywheel.stages.rewards.opinions import rewards_frame
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from flywheel.extensions import Signal
     from flywheel.funnel import Funnel
 
-__all__ = ["build_rewards", "compare_attempts", "looks_at_tasks"]
+__all__ = ["build_corrections", "build_rewards", "compare_attempts", "looks_at_tasks"]
 
 
 def build_rewards(

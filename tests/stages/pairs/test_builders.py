@@ -36,7 +36,7 @@ def test_probability_that_chosen_is_better(chosen: float, rejected: float, expec
 
 
 def test_siblings_leave_the_same_state_with_different_calls(frames: Make) -> None:
-    made = frames([attempt("a", "good", 0.95, split="holdout", tools="[]"), attempt("b", "bad", 0.05)])
+    made = frames([attempt("a", "good", 0.95, split="holdout", tools="[]"), attempt("b", "bad", 0.05, split="holdout")])
     (pair,) = sibling(*made, CFG).to_dicts()
     assert (pair["chosen_episode"], pair["rejected_episode"]) == ("a", "b")
     assert (pair["chosen_step"], pair["rejected_step"], pair["same_prefix_until"]) == (2, 2, 1)

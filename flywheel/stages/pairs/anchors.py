@@ -1,0 +1,117 @@
+"""Where an action was taken: the anchor states of every step, from the exact conversation to a rough course of events.
+
+In: steps of whole tasks. Out: the steps with three states and the action that was taken there. Two steps with an equal
+state can be compared:
+
+- `seen`: everything before them is equal, word for word (ids of calls aside). What two attempts do there differently is
+  their first divergence, in calls or in words.
+- `exact`: the same calls with the same kinds of results (ok, empty, failed); the words around them may differ.
+- `rough`: the same tools were called, equally often and with equal success, in any order and with any arguments, and
+  the last result was of the same kind. The fallback where attempts rarely meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from flywheel.records import ToolStatus
+from flywheel.stages._canonical import normal_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ANCHORS", "anchored", "is_failed"]
+
+ANCHORS = ("seen", "exact", "rough")
+_EMPTY = r'"content":"\s*(?:\[\s*\]|\{\s*\}|null|none|)\s*"'
+_CALL_ID = r'"(?:tool_call_id|id)":"[^"]*",?'
+
+
+class _Row(NamedTuple):
+    episode_id: str
+    task_id: str
+    step: int
+    resets_context: bool
+    state_key: str
+    action_key: str | None
+    tools: str
+    kind: str  # of the results: "failed", "empty", "ok" or "" for text
+    observation: str
+    action: str
+
+
+def is_failed() -> pl.Expr:
+    """Return whether a step's call failed or did not parse."""
+    import polars as pl
+
+    return pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
+
+
+def anchored(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps, sorted, with the columns seen, exact, rough, act, failed and turn.
+
+    `act` names the action: its calls, or its words; `turn` counts the calls made before; null `act`: it says nothing.
+    """
+    import polars as pl
+
+    rows = _rows(steps)
+    found = list(_walk(map(_Row._make, rows.select(*_Row._fields).iter_rows())))
+    names = [*ANCHORS, "act", "turn"]
+    columns = {name: [row[place] for row in found] for place, name in enumerate(names)}
+    types = dict.fromkeys(names, pl.String) | {"turn": pl.Int64}
+    return rows.drop("observation", "action", "kind", "tools", "step").with_columns(
+        pl.Series(name, columns[name], dtype=types[name]) for name in names
+    )
+
+
+def _rows(steps: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    calls = pl.col("action_key").is_not_null()
+    empty = pl.col("observation").shift(-1).over("episode_id").str.contains(_EMPTY).fill_null(value=False)
+    kind = pl.when(~calls).then(pl.lit("")).when(is_failed()).then(pl.lit("failed")).when(empty).then(pl.lit("empty"))
+    return (
+        steps.sort("episode_id", "index")
+        .with_columns(kind=kind.otherwise(pl.lit("ok")), failed=is_failed(), tools=pl.col("tool_names").list.join(" "))
+        .with_columns(pl.col("observation").str.replace_all(_CALL_ID, ""))
+        .with_columns(step="index")
+        .select(*_Row._fields, "index", "failed")
+    )
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _walk(rows: Iterator[_Row]) -> Iterator[tuple[str, str, str, str | None, int]]:
+    episode, seen, kinds, done, last, turn = "", "", "", Counter[str](), "", 0
+    for row in rows:
+        if row.episode_id != episode:
+            episode, kinds, done, last, turn = row.episode_id, "", Counter(), "", 0
+            seen = row.task_id
+        if row.resets_context:
+            seen = row.task_id
+        seen = _digest(seen, row.observation)
+        exact = _digest(row.task_id, row.state_key, kinds)
+        rough = _digest(row.task_id, *(f"{name} {n}" for name, n in sorted(done.items())), last)
+        act = _act(row)
+        yield seen, exact, rough, act, turn
+        seen = _digest(seen, act or "")
+        if row.action_key is not None:
+            kinds = _digest(kinds, row.kind)
+            last = f"{row.tools} {row.kind}"
+            done[last] += 1
+            turn += 1
+
+
+def _act(row: _Row) -> str | None:
+    if row.action_key is not None:
+        return row.action_key
+    content = orjson.loads(row.action).get("content")
+    words = normal_text(content) if isinstance(content, str) else ""
+    return f"says {_digest(words)}" if words else None

@@ -1,0 +1,182 @@
+"""Builders that compare attempts at one task: siblings, first divergences, and the cheaper of two good ways.
+
+In: episodes, steps and returns of whole tasks. Out: candidates with the columns of `PreferencePair`, unfiltered.
+Every user counts once in a mean, however many episodes they have: forty votes of one person are one vote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flywheel.stages._context import contexts
+from flywheel.stages.pairs.anchors import anchored
+from flywheel.stages.pairs.sides import finish, probability_better, sides
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import PairsConfig
+
+__all__ = ["efficiency", "first_divergence", "known_actions", "sibling"]
+
+PRIOR_EPISODES = 1.0  # the state's mean counts as one more episode through each action: 1 against 1 is no certainty
+ACTIONS_PER_END = 8  # best and worst actions of a state that are compared: keeps a busy state linear
+BACK_OFF_BELOW = 3  # episodes through an exact state; with fewer, the rough state is asked too
+ROUGH_PRIOR = 2.0  # of a rough state, whose attempts differ in more than the action
+SUCCEEDS = 0.8  # both ways must, for the cheaper one to be preferred
+CHEAPER = 1.5  # times, at least
+CHEAP_IS_BETTER, MUCH_CHEAPER = (0.8, 0.9), 3.0  # P(chosen better) at CHEAPER and from MUCH_CHEAPER on
+
+
+def sibling(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:
+    """Pair different calls that attempts at one task made from the same anchor state, better mean return first.
+
+    The anchor state is the sequence of calls so far and how each ended, not the wording around them: the prompt is the
+    context of the chosen side, and the rejected call was made after a conversation of the same course. With
+    `pairs.backoff`, calls whose exact state was met by fewer than three attempts are compared in the rough state too.
+    margin = V(chosen) - V(rejected), the means of R over the known episodes through each action; p_better weighs their
+    mean p_success, each drawn towards the state's mean by one episode (two in a rough state).
+    """
+    import polars as pl
+
+    actions = known_actions(episodes, steps, returns).filter(pl.col("action_key").is_not_null())
+    tables = [_rivals(actions, "exact", PRIOR_EPISODES)]
+    if cfg.backoff:
+        lonely = actions.filter(pl.col("episode_id").n_unique().over("exact") < BACK_OFF_BELOW)
+        tables.append(_rivals(lonely, "rough", ROUGH_PRIOR))
+    return _pairs(pl.concat(tables), episodes, steps, "sibling")
+
+
+def first_divergence(
+    episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig
+) -> pl.DataFrame:
+    """Pair what two attempts did at the first step at which they differ, in calls or in words.
+
+    Until then both saw the same conversation, word for word, so that a text and a call, or two texts that end their
+    episodes, can be compared as two calls can. Texts in the middle of a talk are not: what comes after decides there.
+    """
+    import polars as pl
+
+    del cfg
+    actions = known_actions(episodes, steps, returns)
+    ends = pl.col("index") == pl.col("index").max().over("episode_id")
+    ways = actions.filter(pl.col("action_key").is_not_null() | ends)
+    return _pairs(_rivals(ways, "seen", PRIOR_EPISODES), episodes, steps, "first_divergence")
+
+
+def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:
+    """Pair two calls of one anchor state that both lead to success, one of them with far fewer calls from there on.
+
+    p_better rises from 0.8, where the other way takes 1.5 times the calls, to 0.9 at three times; margin is
+    2 p_better - 1.
+    """
+    import polars as pl
+
+    del cfg
+    actions = known_actions(episodes, steps, returns).filter(pl.col("action_key").is_not_null())
+    calls = pl.col("turn").max().over("episode_id") - pl.col("turn") + 1.0
+    actions = actions.with_columns(value=-calls)
+    table = _rivals(actions, "exact", PRIOR_EPISODES)
+    ratio = pl.col("value_rejected") / pl.col("value_chosen")
+    low, high = CHEAP_IS_BETTER
+    gained = (ratio - CHEAPER).clip(0, MUCH_CHEAPER - CHEAPER) / (MUCH_CHEAPER - CHEAPER)
+    fair = (pl.min_horizontal("mean_chosen", "mean_rejected") >= SUCCEEDS) & (ratio >= CHEAPER)
+    table = table.filter(fair).with_columns(p_better=(low + (high - low) * gained).round(12))
+    return _pairs(table.with_columns(margin=2 * pl.col("p_better") - 1), episodes, steps, "efficiency")
+
+
+def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps of episodes with a known outcome, each with its anchors, return and user (`voter`)."""
+    import polars as pl
+
+    known = returns.filter(pl.col("step").is_null() & pl.col("known"))
+    voter = pl.coalesce("user", "episode_id")  # without a user, every episode speaks for itself
+    return (
+        anchored(steps)
+        .filter(pl.col("act").is_not_null())
+        .join(known.select("episode_id", "p_success", "value", "weight"), on="episode_id", maintain_order="left")
+        .join(episodes.select("episode_id", voter=voter), on="episode_id", how="left", maintain_order="left")
+    )
+
+
+def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
+    """Return one row per (better, worse) pair of actions of a state, with a representative step for each."""
+    import polars as pl
+
+    by = [anchor, "act"]
+    actions = actions.unique([*by, "episode_id"], keep="first", maintain_order=True).sort(*by, "episode_id")
+    share = 1.0 / pl.len().over(*by, "voter")
+    actions = actions.with_columns(_share=share)
+    judged = _judged(actions, anchor, prior)
+    kept = ["task_id", anchor, "state_key", "act", "episode_id", "index", "turn"]
+    chosen = judged.filter(pl.col("best") <= ACTIONS_PER_END).join(_typical(actions, by, kept, best=True), on=by)
+    rejected = judged.filter(pl.col("worst") <= ACTIONS_PER_END).join(_typical(actions, by, kept, best=False), on=by)
+    return (
+        chosen.join(rejected, on=anchor, suffix="_rejected")
+        .filter((pl.col("value") > pl.col("value_rejected")) & (pl.col("act") != pl.col("act_rejected")))
+        .select(
+            "task_id",
+            "state_key",
+            margin=pl.col("value") - pl.col("value_rejected"),
+            weight=pl.min_horizontal("weight", "weight_rejected"),
+            value_chosen="value",
+            value_rejected="value_rejected",
+            mean_chosen="mean",
+            mean_rejected="mean_rejected",
+            p_better=pl.struct("p", "p_rejected").map_elements(_better, return_dtype=pl.Float64),
+            chosen_episode="episode_id",
+            chosen_step="index",
+            rejected_episode="episode_id_rejected",
+            rejected_step="index_rejected",
+            same_prefix_until="turn",
+        )
+    )
+
+
+def _better(row: dict[str, float]) -> float:
+    return probability_better(row["p"], row["p_rejected"])
+
+
+def _judged(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
+    """Return each action of a state with its means over users, and its rank from both ends."""
+    import polars as pl
+
+    def mean(column: str) -> pl.Expr:
+        return (pl.col(column) * pl.col("_share")).sum() / pl.col("_share").sum()
+
+    return (
+        actions.with_columns(p_state=mean("p_success").over(anchor))
+        .group_by(anchor, "act", maintain_order=True)
+        .agg(
+            mean("value").round(12),
+            mean("weight").round(12),
+            mean=mean("p_success").round(12),
+            p=((pl.col("p_success") * pl.col("_share")).sum() + prior * pl.col("p_state").first())
+            / (pl.col("_share").sum() + prior),
+        )
+        .with_columns(pl.col("p").round(12))
+        .with_columns(
+            best=pl.col("value").rank("ordinal", descending=True).over(anchor),
+            worst=pl.col("value").rank("ordinal").over(anchor),
+        )
+    )
+
+
+def _typical(actions: pl.DataFrame, by: list[str], kept: list[str], *, best: bool) -> pl.DataFrame:
+    """Return the step that stands for each action: of its most (or least) successful episode, ties by id."""
+    order = ["failed", "p_success", "value", "episode_id"] if best else ["p_success", "value", "episode_id"]
+    down = [False, True, True, False] if best else [False, False, False]
+    return actions.sort(order, descending=down).unique(by, keep="first", maintain_order=True).select(kept)
+
+
+def _pairs(table: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame, builder: str) -> pl.DataFrame:
+    chosen = table.select("chosen_episode", "chosen_step").rows()
+    rejected = table.select("rejected_episode", "rejected_step").rows()
+    found = contexts(steps, {*chosen, *rejected})
+    rows = []
+    for pair in table.iter_rows(named=True):
+        here = found[pair["chosen_episode"], pair["chosen_step"]]
+        there = found[pair["rejected_episode"], pair["rejected_step"]]
+        pair["p_chosen"] = pair["mean_chosen"]
+        rows.append({**pair, **sides(here, there, text_of_chosen=True), "builder": builder})
+    return finish(rows, episodes)

@@ -1,0 +1,57 @@
+"""Who speaks for a direction: distinct users whose attempts favour one action over the other at a state.
+
+In: the known actions of tasks with their users. Out: voters for and against a pair. A user's voice is one, the sign of
+all their attempts through both actions together; without users in the log, every episode speaks for itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from flywheel.stages.pairs.anchors import ANCHORS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Votes"]
+
+_SILENT = 1e-9  # an attempt that did as well as the state's mean says nothing
+
+
+class Votes:
+    """Counts voters; `actions` has the columns of `known_actions`."""
+
+    def __init__(self, actions: pl.DataFrame) -> None:
+        self._at: dict[tuple[str, int], tuple[str | None, ...]] = {}
+        self._said: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._means: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for row in actions.select("episode_id", "index", "act", "voter", "p_success", *ANCHORS).iter_rows():
+            episode, index, act, voter, p_success, *states = row
+            self._at[episode, index] = (act, *states)
+            for state in states:
+                self._said[state, act][voter].append(p_success)
+                self._means[state][voter].append(p_success)
+
+    def count(self, pair: dict[str, Any]) -> tuple[int, int] | None:
+        """Return (voters for, voters against) at the finest state that both sides share; None where they share none."""
+        chosen, rejected = (
+            self._at.get((pair[f"{side}_episode"], pair[f"{side}_step"])) for side in ("chosen", "rejected")
+        )
+        if chosen is None or rejected is None:
+            return None
+        shared = [state for state, other in zip(chosen[1:], rejected[1:], strict=True) if state == other]
+        if not shared or shared[0] is None:
+            return None
+        voices = list(self._voices(shared[0], str(chosen[0]), str(rejected[0])).values())
+        return sum(v > _SILENT for v in voices), sum(v < -_SILENT for v in voices)
+
+    def _voices(self, state: str, chosen: str, rejected: str) -> dict[str, float]:
+        """Return how far each voter's attempts favour the chosen action: each action counts once a voter."""
+        means = [sum(ps) / len(ps) for ps in self._means[state].values()]
+        usual = sum(means) / len(means)
+        voices: dict[str, float] = defaultdict(float)
+        for act, sign in ((chosen, 1.0), (rejected, -1.0)):
+            for voter, ps in self._said[state, act].items():
+                voices[voter] += sign * (sum(ps) / len(ps) - usual)
+        return voices

@@ -1,0 +1,57 @@
+"""What users made of an output: edited texts, joined to the step that wrote what they edited.
+
+In: episodes, steps and events of a set of conversations. Out: the table `corrections`, one row per corrected step; of
+several edits the last one counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from flywheel.contracts import polars_schema
+from flywheel.records import Correction
+from flywheel.stages.rewards.targets import Targets
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["build_corrections"]
+
+
+def build_corrections(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the corrections. An edit that names no step means the last text that the agent wrote."""
+    import polars as pl
+
+    edits = events.filter(
+        (pl.col("kind") == "feedback") & pl.col("payload").str.contains('"name":"edit"', literal=True)
+    ).unique("event_id")
+    if edits.is_empty():
+        return pl.DataFrame(schema=polars_schema(Correction))
+    homes = episodes.select("episode_id", "task_id", "conversation_id")
+    said = edits.join(homes, on="conversation_id").sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
+    targets, last = Targets(steps, events), _last_texts(steps)
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    columns = ("episode_id", "task_id", "event_id", "user", "payload")
+    for episode, task, event, user, payload in said.select(columns).iter_rows():
+        text = _text(orjson.loads(payload))
+        step = targets.step((episode, task), orjson.loads(payload))
+        step = last.get(episode) if step is None else step
+        if text is not None and step is not None:
+            row = {"episode_id": episode, "task_id": task, "step": step, "text": text, "user": user, "event_id": event}
+            found[episode, step] = row
+    return pl.DataFrame(list(found.values()), schema=polars_schema(Correction)).sort("episode_id", "step")
+
+
+def _text(payload: Any) -> str | None:
+    text = payload.get("text") if isinstance(payload, dict) and payload.get("name") == "edit" else None
+    return text if isinstance(text, str) and text.strip() else None
+
+
+def _last_texts(steps: pl.DataFrame) -> dict[str, int]:
+    """Return the last step of each episode that wrote to the user instead of calling a tool."""
+    import polars as pl
+
+    texts = steps.filter(pl.col("action_key").is_null()).group_by("episode_id").agg(pl.col("index").max())
+    return dict(texts.select("episode_id", "index").iter_rows())

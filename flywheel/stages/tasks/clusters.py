@@ -1,0 +1,70 @@
+"""From requests that are alike to clusters with an id that stays: whoever founded one names it, and held out wins.
+
+In: distinct requests in the order in which they came, pairs that are alike, and the cluster that a request had before.
+Out: a cluster id for each request.
+
+A request that is like none before it founds a cluster and gives it its own hash as id; later ones join. When a later
+request turns out to be like two clusters, they become one: under the id of a held-out one, if one of them is held out,
+so that nothing that was held out is ever trained on; else under the older one's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["cluster_ids"]
+
+
+class _Sets:
+    """Union-find; the smallest member is the root."""
+
+    def __init__(self, size: int) -> None:
+        self._parent = list(range(size))
+
+    def root(self, member: int) -> int:
+        while self._parent[member] != member:
+            self._parent[member] = self._parent[self._parent[member]]
+            member = self._parent[member]
+        return member
+
+    def join(self, one: int, other: int) -> None:
+        one, other = sorted((self.root(one), self.root(other)))
+        self._parent[other] = one
+
+
+def cluster_ids(
+    requests: Sequence[str],
+    edges: Iterable[tuple[int, int]],
+    before: Sequence[frozenset[str]],
+    held_out: Callable[[str], bool],
+) -> list[str]:
+    """Return the cluster id of each request.
+
+    Args:
+        requests: ids, oldest first.
+        edges: pairs of positions (later, earlier) that are alike.
+        before: the cluster ids that each request had at the last build; mostly none or one.
+        held_out: whether a cluster with this id is held out.
+    """
+    sets = _Sets(len(requests))
+    joined: set[int] = set()
+    for later, earlier in edges:
+        sets.join(later, earlier)
+        joined.add(max(later, earlier))
+    seen: dict[str, int] = {}
+    for place, ids in enumerate(before):
+        for name in sorted(ids):
+            sets.join(place, seen.setdefault(name, place))
+    names: dict[int, list[str]] = defaultdict(list)  # of each cluster, oldest first
+    founders: dict[int, list[str]] = defaultdict(list)
+    for place, request in enumerate(requests):
+        names[sets.root(place)] += sorted(before[place])
+        if place not in joined:
+            founders[sets.root(place)].append(request)
+    chosen = {root: _name(names[root] or own, held_out) for root, own in founders.items()}
+    return [chosen[sets.root(place)] for place in range(len(requests))]
+
+
+def _name(names: Sequence[str], held_out: Callable[[str], bool]) -> str:
+    return next((name for name in names if held_out(name)), names[0])

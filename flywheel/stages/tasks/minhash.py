@@ -1,0 +1,125 @@
+"""Near-duplicate requests: shingles of masked words, MinHash signatures, candidates by bands, verified Jaccard.
+
+In: request texts. Out: pairs that are alike. Broder, "On the resemblance and containment of documents" (1997); banding
+as in Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", ch. 3. All constants are fixed, so that equal texts
+give equal bytes on any machine and with any version of numpy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from flywheel.stages._canonical import normal_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["BANDS", "ROWS", "alike", "candidates", "jaccard", "masked_words", "shingles", "signatures"]
+
+PERMUTATIONS, BANDS, ROWS = 128, 16, 8  # the S-curve's middle lies at (1/16)^(1/8) = 0.707
+ALIKE = 0.7
+DIFFER_AT_MOST = 12  # shingles, about two words: a long shared template must not make two questions one
+SAYS_ENOUGH = 12  # shingles in common, about 14 words; shorter requests must be equal but for their slots
+SHINGLE = 3  # words
+NEIGHBOURS = 4  # members of a bucket that each further one is compared with, besides the first: keeps it linear
+_BATCH = 4096
+_MASK = (1 << 64) - 1
+_SLOT = re.compile(r"https?://\S+|[\w.+-]+@[\w-]+\.[\w.-]+|<[a-z]+_[0-9a-z]+>|(?=[\w./:,-]*\d)\w+(?:[-./:,]\w+)*")
+_WORD = re.compile(r"\w+|#")
+
+
+def masked_words(text: str) -> list[str]:
+    """Return the words of a text in normal form, with `#` for each number, id, date, address and pseudonym."""
+    return _WORD.findall(_SLOT.sub(" # ", normal_text(text)))
+
+
+def _mix(value: int) -> int:
+    """Return the next number of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+@lru_cache(maxsize=200_000)
+def _word_hash(word: str) -> int:
+    return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def shingles(words: Sequence[str]) -> NDArray[np.uint64]:
+    """Return the distinct word 3-shingles as sorted hashes; fewer than three words are one shingle."""
+    import numpy as np
+
+    hashes = np.fromiter(map(_word_hash, words or [""]), dtype=np.uint64, count=max(len(words), 1))
+    width = min(SHINGLE, len(hashes))
+    found = np.zeros(len(hashes) - width + 1, dtype=np.uint64)
+    for place in range(width):
+        found = (found ^ hashes[place : place + len(found)]) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(29)
+    return np.unique(found)
+
+
+def signatures(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """Return one key for each set (row) and band (column): equal keys mean eight equal minima."""
+    import numpy as np
+
+    keys = np.zeros((len(sets), BANDS), dtype=np.uint64)
+    for start in range(0, len(sets), _BATCH):
+        batch = sets[start : start + _BATCH]
+        keys[start : start + len(batch)] = _batch_keys(batch)
+    return keys
+
+
+def _batch_keys(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    import numpy as np
+
+    values = np.concatenate(sets)
+    starts = np.cumsum([0, *(len(s) for s in sets[:-1])])
+    keys = np.zeros((len(sets), BANDS), dtype=np.uint64)
+    seed = 0
+    for number in range(PERMUTATIONS):
+        seed = _mix(seed)
+        factor, seed = np.uint64(seed | 1), _mix(seed)
+        hashed = (values * factor + np.uint64(seed)) >> np.uint64(32)
+        band = number // ROWS
+        least = np.minimum.reduceat(hashed, starts)
+        keys[:, band] = (keys[:, band] ^ least) * np.uint64(0x9E3779B97F4A7C15)
+    return keys
+
+
+def candidates(keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+    """Yield (later, earlier) rows that share a bucket: each with the bucket's first and its last few before it."""
+    import numpy as np
+
+    for band in range(keys.shape[1]):
+        order = np.argsort(keys[:, band], kind="stable")
+        column = keys[order, band]
+        ends = np.flatnonzero(np.append(column[1:] != column[:-1], True)) + 1
+        begins = np.append(0, ends[:-1])
+        for begin, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
+            members = order[begin:end].tolist()
+            for place in range(1, len(members)):
+                for other in {members[0], *members[max(0, place - NEIGHBOURS) : place]}:
+                    yield members[place], other
+
+
+def jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
+    """Return the share of common elements of two sorted sets of distinct hashes."""
+    import numpy as np
+
+    common = len(np.intersect1d(one, other, assume_unique=True))
+    return common / (len(one) + len(other) - common)
+
+
+def alike(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> bool:
+    """Return whether two requests are near-duplicates: Jaccard 0.7 or more, and at most two words' difference."""
+    import numpy as np
+
+    common = len(np.intersect1d(one, other, assume_unique=True))
+    union = len(one) + len(other) - common
+    return common >= max(ALIKE * union, SAYS_ENOUGH) and union - common <= DIFFER_AT_MOST
