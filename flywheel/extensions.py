@@ -139,11 +139,13 @@ class TrainSpec:
     """What a trainer gets: paths and values only, so that it can be written to JSON and run in another process.
 
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
-    weight; for DPO prompt, chosen, rejected, tools, p_better and weight.
+    weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label and
+    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, where the log
+    has them, log_probs: for each member null, or {ids, log_probs} for each of its actions.
     """
 
     round: int
-    method: Literal["sft", "dpo"]
+    method: Literal["sft", "dpo", "grpo", "kto"]
     data: Path
     out_dir: Path  # the adapter's folder: written whole, marker last
     work_dir: Path  # checkpoints and logs; may be deleted after the round
@@ -152,6 +154,8 @@ class TrainSpec:
     reference: Literal["parent", "base", "none"]
     config: Config
     seed: int
+    cache_dir: Path | None = None  # what may be computed again, kept between rounds
+    behaviours: Mapping[str, str] = field(default_factory=dict)  # a policy's name in logs → its adapter's folder
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,9 @@ def train(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     *,
     number: RoundOption = None,
-    method: Annotated[str | None, typer.Option("--method", help="sft, dpo or auto; default: train.method.")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="sft, dpo, kto, grpo or auto; default: train.method.")
+    ] = None,
     plan_file: Annotated[
         Path | None, typer.Option("--plan", help="A plan saved by `plan --out`.", metavar="FILE")
     ] = None,

@@ -39,12 +39,14 @@ class LoraConfig(Section):
 class TrainConfig(Section):
     """What a round trains, from where, and how."""
 
-    method: Literal["auto", "sft", "dpo"] = Field(
-        default="auto", description="'auto': SFT while the start policy seldom makes a well-formed call, then DPO."
+    method: Literal["auto", "sft", "dpo", "grpo", "kto"] = Field(
+        default="auto",
+        description="'auto': SFT while the start policy seldom makes a well-formed call, then DPO. 'grpo' trains on "
+        "groups of logged attempts, 'kto' on single good and bad actions.",
     )
     start: Literal["champion", "base"] = Field(default="champion", description="Where a round starts from.")
     reference: Literal["parent", "base"] = Field(
-        default="parent", description="Reference policy of DPO; checked at step 0."
+        default="parent", description="Reference policy of DPO, KTO and GRPO; checked at step 0."
     )
     rebase_every: int = Field(default=4, ge=1, description="Every so many rounds one starts afresh from the base.")
     cold_start_below: float = Field(
@@ -67,8 +69,11 @@ class TrainConfig(Section):
     max_steps: int = Field(default=-1, ge=-1, description="Optimiser steps; -1 follows the epochs.")
     sft_epochs: float = Field(default=2.0, gt=0, description="Passes of SFT over the rows.")
     dpo_epochs: float = Field(default=1.0, gt=0, description="Passes of DPO over the rows.")
+    grpo_epochs: float = Field(default=1.0, gt=0, description="Passes of GRPO over the groups.")
     batch_size: int = Field(
-        default=4, ge=1, description="Rows per forward pass; SFT rows that continue one another count as one."
+        default=4,
+        ge=1,
+        description="Rows (GRPO: groups) per forward pass; SFT rows that continue one another count as one.",
     )
     accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
     max_length: int = Field(
@@ -84,12 +89,36 @@ class TrainConfig(Section):
     dpo_learning_rate: float = Field(default=5e-5, gt=0, description="Learning rate of DPO on the adapter.")
     dpo_beta: float = Field(default=0.1, gt=0, description="Inverse temperature of DPO.")
     dpo_sft_weight: float = Field(default=0.2, ge=0, description="Weight of the NLL term on the chosen action.")
+    grpo_learning_rate: float = Field(default=5e-6, gt=0, description="Learning rate of GRPO on the adapter.")
+    grpo_shift: float = Field(
+        default=0.1, ge=0, description="By how much the baseline of a group is lowered (AsymRE's safe side)."
+    )
+    grpo_kl: float = Field(default=0.02, ge=0, description="Weight of the KL to the reference in GRPO.")
+    grpo_mask_kl: float = Field(
+        default=0.5,
+        gt=0,
+        description="Nats a token a bad attempt may fall below its behaviour before it is left alone.",
+    )
+    grpo_min_ess: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Least effective sample size and overlap of attempts with known behaviour, as shares.",
+    )
+    max_kl: float = Field(
+        default=5.0, gt=0, description="Mean half squared log-ratio to the reference a token above which a round stops."
+    )
+    max_chosen_drop: float = Field(
+        default=0.5,
+        gt=0,
+        description="Nats a token by which chosen actions may become less likely before a round stops.",
+    )
     checkpoint_every: int = Field(default=10, ge=1, description="Optimiser steps between checkpoints.")
     seed: int = Field(default=0, ge=0, description="Seed of order, initialisation and dropout.")
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
     lora: LoraConfig = LoraConfig()
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 
-    def epochs(self, method: Literal["sft", "dpo"]) -> float:
-        """Return the passes over the rows of a round of this method."""
-        return self.sft_epochs if method == "sft" else self.dpo_epochs
+    def epochs(self, method: Literal["sft", "dpo", "grpo", "kto"]) -> float:
+        """Return the passes over the rows of a round of this method; KTO takes DPO's."""
+        return {"sft": self.sft_epochs, "grpo": self.grpo_epochs}.get(method, self.dpo_epochs)

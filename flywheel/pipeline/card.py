@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SIDES", "make_card"]
 
-SIDES: dict[str, tuple[str, ...]] = {"sft": ("completion",), "dpo": ("chosen", "rejected")}
-_ORIGIN = {"sft": ("examples", "example_id", "episode_id"), "dpo": ("pairs", "pair_id", "chosen_episode")}
+SIDES: dict[str, tuple[str, ...]] = {"sft": ("completion",), "dpo": ("chosen", "rejected"), "kto": ("completion",)}
+_ORIGIN = {
+    "sft": ("examples", "example_id", "episode_id"),
+    "dpo": ("pairs", "pair_id", "chosen_episode"),
+    "kto": ("examples", "example_id", "episode_id"),
+    "grpo": ("groups", "group_id", "episodes_G"),
+}
 _SHOWN = 3  # findings told in an error
 
 
@@ -62,11 +67,38 @@ def _sizes(ctx: Context, rows: Sequence[dict[str, Any]], method: str, dataset_sh
     known = ctx.store.cached("tokens", key)
     if known is None:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
-        measured = [lint_row(chat, row, SIDES[method]) for row in rows]
-        _refuse(measured)
-        known = {"rendering": rendering(chat), "tokens": [[m.prompt, *m.sides] for m in measured]}
+        if method == "grpo":
+            attempts = [[lint_row(chat, row, ("completion",)) for row in _actions(one)] for one in _attempts(rows)]
+            _refuse([action for actions in attempts for action in actions])
+            tokens = [_whole(actions) for actions in attempts if actions]
+        else:
+            measured = [lint_row(chat, row, SIDES[method]) for row in rows]
+            _refuse(measured)
+            tokens = [[m.prompt, *m.sides] for m in measured]
+        known = {"rendering": rendering(chat), "tokens": tokens}
         ctx.store.cache("tokens", key, known)
     return dict(known)
+
+
+def _attempts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the logged attempts of all groups."""
+    return [{**row, "messages": messages} for row in rows for messages in row["completions"]]
+
+
+def _actions(attempt: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return each action of an attempt as a row with the messages before it as its prompt."""
+    messages, base = attempt["messages"], {"id": attempt["id"], "tools": attempt["tools"]}
+    return [
+        {**base, "prompt": [*attempt["prompt"], *messages[:i]], "completion": [message]}
+        for i, message in enumerate(messages)
+        if message["role"] == "assistant"
+    ]
+
+
+def _whole(actions: Sequence[Measured]) -> list[int]:
+    """Return an attempt's tokens that are context, and those that are trained."""
+    trained = sum(sum(action.sides) for action in actions)
+    return [max(actions[-1].prompt + sum(actions[-1].sides) - trained, 0), trained]
 
 
 def _refuse(measured: Sequence[Measured]) -> None:
@@ -87,6 +119,7 @@ def _origins(ctx: Context, rows: Sequence[dict[str, Any]], method: str) -> dict[
     table, key, episode = _ORIGIN[method]
     made = read_table(ctx.store, table).filter(pl.col(key).is_in([row["id"] for row in rows])).collect()
     who = read_table(ctx.store, "episodes").select("episode_id", "source_format", "policy", "user")
+    made = made.explode(episode) if method == "grpo" else made
     joined = made.rename({episode: "_episode"}).join(
         who.collect(), left_on="_episode", right_on="episode_id", how="left"
     )

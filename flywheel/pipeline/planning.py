@@ -21,6 +21,8 @@ from flywheel.records import Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from flywheel.stages.select import Method, MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
@@ -100,12 +102,39 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
     return float(cached)
 
 
-def _choose(ctx: Context, parent: int | None, counts: dict[str, int], probe: Sequence[dict[str, Any]]) -> MethodChoice:
+def _choose(
+    ctx: Context, parent: int | None, counts: dict[Method, int], probe: Sequence[dict[str, Any]]
+) -> MethodChoice:
     from flywheel.stages.select import choose_method
 
     train = ctx.config.train
     rate = _well_formed_rate(ctx, parent, probe) if train.method == "auto" else None
-    return choose_method(counts["examples"], counts["pairs"], rate, train)
+    return choose_method(
+        counts["sft"], counts["dpo"], rate, train, n_actions=counts.get("kto", 0), n_groups=counts.get("grpo", 0)
+    )
+
+
+def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[Method, Funnel]]:
+    """Return the rows that each method would train on, and what was dropped on the way to them."""
+    from flywheel.stages.select import select_rows
+    from flywheel.stages.select_groups import select_actions, select_groups
+
+    def table(name: str) -> pl.DataFrame:
+        return read_table(ctx.store, name).collect()
+
+    train, examples, pairs = ctx.config.train, table("examples"), table("pairs")
+    funnels: dict[Method, Funnel] = {"sft": Funnel(), "dpo": Funnel()}
+    users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
+    rows: dict[Method, list[dict[str, Any]]] = {
+        m: select_rows(examples, pairs, train, m, funnels[m], users) for m in funnels
+    }
+    if train.method == "grpo":
+        funnels["grpo"] = Funnel()
+        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"])
+    if train.method == "kto":
+        funnels["kto"] = Funnel()
+        rows["kto"] = select_actions(examples, train, funnels["kto"])
+    return rows, funnels
 
 
 def make_plan(ctx: Context, number: int) -> PlannedRound:
@@ -115,16 +144,11 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         TrainError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
-    from flywheel.stages.select import select_rows
 
-    tables = {name: read_table(ctx.store, name).collect() for name in ("examples", "pairs")}
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
-    methods: tuple[Method, ...] = ("sft", "dpo")
-    funnels = {method: Funnel() for method in methods}
-    users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
-    candidates = {m: select_rows(tables["examples"], tables["pairs"], train, m, funnels[m], users) for m in methods}
-    counts = {"examples": len(candidates["sft"]), "pairs": len(candidates["dpo"])}
+    candidates, funnels = _candidates(ctx)
+    counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
     rows, funnel = candidates[choice.method], funnels[choice.method]
     if len(rows) < train.min_rows:
@@ -144,7 +168,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         reference="none" if choice.method == "sft" else train.reference,
         base_model=ctx.config.model.base,
         base_model_sha256=base_identity(ctx.config.model).sha256,
-        inputs=_inputs(ctx),
+        inputs=_inputs(ctx, ("groups",) if choice.method == "grpo" else ()),
         counts=funnel.as_dict(),
         rows=len(rows),
         tasks=len(tasks),
@@ -159,9 +183,9 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     return PlannedRound(plan.model_copy(update={"same_as": _repeat_of(ctx, plan)}), dataset)
 
 
-def _inputs(ctx: Context) -> dict[str, dict[str, str]]:
+def _inputs(ctx: Context, more: tuple[str, ...]) -> dict[str, dict[str, str]]:
     found = {}
-    for table in _INPUT_TABLES:
+    for table in (*_INPUT_TABLES, *more):
         snapshot = ctx.store.current(stage_of(table))
         if snapshot is not None:
             found[table] = {"snapshot": f"{snapshot.stage}/{snapshot.number}", "sha256": snapshot.table_sha256(table)}

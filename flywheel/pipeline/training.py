@@ -21,7 +21,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.planning import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.watching import refuse_red
 from flywheel.records import FileHash, Plan, RoundManifest
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.rounds import ADAPTER_WEIGHTS, round_name
 
 __all__ = ["train_round", "training_metrics"]
 
@@ -101,7 +101,15 @@ def _spec(ctx: Context, manifest: RoundManifest) -> TrainSpec:
         reference=manifest.reference,
         config=ctx.config,
         seed=manifest.seed,
+        cache_dir=ctx.store.root / "cache",
+        behaviours=_served(ctx) if manifest.method == "grpo" else {},
     )
+
+
+def _served(ctx: Context) -> dict[str, str]:
+    """Return the adapters under whose round's name logs may say that they were served."""
+    found = {round_name(n): ctx.registry.adapter(n) for n in ctx.registry.trained()}
+    return {name: str(folder) for name, folder in found.items() if folder is not None}
 
 
 def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MethodChoice", "choose_method", "select_rows"]
 
-Method = Literal["sft", "dpo"]
+Method = Literal["sft", "dpo", "grpo", "kto"]
 
 SAME_ACTION_ROWS = (
     3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others
@@ -43,8 +43,16 @@ class MethodChoice:
     reason: str
 
 
-def choose_method(n_examples: int, n_pairs: int, well_formed_rate: float | None, cfg: TrainConfig) -> MethodChoice:
-    """Choose SFT or DPO.
+def choose_method(
+    n_examples: int,
+    n_pairs: int,
+    well_formed_rate: float | None,
+    cfg: TrainConfig,
+    *,
+    n_actions: int = 0,
+    n_groups: int = 0,
+) -> MethodChoice:
+    """Choose SFT or DPO; KTO and GRPO only where they are asked for.
 
     DPO cannot teach a format that the start policy never produces, so a low rate of well-formed calls means SFT first.
 
@@ -53,11 +61,14 @@ def choose_method(n_examples: int, n_pairs: int, well_formed_rate: float | None,
         n_pairs: preference pairs that would be trained on.
         well_formed_rate: of the start policy; None when it was not measured, which does not argue for a cold start.
         cfg: the method asked for and the thresholds.
+        n_actions: single actions, good and bad, that KTO would train on.
+        n_groups: groups of attempts that GRPO would train on.
 
     Raises:
         TrainError: too few rows for any method that fits.
     """
     rows = {"sft": (n_examples, "examples"), "dpo": (n_pairs, "pairs")}
+    rows |= {"kto": (n_actions, "actions"), "grpo": (n_groups, "groups")}
     cold = well_formed_rate is not None and well_formed_rate < cfg.cold_start_below
     wishes: list[Method] = [cfg.method] if cfg.method != "auto" else ["sft"] if cold else ["dpo", "sft"]
     rate = _rate(well_formed_rate, cfg)

@@ -26,13 +26,15 @@ _NO_LOSS = -100
 class Tokenised:
     """Rows as token ids: `prompt_ids` and one list for each side, with the number refused for their length.
 
-    `tokens` counts what one pass over the rows computes and `longest` the costliest row: the prompt once for each side.
+    `kept` are the positions of the rows that were not refused. `tokens` counts what one pass over the rows computes and
+    `longest` the costliest row: the prompt once for each side.
     """
 
     rows: list[dict[str, list[int]]]
     refused: int
     tokens: int
     longest: int
+    kept: list[int]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -53,11 +55,12 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
     Raises:
         TrainError: every row, or more than `train.max_refused`, is too long.
     """
-    kept = []
-    for row in rows:
+    kept, places = [], []
+    for place, row in enumerate(rows):
         prompt = _ids(chat, chat.prompt(row["prompt"], row["tools"]))
         answers = {s: _ids(chat, chat.completion(row["prompt"], row["tools"], row[s][0])) for s in sides}
         if len(prompt) + max(len(a) for a in answers.values()) <= cfg.max_length:
+            places.append(place)
             kept.append({"prompt_ids": prompt, **{f"{s}_ids": a for s, a in answers.items()}})
     refused = len(rows) - len(kept)
     if not kept or refused / len(rows) > cfg.max_refused:
@@ -66,7 +69,7 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
             hint="raise train.max_length (memory grows with it) or train.max_refused",
         )
     costs = [sum(len(row["prompt_ids"]) + len(row[f"{s}_ids"]) for s in sides) for row in kept]
-    return Tokenised(kept, refused, sum(costs), max(costs))
+    return Tokenised(kept, refused, sum(costs), max(costs), places)
 
 
 def _ids(chat: ChatFormat, text: str) -> list[int]:

@@ -158,8 +158,9 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         "gradient_checkpointing": rows * longest > _KEEP_TOKENS,
         "disable_tqdm": True,
         "dataloader_pin_memory": gpu,
-        "max_length": None,
     }
+    if "max_length" in {f.name for f in dataclasses.fields(kind)}:
+        settings["max_length"] = None  # rows that are too long were refused already
     return kind(**{**settings, **values, **train.trl})
 
 

@@ -26,7 +26,7 @@ from flywheel.stages.train.checkpoints import trim_metrics
 __all__ = ["launch", "read_spec", "write_result", "write_spec"]
 
 _POLL_S = 0.1
-_PATHS = ("data", "out_dir", "work_dir", "start_adapter")
+_PATHS = ("data", "out_dir", "work_dir", "start_adapter", "cache_dir")
 
 # No telemetry, no hub, no thread fights: the libraries' own switches.
 _ENVIRONMENT = {

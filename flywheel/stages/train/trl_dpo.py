@@ -1,8 +1,9 @@
-"""DPO on preference pairs, through TRL's DPOTrainer with an NLL term on the chosen action.
+"""DPO on preference pairs, through TRL's DPOTrainer with what it lacks for logs.
 
-The trainer is subclassed in one place: rows arrive tokenised by flywheel, so that prompt and action meet at the token
-boundary that generation sees and no special token is doubled. The reference policy is checked before the first step:
-where it is the policy that training starts from, the loss must be log 2 and every margin 0.
+A pair's prompt is computed once (`packed`), the reference's log-probabilities once for all passes and rounds
+(`reference`). Every pair has a weight and a probability of being the right way round, and an NLL term on its chosen
+action. Rows arrive tokenised by flywheel, so that prompt and action meet at the token boundary that generation sees;
+only the action's tokens are in the loss. A loss of TRL's that is asked for under [train.trl] is TRL's own, row by row.
 
 DPO: Rafailov et al. 2023, arXiv 2305.18290. NLL term: Pang et al. 2024, arXiv 2404.19733.
 """
@@ -12,103 +13,172 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
+from flywheel.stages.train import losses
+from flywheel.stages.train._logged import Items, Logged, Order, collate, prepare_items
 from flywheel.stages.train._rows import read_rows, tokenise
 from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
 from flywheel.stages.train.checkpoints import newest
+from flywheel.stages.train.tree import Row
 
-__all__ = ["train"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["PairLoss", "check_reference", "pair_rows", "train"]
 
 _TOLERANCE = 1e-3
-_NO_LOSS = -100
+_OURS = ("sigmoid", "robust", "ipo")
+# What TRL computes from more than sums of log-probabilities: with any of these its own loss is used.
+_THEIRS = (
+    "loss_weights",
+    "use_weighting",
+    "ld_alpha",
+    "f_divergence_type",
+    "label_smoothing",
+    "precompute_ref_log_probs",
+)
+
+
+def pair_rows(row: dict[str, list[int]]) -> list[Row]:
+    """Return a tokenised pair as its chosen and its rejected row."""
+    prompt = row["prompt_ids"]
+    sides = (row["chosen_ids"], row["rejected_ids"])
+    return [Row((*prompt, *ids), ((len(prompt), len(prompt) + len(ids)),)) for ids in sides]
+
+
+class PairLoss(Logged):
+    """The loss of pairs; goes before TRL's DPOTrainer."""
+
+    def of_pairs(self, spec: TrainSpec, rows: list[dict[str, Any]]) -> None:
+        """Give the pairs' weights (scaled to a mean of 1) and probabilities."""
+        cfg = spec.config.train
+        total = math.fsum(float(row.get("weight", 1.0)) for row in rows)
+        self._weights = [float(row.get("weight", 1.0)) * len(rows) / total for row in rows]
+        self._better = [float(row.get("p_better", 1.0)) for row in rows]
+        self._beta, self._nll_weight = cfg.dpo_beta, cfg.dpo_sft_weight
+        self._kind = str(cfg.trl.get("loss_type", "sigmoid"))
+
+    def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
+        """Return the mean over pairs of weight * (DPO + NLL term)."""
+        import torch
+
+        found = [self._pair(i, *sides) for i, sides in zip(chosen, scores, strict=True)]
+        return torch.stack(found).mean()
+
+    def _pair(self, i: int, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
+        ratios = [s - r.to(s) for s, r in zip((good, bad), self.items.reference[i], strict=True)]
+        sums = [r.mean() if self._kind == "ipo" else r.sum() for r in ratios]
+        kind: Any = self._kind
+        loss = losses.dpo(sums[0] - sums[1], beta=self._beta, p_better=self._better[i], kind=kind)
+        nll = -good.mean()
+        rewards = [self._beta * float(r.detach().sum()) for r in ratios]
+        self.note(
+            rewards__chosen=rewards[0],
+            rewards__rejected=rewards[1],
+            rewards__margins=rewards[0] - rewards[1],
+            rewards__accuracies=float(rewards[0] > rewards[1]),
+            logps__chosen=float(good.detach().sum()),
+            logps__rejected=float(bad.detach().sum()),
+            nll=float(nll.detach()),
+            chosen_drop=-float(ratios[0].detach().mean()),
+            kl=float(ratios[0].detach().square().mean()) / 2,
+        )
+        return self._weights[i] * (loss + self._nll_weight * nll)
+
+
+def limits(spec: TrainSpec) -> dict[str, tuple[float, str]]:
+    """Return what a pair round must not pass."""
+    cfg = spec.config.train
+    return {
+        "chosen_drop": (cfg.max_chosen_drop, "raise train.dpo_sft_weight or lower train.dpo_learning_rate"),
+        "kl": (cfg.max_kl, "lower the learning rate or raise train.dpo_beta"),
+    }
 
 
 def train(spec: TrainSpec) -> TrainResult:
     """Train one DPO round.
 
     Raises:
-        TrainError: every row is too long, or the reference policy is not what the round's manifest says.
+        TrainError: every row is too long, the reference policy is not what the round's manifest says, or a limit was
+            passed.
         ConfigError: a key under [train.trl] is unknown.
     """
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
 
-    class Tokenised(DPOTrainer):  # type: ignore[misc]
+    class Pairs(PairLoss, DPOTrainer):  # type: ignore[misc]
         def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
             return dataset
 
     started, cfg = time.monotonic(), spec.config.train
     prepare(spec)
     tokenizer = load_tokenizer(spec.config.model)
-    data = tokenise(read_rows(spec.data), ChatFormat(tokenizer), ("chosen", "rejected"), cfg)
-    loss = (
-        {} if "loss_type" in cfg.trl else {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, cfg.dpo_sft_weight]}
-    )
-    trainer = Tokenised(
-        model=with_adapter(spec),
+    raw = read_rows(spec.data)
+    data = tokenise(raw, ChatFormat(tokenizer), ("chosen", "rejected"), cfg)
+    model = with_adapter(spec)
+    if set(cfg.trl) & set(_THEIRS) or cfg.trl.get("loss_type", "sigmoid") not in _OURS:
+        from flywheel.stages.train.trl_dpo_plain import train_plain
+
+        return train_plain(spec, model, tokenizer, data, started)
+    items = prepare_items(spec, model, [pair_rows(row) for row in data.rows])
+    trainer = Pairs(
+        model=model,
         args=trl_arguments(
-            DPOConfig, spec, data.longest, learning_rate=cfg.dpo_learning_rate, beta=cfg.dpo_beta, **loss
+            DPOConfig, spec, items.longest, learning_rate=cfg.dpo_learning_rate, beta=cfg.dpo_beta,
+            remove_unused_columns=False,
         ),
-        train_dataset=Dataset.from_list(data.rows),
+        train_dataset=Dataset.from_dict({"item": list(range(len(data.rows)))}),
+        data_collator=collate,
         processing_class=tokenizer,
-        callbacks=[recorder(spec, data.tokens / len(data.rows))],
-    )
-    if spec.reference == "base" or spec.start_adapter is None:
-        trainer.model.delete_adapter("ref")  # without a frozen copy TRL switches the adapter off for the reference
-    checks = {"rows_refused": float(data.refused), **_check_reference(trainer, spec)}
+        callbacks=[recorder(spec, items.tokens / len(data.rows))],
+    )  # fmt: skip
+    trainer.model.delete_adapter("ref")  # the reference was scored before the first step: no copy is kept
+    trainer.setup(items, limits(spec), Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.of_pairs(spec, [raw[i] for i in data.kept])
+    checks = {"rows_refused": float(data.refused), **items.numbers(), **check_reference(spec, items)}
     trainer.train(resume_from_checkpoint=newest(spec))
     steps = trainer.state.global_step
-    return finish(spec, trainer.model, steps=steps, tokens=data.tokens, checks=checks, started=started)
+    return finish(spec, trainer.model, steps=steps, tokens=items.tokens, checks=checks, started=started)
 
 
-def _check_reference(trainer: Any, spec: TrainSpec) -> dict[str, float]:
-    """Check on the first rows, before any step, that the reference TRL uses is the policy that the round names.
+def check_reference(spec: TrainSpec, items: Items) -> dict[str, float]:
+    """Check on the first pair, before any step, that the reference's numbers are those of the policy the round names.
 
-    The reference's log-probabilities come from the trainer; those of the policy it should be (the start policy, or the
-    base with every adapter off) are computed beside them. Where the two sides start equal the loss is log 2.
+    They may have been kept from an earlier round; here they are computed beside them, row by row. Where the two sides
+    start equal the loss is log 2.
     """
     import torch
 
-    first = trainer.train_dataset.select(
-        range(min(trainer.args.per_device_train_batch_size, len(trainer.train_dataset)))
-    )
-    batch = trainer._prepare_inputs(trainer.data_collator(list(first)))  # noqa: SLF001 - TRL has no public way
-    trainer.model.eval()
-    discount, trainer.ld_alpha = trainer.ld_alpha, None  # a discount of long answers is no matter of the policy's
-    reference = torch.cat(trainer.compute_ref_log_probs(trainer.model, batch)).float()
-    trainer.ld_alpha = discount
-    start = _log_probs(trainer, batch)
+    scorer, rows = items.scorer, items.rows[0]
     parent = spec.reference == "parent"
-    with contextlib.nullcontext() if parent else trainer.model.disable_adapter():
-        named = _log_probs(trainer, batch)
+    scorer.model.eval()
+    with torch.inference_mode():
+        start = torch.stack([s.sum() for s in scorer.plain(rows)]).float().cpu()
+        with contextlib.nullcontext() if parent else scorer.model.disable_adapter():
+            named = torch.stack([s.sum() for s in scorer.plain(rows)]).float().cpu()
+    scorer.model.train()
+    reference = torch.stack([s.sum() for s in items.reference[0]])
     gap = float((reference - named).abs().max())
-    chosen, rejected = (start - reference).chunk(2)
-    margins = spec.config.train.dpo_beta * (chosen - rejected)
-    loss, margin = float(-torch.nn.functional.logsigmoid(margins).mean()), float(margins.abs().max())
-    same = parent or spec.start_adapter is None
-    if gap > _TOLERANCE or (same and max(abs(loss - math.log(2)), margin) > _TOLERANCE):
+    margin = float(spec.config.train.dpo_beta * ((start - reference)[0] - (start - reference)[1]))
+    loss = float(losses.dpo(torch.tensor(margin), beta=1.0))
+    same, room = parent or spec.start_adapter is None, _room(scorer, rows)
+    if gap > room or (same and max(abs(loss - math.log(2)), abs(margin)) > room):
         raise TrainError(
             f"the reference policy is not the {spec.reference}: log-probabilities differ by {gap:.4f}, "
-            f"DPO loss at step 0 is {loss:.4f} (log 2 = 0.6931), largest margin {margin:.4f}",
-            hint="was the parent's adapter changed, or trained on another base model?",
+            f"DPO loss at step 0 is {loss:.4f} (log 2 = 0.6931), margin {margin:.4f}",
+            hint="was the parent's adapter changed, or trained on another base model? Remove .flywheel/cache/reference",
         )
-    return {"dpo_loss_step0": round(loss, 6), "dpo_margin_step0": round(margin, 6), "reference_gap": round(gap, 6)}
+    return {"dpo_loss_step0": round(loss, 6), "dpo_margin_step0": round(abs(margin), 6), "reference_gap": round(gap, 6)}
 
 
-def _log_probs(trainer: Any, batch: dict[str, Any]) -> Any:
-    """Return the log-probability of each action under the model as it stands, chosen ones first.
-
-    By TRL's own forward pass, so that equal policies give equal numbers in every dtype.
-    """
+def _room(scorer: Any, rows: list[Row]) -> float:
+    """Return how far two ways to sum one action's log-probabilities may lie apart in the weights' precision."""
     import torch
 
-    inputs = {k: v for k, v in batch.items() if k != "completion_mask"}
-    labels = batch["input_ids"].masked_fill(batch["completion_mask"] == 0, _NO_LOSS)
-    with torch.no_grad(), trainer.accelerator.autocast():
-        per_token = trainer.model(**inputs, use_cache=False, labels=labels, fused_lm_head=True).log_probs
-    return per_token.sum(1).float()
+    tokens = max(len(row.trained) for row in rows)
+    return _TOLERANCE * max(1.0, tokens / 50) if scorer.dtype == torch.float32 else 0.1 * tokens

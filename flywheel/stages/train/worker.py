@@ -17,6 +17,7 @@ from flywheel.stages.train.spec import read_spec, write_result
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
+_TRAINERS = {"sft": "trl-sft", "dpo": "trl-dpo", "grpo": "offline-grpo", "kto": "logged-kto"}
 
 
 def _die_with(parent: int) -> None:
@@ -27,19 +28,27 @@ def _die_with(parent: int) -> None:
         sys.exit(1)
 
 
+def _told(error: Exception, log: Path) -> dict[str, str]:
+    """Return what a user is told of an error of the libraries: memory is theirs to set, the rest stands in the log."""
+    words = str(error).lower()
+    if isinstance(error, MemoryError) or "out of memory" in words or "can't allocate memory" in words:
+        hint = "lower train.batch_size or train.max_length, then type the command again; the last checkpoint is kept"
+        return {"message": "training ran out of memory", "hint": hint}
+    return {"message": f"training failed: {type(error).__name__}", "hint": f"see `{log}`"}
+
+
 def main(spec_path: Path, parent: int) -> int:
     """Train as the spec says; leave result.json, or error.json with a message for the user."""
     _die_with(parent)
     spec = read_spec(spec_path)
     try:
-        result = load_extension("trainers", f"trl-{spec.method}")(spec)
+        result = load_extension("trainers", _TRAINERS[spec.method])(spec)
     except FlywheelError as error:
         write_json(spec.work_dir / "error.json", {"message": error.message, "hint": error.hint})
         return 1
     except Exception as error:  # noqa: BLE001 - the process boundary: the log gets the trace, the user its kind
         traceback.print_exc()
-        message = f"training failed: {type(error).__name__}"
-        write_json(spec.work_dir / "error.json", {"message": message, "hint": f"see `{spec.work_dir / 'train.log'}`"})
+        write_json(spec.work_dir / "error.json", _told(error, spec.work_dir / "train.log"))
         return 1
     write_result(result, spec.work_dir / "result.json")
     return 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.policy import PolicySet
 from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
-from flywheel.stages.train import _rows, _trl, trl_dpo, trl_sft
+from flywheel.stages.train import _trl, trl_dpo, trl_sft
 from flywheel.stages.train.spec import launch, read_spec, write_spec
 
 TOOLS = [
@@ -227,36 +229,45 @@ def test_the_first_loss_is_that_of_the_actions_alone(
         .policy(None, "base")
         .log_prob([r["prompt"] for r in data], [r["tools"] for r in data], [r[side][0] for r in data])
     )
-    nll = -sum(score for score, _ in scores) / sum(n for _, n in scores)
+    by_token = -sum(score for score, _ in scores) / sum(n for _, n in scores)
+    nll = by_token if method == "sft" else -math.fsum(score / n for score, n in scores) / len(scores)
     expected = nll if method == "sft" else math.log(2) + made.config.train.dpo_sft_weight * nll
     assert seen[0]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_another_reference_than_the_named_one_is_refused(tmp_path: Path, tiny_model: Path) -> None:
-    """TRL's frozen copy of the start adapter, taken for the base: what forgetting `delete_adapter` would do."""
-    from datasets import Dataset
-    from flywheel.models.chat import ChatFormat
-    from flywheel.models.load import load_tokenizer
-    from trl import DPOConfig, DPOTrainer
-
+    """Numbers of another policy under the base's name: what a cache that somebody changed would give."""
     start = spec(tmp_path / "start", tiny_model, max_steps=2, sft_learning_rate=5e-2)
     train_here(start)
-    made = spec(tmp_path, tiny_model, "dpo", start=start.out_dir, reference="base")
-    tokenizer = load_tokenizer(made.config.model)
-    data = _rows.tokenise(rows("dpo"), ChatFormat(tokenizer), ("chosen", "rejected"), made.config.train)
-
-    class Untold(DPOTrainer):  # type: ignore[misc]
-        def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
-            return dataset
-
-    trainer = Untold(
-        model=_trl.with_adapter(made),
-        args=_trl.trl_arguments(DPOConfig, made, data.longest),
-        train_dataset=Dataset.from_list(data.rows),
-        processing_class=tokenizer,
+    made = dataclasses.replace(
+        spec(tmp_path, tiny_model, "dpo", start=start.out_dir, reference="base", max_steps=1), cache_dir=tmp_path / "c"
     )
+    train_here(made)
+    kept = list((tmp_path / "c").rglob("*.json"))
+    for path in kept:
+        scores = json.loads(path.read_text())
+        path.write_text(json.dumps({k: [[x - 0.1 for x in row] for row in unit] for k, unit in scores.items()}))
+    shutil.rmtree(made.work_dir)
+
+    assert kept
     with pytest.raises(TrainError, match="the reference policy is not the base"):
-        trl_dpo._check_reference(trainer, made)
+        train_here(made)
+
+
+def test_the_reference_is_computed_once_and_found_again(tmp_path: Path, tiny_model: Path) -> None:
+    found = []
+    for name in ("first", "second"):
+        made = dataclasses.replace(
+            spec(tmp_path / name, tiny_model, "dpo", reference="base", max_steps=2), cache_dir=tmp_path / "cache"
+        )
+        result, seen = train_here(made)
+        found.append(
+            (adapter_hash(made), [m["loss"] for m in seen if "loss" in m], result.checks["reference_computed"])
+        )
+
+    assert found[0][:2] == found[1][:2]
+    assert (found[0][2], found[1][2]) == (24, 0)
+    assert "SELECT" not in "".join(p.read_text() for p in (tmp_path / "cache").rglob("*.json"))
 
 
 def test_passes_of_one_step_change_no_gradient(

@@ -1,0 +1,208 @@
+"""What DPO, KTO and offline GRPO share: items of rows in batches, metrics of a step, and when to stop.
+
+`Logged` goes before a trainer of transformers (or TRL): the dataset is positions of items; the loss is computed from
+items by the method; the order is drawn anew for each pass, with items of one state next to one another, so that a batch
+shares what they have in common.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import TrainError
+from flywheel.stages.train.packed import Scorer
+from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours, score_once
+from flywheel.stages.train.sharing import Sharing, decide
+from flywheel.stages.train.tree import Row, grow
+
+if TYPE_CHECKING:
+    import torch
+
+    from flywheel.extensions import TrainSpec
+
+__all__ = ["PASS_TOKENS", "Items", "Logged", "Order", "cost", "prepare_items", "reference_scores"]
+
+PASS_TOKENS = 8192  # of a pass without gradients
+_WINDOW = 4  # steps over which a limit must be passed before a round is stopped
+
+
+@dataclass(frozen=True)
+class Items:
+    """What is trained: rows that belong together, their reference, and how they are computed."""
+
+    rows: list[list[Row]]
+    reference: list[list[torch.Tensor]]
+    scorer: Scorer
+    sharing: Sharing
+    computed: int = 0  # rows whose reference was not kept from before
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the costliest item."""
+        return max(cost(item, shared=self.sharing.on) for item in self.rows)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that one pass over the items computes."""
+        return sum(cost(item, shared=self.sharing.on) for item in self.rows)
+
+    def numbers(self) -> dict[str, float]:
+        """Return what the manifest records: how rows were shared and the share of tokens that are trained."""
+        trained = sum(len(row.trained) for item in self.rows for row in item)
+        return {
+            **self.sharing.checks(),
+            "reference_computed": float(self.computed),
+            "useful_tokens": round(trained / max(1, self.tokens), 4),
+        }
+
+
+def cost(rows: Sequence[Row], *, shared: bool) -> int:
+    """Return the tokens that a pass over rows computes, padding included."""
+    return len(grow(rows).ids) if shared else len(rows) * max(len(row.ids) for row in rows)
+
+
+class Order:
+    """The order of items in each pass: runs of neighbours shuffled by the seed and the number of the pass."""
+
+    def __init__(self, rows: Sequence[Sequence[Row]], most: int, seed: int) -> None:
+        self._runs = list(neighbours(rows, most))
+        self._seed, self._epoch = seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which pass over the items follows."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    def __iter__(self) -> Iterator[int]:
+        import torch
+
+        chance = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch)
+        for run in torch.randperm(len(self._runs), generator=chance).tolist():
+            yield from self._runs[run]
+
+
+def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> LogProbs:
+    """Return the log-probabilities of rows under the reference that the round names, kept between rounds."""
+    import torch
+    import transformers
+
+    base_only = spec.reference == "base" or spec.start_adapter is None
+    weights = "" if base_only or spec.start_adapter is None else _hash(spec.start_adapter)
+    identity = (
+        _base_hash(spec), weights, spec.config.model.dtype, scorer.sharing, torch.get_num_threads(),
+        str(next(scorer.model.parameters()).device), torch.__version__, transformers.__version__,
+    )  # fmt: skip
+    cache = ReferenceCache(spec.cache_dir / "reference" if spec.cache_dir else None, identity)
+    scorer.model.eval()
+    with scorer.model.disable_adapter() if base_only else contextlib.nullcontext():
+        found = score_once(scorer, rows, cache, PASS_TOKENS)
+    scorer.model.train()
+    return found
+
+
+def _hash(adapter: Path) -> str:
+    from flywheel.files import hash_file
+
+    return hash_file(adapter / "adapter_model.safetensors")
+
+
+def _base_hash(spec: TrainSpec) -> str:
+    from flywheel.models.load import base_identity
+
+    return base_identity(spec.config.model).sha256
+
+
+def prepare_items(spec: TrainSpec, model: Any, rows: list[list[Row]], *, reference: bool = True) -> Items:
+    """Decide whether rows share, and score them once under the reference, before anything is trained."""
+    scorer = Scorer(model.train())
+    sharing = decide(scorer, rows, dropout=spec.config.train.lora.dropout)
+    scorer.sharing = sharing.on
+    print(f"shared beginnings: {'computed once' if sharing.on else 'computed for every row'}; {sharing.reason}")  # noqa: T201 - train.log
+    if not reference:
+        return Items(rows, [], scorer, sharing)
+    found = reference_scores(scorer, spec, [row for item in rows for row in item])
+    flat = iter(found.rows)
+    return Items(rows, [[next(flat) for _ in item] for item in rows], scorer, sharing, found.computed)
+
+
+class Logged:
+    """Goes before a transformers trainer; the method gives `item_loss`.
+
+    Attributes:
+        items: what is trained.
+        limits: for a metric's name the value that its mean over a few steps must not pass, and advice.
+    """
+
+    items: Items
+    limits: dict[str, tuple[float, str]]
+
+    def setup(self, items: Items, limits: dict[str, tuple[float, str]], order: Order) -> None:
+        """Give what a trainer's own constructor does not take; call it before `train`."""
+        self.items, self.limits, self._order = items, limits, order
+        self._seen: dict[str, list[float]] = defaultdict(list)
+        self._past: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
+
+    def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
+        """Return the mean loss of items from the log-probabilities of their rows."""
+        raise NotImplementedError
+
+    def note(self, **numbers: float) -> None:
+        """Add to this step's metrics; a step's passes are averaged."""
+        for name, value in numbers.items():
+            self._seen[name.replace("__", "/")].append(float(value))
+
+    def compute_loss(self, _: Any, inputs: dict[str, Any], *__: Any, **___: Any) -> torch.Tensor:
+        """Score the rows of a batch's items, together where they share, and return the method's loss."""
+        chosen: list[int] = inputs["item"].tolist()
+        with self.accelerator.autocast():  # type: ignore[attr-defined]
+            flat = self.items.scorer([row for i in chosen for row in self.items.rows[i]])
+        following = iter(flat)
+        loss = self.item_loss(chosen, [[next(following) for _ in self.items.rows[i]] for i in chosen])
+        if not bool(loss.isfinite()):
+            raise TrainError(
+                f"step {self._step() + 1}: the loss is {float(loss.detach())}, not a number",
+                hint="lower the learning rate; the last good checkpoint is kept",
+            )
+        return loss
+
+    def _step(self) -> int:
+        return int(self.state.global_step)  # type: ignore[attr-defined]
+
+    def _get_train_sampler(self, *_: Any, **__: Any) -> Order:
+        return self._order
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Add the step's metrics, and stop where a limit is passed."""
+        logs |= {name: math.fsum(values) / len(values) for name, values in sorted(self._seen.items())}
+        self._seen.clear()
+        super().log(logs, *args, **kwargs)  # type: ignore[misc]
+        if not math.isfinite(logs.get("grad_norm", 0.0)):
+            raise TrainError(f"step {self._step()}: the gradient is not a number", hint="lower the learning rate")
+        for name, (limit, advice) in self.limits.items():
+            if name in logs:
+                self._past[name].append(logs[name])
+                self._judge(name, limit, advice)
+
+    def _judge(self, name: str, limit: float, advice: str) -> None:
+        past = self._past[name]
+        mean = math.fsum(past) / len(past)
+        if len(past) == _WINDOW and mean > limit:
+            raise TrainError(
+                f"step {self._step()}: {name} was {mean:.3f} over {_WINDOW} steps, its limit is {limit:g}",
+                hint=f"{advice}; the last good checkpoint is kept",
+            )
+
+
+def collate(rows: Sequence[dict[str, int]]) -> dict[str, Any]:
+    """Return the positions of a batch's items."""
+    import torch
+
+    return {"item": torch.tensor([row["item"] for row in rows])}

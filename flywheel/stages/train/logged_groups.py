@@ -1,0 +1,91 @@
+"""From a round's logged groups to rows of tokens: every action a window of its attempt, everything else context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import TrainError
+from flywheel.stages.train.tree import Row
+
+if TYPE_CHECKING:
+    from flywheel.config import TrainConfig
+    from flywheel.models.chat import ChatFormat
+
+__all__ = ["Member", "member_rows", "read_groups"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One logged attempt: its rows (one, where its steps continue one another), and what is known of it."""
+
+    rows: tuple[Row, ...]
+    advantage: float
+    behaviour: str  # name of the policy that served it; "" where the log does not say
+    logged: tuple[float, ...] | None  # log-probabilities of its trained tokens, as logged
+
+
+def member_rows(
+    messages: Sequence[dict[str, Any]], prompt: list[dict[str, Any]], tools: Any, chat: ChatFormat
+) -> list[Row]:
+    """Return a conversation's actions as rows; steps that continue one another are one row with several windows."""
+    rows: list[Row] = []
+    before = list(prompt)
+    for message in messages:
+        if message["role"] == "assistant":
+            start = _ids(chat, chat.prompt(before, tools))
+            whole = (*start, *_ids(chat, chat.completion(before, tools, message)))
+            made = Row(whole, ((len(start), len(whole)),))
+            if rows and whole[: len(rows[-1].ids)] == rows[-1].ids:
+                made = Row(whole, (*rows.pop().windows, *made.windows))
+            rows.append(made)
+        before.append(message)
+    return rows
+
+
+def _ids(chat: ChatFormat, text: str) -> list[int]:
+    ids: list[int] = chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _logged(told: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple[float, ...] | None:
+    """Return logged log-probabilities if they are of exactly the tokens that are trained."""
+    windows = [row.ids[a:b] for row in rows for a, b in row.windows]
+    if told is None or len(told) != len(windows):
+        return None
+    fits = all(list(w) == list(t["ids"]) and len(t["log_probs"]) == len(w) for w, t in zip(windows, told, strict=True))
+    return tuple(float(x) for t in told for x in t["log_probs"]) if fits else None
+
+
+def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConfig) -> tuple[list[list[Member]], int]:
+    """Return groups of members that fit, and the number of members that do not; a group of one is none.
+
+    Args:
+        rows: with prompt, tools, completions (messages after the prompt, one list a member), advantages, policies, and
+            log_probs (for each member null, or {ids, log_probs} for each action).
+        chat: how the base model reads and writes.
+        cfg: longest row, the shift of the baseline, the share that may be refused.
+
+    Raises:
+        TrainError: no group is left, or more than `train.max_refused` of the members are too long.
+    """
+    groups, refused, total = [], 0, 0
+    for row in rows:
+        group = []
+        for i, messages in enumerate(row["completions"]):
+            made, total = tuple(member_rows(messages, row["prompt"], row["tools"], chat)), total + 1
+            if not made or max(len(r.ids) for r in made) > cfg.max_length:
+                refused += 1
+                continue
+            told = (row.get("log_probs") or [None] * len(row["completions"]))[i]
+            advantage = float(row["advantages"][i]) + cfg.grpo_shift
+            group.append(Member(made, advantage, str(row["policies"][i] or ""), _logged(told, made)))
+        if len(group) > 1:
+            groups.append(group)
+    if not groups or refused / total > cfg.max_refused:
+        raise TrainError(
+            f"{refused:,} of {total:,} logged attempts are longer than train.max_length = {cfg.max_length:,} tokens",
+            hint="raise train.max_length (memory grows with it) or train.max_refused",
+        )
+    return groups, refused

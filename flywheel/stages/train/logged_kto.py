@@ -1,0 +1,126 @@
+"""KTO on single logged actions that were good or bad: no pair is needed.
+
+The loss needs the batch's KL to the reference, estimated on actions that do not belong to their prompts; here each
+prompt's is the next row's action, fixed for the round, so that it is one more branch of the prompt and its reference is
+computed once. The rarer label is weighted up until (desirable weight) / (undesirable weight) is within [1, 4/3].
+
+KTO: Ethayarajh et al. 2024, arXiv 2402.01306.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import TrainError
+from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_tokenizer
+from flywheel.stages.train import losses
+from flywheel.stages.train._logged import Logged, Order, collate, prepare_items
+from flywheel.stages.train._rows import read_rows, tokenise
+from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.checkpoints import newest
+from flywheel.stages.train.tree import Row
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["ActionLoss", "action_rows", "balance", "train"]
+
+_HIGHEST = 4 / 3
+
+
+def balance(labels: list[bool], weights: list[float]) -> list[float]:
+    """Return weights scaled by label so that desirable over undesirable weight is within [1, 4/3], with a mean of 1.
+
+    Raises:
+        TrainError: all rows have one label, or no weight.
+    """
+    good = math.fsum(w for w, label in zip(weights, labels, strict=True) if label)
+    bad = math.fsum(w for w, label in zip(weights, labels, strict=True) if not label)
+    if good <= 0 or bad <= 0:
+        raise TrainError("KTO needs good and bad actions, these rows are all of one kind", hint="train.method = 'sft'")
+    up, down = max(1.0, bad / good), max(1.0, good / bad / _HIGHEST)
+    scaled = [w * (up if label else down) for w, label in zip(weights, labels, strict=True)]
+    total = math.fsum(scaled)
+    return [w * len(scaled) / total for w in scaled]
+
+
+def action_rows(rows: list[dict[str, list[int]]]) -> list[list[Row]]:
+    """Return each action's row, and the row of its prompt with the next row's action."""
+    made = []
+    for row, other in zip(rows, [*rows[1:], *rows[:1]], strict=True):
+        prompt = row["prompt_ids"]
+        both = (row["completion_ids"], other["completion_ids"])
+        made.append([Row((*prompt, *ids), ((len(prompt), len(prompt) + len(ids)),)) for ids in both])
+    return made
+
+
+class ActionLoss(Logged):
+    """The loss of single actions; goes before transformers' Trainer."""
+
+    def of_actions(self, beta: float, labels: list[bool], weights: list[float]) -> None:
+        """Give each row's label and weight."""
+        self._beta, self._labels, self._weights = beta, labels, weights
+
+    def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
+        """Return the mean weighted loss of a batch; its KL is estimated on the batch's foreign actions."""
+        import torch
+
+        pairs = list(zip(chosen, scores, strict=True))
+        ratios, foreign = (
+            torch.stack([(s[k] - self.items.reference[i][k].to(s[k])).sum() for i, s in pairs]) for k in (0, 1)
+        )
+        drift = foreign.detach().mean().clamp(min=0)
+        desirable = torch.tensor([self._labels[i] for i in chosen], device=ratios.device)
+        found = losses.kto(ratios, desirable, drift, beta=self._beta)
+        good = [
+            float((s[0] - self.items.reference[i][0].to(s[0])).detach().mean()) for i, s in pairs if self._labels[i]
+        ]
+        self.note(kl=float(drift), **({"chosen_drop": -math.fsum(good) / len(good)} if good else {}))
+        for name, side in (("rewards/desirable", desirable), ("rewards/undesirable", ~desirable)):
+            if bool(side.any()):
+                self.note(**{name: self._beta * float(ratios.detach()[side].mean())})
+        return (found * ratios.new_tensor([self._weights[i] for i in chosen])).mean()
+
+
+def train(spec: TrainSpec) -> TrainResult:
+    """Train one KTO round.
+
+    Raises:
+        TrainError: every row is too long or of one label, or a limit was passed.
+        ConfigError: a key under [train.trl] is unknown.
+    """
+    from datasets import Dataset
+    from transformers import Trainer, TrainingArguments
+
+    class Actions(ActionLoss, Trainer):  # type: ignore[misc]
+        pass
+
+    started, cfg = time.monotonic(), spec.config.train
+    prepare(spec)
+    tokenizer = load_tokenizer(spec.config.model)
+    raw = read_rows(spec.data)
+    data = tokenise(raw, ChatFormat(tokenizer), ("completion",), cfg)
+    kept: list[dict[str, Any]] = [raw[i] for i in data.kept]
+    labels = [bool(row["label"]) for row in kept]
+    weights = balance(labels, [float(row.get("weight", 1.0)) for row in kept])
+    items = prepare_items(spec, with_adapter(spec), action_rows(data.rows))
+    trainer = Actions(
+        model=items.scorer.model,
+        args=trl_arguments(
+            TrainingArguments, spec, items.longest, learning_rate=cfg.dpo_learning_rate, remove_unused_columns=False
+        ),
+        train_dataset=Dataset.from_dict({"item": list(range(len(kept)))}),
+        data_collator=collate,
+        callbacks=[recorder(spec, items.tokens / len(kept))],
+    )
+    most = {"chosen_drop": (cfg.max_chosen_drop, "lower train.dpo_learning_rate or raise train.dpo_beta")}
+    trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.of_actions(cfg.dpo_beta, labels, weights)
+    checks = {"rows_refused": float(data.refused), **items.numbers()}
+    trainer.train(resume_from_checkpoint=newest(spec))
+    steps = trainer.state.global_step
+    return finish(spec, trainer.model, steps=steps, tokens=items.tokens, checks=checks, started=started)

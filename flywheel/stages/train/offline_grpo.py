@@ -1,0 +1,236 @@
+"""Policy gradients on logged groups: TOPR weights, a lowered baseline, KL to the reference, and a refusal.
+
+A group's members may differ in number and length; each is a logged conversation whose actions are trained and nothing
+else. What was logged was not sampled by the policy in training, so its members are weighted by how likely they have
+become: a member above its group's baseline counts fully, one below it by min(policy / behaviour, 1). Behaviour log-
+probabilities are those of the log where they fit the tokens, else scored again under the adapter that served, else
+unknown, and then a member below the baseline is not trained against. All of a group's members are one tree.
+
+TOPR: Le Roux et al. 2025, arXiv 2503.14286. Baseline below the behaviour's mean: Arnal et al. 2025, arXiv 2506.20520.
+No division by the group's spread nor by lengths: Liu et al. 2025, arXiv 2503.20783.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import TrainError
+from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_tokenizer, require_safetensors
+from flywheel.stages.train import losses
+from flywheel.stages.train._logged import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
+from flywheel.stages.train._rows import read_rows
+from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.checkpoints import newest
+from flywheel.stages.train.logged_groups import Member, read_groups
+from flywheel.stages.train.reference import ReferenceCache, score_once
+
+if TYPE_CHECKING:
+    import torch
+
+    from flywheel.config import TrainConfig
+
+__all__ = ["GroupLoss", "train"]
+
+
+def behaviour_scores(
+    spec: TrainSpec, items: Items, groups: Sequence[Sequence[Member]]
+) -> list[list[torch.Tensor | None]]:
+    """Return each member's behaviour log-probabilities: logged, scored again under what served it, or None."""
+    import torch
+
+    found: list[list[torch.Tensor | None]] = [
+        [None if m.logged is None else torch.tensor(m.logged) for m in group] for group in groups
+    ]
+    missing = {m.behaviour for group in groups for m in group if m.logged is None}
+    for name in sorted(missing & {"base", *spec.behaviours}):
+        places = [
+            (g, m) for g, ms in enumerate(groups) for m, x in enumerate(ms) if x.behaviour == name and not x.logged
+        ]
+        rows = [row for g, m in places for row in groups[g][m].rows]
+        with _serving(items.scorer.model, spec.behaviours.get(name)):
+            scores = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
+        for g, m in places:
+            found[g][m] = torch.cat([next(scores) for _ in groups[g][m].rows])
+    return found
+
+
+@contextlib.contextmanager
+def _serving(model: Any, adapter: str | None) -> Iterator[None]:
+    """Let a model answer as a served policy: the base, or the base under an adapter's folder."""
+    if adapter is None:
+        with model.disable_adapter():
+            yield
+        return
+    require_safetensors(Path(adapter))
+    trained = [p for p in model.parameters() if p.requires_grad]
+    model.load_adapter(adapter, adapter_name="served", is_trainable=False)
+    model.set_adapter("served")
+    try:
+        yield
+    finally:
+        model.set_adapter("default")
+        model.delete_adapter("served")
+        for p in trained:
+            p.requires_grad_(requires_grad=True)
+
+
+class GroupLoss(Logged):
+    """The loss of logged groups; goes before transformers' Trainer."""
+
+    def of_groups(
+        self, cfg: TrainConfig, groups: Sequence[Sequence[Member]], behaviour: Sequence[Sequence[torch.Tensor | None]]
+    ) -> None:
+        """Give the groups and what their members' behaviour log-probabilities are."""
+        self._groups, self._behaviour = groups, behaviour
+        self._tau, self._mask_kl = cfg.grpo_kl, cfg.grpo_mask_kl
+        sizes = [len(group) for group in groups]
+        lengths = [sum(len(r.trained) for r in m.rows) for group in groups for m in group]
+        self._scale = 1 / (math.fsum(sizes) / len(sizes) * max(lengths))  # constant: neither length nor size bends it
+
+    def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
+        """Return the mean over groups of the TOPR loss and the KL to the reference."""
+        import torch
+
+        return torch.stack([self._group(i, rows) for i, rows in zip(chosen, scores, strict=True)]).mean()
+
+    def _group(self, i: int, rows: list[torch.Tensor]) -> torch.Tensor:
+        import torch
+
+        following = iter(rows)
+        tokens = [torch.cat([next(following) for _ in m.rows]) for m in self._groups[i]]
+        advantages = tokens[0].new_tensor([m.advantage for m in self._groups[i]])
+        weights = self._weights(i, tokens, advantages)
+        totals = torch.stack([t.sum() for t in tokens])
+        gradient = -(weights * advantages * totals).sum() * self._scale
+        away = torch.cat([r.to(s) for r, s in zip(self.items.reference[i], rows, strict=True)]) - torch.cat(rows)
+        kl = losses.k3(away).mean()
+        share = (weights * advantages.abs()).detach()
+        positive = float(share[advantages > 0].sum() / share.sum().clamp(min=1e-12))
+        up = advantages > 0
+        rise = (
+            float(torch.stack([t.detach().mean() for t, u in zip(tokens, up, strict=True) if u]).mean())
+            if any(up)
+            else 0.0
+        )
+        self.note(kl=float(kl.detach()), positive_share=positive, positive_log_prob=rise)
+        return gradient + self._tau * kl
+
+    def _weights(self, i: int, tokens: list[torch.Tensor], advantages: torch.Tensor) -> torch.Tensor:
+        """Return the members' TOPR weights; those driven away far enough already get none. Notes the diagnostics."""
+        import torch
+
+        told = self._behaviour[i]
+        known = torch.tensor([b is not None for b in told], device=advantages.device)
+        gaps = [torch.zeros_like(t) if b is None else (t.detach() - b.to(t)) for t, b in zip(tokens, told, strict=True)]
+        ratios = torch.stack([gap.sum() for gap in gaps])
+        far = torch.stack([-gap.mean() for gap in gaps]) > self._mask_kl
+        weights = losses.topr_weights(advantages, ratios, known)
+        weights = torch.where((advantages < 0) & far, torch.zeros_like(weights), weights)
+        capped = ratios[known].clamp(-losses.RATIO_LIMIT, losses.RATIO_LIMIT).exp()
+        self.note(
+            ratio=float(capped.mean()) if len(capped) else 0.0,
+            ess=losses.effective_share(capped.clamp(max=1.0)),
+            ess_lost=1 - losses.effective_share(capped.clamp(max=1.0)),
+            ess_uncut=losses.effective_share(capped),
+            clipped=float((capped > 1).float().mean()) if len(capped) else 0.0,
+            masked=float(((advantages < 0) & far).float().mean()),
+            behaviour_known=float(known.float().mean()),
+        )
+        return weights
+
+
+def start_scores(spec: TrainSpec, items: Items) -> list[list[torch.Tensor]]:
+    """Return the rows' log-probabilities under the policy that training starts from; mostly it is the reference."""
+    if spec.reference == "parent" or spec.start_adapter is None:
+        return items.reference
+    items.scorer.model.eval()
+    rows = [row for item in items.rows for row in item]
+    found = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
+    items.scorer.model.train()
+    return [[next(found) for _ in item] for item in items.rows]
+
+
+def refuse(
+    start: Sequence[Sequence[torch.Tensor]],
+    groups: Sequence[Sequence[Member]],
+    told: Sequence[Sequence[torch.Tensor | None]],
+    least: float,
+) -> dict[str, float]:
+    """Refuse logs that say nothing about the policy that training starts from; return the numbers.
+
+    The overlap, the mean of min(ratio, 1), is one minus the total variation between policy and behaviour; the effective
+    sample size alone would not see attempts that are all equally far away.
+
+    Raises:
+        TrainError: no member can be trained on, or the effective sample size is below `least`.
+    """
+    import torch
+
+    logs, usable = [], 0
+    for i, group in enumerate(groups):
+        following = iter(start[i])
+        for member, behaviour in zip(group, told[i], strict=True):
+            policy = torch.cat([next(following) for _ in member.rows])
+            usable += behaviour is not None or member.advantage > 0
+            if behaviour is not None:
+                logs.append(float((policy - behaviour).sum()))
+    ratios = torch.tensor(logs).clamp(-losses.RATIO_LIMIT, losses.RATIO_LIMIT).exp()
+    kept = ratios.clamp(max=1.0)
+    share, overlap = losses.effective_share(kept), float(kept.mean()) if logs else 1.0
+    if not usable or min(share, overlap) < least:
+        raise TrainError(
+            f"the logs are too far from the policy: effective sample size {share:.1%}, overlap {overlap:.1%} of "
+            f"{len(logs):,} attempts with known behaviour log-probabilities, train.grpo_min_ess is {least:.0%}",
+            hint="train on logs of a nearer policy, or by train.method = 'dpo', which needs no behaviour policy",
+        )
+    known = len(logs) / sum(map(len, groups))
+    numbers = {"ess_step0": share, "overlap_step0": overlap, "behaviour_known": known}
+    return {"members": float(sum(map(len, groups))), **{name: round(x, 4) for name, x in numbers.items()}}
+
+
+def train(spec: TrainSpec) -> TrainResult:
+    """Train one round on logged groups.
+
+    Raises:
+        TrainError: every member is too long, the logs are too far from the policy, or a limit was passed.
+        ConfigError: a key under [train.trl] is unknown.
+    """
+    from datasets import Dataset
+    from transformers import Trainer, TrainingArguments
+
+    class Groups(GroupLoss, Trainer):  # type: ignore[misc]
+        pass
+
+    started, cfg = time.monotonic(), spec.config.train
+    prepare(spec)
+    tokenizer = load_tokenizer(spec.config.model)
+    groups, refused = read_groups(read_rows(spec.data), ChatFormat(tokenizer), cfg)
+    items = prepare_items(spec, with_adapter(spec), [[r for m in group for r in m.rows] for group in groups])
+    told = behaviour_scores(spec, items, groups)
+    near = refuse(start_scores(spec, items), groups, told, cfg.grpo_min_ess)
+    checks = {"rows_refused": float(refused), **items.numbers(), **near}
+    trainer = Groups(
+        model=items.scorer.model,
+        args=trl_arguments(
+            TrainingArguments, spec, items.longest, learning_rate=cfg.grpo_learning_rate, remove_unused_columns=False
+        ),
+        train_dataset=Dataset.from_dict({"item": list(range(len(groups)))}),
+        data_collator=collate,
+        callbacks=[recorder(spec, items.tokens / len(groups))],
+    )
+    most = {
+        "kl": (cfg.max_kl, "raise train.grpo_kl or lower train.grpo_learning_rate"),
+        "ess_lost": (1 - cfg.grpo_min_ess, "lower train.grpo_learning_rate"),
+    }
+    trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.of_groups(cfg, groups, told)
+    trainer.train(resume_from_checkpoint=newest(spec))
+    steps = trainer.state.global_step
+    return finish(spec, trainer.model, steps=steps, tokens=items.tokens, checks=checks, started=started)

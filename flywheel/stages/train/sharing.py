@@ -1,0 +1,122 @@
+"""Whether a round computes shared beginnings once: only where that is checked on a real batch, and pays.
+
+The check runs the cheapest real batch that shares anything both ways and compares log-probabilities and the adapter's
+gradient. A model whose attention, positions or head flywheel does not reproduce fails it, and is trained row by row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flywheel.stages.train.tree import Row, Tree, grow
+
+if TYPE_CHECKING:
+    import torch
+
+    from flywheel.stages.train.packed import Scorer
+
+__all__ = ["Sharing", "decide"]
+
+# Under so many plain tokens for each computed one, sharing does not pay for its bookkeeping.
+_WORTH = 1.15
+# Largest difference of a token's log-probability, and smallest cosine of the gradients, by the weights' type.
+_LIMITS = {"float32": (1e-3, 0.9999), "bfloat16": (0.25, 0.98)}
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What was decided.
+
+    Attributes:
+        on: shared passes are used.
+        reason: for people.
+        ratio: tokens of separate rows for each token of the shared pass, over all batches.
+        gap: largest difference of a token's log-probability; 0 where nothing was compared.
+        cosine: of the adapter's gradients; 1 where nothing was compared.
+    """
+
+    on: bool
+    reason: str
+    ratio: float = 1.0
+    gap: float = 0.0
+    cosine: float = 1.0
+
+    def checks(self) -> dict[str, float]:
+        """Return the numbers for the round's manifest."""
+        numbers = {"ratio": round(self.ratio, 4), "gap": float(f"{self.gap:.3g}"), "cosine": round(self.cosine, 6)}
+        return {"shared_prefix": float(self.on), **{f"shared_{k}": v for k, v in numbers.items()}}
+
+
+def decide(scorer: Scorer, batches: Sequence[Sequence[Row]], *, dropout: float = 0.0) -> Sharing:
+    """Return whether rows that are trained together are computed as trees.
+
+    Args:
+        scorer: of the model as it starts.
+        batches: rows that belong together (a pair, a group, the rows of a state).
+        dropout: of the adapter; with any, branches would share what must be drawn for each row.
+    """
+    if dropout > 0:
+        return Sharing(on=False, reason="train.lora.dropout is not 0, so shared tokens would share their dropout")
+    trees = [grow(batch) for batch in batches]
+    ratio = sum(t.plain for t in trees) / max(1, sum(len(t.ids) for t in trees))
+    if ratio < _WORTH:
+        return Sharing(on=False, reason=f"rows share too little ({ratio:.2f} plain tokens a computed one)", ratio=ratio)
+    return _checked(scorer, batches[_cheapest(trees)], ratio)
+
+
+def _cheapest(trees: Sequence[Tree]) -> int:
+    """Return the smallest tree that shares and trains something."""
+    fitting = [i for i, tree in enumerate(trees) if tree.ratio > 1 and tree.sources]
+    return min(fitting, key=lambda i: (trees[i].plain, i))
+
+
+def _checked(scorer: Scorer, batch: Sequence[Row], ratio: float) -> Sharing:
+    import torch
+
+    limits = _LIMITS["bfloat16" if scorer.dtype == torch.bfloat16 else "float32"]
+    try:
+        (one, slope), (other, again) = (_both(scorer, batch, shared=shared) for shared in (False, True))
+    except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
+        if "out of memory" in str(error).lower():
+            raise
+        return Sharing(on=False, reason=f"this model has no shared pass ({type(error).__name__})", ratio=ratio)
+    gap = float((one - other).abs().max())
+    cosine = float(torch.nn.functional.cosine_similarity(slope, again, dim=0)) if slope.norm() > 0 else 1.0
+    length = float(again.norm() / slope.norm()) if slope.norm() > 0 else 1.0
+    holds = gap <= limits[0] and cosine >= limits[1] and abs(length - 1) <= 1 - limits[1] + limits[0]
+    numbers = f"log-probabilities within {gap:.1e}, cosine of gradients {cosine:.5f}, on a real batch"
+    if not holds:
+        return Sharing(False, f"the shared pass is not this model's plain one ({numbers})", ratio, gap, cosine)
+    return Sharing(True, f"{ratio:.2f} plain tokens a computed one; {numbers}", ratio, gap, cosine)
+
+
+def _both(scorer: Scorer, batch: Sequence[Row], *, shared: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return log-probabilities, and the adapter's gradient of a sum in which no two tokens weigh the same.
+
+    The plain way goes row by row, so that the check needs no more memory than a step.
+    """
+    import torch
+
+    total = sum(len(row.trained) for row in batch)
+    weights = iter(torch.split(torch.linspace(0.5, 1.5, total), 1))
+    found = [
+        _scored(scorer.shared(part) if shared else scorer.plain(part), scorer, weights)
+        for part in ([batch] if shared else [[row] for row in batch if row.trained])
+    ]
+    return torch.cat([scores for scores, _ in found]), torch.stack([slope for _, slope in found]).sum(0)
+
+
+def _scored(
+    rows: list[torch.Tensor], scorer: Scorer, weights: Iterator[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    parameters: list[Any] = [p for p in scorer.model.parameters() if p.requires_grad]
+    scores = torch.cat(rows)
+    weighed = scores * torch.cat(list(itertools.islice(weights, len(scores)))).to(scores.device)
+    slopes = torch.autograd.grad(weighed.sum(), parameters, allow_unused=True)
+    whole = [torch.zeros_like(p) if s is None else s for s, p in zip(slopes, parameters, strict=True)]
+    return scores.detach(), torch.cat([s.detach().float().flatten() for s in whole])

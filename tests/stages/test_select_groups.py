@@ -1,0 +1,67 @@
+"""Rows of GRPO and KTO: the training split only, one group of every task first, the same in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from flywheel.config import TrainConfig
+from flywheel.contracts import polars_schema
+from flywheel.funnel import Funnel
+from flywheel.records import Example, Group
+from flywheel.stages.select import choose_method
+from flywheel.stages.select_groups import select_actions, select_groups
+
+
+def group(number: int, task: str, split: str = "train") -> dict[str, Any]:
+    return {
+        "group_id": f"g{number}",
+        "task_id": task,
+        "split": split,
+        "prompt": '[{"role":"user","content":"hi"}]',
+        "tools": None,
+        "mixed_policies": False,
+        "episodes_G": ["a", "b"],
+        "completions_G": ['[{"role":"assistant","content":"yes"}]', '[{"role":"assistant","content":"no"}]'],
+        "rewards_G": [1.0, 0.0],
+        "advantages_G": [1.0, -1.0],
+        "policies_G": ["base", "unknown"],
+    }
+
+
+def groups(*rows: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema=polars_schema(Group))
+
+
+def test_every_task_has_a_group_before_one_has_two() -> None:
+    table = groups(group(1, "t1"), group(2, "t1"), group(3, "t2"), group(4, "t3", "holdout"))
+    funnel = Funnel()
+    rows = select_groups(table, TrainConfig(max_rows=2), funnel)
+
+    assert {row["task_id"] for row in rows} == {"t1", "t2"}
+    assert funnel.as_dict() == {
+        "considered": 4,
+        "kept": 2,
+        "dropped: held out": 1,
+        "dropped: over train.max_rows": 1,
+    }
+    assert select_groups(table.reverse(), TrainConfig(max_rows=2), Funnel()) == rows
+    assert rows[0]["completions"][0] == [{"role": "assistant", "content": "yes"}]
+    assert rows[0]["policies"] == ["base", "unknown"]
+
+
+def test_kto_takes_good_and_bad_actions() -> None:
+    blank = dict.fromkeys(polars_schema(Example))
+    base = {**blank, "split": "train", "weight": 1.0, "prompt": "[]", "completion": '[{"role":"assistant"}]'}
+    rows = [{**base, "example_id": f"e{i}", "task_id": "t", "label": i % 2 == 0} for i in range(4)]
+    table = pl.DataFrame(rows, schema=polars_schema(Example))
+    found = select_actions(table, TrainConfig(max_rows=2), Funnel())
+
+    assert sorted(row["label"] for row in found) == [False, True]
+    assert set(found[0]) == {"prompt", "completion", "tools", "label", "weight", "id", "task_id"}
+
+
+def test_grpo_and_kto_are_chosen_only_when_asked_for() -> None:
+    assert choose_method(0, 9, None, TrainConfig(), n_actions=50, n_groups=50).method == "dpo"
+    found = choose_method(0, 0, None, TrainConfig(method="grpo"), n_groups=8)
+    assert (found.method, found.reason) == ("grpo", "train.method asks for it; groups: 8, train.min_rows 8")

@@ -1,0 +1,270 @@
+"""Offline GRPO on a tiny random Llama: logged log-probabilities matter, groups may be ragged, far logs are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flywheel import files
+from flywheel.config import Config, ModelConfig
+from flywheel.errors import TrainError
+from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_tokenizer
+from flywheel.records import canonical_json
+from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.stages.groups import advantages
+from flywheel.stages.train import logged_kto, offline_grpo, sharing, trl_dpo
+from flywheel.stages.train.logged_groups import member_rows
+from safetensors.torch import load_file
+
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+PROMPT = [{"role": "system", "content": "Help with orders. " * 6}, {"role": "user", "content": "Where is order 7?"}]
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": "c", "name": name, "arguments": {}}]}
+
+
+def attempt(last: str, *, tool: str = "look") -> list[dict[str, Any]]:
+    """Two actions with a tool's result between them."""
+    result = {"role": "tool", "name": tool, "tool_call_id": "c", "content": "secret result of the tool"}
+    return [call(tool), result, {"role": "assistant", "content": last}]
+
+
+def group(number: int, size: int) -> dict[str, Any]:
+    texts = ["It is on its way.", "I do not know.", "It is lost.", "Tomorrow.", "Please wait."][:size]
+    rewards = [1.0 if i % 2 == 0 else 0.0 for i in range(size)]
+    return {
+        "prompt": [*PROMPT, {"role": "user", "content": f"I am customer {number}."}],
+        "tools": TOOLS,
+        "completions": [attempt(text) for text in texts],
+        "rewards": rewards,
+        "advantages": advantages(rewards),
+        "policies": ["base"] * size,
+        "task_id": f"t{number}",
+    }
+
+
+GROUPS = [group(0, 4), group(1, 2), group(2, 3), group(3, 5)]
+
+
+def spec(folder: Path, model: Path, rows: list[dict[str, Any]], method: Any = "grpo", **train: Any) -> TrainSpec:
+    settings = {"max_steps": 3, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 5e-3}
+    config = Config.model_validate({"model": {"base": str(model)}, "train": {**settings, **train}})
+    files.atomic_write(folder / "train.jsonl", "".join(canonical_json(r) + "\n" for r in rows))
+    work = folder / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    return TrainSpec(1, method, folder / "train.jsonl", folder / "adapter", work, str(model), None, "parent", config, 0)
+
+
+def trained(made: TrainSpec) -> tuple[TrainResult, dict[str, torch.Tensor], list[dict[str, Any]]]:
+    result = {"grpo": offline_grpo, "kto": logged_kto, "dpo": trl_dpo}[made.method].train(made)
+    metrics = [json.loads(line) for line in (made.work_dir / "metrics.jsonl").read_text().splitlines()]
+    return result, load_file(made.out_dir / ADAPTER_WEIGHTS), [m for m in metrics if "loss" in m]
+
+
+def apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    return max(float((one[k] - other[k]).abs().max()) for k in one)
+
+
+def with_log_probs(rows: list[dict[str, Any]], model: Path, a_token: float) -> list[dict[str, Any]]:
+    """The same groups, every action's tokens logged with one log-probability."""
+    chat = ChatFormat(load_tokenizer(ModelConfig(base=str(model))))
+    made = []
+    for row in rows:
+        told = []
+        for messages in row["completions"]:
+            members = member_rows(messages, row["prompt"], row["tools"], chat)
+            windows = [r.ids[a:b] for r in members for a, b in r.windows]
+            told.append([{"ids": list(w), "log_probs": [a_token] * len(w)} for w in windows])
+        made.append({**row, "log_probs": told, "policies": [""] * len(row["policies"])})
+    return made
+
+
+def test_only_actions_are_trained_and_steps_that_continue_are_one_row(tiny_model: Path) -> None:
+    tokenizer = load_tokenizer(ModelConfig(base=str(tiny_model)))
+    (row,) = member_rows(attempt("It is on its way."), PROMPT, TOOLS, ChatFormat(tokenizer))
+    texts = [tokenizer.decode(row.ids[a:b]) for a, b in row.windows]
+
+    assert len(texts) == 2
+    assert "look" in texts[0]
+    assert "on its way" in texts[1]
+    assert not any("secret" in t or "customer" in t for t in texts)
+    assert "secret" in tokenizer.decode(row.ids)
+
+
+def test_logged_log_probabilities_change_what_is_learned(tmp_path: Path, tiny_model: Path) -> None:
+    """TRL's GRPOTrainer without vLLM ends with the same weights for -0.5 and -25 a token."""
+    near, far = (
+        trained(spec(tmp_path / n, tiny_model, with_log_probs(GROUPS, tiny_model, x), grpo_mask_kl=100, grpo_min_ess=0))
+        for n, x in (("near", -0.5), ("far", -25.0))
+    )
+
+    assert apart(near[1], far[1]) > 1e-4
+    assert near[2][0]["ratio"] < far[2][0]["ratio"]
+    assert near[0].checks["behaviour_known"] == 1.0
+
+
+def test_behaviour_of_the_base_is_scored_again_and_starts_at_one(tmp_path: Path, tiny_model: Path) -> None:
+    result, _, seen = trained(spec(tmp_path, tiny_model, GROUPS))
+
+    assert result.checks["ess_step0"] == pytest.approx(1.0, abs=1e-4)
+    assert result.checks["members"] == 14
+    assert result.checks["shared_prefix"] == 1.0
+    assert seen[0]["ratio"] == pytest.approx(1.0, abs=1e-3)
+    assert seen[0]["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert {"ess", "clipped", "positive_share", "masked", "positive_log_prob"} <= set(seen[-1])
+
+
+def test_bad_attempts_of_an_unknown_policy_are_not_trained_against(tmp_path: Path, tiny_model: Path) -> None:
+    unknown = [{**row, "policies": ["gpt"] * len(row["policies"])} for row in GROUPS]
+    result, _, seen = trained(spec(tmp_path, tiny_model, unknown))
+
+    assert result.checks["behaviour_known"] == 0.0
+    assert all(m["positive_share"] == pytest.approx(1.0) for m in seen)
+
+
+def test_logs_too_far_from_the_policy_are_refused(tmp_path: Path, tiny_model: Path) -> None:
+    chance = torch.Generator().manual_seed(0)
+    rows = with_log_probs(GROUPS, tiny_model, -5.0)
+    for row in rows:
+        for told in row["log_probs"]:
+            step = float(torch.rand(1, generator=chance)) * 9
+            told[:] = [{**t, "log_probs": [-step] * len(t["ids"])} for t in told]
+    with pytest.raises(TrainError, match=r"too far from the policy: effective sample size"):
+        trained(spec(tmp_path, tiny_model, rows, grpo_min_ess=0.9))
+
+
+@pytest.mark.parametrize("method", ["grpo", "dpo", "kto"])
+def test_accumulated_passes_and_separate_rows_end_alike(
+    method: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 x 4 == 4 x 1 (but for KTO, whose loss is of a batch), and packed == padded."""
+    rows: list[dict[str, Any]] = {"grpo": GROUPS, "dpo": pairs(4), "kto": actions(4)}[method]
+    ways = {"whole": (4, 1, 1.15), "cut": (1, 4, 1.15), "padded": (4, 1, 1e9)}
+    found = {}
+    for name, (batch, accumulation, worth) in ways.items():
+        monkeypatch.setattr(sharing, "_WORTH", worth)
+        made = spec(tmp_path / name, tiny_model, rows, method, batch_size=batch, accumulation=accumulation, max_steps=2,
+                    dpo_learning_rate=5e-3)  # fmt: skip
+        result, found[name], _ = trained(made)
+        assert result.checks["shared_prefix"] == float(name != "padded")
+
+    assert apart(found["whole"], found["padded"]) < 1e-4
+    if method != "kto":
+        assert apart(found["whole"], found["cut"]) < 1e-4
+    assert max(float(v.abs().max()) for k, v in found["whole"].items() if "lora_B" in k) > 1e-3
+
+
+def pairs(n: int) -> list[dict[str, Any]]:
+    """Pairs of two states, one of them with several."""
+    return [
+        {
+            "prompt": [*PROMPT, {"role": "user", "content": f"I am customer {i // 3}."}],
+            "tools": TOOLS,
+            "chosen": [{"role": "assistant", "content": f"It is on its way, {i}."}],
+            "rejected": [{"role": "assistant", "content": f"I do not know, {i}."}],
+            "p_better": 0.9 - 0.1 * (i % 3),
+            "weight": 1.0 + i % 2,
+        }
+        for i in range(n)
+    ]
+
+
+def actions(n: int) -> list[dict[str, Any]]:
+    made = pairs(n)
+    return [
+        {"prompt": r["prompt"], "tools": TOOLS, "completion": r[side], "label": side == "chosen", "weight": 1.0}
+        for r in made
+        for side in ("chosen", "rejected")
+    ][:n]
+
+
+@pytest.mark.parametrize("method", ["grpo", "dpo"])
+def test_a_limit_stops_with_the_reason_and_the_round_goes_on_from_its_checkpoint(
+    method: str, tmp_path: Path, tiny_model: Path
+) -> None:
+    rows: list[dict[str, Any]] = GROUPS if method == "grpo" else pairs(4)
+    steps = {"max_steps": 6, "dpo_learning_rate": 5e-3, "batch_size": 2}
+    _, uninterrupted, _ = trained(spec(tmp_path / "whole", tiny_model, rows, method, **steps))
+    made = spec(tmp_path / "cut", tiny_model, rows, method, max_kl=1e-9, **steps)
+    with pytest.raises(TrainError, match=r"step 4: kl was .* its limit is 1e-09") as caught:
+        trained(made)
+    assert "checkpoint is kept" in caught.value.hint
+    assert (made.work_dir / "checkpoints" / "checkpoint-2" / "complete").exists()
+    _, resumed, _ = trained(spec(tmp_path / "cut", tiny_model, rows, method, **steps))
+
+    assert apart(uninterrupted, resumed) == 0.0
+
+
+def test_a_loss_that_is_no_number_stops_the_round(tmp_path: Path, tiny_model: Path) -> None:
+    rows = [{**row, "p_better": 1e39} for row in pairs(4)]
+    with pytest.raises(TrainError, match=r"step 1: the loss is .*, not a number"):
+        trained(spec(tmp_path, tiny_model, rows, "dpo"))
+
+
+def test_a_chosen_action_that_becomes_less_likely_stops_the_round(tmp_path: Path, tiny_model: Path) -> None:
+    """The two sides differ in one word: plain DPO lets both fall, the NLL term holds the chosen one."""
+    rows = [
+        {**row, "chosen": [{"role": "assistant", "content": f"Order {i}: yes"}],
+         "rejected": [{"role": "assistant", "content": f"Order {i}: no"}], "p_better": 0.0}
+        for i, row in enumerate(pairs(4))
+    ]  # fmt: skip
+    settings = {"dpo_learning_rate": 5e-2, "max_steps": 30, "batch_size": 4, "max_kl": 1e9}
+    with pytest.raises(TrainError, match=r"chosen_drop was .* its limit is 0\.1"):
+        trained(spec(tmp_path / "plain", tiny_model, rows, "dpo", dpo_sft_weight=0, max_chosen_drop=0.1, **settings))
+    trained(spec(tmp_path / "held", tiny_model, rows, "dpo", dpo_sft_weight=5.0, max_chosen_drop=0.1, **settings))
+
+
+def test_forgotten_rows_leave_no_trace(tmp_path: Path, tiny_model: Path) -> None:
+    """Trained without some rows after they were in the reference's cache == trained where they never were."""
+    cache = tmp_path / "cache"
+    trained(dataclasses.replace(spec(tmp_path / "all", tiny_model, pairs(6), "dpo"), cache_dir=cache))
+    shutil.rmtree(tmp_path / "all")
+    after = trained(dataclasses.replace(spec(tmp_path / "after", tiny_model, pairs(4), "dpo"), cache_dir=cache))
+    never = trained(spec(tmp_path / "never", tiny_model, pairs(4), "dpo"))
+
+    assert apart(after[1], never[1]) == 0.0
+
+
+def test_the_loss_curve_is_trls_own(tmp_path: Path, tiny_model: Path) -> None:
+    """The same pairs in the same order through TRL's DPOTrainer, one a step."""
+    from datasets import Dataset
+    from flywheel.stages.train import _trl
+    from flywheel.stages.train._logged import Order
+    from flywheel.stages.train._rows import tokenise
+    from trl import DPOConfig, DPOTrainer
+
+    rows = [{**row, "p_better": 1.0, "weight": 1.0} for row in pairs(6)]
+    made = spec(tmp_path, tiny_model, rows, "dpo", max_steps=6, batch_size=1, dpo_sft_weight=0, dpo_learning_rate=1e-2)
+    _, _, ours = trained(made)
+    tokenizer = load_tokenizer(made.config.model)
+    data = tokenise(rows, ChatFormat(tokenizer), ("chosen", "rejected"), made.config.train)
+    order = Order([trl_dpo.pair_rows(row) for row in data.rows], 1, 0)
+
+    class Stock(DPOTrainer):  # type: ignore[misc]
+        def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+            return dataset
+
+        def _get_train_sampler(self, *_: Any, **__: Any) -> Order:
+            return order
+
+    _trl.prepare(made)
+    trainer = Stock(
+        model=_trl.with_adapter(made),
+        args=_trl.trl_arguments(DPOConfig, made, data.longest, learning_rate=1e-2, beta=0.1),
+        train_dataset=Dataset.from_list(data.rows),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    theirs = [m["loss"] for m in trainer.state.log_history if "loss" in m]
+
+    assert len(theirs) == 6
+    assert theirs[-1] != pytest.approx(theirs[0], rel=1e-2)
+    assert [m["loss"] for m in ours] == pytest.approx(theirs, rel=1e-3)

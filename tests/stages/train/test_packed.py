@@ -1,0 +1,173 @@
+"""What is computed once equals what is computed row by row: log-probabilities and LoRA gradients, family by family."""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Any
+
+import pytest
+import torch
+from flywheel.stages.train.packed import Scorer
+from flywheel.stages.train.sharing import decide
+from flywheel.stages.train.tree import Row, grow
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.stages.train.families import FAMILIES, tiny
+
+_MADE: dict[str, Any] = {}
+
+
+def model(family: str) -> Any:
+    """One model a family; tests leave its weights alone."""
+    if family not in _MADE:
+        _MADE[family] = tiny(family)
+    return _MADE[family]
+
+
+def several_levels(seed: int = 0) -> list[Row]:
+    """Rows of one state, of a later state of the same conversation, and of another conversation."""
+    chance = random.Random(seed)  # noqa: S311
+
+    def some(n: int) -> tuple[int, ...]:
+        return tuple(chance.randrange(3, 128) for _ in range(n))
+
+    system = some(20)
+    longer = (*system, *some(12))
+    return [
+        Row((*system, *some(9)), ((20, 29),)),
+        Row((*longer, *some(5)), ((32, 37),)),
+        Row((*longer, *some(9)), ((22, 25), (32, 41))),
+        Row(longer, ((20, 32),)),
+        Row((*system, *some(1)), ((20, 21),)),
+        Row(some(7), ((0, 7),)),
+    ]
+
+
+def by_hand(made: Any, rows: list[Row]) -> torch.Tensor:
+    """The same numbers from the model's logits over the whole vocabulary, one row at a time, by nothing of ours."""
+    found = []
+    for row in rows:
+        logits = made(input_ids=torch.tensor([row.ids])).logits[0].float().log_softmax(-1)
+        found += [logits[p - 1, row.ids[p]] for p in row.trained]
+    return torch.stack(found)
+
+
+def gradient(made: Any, scores: torch.Tensor) -> torch.Tensor:
+    """The adapter's gradient of a sum in which tokens weigh differently, some of them negatively."""
+    made.zero_grad()
+    torch.autograd.backward((scores * torch.linspace(-1, 2, len(scores))).sum())
+    return torch.cat([p.grad.flatten() for p in made.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_and_gradients_are_those_of_separate_rows(family: str) -> None:
+    made, rows = model(family), several_levels()
+    scorer = Scorer(made)
+    plain = torch.cat(scorer.plain(rows))
+    expected = gradient(made, plain)
+    hand = by_hand(made, rows)
+    slope = gradient(made, hand)
+    shared = torch.cat(scorer.shared(rows))
+    found = gradient(made, shared)
+
+    assert grow(rows).ratio > 2
+    assert expected.norm() > 1
+    for scores, gradients in ((plain, expected), (shared, found)):
+        assert torch.allclose(scores, hand, atol=5e-6)
+        assert torch.allclose(gradients, slope, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(FAMILIES),
+    st.integers(0, 10_000),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), min_size=1, max_size=5),
+)
+def test_any_rows_score_alike_both_ways(family: str, seed: int, shapes: list[tuple[int, int]]) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    base = tuple(chance.randrange(3, 128) for _ in range(30))
+    rows = [
+        Row((*base[:cut], *(chance.randrange(3, 128) for _ in range(own))), ((cut, cut + own),)) for cut, own in shapes
+    ]
+    scorer = Scorer(model(family))
+    with torch.no_grad():
+        for one, other in zip(scorer.plain(rows), scorer.shared(rows), strict=True):
+            assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_recomputed_activations_change_no_gradient() -> None:
+    made, rows = tiny("llama"), several_levels()
+    scorer = Scorer(made)
+    expected = gradient(made, torch.cat(scorer.shared(rows)))
+    made.get_base_model().activation_checkpointing_enable({"use_reentrant": False})
+    found = gradient(made, torch.cat(scorer.shared(rows)))
+
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_branch_that_saw_its_sibling_would_be_noticed() -> None:
+    """The check can fail: the flat sequence under the model's own attention lets branches see one another."""
+    made, rows = model("llama"), several_levels()
+    scorer = Scorer(made)
+    tree = grow(rows)
+    with torch.no_grad():
+        right = torch.cat(scorer.shared(rows))
+        logits = made(input_ids=torch.tensor([tree.ids])).logits[0].log_softmax(-1)
+        wrong = logits[tree.sources, tree.targets][[i for row in tree.rows for i in row]]
+    assert (right - wrong).abs().max() > 0.1
+
+
+def test_sharing_is_decided_on_a_real_batch() -> None:
+    found = decide(Scorer(model("qwen3")), [several_levels(), several_levels(1)])
+
+    assert found.on
+    assert found.ratio > 2
+    assert found.gap < 1e-5
+    assert found.cosine > 0.9999
+    assert found.checks()["shared_prefix"] == 1.0
+
+
+def test_rows_that_share_little_are_not_packed() -> None:
+    rows = [Row(tuple(range(3, 40)), ((30, 37),)), Row(tuple(range(50, 90)), ((30, 40),))]
+    found = decide(Scorer(model("llama")), [rows])
+
+    assert not found.on
+    assert "share too little" in found.reason
+
+
+def test_dropout_forbids_sharing() -> None:
+    assert "dropout" in decide(Scorer(model("llama")), [several_levels()], dropout=0.1).reason
+
+
+def test_a_model_that_attends_otherwise_falls_back_with_the_numbers() -> None:
+    """A model with its own way to attend: positions pushed apart where the pass is flat."""
+    made = tiny("llama")
+    backbone = made.get_base_model().base_model
+    plain = backbone.rotary_emb.forward
+
+    def bent(x: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found: tuple[torch.Tensor, torch.Tensor] = plain(x, torch.arange(x.shape[1])[None] + 0 * position_ids)
+        return found
+
+    backbone.rotary_emb.forward = bent
+    found = decide(Scorer(made), [several_levels()])
+
+    assert not found.on
+    assert "not this model's plain one" in found.reason
+    assert found.gap > 1e-3
+
+
+def _without_layout(forward: Any, *args: Any, **more: Any) -> Any:
+    return forward(*args, **{name: value for name, value in more.items() if name != "flywheel_layout"})
+
+
+def test_a_model_without_the_interface_falls_back() -> None:
+    made = tiny("llama")
+    for layer in made.get_base_model().base_model.layers:
+        forward = layer.self_attn.forward
+        layer.self_attn.forward = functools.partial(_without_layout, forward)
+    found = decide(Scorer(made), [several_levels()])
+
+    assert not found.on
+    assert "no shared pass" in found.reason
