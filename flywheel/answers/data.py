@@ -1,0 +1,182 @@
+"""Answers of the commands that read logs and build tables."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from flywheel.records import Document, Quarantined
+
+__all__ = [
+    "BuildAnswer",
+    "ExportAnswer",
+    "ExportFile",
+    "IngestAnswer",
+    "InitAnswer",
+    "LostFields",
+    "QuarantineAnswer",
+    "QuarantineReason",
+    "QuarantineRetry",
+    "ReaderRow",
+    "ReadersAnswer",
+    "StageAnswer",
+    "StatusAnswer",
+]
+
+
+class InitAnswer(Document):
+    """`flywheel init`."""
+
+    document: ClassVar[str] = "cli/init"
+
+    made: list[str] = Field(description="Files written.")
+
+
+class LostFields(Document):
+    """Fields of a format whose values no event holds, as a sample of its records shows."""
+
+    document: ClassVar[str] = "cli/lost_fields"
+
+    format: str
+    sampled: int = Field(description="Records looked at.")
+    fields: dict[str, int] = Field(description="In how many of them each field was lost.")
+
+
+class IngestAnswer(Document):
+    """`flywheel ingest`: read = kept + duplicate + ignored + quarantined."""
+
+    document: ClassVar[str] = "cli/ingest"
+
+    files: int = Field(description="Files found.")
+    unchanged: int = Field(description="Files that held nothing new.")
+    formats: dict[str, int] = Field(description="Files read, by format.")
+    read: int = Field(description="Records read: lines, array elements or rows.")
+    kept: int = Field(description="Records that gave at least one new event.")
+    duplicate: int = Field(description="Records whose events were all known.")
+    ignored: dict[str, int] = Field(description="Understood records that hold no event, by reason.")
+    quarantined: dict[str, int] = Field(description="Unreadable records, by reason.")
+    first_quarantined: list[str] = Field(description="file:line: reason of the first few.")
+    events: int = Field(description="New events.")
+    redacted: dict[str, int] = Field(description="Replaced values, by kind.")
+    lost: list[LostFields] = Field(default=[], description="What the sources have and no event holds, by format.")
+    dry_run: bool = Field(description="Whether nothing was stored.")
+
+
+class QuarantineReason(Document):
+    """Quarantined records of one reason."""
+
+    document: ClassVar[str] = "cli/quarantine_reason"
+
+    reason: str
+    records: int
+    meaning: str = Field(description="What the reason means and what helps.")
+
+
+class QuarantineAnswer(Document):
+    """`flywheel quarantine`."""
+
+    document: ClassVar[str] = "cli/quarantine"
+
+    records: int = Field(description="Quarantined records; the following are of those that were asked for.")
+    files: int
+    size_bytes: int
+    reasons: list[QuarantineReason]
+    rows: list[Quarantined] = Field(description="The first of them; the text itself is never stored.")
+
+
+class QuarantineRetry(Document):
+    """`flywheel quarantine --retry`."""
+
+    document: ClassVar[str] = "cli/quarantine_retry"
+
+    files: int = Field(description="Files read once more.")
+    gone: list[str] = Field(description="Files that are no longer there; their rows stay.")
+    before: int = Field(description="Quarantined records before.")
+    after: int = Field(description="Quarantined records now.")
+    read: int
+    kept: int = Field(description="Records that gave new events.")
+
+
+class ReaderRow(Document):
+    """An installed reader."""
+
+    document: ClassVar[str] = "cli/reader"
+
+    name: str
+    reader_version: int
+    reads: str = Field(description="What it reads, in a few words.")
+    distribution: str
+    confidence: float | None = Field(default=None, description="How sure it is of the file that was asked about.")
+
+
+class ReadersAnswer(Document):
+    """`flywheel readers`."""
+
+    document: ClassVar[str] = "cli/readers"
+
+    readers: list[ReaderRow]
+    verdict: str = Field(default="", description="What the file is taken for, or what its records look like.")
+
+
+class StageAnswer(Document):
+    """One stage in `build` and `status`."""
+
+    document: ClassVar[str] = "cli/stage"
+
+    stage: str
+    state: str = Field(description="fresh, stale, built or never.")
+    why: list[str] = Field(description="What changed since the last build.")
+    rows: dict[str, int] = Field(description="Rows by table.")
+    funnel: dict[str, int] = Field(description="considered = kept + dropped by reason.")
+    seconds: float = 0.0
+
+
+class BuildAnswer(Document):
+    """`flywheel build`."""
+
+    document: ClassVar[str] = "cli/build"
+
+    stages: list[StageAnswer]
+
+
+class StatusAnswer(Document):
+    """`flywheel status`."""
+
+    document: ClassVar[str] = "cli/status"
+
+    project: str
+    store: str
+    store_bytes: int
+    champion: int | None = Field(description="null while the base model serves.")
+    challenger: int | None
+    previous: int | None
+    next_round: int
+    source_files: int = Field(description="Files ingested so far.")
+    new_files: int = Field(description="Files under ingest.sources that are new or have grown.")
+    stages: list[StageAnswer]
+    next: str = Field(description="The command to type next.")
+
+
+class ExportFile(Document):
+    """One file of an exported dataset."""
+
+    document: ClassVar[str] = "cli/export_file"
+
+    path: str = Field(description="Relative to the folder.")
+    form: str = Field(description="preference, unpaired, sft or groups.")
+    trainers: str = Field(description="What trains on it.")
+    rows: int
+    sha256: str = Field(description="Hash of its bytes.")
+    counts: dict[str, int] = Field(description="Funnel: considered, kept, dropped by reason.")
+
+
+class ExportAnswer(Document):
+    """`flywheel export`."""
+
+    document: ClassVar[str] = "cli/export"
+
+    folder: str = Field(description="Where the dataset is.")
+    split: str = Field(description="train or holdout.")
+    files: list[ExportFile]
+    inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")

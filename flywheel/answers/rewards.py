@@ -1,0 +1,160 @@
+"""Answers on what is believed: signals, calibration, audits."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from flywheel.records import Document
+
+__all__ = [
+    "AuditAnswer",
+    "AuditQuestion",
+    "AuditTurn",
+    "CalibrationRow",
+    "GroupRow",
+    "RatingsRow",
+    "RewardsAnswer",
+    "SignalRow",
+    "TransportRow",
+]
+
+
+class SignalRow(Document):
+    """One sign of one signal in `rewards`."""
+
+    document: ClassVar[str] = "cli/signal_row"
+
+    signal: str
+    sign: int = Field(description="1 speaks for success, -1 against it.")
+    family: str
+    votes: int = Field(description="Episodes on which it votes.")
+    coverage: float = Field(description="Share of all episodes.")
+    checked: int = Field(description="Votes on episodes whose outcome a reviewer or a verifier knows.")
+    agreement: float | None = Field(description="Share of them that the outcome agrees with.")
+    odds: float = Field(description="By what a vote multiplies the odds of success; 1 says nothing.")
+    source: str = Field(description="prior, fitted, fitted with gold; a verifier decides alone.")
+    mature_after_s: float | None = Field(
+        description="Seconds after the end until 80 % of its evidence has come; null when it never comes late."
+    )
+
+
+class CalibrationRow(Document):
+    """How far probabilities are off."""
+
+    document: ClassVar[str] = "cli/calibration_row"
+
+    what: str
+    n: int
+    ece: float = Field(description="Expected calibration error over ten bins.")
+    brier: float = Field(description="Mean squared error.")
+
+
+class TransportRow(Document):
+    """Whether calibration holds for one policy or intent."""
+
+    document: ClassVar[str] = "cli/transport_row"
+
+    by: str = Field(description="policy or intent.")
+    group: str
+    n: int = Field(description="Audited episodes.")
+    clusters: int = Field(description="Users among them.")
+    residual: float = Field(description="Mean of truth minus probability.")
+    low: float | None = Field(description="Lower end of its interval, corrected for the number of groups.")
+    high: float | None
+    verdict: str = Field(description="PASS, FAIL or INCONCLUSIVE.")
+
+    @field_validator("low", "high", mode="before")
+    @classmethod
+    def _finite(cls, value: float | None) -> float | None:
+        return value if value is not None and math.isfinite(value) else None
+
+
+class RatingsRow(Document):
+    """What users' ratings say of all episodes."""
+
+    document: ClassVar[str] = "cli/ratings_row"
+
+    ratings: int = Field(description="Rated episodes.")
+    response: float = Field(description="Their share.")
+    mean: float = Field(description="Share of good ratings.")
+    weighted_mean: float | None = Field(
+        description="The same, each weighted by 1 / P(rated) within policy, intent and month."
+    )
+    low: float = Field(description="Worst-case bounds of everybody's satisfaction.")
+    high: float
+    sentence: str
+
+
+class GroupRow(Document):
+    """Episodes of one policy, intent or month."""
+
+    document: ClassVar[str] = "cli/group_row"
+
+    by: str
+    name: str
+    episodes: int
+    known: int = Field(description="Episodes with any vote.")
+    p_mean: float | None = Field(description="Mean P(success) of them.")
+    drift: float | None = Field(description="Its difference from all known episodes.")
+    notable: bool = Field(description="Whether the difference exceeds three standard errors.")
+
+
+class RewardsAnswer(Document):
+    """`flywheel rewards`."""
+
+    document: ClassVar[str] = "cli/rewards"
+
+    episodes: int
+    known: int = Field(description="Episodes on which any signal votes.")
+    provisional: int = Field(description="Too young to learn from.")
+    audited: int
+    verified: int = Field(description="Episodes with a recorded outcome.")
+    suspect: int = Field(description="Implausible rewards, which count for nothing.")
+    prior: float = Field(description="P(success) before any vote.")
+    warnings: list[str]
+    signals: list[SignalRow]
+    calibration: list[CalibrationRow]
+    transport: list[TransportRow]
+    ratings: RatingsRow | None = Field(description="null when nobody rated.")
+    groups: list[GroupRow]
+
+
+class AuditTurn(Document):
+    """One message of a conversation under review."""
+
+    document: ClassVar[str] = "cli/audit_turn"
+
+    role: str
+    text: str
+
+
+class AuditQuestion(Document):
+    """A line of `flywheel audit --out`: fill in `success` and give the file to `--answers`."""
+
+    document: ClassVar[str] = "cli/audit_question"
+
+    draw: int
+    episode_id: str
+    success: bool | float | None = Field(
+        default=None, description="Did it do what was asked? true, false, a share from 0 to 1, or null to leave it."
+    )
+    comment: str = Field(default="", description="Why, if you like.")
+    conversation: list[AuditTurn]
+
+
+class AuditAnswer(Document):
+    """`flywheel audit`."""
+
+    document: ClassVar[str] = "cli/audit"
+
+    draw: int = Field(description="Number of the draw.")
+    eligible: int = Field(description="Episodes it was drawn from.")
+    strata: int = Field(description="By score, intent and pattern of signals.")
+    drawn: int
+    answered: int = Field(description="Of the draw, so far.")
+    recorded: int = Field(description="Answers recorded by this command.")
+    left_out: dict[str, int] = Field(description="Lines of the answers' file that were not recorded, by reason.")
+    file: str = Field(description="Questions written, '' if none were.")

@@ -1,0 +1,209 @@
+"""Answers of the commands that train, judge and run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from flywheel.records import Document, EvalReport, Promotion, RuleResult, Verdict
+
+__all__ = [
+    "CanaryAnswer",
+    "ChampionAnswer",
+    "CoverageGap",
+    "DiffAnswer",
+    "DiffMetric",
+    "EvalAnswer",
+    "LogAnswer",
+    "LogRow",
+    "LogsEvalAnswer",
+    "OffPolicyEstimate",
+    "RunAnswer",
+    "RunStage",
+]
+
+
+class LogRow(Document):
+    """One round in `log`."""
+
+    document: ClassVar[str] = "cli/log_row"
+
+    round: int
+    state: str
+    method: str
+    parent: int | None
+    rows: int
+    metric: str = Field(description="Primary metric with its interval, for people; '' when not evaluated.")
+    aliases: list[str]
+
+
+class LogAnswer(Document):
+    """`flywheel log`."""
+
+    document: ClassVar[str] = "cli/log"
+
+    rounds: list[LogRow]
+    decisions: list[Promotion]
+
+
+class EvalAnswer(Document):
+    """`flywheel eval` and `flywheel promote`."""
+
+    document: ClassVar[str] = "cli/eval"
+
+    report: EvalReport
+    promotion: Promotion | None = Field(description="The gate's decision, with --promote.")
+    page: str = Field(description="The report page.")
+
+
+class CoverageGap(Document):
+    """Cases that the old policy's log has and the new one's lacks."""
+
+    document: ClassVar[str] = "cli/coverage_gap"
+
+    slice: str = Field(description="'all', or name=value of a slice that lost more than half of its cases.")
+    lacking: int
+    of: int = Field(description="Cases that the old policy has.")
+    names: list[str] = Field(description="The first of them: the source's names of the tasks, or task ids.")
+
+
+class OffPolicyEstimate(Document):
+    """One off-policy estimate of the new policy's value from the old one's log, with its overlap certificate."""
+
+    document: ClassVar[str] = "cli/off_policy_estimate"
+
+    name: str = Field(description="IPS, SNIPS, DM, DR, PDIS or MIPS.")
+    state: str = Field(description="good, warn, or REFUSED, in which case there is no number.")
+    reasons: list[str] = Field(description="Why it is refused, or what to beware of.")
+    value: float | None = None
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, users drawn as a whole.")
+    high: float | None = None
+    n: int
+    certificate: dict[str, float] = Field(description="ess, ess_share, mean_weight, max_share, tail_index, typicality.")
+
+
+class LogsEvalAnswer(Document):
+    """`flywheel eval --logs`: two policies compared from what they served."""
+
+    document: ClassVar[str] = "cli/eval_logs"
+
+    verdict: Verdict
+    reasons: list[str] = Field(description="Why, one sentence a rule; first those that decided.")
+    needed_n: int | None = Field(description="Cases still needed in all, where more of them could decide.")
+    old: str = Field(description="The policy or the files that are compared with.")
+    new: str = Field(description="The policy or the files that are judged.")
+    outcome: str = Field(description="recorded: the log's own outcomes; p_success: what the reward signals make of it.")
+    unit: str = Field(description="What is drawn as a whole: task, or user where every case has one.")
+    cases: int = Field(description="Paired cases.")
+    paired_by: dict[str, int] = Field(description="Cases paired by task id and by the text of the request.")
+    numbers: dict[str, float] = Field(
+        description="n, old, new, wins, losses, delta, low, high, p, alpha_t, power, mde."
+    )
+    report: EvalReport = Field(description="Every metric and slice with n, interval and p-values.")
+    rules: list[RuleResult]
+    worse: list[str] = Field(description="Metrics and slices that are surely worse.")
+    suspect: list[str] = Field(description="Metrics and slices that look worse, without proof.")
+    gaps: list[CoverageGap]
+    only_new: int = Field(description="Cases that only the new policy has; they say nothing.")
+    colliding: list[str] = Field(description="Task ids that both logs use for different requests; not paired.")
+    pass_k: dict[str, dict[str, float]] = Field(description="k → old, new, tasks: all of k attempts succeed.")
+    amounts: dict[str, dict[str, float]] = Field(description="Cost, latency, tokens, steps: old, new, n; not judged.")
+    off_policy: list[OffPolicyEstimate] = Field(description="They inform and may veto; they never promote.")
+    notes: list[str]
+
+
+class CanaryAnswer(Document):
+    """`flywheel canary`: what to do with a canary tonight."""
+
+    document: ClassVar[str] = "cli/canary"
+
+    decision: str = Field(description="continue (exit 3), promote (exit 0) or roll_back (exit 5).")
+    reasons: list[str]
+    night: int = Field(description="Looks so far, this one included.")
+    looked: bool = Field(description="Whether anything was fresh; if not, this is the last look's answer.")
+    old: str
+    new: str
+    n_old: int = Field(description="Judged attempts of the old policy, over all looks.")
+    n_new: int
+    pairs: int = Field(description="Differences between blocks of users, in the order they were looked at.")
+    mean_old: float
+    mean_new: float
+    delta: float
+    low: float = Field(description="Lower end of the 95 % confidence sequence of delta, true at every look.")
+    high: float
+    log_e_harm: float = Field(description="Largest log E of 'worse by the margin' so far.")
+    log_e_better: float = Field(description="Largest log E of 'better' so far.")
+    sample_ratio_p: float | None = Field(description="p-value of the canary's share of users; null when not checked.")
+    notes: list[str]
+
+
+class DiffMetric(Document):
+    """A metric of two rounds, each on the cases of its own evaluation."""
+
+    document: ClassVar[str] = "cli/diff_metric"
+
+    suite: str
+    metric: str
+    before: float | None = Field(description="The first round's value; null where it was not evaluated on it.")
+    n_before: int
+    now: float | None = Field(description="The second round's value.")
+    n_now: int
+
+
+class DiffAnswer(Document):
+    """`flywheel diff`: what is between two rounds."""
+
+    document: ClassVar[str] = "cli/diff"
+
+    before: int
+    now: int
+    made: list[str] = Field(description="Method, start, reference, base model, seed, versions: 'key old → new'.")
+    config: list[str] = Field(description="Settings: 'key old → new'.")
+    inputs: list[str] = Field(description="Tables that differed when the rounds were made.")
+    rows_added: int = Field(description="Rows that only the second round was trained on.")
+    rows_dropped: int = Field(description="Rows that only the first round was trained on.")
+    rows_kept: int = Field(description="Rows of both.")
+    tasks_added: int
+    tasks_dropped: int
+    funnel: list[str] = Field(description="Counts of the rows' funnel: 'name old → new'.")
+    metrics: list[DiffMetric]
+
+
+class ChampionAnswer(Document):
+    """`flywheel champion`: what to serve."""
+
+    document: ClassVar[str] = "cli/champion"
+
+    round: int | None = Field(description="Its number; null while the base model serves.")
+    name: str = Field(description="What a server should call it, and what logs should say as the policy.")
+    base_model: str = Field(description="Base model as configured.")
+    base_model_sha256: str
+    adapter: str = Field(description="Folder of the adapter; '' while the base model serves.")
+    adapter_sha256: str = Field(description="Hash over the adapter's weight file.")
+    method: str
+    parent: int | None
+    decision: str = Field(description="The decision that made it champion: promoted, forced, rolled_back, or ''.")
+    decided_at: str = Field(description="When; ISO time, or ''.")
+    reason: str = Field(description="The gate's verdict, or the reason that was given.")
+
+
+class RunStage(Document):
+    """One stage of a pipeline run."""
+
+    document: ClassVar[str] = "cli/run_stage"
+
+    stage: str
+    outcome: str
+    seconds: float
+
+
+class RunAnswer(Document):
+    """`flywheel run`."""
+
+    document: ClassVar[str] = "cli/run"
+
+    pipeline: str
+    stages: list[RunStage]
+    exit_code: int
+    page: str = Field(description="The report page; '' when none was made.")

@@ -1,0 +1,38 @@
+"""Every answer by the name of its schema."""
+
+from __future__ import annotations
+
+from flywheel.answers.data import (
+    BuildAnswer,
+    ExportAnswer,
+    IngestAnswer,
+    InitAnswer,
+    QuarantineAnswer,
+    QuarantineRetry,
+    ReadersAnswer,
+    StatusAnswer,
+)
+from flywheel.answers.looking import ConfigAnswer, DoctorAnswer, ExplainAnswer, PluginsAnswer, QueryAnswer, ShowAnswer
+from flywheel.answers.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
+from flywheel.answers.rounds import (
+    CanaryAnswer,
+    ChampionAnswer,
+    DiffAnswer,
+    EvalAnswer,
+    LogAnswer,
+    LogsEvalAnswer,
+    RunAnswer,
+)
+from flywheel.records import Document
+
+__all__ = ["ANSWERS"]
+
+ANSWERS: dict[str, type[Document]] = {
+    model.document: model
+    for model in (
+        InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
+        LogAnswer, EvalAnswer, LogsEvalAnswer, CanaryAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer,
+        RunAnswer, DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer, RewardsAnswer, AuditAnswer,
+        AuditQuestion,
+    )
+}  # fmt: skip

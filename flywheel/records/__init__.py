@@ -1,0 +1,84 @@
+"""The records that flow through flywheel: what one row of each table, and each JSON document, means.
+
+LogEvent → Episode + Step → Reward → Return → PreferencePair / Example / Group → RoundManifest → EvalReport → Promotion
+
+Names follow the OpenTelemetry GenAI conventions where one exists. Nested values (messages, tool calls, payloads) are
+canonical JSON text in a table's column, because a log's nesting has no fixed schema; `Message` and `ToolCall` say what
+stands in them. Ids are lower-case hex prefixes of SHA-256 over canonical JSON, so the same content has the same id
+everywhere. The field descriptions here are the JSON Schemas' descriptions.
+"""
+
+from __future__ import annotations
+
+from flywheel.records.base import ID_HEX, ID_KINDS, Document, Row, canonical_json, content_id, is_name
+from flywheel.records.datasets import Example, Group, PreferencePair
+from flywheel.records.episodes import (
+    Correction,
+    Episode,
+    Opinion,
+    Reliability,
+    Return,
+    Reward,
+    Split,
+    Step,
+    StopReason,
+    Task,
+)
+from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.rounds import (
+    FRESH,
+    DataCard,
+    EvalReport,
+    FileHash,
+    MetricRow,
+    MonitorRow,
+    Plan,
+    Promotion,
+    RoundManifest,
+    RuleResult,
+    Verdict,
+)
+from flywheel.records.tables import TABLES
+
+__all__ = [
+    "FRESH",
+    "ID_HEX",
+    "ID_KINDS",
+    "TABLES",
+    "Correction",
+    "DataCard",
+    "Document",
+    "Episode",
+    "EvalReport",
+    "EventKind",
+    "Example",
+    "Feedback",
+    "FileHash",
+    "Group",
+    "Link",
+    "LogEvent",
+    "Message",
+    "MetricRow",
+    "MonitorRow",
+    "Opinion",
+    "Plan",
+    "PreferencePair",
+    "Promotion",
+    "Quarantined",
+    "Reliability",
+    "Return",
+    "Reward",
+    "RoundManifest",
+    "Row",
+    "RuleResult",
+    "Split",
+    "Step",
+    "StopReason",
+    "Task",
+    "ToolCall",
+    "ToolStatus",
+    "Verdict",
+    "canonical_json",
+    "content_id",
+    "is_name",
+]

@@ -1,0 +1,55 @@
+"""What all records have in common: rows and documents, canonical JSON, ids."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["ID_HEX", "ID_KINDS", "Document", "Json", "Row", "_Frozen", "canonical_json", "content_id", "is_name"]
+
+ID_HEX = 32
+
+
+ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request", "message"})  # of ids and targets
+
+
+Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
+
+
+def canonical_json(value: object) -> str:
+    """Return `value` as JSON text with sorted keys, no spaces and no NaN: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def content_id(*parts: object) -> str:
+    """Return a 32-hex-digit id of the given JSON-able parts (SHA-256 of their canonical JSON, truncated)."""
+    text = canonical_json(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:ID_HEX]
+
+
+def is_name(value: object) -> bool:
+    """Whether a value is a kind:id, as in `LogEvent.ids`."""
+    kind, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return kind in ID_KINDS and bool(rest)
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Row(_Frozen):
+    """A row of a stored table; `table` and `version` name its schema."""
+
+    table: ClassVar[str]
+    version: ClassVar[int] = 1
+    key: ClassVar[tuple[str, ...]]
+
+
+class Document(_Frozen):
+    """A JSON document that a command or a round writes; `document` and `version` name its schema."""
+
+    document: ClassVar[str]
+    version: ClassVar[int] = 1

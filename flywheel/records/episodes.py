@@ -1,0 +1,212 @@
+"""What an agent did, and how well: episodes and their steps, opinions, what they rest on, and returns."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from flywheel.records.base import Json, Row
+
+__all__ = ["Correction", "Episode", "Opinion", "Reliability", "Return", "Reward", "Split", "Step", "StopReason", "Task"]
+
+
+class StopReason(StrEnum):
+    """Why an episode ended."""
+
+    ANSWERED = "answered"  # the last action is a message to the user
+    TOOL_PENDING = "tool_pending"  # the last action's tool call has no logged result
+    TOOL_RESULT = "tool_result"  # a tool result is the last thing in the log (a closing tool, or a cut log)
+    USER_LEFT = "user_left"  # the user spoke last and the agent did not answer
+    NO_ACTION = "no_action"  # the agent did nothing at all
+
+
+class Split(StrEnum):
+    """Which side of the holdout an episode lies on; its task's side is decided by hash, for ever."""
+
+    TRAIN = "train"
+    HOLDOUT = "holdout"
+    BETWEEN = "between"  # its task, user and time lie on different sides: neither trained on nor judged by
+
+
+class Episode(Row):
+    """One attempt at one task: a conversation, from its first request to the end of the log."""
+
+    table: ClassVar[str] = "episodes"
+    key: ClassVar[tuple[str, ...]] = ("episode_id",)
+
+    episode_id: str = Field(description="Content id of the conversation id.")
+    conversation_id: str = Field(description="As in the events.")
+    task_id: str = Field(description="Hash of the task; equal for attempts at the same task.")
+    task_rule: Literal["task_key", "first_request"] = Field(description="What the task id was derived from.")
+    request: str | None = Field(
+        default=None, description="What was asked first, where the source names no task; attempts are recognised by it."
+    )
+    tool_signature: str = Field(default="", description="Hash of the names of the tools at hand.")
+    policy: str = Field(description="Policy that acted; 'unknown' when no event names one.")
+    model: str | None = Field(default=None, description="Model, as the log names it.")
+    user: str | None = Field(default=None, description="Pseudonym of the user.")
+    started: datetime | None = Field(default=None, description="First event's time.")
+    ended: datetime | None = Field(default=None, description="Last event's time, feedback excluded.")
+    stop_reason: StopReason = Field(description="Why it ended.")
+    split: Split = Field(description="Side of the holdout: by the task's hash; by user and time too where configured.")
+    n_steps: int = Field(ge=0, description="Model actions.")
+    n_tool_calls: int = Field(ge=0, description="Tool calls over all actions.")
+    n_tool_errors: int = Field(ge=0, description="Tool results with status failed.")
+    input_tokens: int | None = Field(default=None, description="Sum over calls; null when never logged.")
+    output_tokens: int | None = Field(default=None, description="Sum over calls; null when never logged.")
+    cost_usd: float | None = Field(default=None, description="Sum over calls; null when never logged.")
+    latency_s: float | None = Field(default=None, description="Sum over calls; null when never logged.")
+    tools: Json | None = Field(default=None, description="JSON list of tool schemas; null when unknown, never [].")
+    tail: Json = Field(description="JSON list of messages after the last action: what the user said next.")
+    tags: list[str] = Field(default_factory=list, description="Flags: suspect, truncated, redacted, ...")
+    source_format: str = Field(description="Reader that produced the events.")
+
+
+class Step(Row):
+    """One model action in an episode, with what it saw since its last action and how its calls ended.
+
+    The context of step t is observation_0, action_0, observation_1, ..., observation_t; where `resets_context` is true
+    the observation replaces everything before it (a log that rewrote its history).
+    """
+
+    table: ClassVar[str] = "steps"
+    key: ClassVar[tuple[str, ...]] = ("episode_id", "index")
+
+    episode_id: str = Field(description="Episode it belongs to.")
+    task_id: str = Field(description="Task of the episode.")
+    index: int = Field(ge=0, description="0-based position of the action.")
+    observation: Json = Field(description="JSON list of messages seen since the previous action.")
+    resets_context: bool = Field(description="Whether the observation replaces the context instead of extending it.")
+    action: Json = Field(description="The assistant message, JSON.")
+    state_key: str = Field(description="Anchor state: task and canonical tool calls so far.")
+    action_key: str | None = Field(default=None, description="Canonical tool calls of the action; null for plain text.")
+    tool_names: list[str] = Field(default_factory=list, description="Called tools, in order.")
+    tool_status: list[str] = Field(default_factory=list, description="Status of each call, in order.")
+    malformed: bool = Field(description="A call whose arguments did not parse: evidence, never a reason to drop.")
+    event_id: str = Field(description="The model_call event.")
+    result_event_ids: list[str] = Field(default_factory=list, description="Events of the calls' results.")
+
+
+class Reward(Row):
+    """One signal's opinion of one episode or step."""
+
+    table: ClassVar[str] = "rewards"
+    key: ClassVar[tuple[str, ...]] = ("episode_id", "step", "signal")
+
+    episode_id: str = Field(description="Episode judged.")
+    task_id: str = Field(description="Task of the episode.")
+    step: int | None = Field(default=None, description="Step judged; null for the whole episode.")
+    signal: str = Field(description="Name of the signal.")
+    family: str = Field(description="Signals of one family are dependent and share one vote.")
+    kind: Literal["outcome", "implicit", "cost", "risk"] = Field(description="How the value enters the return.")
+    score: float = Field(description="Vote in [-1, 1] (outcome, implicit), or a severity in [0, 1] (cost, risk).")
+    weight: float = Field(ge=0, description="Confidence in [0, 1].")
+    evidence: list[str] = Field(description="Event ids that this opinion rests on.")
+    arrived: datetime | None = Field(default=None, description="When the evidence arrived.")
+    signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
+    inclusion: float | None = Field(
+        default=None, gt=0, le=1, description="Of an audit's answer: the probability with which the episode was drawn."
+    )
+
+
+class Reliability(Row):
+    """One fact of how far signals are believed: what the log as a whole, or an audit of it, says of them.
+
+    By kind:
+    - vote: rates of a signal's vote of one sign within a scope; `tpr` P(+ or silent | success), `tnr` P(- or silent |
+      failure), whichever is not silent being the vote.
+    - class: `value` is P(success) of an episode of the scope, before its votes.
+    - delay: `x` seconds after the end of an episode, `y` P(the signal has spoken by then); `value` its horizon in s.
+    - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score.
+    - user: `value` the trust in a user's votes.
+    - time: `value` the time against which ages are measured, in seconds since 1970.
+    - warning: `note` is a sentence.
+    """
+
+    table: ClassVar[str] = "reliability"
+    key: ClassVar[tuple[str, ...]] = ("kind", "scope", "name", "sign")
+
+    kind: Literal["vote", "class", "delay", "calibration", "user", "time", "warning"]
+    scope: str = Field(description="'all', a month, or a policy.")
+    name: str = Field(description="Signal, user or warning; '' where there is none.")
+    sign: int = Field(description="Of a vote: 1 or -1; otherwise 0.")
+    family: str = Field(description="Family of the signal.")
+    tpr: float | None = Field(default=None, description="See the kinds.")
+    tnr: float | None = Field(default=None, description="See the kinds.")
+    value: float | None = Field(default=None, description="See the kinds.")
+    low: float | None = Field(default=None, description="See the kinds.")
+    n: int = Field(ge=0, description="Votes, episodes or answers that it rests on.")
+    source: str = Field(description="prior, fitted, or fitted with gold; '' where that means nothing.")
+    x: list[float] = Field(description="Knots of a curve.")
+    y: list[float] = Field(description="Its values.")
+    note: str = Field(description="A sentence, without log text.")
+
+
+class Opinion(Reward):
+    """A reward as found in one conversation, before attempts at its task were compared."""
+
+    table: ClassVar[str] = "opinions"
+
+
+class Task(Row):
+    """Which task an episode is an attempt at, and on which side of the holdout it lies."""
+
+    table: ClassVar[str] = "tasks"
+    key: ClassVar[tuple[str, ...]] = ("episode_id",)
+
+    episode_id: str = Field(description="The episode.")
+    request_id: str = Field(
+        description="Task id as in the episodes table: by the source's name, or by its own request."
+    )
+    cluster_id: str = Field(description="Near-duplicate requests, tools aside; the holdout goes by it.")
+    task_id: str = Field(description="The task: a cluster with one set of tools, or what the source names.")
+    split: Split = Field(description="Side of the holdout: by cluster; by user and time too where configured.")
+    formerly: list[str] = Field(
+        default_factory=list, description="Task ids that the episode had in earlier builds: clusters that were joined."
+    )
+
+
+class Correction(Row):
+    """What a user made of an output: the step as they would have had it."""
+
+    table: ClassVar[str] = "corrections"
+    key: ClassVar[tuple[str, ...]] = ("episode_id", "step")
+
+    episode_id: str = Field(description="Episode corrected.")
+    task_id: str = Field(description="Task of the episode.")
+    step: int = Field(ge=0, description="Step corrected.")
+    text: str = Field(description="The edited text; of a call, its arguments as JSON.")
+    user: str | None = Field(default=None, description="Pseudonym of who edited it.")
+    event_id: str = Field(description="The feedback event.")
+
+
+class Return(Row):
+    """The combined judgement: R = alpha*success - beta*cost - gamma*risk for an episode, credit for its steps."""
+
+    table: ClassVar[str] = "returns"
+    key: ClassVar[tuple[str, ...]] = ("episode_id", "step")
+
+    episode_id: str = Field(description="Episode judged.")
+    task_id: str = Field(description="Task of the episode.")
+    step: int | None = Field(default=None, description="Step; null for the whole episode.")
+    p_success: float = Field(ge=0, le=1, description="Probability that the episode succeeded.")
+    cost: float = Field(ge=0, le=1, description="Normalised cost.")
+    risk: float = Field(ge=0, le=1, description="Highest severity of a risk.")
+    value: float = Field(description="R of the episode; for a step, its credit (skill).")
+    luck: float = Field(description="For a step, the environment's share: reported, never trained on. 0 for episodes.")
+    weight: float = Field(ge=0, le=1, description="Confidence; 0 means nothing is known.")
+    known: bool = Field(description="Whether any outcome or implicit signal voted.")
+    n_support: int = Field(ge=0, description="Signals that voted; for a step, episodes through its action.")
+    level: int | None = Field(
+        default=None,
+        description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
+        "tool; null where nobody else did the like.",
+    )
+    p_raw: float = Field(ge=0, le=1, description="P(success) by the signals alone: before calibration and audit.")
+    basis: Literal["audit", "verifier", "signals", "suspect", "none"] = Field(description="What p_success rests on.")
+    maturity: float = Field(ge=0, le=1, description="Share of the late evidence expected that has had time to come.")
+    provisional: bool = Field(description="Too young to learn from: visible, not trained on.")
+    trust: float = Field(ge=0, le=1, description="Trust in the user, which is in the weight.")

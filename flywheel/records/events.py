@@ -1,0 +1,161 @@
+"""What ingest makes: events as production logged them, what was refused, and what events belong together."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from flywheel.records.base import Json, Row, _Frozen
+
+__all__ = ["EventKind", "Feedback", "Link", "LogEvent", "Message", "Quarantined", "ToolCall", "ToolStatus"]
+
+
+class EventKind(StrEnum):
+    """What kind of thing happened in production."""
+
+    REQUEST = "request"
+    MODEL_CALL = "model_call"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    FEEDBACK = "feedback"
+    OUTCOME = "outcome"
+
+
+class ToolStatus(StrEnum):
+    """How a tool call ended; `unknown` is an honest answer (no result was logged, or it says nothing)."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class ToolCall(_Frozen):
+    """One call in an assistant message."""
+
+    id: str = Field(default="", description="Call id that the tool result refers to; '' when the log has none.")
+    name: str = Field(description="Tool name.")
+    arguments: dict[str, Any] | None = Field(description="Parsed arguments; null when the model's text did not parse.")
+    arguments_raw: str | None = Field(default=None, description="The model's text, kept only when it did not parse.")
+
+
+class Message(_Frozen):
+    """One chat message in the normal form that every reader produces and every trainer consumes.
+
+    In tables it is canonical JSON with absent fields left out.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"] = Field(description="`developer` is stored as system.")
+    content: str | None = Field(default=None, description="Text; null is normal beside tool calls.")
+    reasoning: str | None = Field(default=None, description="Thinking text, kept apart from the content.")
+    tool_calls: list[ToolCall] | None = Field(default=None, description="Calls of an assistant message, in order.")
+    tool_call_id: str | None = Field(default=None, description="On role=tool: the call this answers.")
+    name: str | None = Field(default=None, description="On role=tool: the tool's name (joined by call id).")
+    status: ToolStatus | None = Field(default=None, description="On role=tool: how the call ended.")
+
+
+class LogEvent(Row):
+    """One thing that happened in production, as read from a log.
+
+    Payload by kind (all keys optional unless named):
+    - request: {"messages": [Message, ...] (required; [] where the event only names things), "tools": [OpenAI function
+      schema, ...], "replaces_context": true where they stand for all that was said before (a compacted history),
+      "usage_so_far": {"input_tokens", "output_tokens"} a running total, "summary": true as with model_call}
+      messages that reached the agent from outside: system prompt, user turns, injected history.
+    - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,
+      "tools": [...], "response_id", "finish_reason", "input_tokens", "output_tokens", "cost_usd", "latency_s",
+      "prompt_token_ids", "completion_token_ids", "completion_logprobs", "sampling": {...},
+      "fragment": "block" or "delta" where the message is a piece of one (pieces with one response_id, or a run of
+      pieces without any, are joined in order), "summary": true where it is a whole trace's own input and output,
+      used only if the trace (by its id; without one the conversation) has no other call}
+    - tool_call: {"arguments": {...}} a call seen apart from a model message (a span).
+    - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s"}
+    - feedback: {"name": str (required; thumbs, rating, edit, retry, export, copy, apply, undo, comment, escalation,
+      ...), "value": float, "label": str, "comment": str, "text": the accepted or edited output, "target": "call" |
+      "step" | "trace" | "session" | "response", "target_id": str, "annotator": "human" | "llm" | "code" | "implicit"}
+    - outcome: {"name": str (required; reward, test, check, ...), "value": float (required), "scale": [min, max],
+      "source": "verifier" | "callback" | "recorded"}
+    """
+
+    table: ClassVar[str] = "events"
+    key: ClassVar[tuple[str, ...]] = ("event_id",)
+
+    event_id: str = Field(description="Content hash of conversation, kind, position or span, time and payload.")
+    ts: datetime | None = Field(description="When it happened (UTC); null when the log has no time. Never invented.")
+    seq: int = Field(ge=0, description="Position inside its conversation or source record; orders events without time.")
+    conversation_id: str = Field(description="Session or trace; unique across sources (readers prefix colliding ids).")
+    span_id: str | None = Field(default=None, description="Span, run or observation id, lower-case.")
+    parent_id: str | None = Field(default=None, description="Parent span id.")
+    kind: EventKind = Field(description="What kind of thing happened.")
+    model: str | None = Field(default=None, description="Model that served it, as the log names it.")
+    policy: str | None = Field(default=None, description="Round or release that served it; null when unknown.")
+    task_key: str | None = Field(default=None, description="Task id given by the source (dataset item), if any.")
+    user: str | None = Field(default=None, description="Pseudonym of the user or tenant.")
+    tool_name: str | None = Field(default=None, description="On tool_call and tool_result.")
+    tool_call_id: str | None = Field(default=None, description="Joins a tool result to its call.")
+    ids: list[str] = Field(
+        default_factory=list,
+        description="Other names by which a log or a feedback may mean this event, as kind:id; kinds: trace, session, "
+        "span, call, response, request, message.",
+    )
+    target: str | None = Field(
+        default=None, description="On feedback and outcome: what is judged, as kind:id; joined when it arrives."
+    )
+    payload: Json = Field(description="Canonical JSON; its shape by kind is in the schema's description.")
+    source_format: str = Field(description="Reader that produced the event.")
+    source_file: str = Field(description="Path as given to ingest, relative to the project where possible.")
+    source_line: int = Field(ge=0, description="1-based line, or 1-based record of a JSON document; 0 when unknown.")
+
+
+class Feedback(_Frozen):
+    """A line of a feedback file: what users or checks said later, from an application's own database.
+
+    `target` and `target_id` name what is judged by any id that the log has; the line may come before or after it.
+    """
+
+    target: Literal["call", "step", "trace", "session", "response_id", "request_id", "message"] = Field(
+        description="What is judged: a tool call, a step (by span id), a trace, a session, a response (by its id), ..."
+    )
+    target_id: str = Field(description="Its id, as the log writes it.")
+    name: str = Field(description="What is said: thumbs, rating, edit, retry, export, copy, apply, undo, comment, ...")
+    value: float | None = Field(default=None, description="Number; thumbs: 0 or 1 (or -1 and 1), rating: 1 to 5.")
+    label: str | None = Field(default=None, description="Category, where there is no number.")
+    comment: str | None = Field(default=None, description="What the user wrote about it.")
+    correction: str | None = Field(default=None, description="The output as the user wanted or left it.")
+    annotator: Literal["human", "llm", "code", "implicit"] | None = Field(default=None, description="Who judged.")
+    user: str | None = Field(default=None, description="Who gave it; stored as a pseudonym.")
+    created_at: datetime | None = Field(default=None, description="When it was given; a time without zone is UTC.")
+
+
+class Quarantined(Row):
+    """One line or record that could not be read, with its reason; the text itself is never stored."""
+
+    table: ClassVar[str] = "quarantine"
+    key: ClassVar[tuple[str, ...]] = ("source_file", "source_line", "reason")
+
+    source_file: str = Field(description="File it stands in.")
+    source_line: int = Field(ge=0, description="1-based line or record; 0 for the whole file.")
+    source_format: str | None = Field(default=None, description="Reader that refused it; null when none was found.")
+    reason: str = Field(
+        description="Stable reason code: bad_json, bad_record, bad_encoding, truncated, unknown_format."
+    )
+    detail: str = Field(description="What was wrong, without log text.")
+    size_bytes: int = Field(ge=0, description="Length of the refused line.")
+    content_hash: str = Field(description="SHA-256 of the refused bytes, so that a retry can recognise them.")
+
+
+class Link(Row):
+    """Where events belong that were recorded under another name: a trace of a session, feedback that came by itself."""
+
+    table: ClassVar[str] = "links"
+    key: ClassVar[tuple[str, ...]] = ("source", "event_id")
+
+    source: str = Field(description="Conversation id under which the events were recorded.")
+    event_id: str | None = Field(default=None, description="The only event meant; null for all of the source's.")
+    conversation_id: str | None = Field(default=None, description="Where they belong; null while that is not known.")
+    via: str = Field(description="The kind:id that joins them, or that nothing has answered to yet.")
+    state: Literal["joined", "pending", "ambiguous"] = Field(
+        description="pending: what is meant has not been read yet; ambiguous: it is found in several conversations."
+    )

@@ -1,0 +1,229 @@
+"""What a round is: its plan, its manifest, its evaluation, and the decision on it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from flywheel.records.base import Document, _Frozen
+
+__all__ = [
+    "FRESH",
+    "DataCard",
+    "EvalReport",
+    "FileHash",
+    "MetricRow",
+    "MonitorRow",
+    "Plan",
+    "Promotion",
+    "RoundManifest",
+    "RuleResult",
+    "Verdict",
+]
+
+FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
+
+
+class FileHash(_Frozen):
+    """A file of a round, by content."""
+
+    path: str = Field(description="Path relative to the round's folder.")
+    sha256: str = Field(description="Hash of its bytes.")
+    size_bytes: int = Field(ge=0, description="Its size.")
+
+
+class MonitorRow(_Frozen):
+    """What one monitor against gaming says of the newest window of the logs."""
+
+    monitor: str = Field(description="What is watched.")
+    level: Literal["green", "amber", "red", "unknown"] = Field(
+        description="red blocks training; unknown is no green: there was not enough to tell."
+    )
+    value: float | None = Field(default=None, description="What was measured; null when unknown.")
+    amber: float | None = Field(default=None, description="Threshold of amber.")
+    red: float | None = Field(default=None, description="Threshold of red; null where it never is.")
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one.")
+    high: float | None = Field(default=None, description="Upper end of it.")
+    n: int = Field(default=0, ge=0, description="Units it rests on: episodes, tasks or users, as the sentence says.")
+    sentence: str = Field(description="One sentence with the numbers.")
+
+
+class RoundManifest(Document):
+    """Everything that made a training round, and what it made."""
+
+    document: ClassVar[str] = "round_manifest"
+
+    schema_version: int = 1
+    round: int = Field(ge=1, description="Number of the round.")
+    state: Literal["planned", "built", "trained", "evaluated", "promoted", "held", "failed", "retired"]
+    method: Literal["sft", "dpo", "grpo", "kto"] = Field(description="What was trained.")
+    method_reason: str = Field(description="Why this method, with the numbers that decided.")
+    parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
+    reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
+    base_model: str = Field(description="Base model as configured.")
+    base_model_sha256: str = Field(
+        description="Hash over the base model: weights, tokenizer, chat template, configuration."
+    )
+    inputs: dict[str, dict[str, str]] = Field(description="Stage → {snapshot, sha256} of every table read.")
+    counts: dict[str, int] = Field(description="Funnel of the rows: considered, kept, dropped by reason.")
+    dataset: list[FileHash] = Field(default_factory=list, description="Files trained on.")
+    train_tasks_sha256: str = Field(default="", description="Hash over the sorted task ids trained on.")
+    config: dict[str, Any] = Field(description="Resolved configuration of the round.")
+    seed: int = Field(description="Seed of data order, initialisation and dropout.")
+    versions: dict[str, str] = Field(default_factory=dict, description="Library versions that matter.")
+    outputs: list[FileHash] = Field(default_factory=list, description="Adapter files.")
+    adapter_sha256: str = Field(default="", description="Hash over the adapter's weight file.")
+    checks: dict[str, float] = Field(default_factory=dict, description="Self-checks, e.g. the DPO loss at step 0.")
+    timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
+    error: str = Field(default="", description="Why the round failed, if it did.")
+    monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
+
+
+class DataCard(_Frozen):
+    """What a round's rows are: where they come from, how long they are, and what of them fits."""
+
+    rendering: str = Field(description="How messages and tools become text.")
+    tokens: int = Field(ge=0, description="Tokens of all rows, the longer side of each.")
+    trained_tokens: int = Field(ge=0, description="Tokens in the loss: actions only, all sides.")
+    median_tokens: int = Field(ge=0, description="Tokens of the median row.")
+    longest_tokens: int = Field(ge=0, description="Tokens of the longest row.")
+    max_length: int = Field(ge=0, description="train.max_length.")
+    fitting: int = Field(ge=0, description="Rows that fit into it.")
+    too_long: int = Field(ge=0, description="Rows that do not: they are refused whole, never cut.")
+    mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
+    longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
+    sources: dict[str, int] = Field(description="Rows by format of their log.")
+    policies: dict[str, int] = Field(description="Rows by the policy that acted.")
+    builders: dict[str, int] = Field(description="Pairs by builder.")
+    users: int = Field(ge=0, description="Distinct users behind the rows, as far as the log names them.")
+    largest_user_share: float | None = Field(description="Share of the rows that the most frequent user is behind.")
+
+
+class Plan(Document):
+    """What the next round will contain, as a value: `plan` prints it, `train` executes it."""
+
+    document: ClassVar[str] = "plan"
+
+    schema_version: int = 1
+    round: int = Field(ge=1, description="Number of the round.")
+    method: Literal["sft", "dpo", "grpo", "kto"] = Field(description="What will be trained.")
+    method_reason: str = Field(description="Why this method, with the numbers that decided.")
+    parent: int | None = Field(description="Round whose adapter it starts from; null = base.")
+    start_reason: str = Field(description="Why it starts there.")
+    reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
+    base_model: str = Field(description="Base model as configured.")
+    base_model_sha256: str = Field(
+        description="Hash over the base model: weights, tokenizer, chat template, configuration."
+    )
+    inputs: dict[str, dict[str, str]] = Field(description="Stage → {snapshot, sha256} of every table read.")
+    counts: dict[str, int] = Field(description="Funnel of the rows: considered, kept, dropped by reason.")
+    rows: int = Field(ge=0, description="Rows to train on.")
+    tasks: int = Field(ge=0, description="Distinct tasks among them.")
+    steps: int = Field(ge=0, description="Optimiser steps.")
+    characters: int = Field(ge=0, description="Characters in all rows; about four make a token in English.")
+    card: DataCard = Field(description="What the rows are.")
+    dataset_sha256: str = Field(description="Hash of the dataset that will be written.")
+    train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
+    config: dict[str, Any] = Field(description="Resolved model and train sections.")
+    same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
+    monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
+
+
+class MetricRow(_Frozen):
+    """One metric of a round beside the baseline's, on the same cases."""
+
+    suite: str
+    metric: str
+    slice: str = Field(
+        default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
+    )
+    n: int = Field(ge=0, description="Paired cases.")
+    baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
+    value: float | None = Field(default=None, description="Candidate's mean.")
+    delta: float | None = Field(default=None, description="value - baseline.")
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval of delta.")
+    high: float | None = Field(default=None, description="Upper end of the 95 % interval of delta.")
+    method: str = Field(default="", description="How the interval was made.")
+    wins: int = Field(default=0, ge=0, description="Cases only the candidate got right (binary metrics).")
+    losses: int = Field(default=0, ge=0, description="Cases only the baseline got right (binary metrics).")
+    binary: bool = Field(default=True, description="Whether each case scores 0 or 1.")
+    primary: bool = Field(default=False, description="Whether superiority is judged on this row.")
+    n_tasks: int = Field(default=0, ge=0, description="Distinct units among the paired cases; 0 when not counted.")
+    unit: str = Field(default="task", description="What is drawn as a whole: task, or user.")
+    design_effect: float = Field(
+        default=1.0, ge=1, description="Cases that are worth one independent case, because tasks have several."
+    )
+    p_better: float | None = Field(
+        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is no better', tasks as units."
+    )
+    p_worse: float | None = Field(
+        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is no worse', tasks as units."
+    )
+
+
+class EvalReport(Document):
+    """One round judged beside another on cases that no training row touched; or two policies, from their logs."""
+
+    document: ClassVar[str] = "eval_report"
+
+    schema_version: int = 1
+    round: int = Field(ge=0, description="0 where two policies are compared from their logs.")
+    baseline: str = Field(description="'base' or a round number; of logs, the old policy.")
+    candidate_adapter_sha256: str = Field(description="Adapter that was judged.")
+    baseline_adapter_sha256: str = Field(description="'' for the base model.")
+    cases_sha256: str = Field(description="Hash over the cases: a repeated evaluation of the same is the same.")
+    n_cases: int = Field(ge=0)
+    n_tasks: int = Field(ge=0, description="Distinct held-out tasks among the cases.")
+    leaked_tasks: int = Field(ge=0, description="Cases whose task was trained on; must be 0.")
+    metrics: list[MetricRow]
+    coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
+    wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
+    regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
+    spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")
+    spent: int = Field(default=0, ge=0, description="Its tasks that earlier decisions have spent.")
+    seed: int = 0
+    timings_s: dict[str, float] = Field(default_factory=dict)
+
+
+class Verdict(StrEnum):
+    """What the gate says."""
+
+    PROMOTE = "PROMOTE"
+    REJECT = "REJECT"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    BLOCKED = "BLOCKED"
+
+
+class RuleResult(_Frozen):
+    """One rule of the gate, with its numbers."""
+
+    rule: str
+    passed: bool
+    verdict: Verdict = Field(description="What this rule alone implies; PROMOTE when it passed.")
+    message: str = Field(description="One sentence with the numbers.")
+    numbers: dict[str, float] = Field(default_factory=dict)
+
+
+class Promotion(Document):
+    """One decision, appended to promotions.jsonl; `previous_sha256` chains the entries."""
+
+    document: ClassVar[str] = "promotion"
+
+    schema_version: int = 1
+    round: int = Field(ge=1)
+    decision: Literal["promoted", "held", "forced", "rolled_back"]
+    verdict: Verdict | None = Field(default=None, description="null for forced moves and rollbacks.")
+    champion_before: int | None = Field(default=None)
+    champion_after: int | None = Field(default=None)
+    rules: list[RuleResult] = Field(default_factory=list)
+    report_sha256: str = Field(default="", description="Hash of the evaluation report that was judged.")
+    adapter_sha256: str = Field(default="", description="Adapter that the champion alias now names.")
+    by: str = Field(description="Command that decided.")
+    at: datetime
+    reason: str = ""
+    spent_sha256: str = Field(default="", description="Hash of the line of spent.jsonl that this decision rests on.")
+    previous_sha256: str = Field(default="", description="Hash of the line before; '' for the first.")
