@@ -44,7 +44,7 @@ class Curve(NamedTuple):
         if place == 0 or place == len(self.scores):
             return self.values[min(place, len(self.scores) - 1)]
         (x0, x1), (y0, y1) = self.scores[place - 1 : place + 1], self.values[place - 1 : place + 1]
-        return min(y0 + (y1 - y0) * (score - x0) / (x1 - x0), y1)
+        return min(y0 + (y1 - y0) * ((score - x0) / (x1 - x0)), y1)
 
     def drawn_to_identity(self, share: float) -> Curve:
         """Return the curve drawn towards "a score is its own probability": 0 leaves it, 1 replaces it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from flywheel.contracts import arrow_schema, conform
@@ -197,15 +196,30 @@ def _task(log: _Log, transcript: Transcript) -> tuple[str, str, str | None]:
 
 
 def _request(transcript: Transcript) -> str:
-    """Return what the user asked first; a greeting is no request, so as many messages as it takes to say something."""
-    seen = [action.observation for action in transcript.actions] or [transcript.tail]
-    texts = (m["content"] for obs in seen for m in obs if m["role"] == "user" and isinstance(m.get("content"), str))
+    """Return what the user asked for first.
+
+    A greeting is no request: while few words were said and the agent only asks back, what the user answers belongs to
+    it. What comes after the agent did or answered something is a reaction, and never part of what was asked.
+    """
     said: list[str] = []
-    for text in islice((text for text in texts if text.strip()), REQUEST_MESSAGES):
-        said.append(text)
-        if sum(len(part.split()) for part in said) >= REQUEST_WORDS:
+    for action in transcript.actions:
+        for text in _user_texts(action.observation):
+            said.append(text)
+            if len(said) == REQUEST_MESSAGES or sum(len(part.split()) for part in said) >= REQUEST_WORDS:
+                return "\n".join(said)
+        if action.calls or not _asks(action.message):
             break
-    return "\n".join(said)
+    return "\n".join(said if transcript.actions else _user_texts(transcript.tail)[:1])
+
+
+def _user_texts(messages: Iterable[dict[str, Any]]) -> list[str]:
+    contents = (m["content"] for m in messages if m["role"] == "user" and isinstance(m.get("content"), str))
+    return [content for content in contents if content.strip()]
+
+
+def _asks(message: dict[str, Any]) -> bool:
+    """Whether an assistant's message is a question: its last sentence is one."""
+    return str(message.get("content") or "").rstrip().endswith(("?", "\uff1f"))
 
 
 def _stop_reason(transcript: Transcript) -> StopReason:

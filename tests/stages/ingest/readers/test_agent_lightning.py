@@ -45,7 +45,7 @@ def test_a_rollout_through_the_gateway_of_1_0_2(take: Callable[..., Any]) -> Non
     }
     episodes, steps = build_episodes(taken.events, EpisodesConfig(), Funnel())
     assert (episodes["n_tool_calls"].sum(), steps.height) == (1, 2)
-    assert episodes["tags"][0].to_list() == ["call_failed"]
+    assert episodes["tags"][0].to_list() == ["call_failed", "logprobs"]
     assert [p["value"] for p in taken.payloads() if "value" in p] == [0.0, 1.0]
 
 
