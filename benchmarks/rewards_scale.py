@@ -1,9 +1,10 @@
-"""Signals, combination and credit at 10^4, 10^5 and 10^6 episodes: seconds, peak memory, and the ratio to linear.
+"""Signals, label model, combination and credit at 10^4, 10^5 and 10^6 episodes: seconds, peak memory, ratio to linear.
 
 `python benchmarks/rewards_scale.py [SIZE ...]`: episodes of five steps are made as stage frames, partition by partition
-as the pipeline reads them, so that only the stages are timed; each size runs in a process of its own, for its own peak
-memory. Seconds are the process's own (all its threads), so that a busy machine does not count. The world is fixed by a
-seed: tasks with 20 attempts, three tools, failures, thumbs, exports, verdicts.
+as the pipeline reads them, so that only the stages are timed; what one stage hands to another is kept on disk between
+them, as in the store. The label model is fitted on all (`rewards.fit = "always"`). Each size runs in a process of its
+own, for its own peak memory. Seconds are the process's own (all its threads), so that a busy machine does not count.
+The world is fixed by a seed: tasks with 20 attempts, three tools, failures, thumbs, exports, verdicts.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
+    from flywheel.config import RewardsConfig
 
 SIZES = (10_000, 100_000, 1_000_000)
 ATTEMPTS = 20  # at each task
@@ -130,35 +134,78 @@ def _events(draw: Any, ids: pl.Series, success: Any, n: int) -> pl.DataFrame:
 def measure(size: int) -> dict[str, float]:
     """Run the stages over all partitions; return seconds by part, steps and the process's peak memory in GB."""
     from flywheel.config import RewardsConfig
+
+    cfg = RewardsConfig(fit="always")
+    seconds = dict.fromkeys(("signals", "reliability", "returns", "credit"), 0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        parts = _signals(size, Path(folder), cfg, seconds)
+        believed = _learned(parts, cfg, seconds)
+        steps_done, credited = _returned(parts, believed, cfg, seconds)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return {"episodes": size, "steps": steps_done, "credited": credited, **seconds, "peak_gb": peak}
+
+
+def _signals(size: int, folder: Path, cfg: RewardsConfig, seconds: dict[str, float]) -> list[Path]:
+    """Write each partition's episodes, steps and rewards into a folder of its own."""
     from flywheel.extensions import load_extension
     from flywheel.funnel import Funnel
-    from flywheel.stages.returns import build_returns
-    from flywheel.stages.returns.steps import step_credit
-    from flywheel.stages.rewards import build_rewards
+    from flywheel.stages.rewards import build_rewards, compare_attempts, looks_at_tasks
 
-    cfg = RewardsConfig()
     signals = {name: load_extension("rewards", name) for name in cfg.signals}
-    seconds = dict.fromkeys(("signals", "returns", "credit"), 0.0)
+    alone = {name: signal for name, signal in signals.items() if not looks_at_tasks(signal)}
+    beside = {name: signal for name, signal in signals.items() if looks_at_tasks(signal)}
     each = max(LEAST_PARTITION, -(-size // PARTITIONS // ATTEMPTS) * ATTEMPTS)
-    steps_done = credited = 0
+    parts = []
     for first in range(0, size, each):
         episodes, steps, events = frames(first, min(each, size - first))
         began = time.process_time()
-        rewards = build_rewards(episodes, steps, events, cfg, signals, Funnel())
-        told = time.process_time()
-        returns = build_returns(episodes, steps, rewards, cfg, Funnel())
-        judged = time.process_time()
-        whole = returns.filter(returns["step"].is_null())
-        values = dict(whole.select("episode_id", "value").iter_rows())
+        opinions = build_rewards(episodes, steps, events, cfg, alone, Funnel())
+        rewards = compare_attempts(episodes, steps, opinions, cfg, beside, Funnel())
+        seconds["signals"] += time.process_time() - began
+        parts.append(folder / str(first))
+        parts[-1].mkdir()
+        for name, frame in (("episodes", episodes), ("steps", steps), ("rewards", rewards)):
+            frame.write_parquet(parts[-1] / f"{name}.parquet")
+    return parts
+
+
+def _learned(parts: list[Path], cfg: RewardsConfig, seconds: dict[str, float]) -> pl.DataFrame:
+    import polars as pl
+    from flywheel.funnel import Funnel
+    from flywheel.stages.reliability import EPISODE_COLUMNS, REWARD_COLUMNS, build_reliability
+
+    began = time.process_time()
+    episodes = pl.concat([pl.read_parquet(p / "episodes.parquet", columns=list(EPISODE_COLUMNS)) for p in parts])
+    rewards = pl.concat([pl.read_parquet(p / "rewards.parquet", columns=list(REWARD_COLUMNS)) for p in parts])
+    found = build_reliability(episodes, rewards, cfg, None, Funnel())
+    seconds["reliability"] = time.process_time() - began
+    return found
+
+
+def _returned(
+    parts: list[Path], believed: pl.DataFrame, cfg: RewardsConfig, seconds: dict[str, float]
+) -> tuple[int, int]:
+    """Return how many steps there are, and how many got credit."""
+    import polars as pl
+    from flywheel.funnel import Funnel
+    from flywheel.stages.returns import build_returns
+    from flywheel.stages.returns.steps import step_credit
+
+    steps_done = credited = 0
+    for part in parts:
+        episodes, steps, rewards = (
+            pl.read_parquet(part / f"{name}.parquet") for name in ("episodes", "steps", "rewards")
+        )
+        began = time.process_time()
+        returns = build_returns(episodes, steps, rewards, cfg, Funnel(), reliability=believed)
+        seconds["returns"] += time.process_time() - began
+        values = dict(returns.filter(returns["step"].is_null()).select("episode_id", "value").iter_rows())
         started = time.process_time()
         step_credit(episodes, steps, rewards, values, cfg, Funnel())
         seconds["credit"] += time.process_time() - started
-        seconds["signals"] += told - began
-        seconds["returns"] += judged - told
         steps_done += steps.height
         credited += returns.filter(returns["weight"] > 0).height
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return {"episodes": size, "steps": steps_done, "credited": credited, **seconds, "peak_gb": peak}
+    return steps_done, credited
 
 
 def main() -> None:
@@ -170,15 +217,16 @@ def main() -> None:
     if asked.one:
         print(json.dumps(measure(asked.one)))
         return
-    print("episodes   steps      signals s  returns s  of it credit s  µs/episode  to linear  peak GB")
+    print("episodes   steps      signals s  label model s  returns s  of it credit s  µs/episode  to linear  peak GB")
     base = 0.0
     for size in asked.sizes:
         out = subprocess.run([sys.executable, __file__, "--one", str(size)], capture_output=True, text=True, check=True)
         row = json.loads(out.stdout)
-        each = (row["signals"] + row["returns"]) / size * 1e6
+        each = (row["signals"] + row["reliability"] + row["returns"]) / size * 1e6
         base = base or each
         print(
-            f"{size:<11,}{row['steps']:<11,}{row['signals']:<11.1f}{row['returns']:<11.1f}{row['credit']:<16.1f}"
+            f"{size:<11,}{row['steps']:<11,}{row['signals']:<11.1f}{row['reliability']:<15.1f}{row['returns']:<11.1f}"
+            f"{row['credit']:<16.1f}"
             f"{each:<12.0f}{each / base:<11.2f}{row['peak_gb']:.2f}"
         )
 
