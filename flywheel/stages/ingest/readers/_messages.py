@@ -154,7 +154,9 @@ def call(given: Any) -> dict[str, Any] | None:
     if name is None:
         return None
     made = {"id": ident(first(outer, ("id", "call_id", "tool_call_id"))) or "", "name": name}
-    return made | arguments(first(inner, ("arguments", "input", "args", "parameters")))
+    given = first(inner, ("arguments", "input", "args", "parameters"))
+    raw = text(inner.get("arguments_raw")) if given is None else None  # as flywheel itself writes a call
+    return made | (arguments(given) if raw is None else {"arguments": None, "arguments_raw": raw})
 
 
 def arguments(given: Any) -> dict[str, Any]:

@@ -188,3 +188,9 @@ def test_tool_schemas_have_one_form_and_none_is_not_an_empty_list() -> None:
     assert tool_schemas(['{"name":"f","description":"d","inputSchema":{"type":"object"}}']) == normal
     assert tool_schemas([]) is None
     assert tool_schemas(None) is None
+
+
+def test_a_call_in_flywheels_own_form_keeps_the_text_that_did_not_parse() -> None:
+    own = {"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": None, "arguments_raw": '{"a": '}]}
+
+    assert messages([own])[0]["tool_calls"] == own["tool_calls"]
