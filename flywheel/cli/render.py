@@ -94,7 +94,8 @@ def size(n: int) -> str:
 
 def funnel_lines(funnel: Mapping[str, int]) -> list[str]:
     """Return a funnel as indented lines."""
-    return [f"  {count:>9,}  {name}" for name, count in funnel.items()]
+    told = {name: count for name, count in funnel.items() if count or not name.startswith("note")}
+    return [f"  {count:>9,}  {name}" for name, count in told.items()]
 
 
 def _number(value: float | None, *, binary: bool) -> str:
