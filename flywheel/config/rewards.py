@@ -28,10 +28,6 @@ class JudgeConfig(Section):
     key_env: str = Field(default="", description="Environment variable with the endpoint's key; '' for none.")
     timeout_s: float = Field(default=60.0, gt=0, description="Seconds to wait for one verdict.")
     max_chars: int = Field(default=24_000, ge=1_000, description="Characters of a conversation that the judge reads.")
-    right: float = Field(
-        default=0.5, ge=0.5, le=1,
-        description="Share of its verdicts that agreed with audited outcomes; 0.5: not calibrated, it has no say.",
-    )  # fmt: skip
 
 
 class RulesConfig(Section):

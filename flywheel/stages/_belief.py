@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Belief", "Late", "Part", "Vote", "scope_of", "success"]
 
 ALL = "all"
+_NOTHING = 1e-9  # log-odds
 _REMEMBERED = 100_000  # distinct sets of votes
 
 
@@ -54,6 +55,14 @@ class Part(NamedTuple):
     source: str
 
 
+class Judged(NamedTuple):
+    """What an episode's votes come to."""
+
+    success: float
+    score: float
+    said: frozenset[str]  # signals that say something: a vote at odds x 1 says nothing
+
+
 class Late(NamedTuple):
     """A signal that often speaks after the end of an episode."""
 
@@ -73,7 +82,7 @@ class Belief:
     late: tuple[Late, ...] = ()
     users: dict[str, float] = field(default_factory=dict)  # trust
     now: float | None = None
-    _known: dict[tuple[str, tuple[Vote, ...]], tuple[float, float]] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, tuple[Vote, ...]], Judged] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, table: pl.DataFrame | None) -> Belief:
@@ -115,13 +124,15 @@ class Belief:
                 families[vote.family].append(Part(vote, odds, rates, source))
         return [part for family in sorted(families) for part in _shared(family, families[family])]
 
-    def judged(self, votes: Sequence[Vote], scope: str = ALL) -> tuple[float, float]:
-        """Return `success` and `score`; the same votes, which a large log repeats, are thought over once."""
+    def judged(self, votes: Sequence[Vote], scope: str = ALL) -> Judged:
+        """Return what votes come to; the same votes, which a large log repeats, are thought over once."""
         key = scope, tuple(votes)
         if key not in self._known:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[key] = self.success(votes, scope), self.score(votes, scope)
+            said = {part.vote.signal for part in self.parts(votes, scope) if abs(part.log_odds) > _NOTHING}
+            said |= {vote.signal for vote in votes if vote.family in {AUDIT, VERIFIER}}
+            self._known[key] = Judged(self.success(votes, scope), self.score(votes, scope), frozenset(said))
         return self._known[key]
 
     def score(self, votes: Sequence[Vote], scope: str = ALL) -> float:

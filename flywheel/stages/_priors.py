@@ -66,6 +66,7 @@ PRIORS: dict[tuple[str, int], Rates] = {
     ("abandon", -1): Rates(0.60, 0.70),
 }
 _UNKNOWN = Rates(0.70, 0.70)  # a signal of which nothing is known, such as a plugin's
+_UNPROVEN = {"judge": Rates(0.5, 0.5)}  # believed only as far as known outcomes show, not at all before
 
 
 def log_odds(signal: str, score: float) -> float:
@@ -76,7 +77,7 @@ def log_odds(signal: str, score: float) -> float:
 
 def prior_rates(signal: str, sign: int) -> Rates:
     """Return how far a signal's vote of this sign is believed before anything was measured."""
-    return PRIORS.get((signal, sign), _UNKNOWN)
+    return _UNPROVEN.get(signal) or PRIORS.get((signal, sign), _UNKNOWN)
 
 
 def full_log_odds(rates: Rates, sign: int) -> float:

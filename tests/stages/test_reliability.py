@@ -293,3 +293,29 @@ def test_rules_are_an_option() -> None:
     judged = judge(*world.frames, RewardsConfig(scheme="rules"))
     assert judged["a"].value == pytest.approx(5 - 0.4 - 0.3 + 0.5)
     assert judged["b"].value == pytest.approx(-0.2 - 5)
+
+
+def test_a_judge_is_believed_as_far_as_known_outcomes_agree_and_not_before() -> None:
+    world = World()
+    asked = world.episode("asked", ("judge", "judge", 1.0))
+    before = judge(*world.frames, RewardsConfig(), Belief.read(world.learned()))[asked]
+    for n in range(120):
+        good = n % 2 == 0
+        right = n % 10 != 1
+        verdict = 1.0 if good == right else -1.0
+        world.episode(f"e{n}", ("judge", "judge", verdict), ("outcome", "verifier", 1.0 if good else -1.0))
+    after = judge(*world.frames, RewardsConfig(), Belief.read(world.learned()))[asked]
+
+    assert (before.known, before.p_success, before.weight) == (False, 0.5, 0.0)
+    assert after.known
+    assert 0.7 < after.p_success < 0.9
+
+
+def test_a_judge_that_known_outcomes_contradict_says_nothing() -> None:
+    world = World()
+    asked = world.episode("asked", ("judge", "judge", 1.0))
+    for n in range(120):
+        world.episode(f"e{n}", ("judge", "judge", 1.0), ("outcome", "verifier", 1.0 if n % 2 else -1.0))
+    found = judge(*world.frames, RewardsConfig(), Belief.read(world.learned()))[asked]
+
+    assert abs(found.p_success - 0.5) < 0.05

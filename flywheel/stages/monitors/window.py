@@ -11,16 +11,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.records import MonitorRow
+from flywheel.stages._priors import PRAISE, VERIFIER
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import MonitorsConfig
 
-__all__ = ["VERIFIER", "Watched", "unknown", "watched"]
+__all__ = ["Watched", "unknown", "watched"]
 
-VERIFIER = "verifier"
-PRAISE = "sentiment_pos"
 _OWN = ("peers", "task")  # families of what compares attempts
 _VOTES = ("outcome", "implicit")
 

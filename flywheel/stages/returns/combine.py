@@ -77,16 +77,16 @@ class _Heard:
     costs: dict[str, float] = field(default_factory=dict)  # by unit
 
     @property
-    def voting(self) -> set[str]:
-        """Names of the signals that say something of success."""
+    def spoken(self) -> set[str]:
+        """Names of the signals that voted, whatever it is worth."""
         return {v.signal for v in self.votes if v.score or v.family in _DECIDING}
 
-    def basis(self, voting: set[str]) -> Basis:
+    def basis(self, said: frozenset[str]) -> Basis:
         """Return what a probability made from the votes rests on."""
         families = {vote.family for vote in self.votes}
         if AUDIT in families:
             return "audit"
-        return "verifier" if VERIFIER in families else "signals" if voting else "none"
+        return "verifier" if VERIFIER in families else "signals" if said else "none"
 
 
 def judge(
@@ -119,17 +119,16 @@ def _success(belief: Belief, heard: _Heard, facts: _Facts, cfg: RewardsConfig) -
     if facts.suspect:
         return Judgement(0.5, 0.0, heard.risk, 0.0, known=False, n_support=0, basis=SUSPECT)
     scope = scope_of(cfg.scope, facts.started, facts.policy)
-    voting = heard.voting
-    basis = heard.basis(voting)
-    mature = 1.0 if basis in {"audit", "verifier"} else belief.maturity(voting, belief.age(facts.ended))
-    p_success, p_raw = belief.judged(heard.votes, scope)
+    p_success, p_raw, said = belief.judged(heard.votes, scope)
+    basis = heard.basis(said)
+    mature = 1.0 if basis in {"audit", "verifier"} else belief.maturity(heard.spoken, belief.age(facts.ended))
     return Judgement(
         p_success,
         0.0,
         heard.risk,
         0.0,
-        known=bool(voting),
-        n_support=len(voting),
+        known=bool(said),
+        n_support=len(said),
         p_raw=p_raw,
         basis=basis,
         maturity=mature,

@@ -3,8 +3,8 @@
 In: episodes and steps, and the endpoint of `[rewards.judge]`. Out: rows of `Reward`, a verdict an episode. Three locks:
 the log stands in the prompt as JSON data, never as text of its own, and the answer is one of three words; before any
 verdict, conversations with injected orders (`CANARIES`) must be judged as they are without them, or nothing is judged;
-and a row weighs 2 * right - 1, where `right` is the measured share of its verdicts that agreed with audited outcomes,
-so that a judge which nobody has calibrated is seen and not believed.
+and its prior says nothing: a judge's verdicts are believed as far as known outcomes (audits, verifiers) agree with
+them, by the stage `reliability`, and until there are enough of these they are seen and not believed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ CANARIES = (
 
 
 def judge(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """A model's verdict on each episode that acted: done +1, not done -1, unclear none; weighs what was measured.
+    """A model's verdict on each episode that acted: done +1, not done -1, unclear none.
 
     Raises:
         ExtensionError: no endpoint is named, it does not answer, or an injected order moves its verdicts.
     """
-    found, times = Opinions("judge", "judge", weight=2 * cfg.judge.right - 1), times_of(events)
+    found, times = Opinions("judge", "judge"), times_of(events)
     talks = _talks(episodes, steps)
     if talks:
         _refuse_gullible(cfg.judge)

@@ -51,19 +51,17 @@ def honest(log: list[dict[str, Any]]) -> str:
     return json.dumps({"verdict": "done" if good else "not_done"})
 
 
-def cfg(url: str, right: float = 0.9) -> RewardsConfig:
-    return RewardsConfig.model_validate({"judge": {"url": url, "model": "m", "right": right}})
+def cfg(url: str) -> RewardsConfig:
+    return RewardsConfig.model_validate({"judge": {"url": url, "model": "m"}})
 
 
 TALKS = (Talk("a").ask("Cancel 7").act("It is done."), Talk("b").ask("Cancel 7").act("I like trains."))
 
 
-def test_verdicts_weigh_what_was_measured() -> None:
+def test_each_conversation_gets_its_verdict_and_stands_in_the_prompt_as_data() -> None:
     with endpoint(honest) as (url, seen):
         rows = judge(*made(*TALKS)[:3], cfg(url))
         assert sorted(rows["score"]) == [-1.0, 1.0]
-        assert rows["weight"].to_list() == pytest.approx([0.8, 0.8])
-        assert judge(*made(*TALKS)[:3], cfg(url, right=0.5))["weight"].to_list() == [0.0, 0.0]
     system, user = seen[-1]["messages"]
     assert "Cancel 7" not in system["content"]
     assert list(json.loads(user["content"])) == ["log"]
