@@ -1,0 +1,147 @@
+"""Commands that look: what is believed and why, one thing in full, whether all is well, and anything in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flywheel.answers import (
+    AuditAnswer,
+    AuditQuestion,
+    ConfigAnswer,
+    ConfigValue,
+    DoctorAnswer,
+    ExplainAnswer,
+    LogAnswer,
+    PluginsAnswer,
+    RewardsAnswer,
+    ShowAnswer,
+)
+from flywheel.config import CONFIG_FILE, origins
+from flywheel.extensions import list_extensions
+from flywheel.pipeline.build import build
+from flywheel.pipeline.stages import stages_for
+from flywheel.project.opened import KEY_FILE, Opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+__all__ = ["LookCommands"]
+
+
+class LookCommands(Opened):
+    """Commands that look: what is believed and why, one thing in full, whether all is well, and anything in SQL."""
+
+    def log(self, limit: int | None = None) -> LogAnswer:
+        """Return rounds and decisions, newest first."""
+        from flywheel.pipeline.overview import log_rows
+
+        return LogAnswer(
+            rounds=log_rows(self.registry)[:limit], decisions=list(reversed(self.registry.promotions()))[:limit]
+        )
+
+    def rewards(self) -> RewardsAnswer:
+        """Return what the signals cover, how far they are believed, how well probabilities hold, and what drifts.
+
+        Raises:
+            UsageError: nothing was built.
+        """
+        from flywheel.pipeline.believing import rewards_answer
+
+        return rewards_answer(self.context)
+
+    def audit(
+        self,
+        n: int = 200,
+        *,
+        new: bool = False,
+        out: Path | None = None,
+        ask: Callable[[AuditQuestion], tuple[float, str] | None] | None = None,
+        reviewer: str = "reviewer",
+    ) -> AuditAnswer:
+        """Draw a stratified sample of episodes for a reviewer, or go on with one that still waits for answers.
+
+        Args:
+            n: how many to draw.
+            new: draw anew although an older draw still waits.
+            out: where to write the questions, as JSON lines.
+            ask: answers a question with a value in [0, 1] and a comment; None leaves it; KeyboardInterrupt ends.
+            reviewer: whose the answers are; stored as a pseudonym.
+
+        Raises:
+            UsageError: there is no episode to audit.
+        """
+        from flywheel.pipeline.auditing import ask_all, audit_answer, latest_draw, open_draw, write_questions
+
+        with self.locked("audit") as ctx:
+            build(ctx.store, ctx.config, self.folder, stages=stages_for("returns"))
+            drawn = open_draw(ctx, n, new=new)
+            if out is not None:
+                write_questions(ctx, drawn, out)
+            recorded = 0 if ask is None else ask_all(ctx, drawn, ask, reviewer=reviewer, key=self.key())
+            return audit_answer(latest_draw(ctx), recorded, {}, out)
+
+    def audit_answers(self, path: Path, *, reviewer: str = "reviewer") -> AuditAnswer:
+        """Record a file's answers as events.
+
+        Raises:
+            UsageError: nothing was drawn, or the file cannot be read.
+        """
+        from flywheel.pipeline.auditing import audit_answer, latest_draw, read_answers, record
+
+        with self.locked("audit") as ctx:
+            answers, left = read_answers(ctx, path)
+            recorded = record(ctx, answers, reviewer=reviewer, key=self.key())
+            return audit_answer(latest_draw(ctx), recorded, left, None)
+
+    def show(self, subject: str) -> ShowAnswer:
+        """Return a round, an episode with its steps and rewards, a pair, an example or a group in full.
+
+        Raises:
+            UsageError: nothing has that name or id.
+        """
+        from flywheel.pipeline.overview import show
+
+        return show(self.context, subject)
+
+    def explain(self, subject: str) -> ExplainAnswer:
+        """Return sentences with numbers on why a stage is stale, a round was held, or an episode got its reward.
+
+        Raises:
+            UsageError: nothing has that name or id.
+        """
+        from flywheel.pipeline.overview import explain
+
+        return ExplainAnswer(subject=subject, lines=explain(self.context, subject))
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a SQL query over the tables; it can read nothing else, and change nothing.
+
+        Raises:
+            UsageError: the text is no query that the tables can answer.
+        """
+        from flywheel.pipeline.queries import query
+
+        return query(self.context, sql)
+
+    def doctor(self) -> DoctorAnswer:
+        """Check whether a night would go through: environment, disk, store, model, rounds; changes nothing."""
+        from flywheel.pipeline.doctor import examine
+
+        checks = examine(self.context, self.folder / KEY_FILE)
+        return DoctorAnswer(healthy=all(check.state != "failed" for check in checks), checks=checks)
+
+    def settings(self, file: Path | None = None) -> ConfigAnswer:
+        """Return every value of the configuration and where it comes from: the given file, or flywheel.toml."""
+        found = origins(file or self.folder / CONFIG_FILE, self.config)
+        return ConfigAnswer(values=[ConfigValue(key=key, value=value, origin=origin) for key, value, origin in found])
+
+    def plugins(self) -> PluginsAnswer:
+        """Return the installed extensions, without loading them."""
+        rows = [
+            {"group": e.group, "name": e.name, "target": e.target, "distribution": e.distribution, "version": e.version}
+            for e in list_extensions()
+        ]
+        return PluginsAnswer(extensions=rows)

@@ -1,0 +1,219 @@
+"""Commands that plan, train, judge and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from flywheel.answers import (
+    CanaryAnswer,
+    ChampionAnswer,
+    DiffAnswer,
+    EvalAnswer,
+    LogsEvalAnswer,
+    RunAnswer,
+)
+from flywheel.config import Config
+from flywheel.errors import UsageError
+from flywheel.pipeline.build import build
+from flywheel.pipeline.context import Context
+from flywheel.project.opened import Opened
+from flywheel.records import Plan, Promotion, RoundManifest
+
+__all__ = ["RoundCommands"]
+
+
+class RoundCommands(Opened):
+    """Commands that plan, train, judge and run."""
+
+    def plan(self, number: int | None = None) -> Plan:
+        """Return what the next round would contain; builds stale tables first, trains nothing.
+
+        Raises:
+            UsageError: the number is not the next round's.
+            TrainError: there is too little to train on.
+        """
+        from flywheel.pipeline.planning import check_number, make_plan
+
+        with self.locked("plan") as ctx:
+            chosen = check_number(ctx, number)
+            build(ctx.store, ctx.config, self.folder)
+            return make_plan(ctx, chosen).plan
+
+    def train(
+        self,
+        number: int | None = None,
+        *,
+        method: str | None = None,
+        plan: Plan | None = None,
+        force: bool = False,
+        reason: str = "",
+        on_metrics: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> RoundManifest:
+        """Train a round: build what is stale, plan, execute. A trained round is returned as it is.
+
+        By force and with a reason, which the manifest records, a red monitor does not block it.
+
+        Raises:
+            UsageError: the number is not the next round's, the round was begun under another configuration, or force
+                without a reason.
+            TrainError: there is too little to train on, a monitor is red, or training failed.
+        """
+        from flywheel.pipeline.planning import check_number
+        from flywheel.pipeline.training import train_round
+
+        if force and not reason.strip():
+            raise UsageError("--force needs a reason", hint="flywheel train --force --reason 'why'")
+        with self.locked("train") as opened:
+            ctx = opened if method is None else _with_method(opened, method)
+            chosen = check_number(ctx, number)
+            if chosen not in ctx.registry.numbers():
+                build(ctx.store, ctx.config, self.folder)
+            return train_round(ctx, chosen, plan=plan, reason=reason.strip() if force else "", on_metrics=on_metrics)
+
+    def evaluate(
+        self,
+        number: int | None = None,
+        *,
+        against: str | None = None,
+        suites: Sequence[str] | None = None,
+        promote: bool = False,
+    ) -> EvalAnswer:
+        """Evaluate a round beside the champion; with `promote`, let the gate decide and move the pointer.
+
+        Raises:
+            UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
+            EvalError: there is nothing to evaluate on.
+        """
+        from flywheel.pipeline.deciding import judge
+        from flywheel.pipeline.judging import evaluate
+        from flywheel.pipeline.page import write_page
+
+        if promote and against is not None:
+            raise UsageError("--promote compares with the champion", hint="leave --against out, or leave --promote out")
+        with self.locked("eval") as ctx:
+            report = evaluate(ctx, number, against=against, suites=suites)
+            promotion = judge(ctx, report.round, by="eval --promote") if promote else None
+            return EvalAnswer(report=report, promotion=promotion, page=str(write_page(ctx, report.round)))
+
+    def compare_logs(
+        self, logs: Sequence[Path | str], *, old: str | None = None, new: str | None = None
+    ) -> LogsEvalAnswer:
+        """Compare two policies from their logs alone; nothing is written.
+
+        Args:
+            logs: the old policy's file, folder or glob, then the new one's; or one for both, with `old` and `new`.
+            old: policy or model of the old side; all of its log by default.
+            new: policy or model of the new side.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody in the logs has that name.
+            IngestError: nothing was found, or too much is unreadable.
+            EvalError: a log has no conversation.
+        """
+        from flywheel.pipeline.from_logs import compare_logs
+
+        return compare_logs(self.context, [Path(p) for p in logs], old, new, self._passing_key())
+
+    def canary(
+        self,
+        logs: Sequence[Path | str] = (),
+        *,
+        old: str | None = None,
+        new: str | None = None,
+        share: float | None = None,
+    ) -> CanaryAnswer:
+        """Look at what an old policy and its canary served since the last look, and say what to do.
+
+        Args:
+            logs: the old side's, then the canary's; one for both; none for what the project has ingested.
+            old: policy or model of the old side.
+            new: policy or model of the canary.
+            share: of users that the canary should get; canary.share by default.
+
+        Raises:
+            UsageError: it is not clear which side is which, or nobody has that name.
+            StoreError: the canary's file was changed.
+        """
+        from flywheel.pipeline.canary import watch
+
+        with self.locked("canary") as ctx:
+            return watch(ctx, [Path(p) for p in logs], old, new, self.key(), share)
+
+    def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
+        """Apply the gate to a stored report; or, by force and with a reason, move the champion without it.
+
+        Raises:
+            UsageError: force without a reason, or the round cannot be promoted.
+            EvalError: the round has no evaluation.
+        """
+        from flywheel.pipeline import deciding
+        from flywheel.pipeline.page import write_page
+
+        if force and not reason.strip():
+            raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")
+        with self.locked("promote") as ctx:
+            if force:
+                decided = deciding.force(ctx, number, reason=reason.strip(), by="promote --force")
+            else:
+                decided = deciding.judge(ctx, number, by="promote")
+            write_page(ctx, number)
+            return decided
+
+    def rollback(self, to: str | None = None, *, reason: str = "") -> Promotion:
+        """Move the champion back to the previous one, or to a named round or `base`.
+
+        Raises:
+            UsageError: there is nothing to go back to.
+        """
+        from flywheel.pipeline.deciding import roll_back
+
+        with self.locked("rollback") as ctx:
+            return roll_back(ctx, to, reason=reason, by="rollback")
+
+    def run(
+        self,
+        pipeline: str = "nightly",
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        on_stage: Callable[[str, str], None] = lambda _name, _outcome: None,
+    ) -> RunAnswer:
+        """Run a whole pipeline under one lock.
+
+        Raises:
+            ConfigError: there is no such pipeline, or its file does not fit.
+            FlywheelError: a stage failed.
+        """
+        from flywheel.pipeline.recipes import run_recipe
+
+        with self.locked(f"run {pipeline}") as ctx:
+            return run_recipe(ctx, pipeline, key=self.key(), since=since, until=until, on_stage=on_stage)
+
+    def champion(self) -> ChampionAnswer:
+        """Return what to serve: base model, adapter, hashes and the decision behind it.
+
+        Raises:
+            StoreError: the champion's adapter is not the one that was judged.
+        """
+        from flywheel.pipeline.overview import champion
+
+        return champion(self.context)
+
+    def diff(self, first: str, second: str) -> DiffAnswer:
+        """Return what is between two rounds, named by number or alias.
+
+        Raises:
+            UsageError: a name is no round's.
+        """
+        from flywheel.pipeline.comparing import compare_rounds
+
+        return compare_rounds(self.context, first, second)
+
+
+def _with_method(ctx: Context, method: str) -> Context:
+    config = Config.model_validate(
+        {**ctx.config.model_dump(), "train": {**ctx.config.train.model_dump(), "method": method}}
+    )
+    return Context(ctx.project, config, ctx.store, ctx.registry, ctx.say, ctx.clock)
