@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from flywheel.errors import FlywheelError
 from flywheel.models.chat import ChatFormat
+from flywheel.records import texts_in
 
 __all__ = ["Finding", "Measured", "lint_row", "rendering"]
 
@@ -139,15 +140,4 @@ def _own(message: Mapping[str, Any]) -> Iterator[str]:
     yield str(message.get("content") or "")
     for call in message.get("tool_calls") or []:
         yield str(call.get("arguments_raw") or "")
-        yield from _strings(call.get("arguments"))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
+        yield from texts_in(call.get("arguments"))

@@ -10,7 +10,7 @@ everywhere. The field descriptions here are the JSON Schemas' descriptions.
 
 from __future__ import annotations
 
-from flywheel.records.base import ID_HEX, ID_KINDS, Document, Row, canonical_json, content_id, is_name
+from flywheel.records.base import ID_HEX, ID_KINDS, Document, Row, canonical_json, content_id, is_name, texts_in
 from flywheel.records.datasets import Example, Group, PreferencePair
 from flywheel.records.episodes import (
     Correction,
@@ -81,4 +81,5 @@ __all__ = [
     "canonical_json",
     "content_id",
     "is_name",
+    "texts_in",
 ]

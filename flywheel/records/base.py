@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["ID_HEX", "ID_KINDS", "Document", "Json", "Row", "_Frozen", "canonical_json", "content_id", "is_name"]
+__all__ = [
+    "ID_HEX",
+    "ID_KINDS",
+    "Document",
+    "Json",
+    "Row",
+    "_Frozen",
+    "canonical_json",
+    "content_id",
+    "is_name",
+    "texts_in",
+]
 
 ID_HEX = 32
 
@@ -28,6 +40,18 @@ def content_id(*parts: object) -> str:
     """Return a 32-hex-digit id of the given JSON-able parts (SHA-256 of their canonical JSON, truncated)."""
     text = canonical_json(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:ID_HEX]
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Yield every text in a JSON value, in order; names of fields are none."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts_in(inner)
 
 
 def is_name(value: object) -> bool:

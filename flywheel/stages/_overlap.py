@@ -9,7 +9,8 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+
+from flywheel.records import texts_in
 
 __all__ = ["answers_shared", "longer_wins", "too_long_winded"]
 
@@ -24,20 +25,9 @@ def answers_shared(texts: Sequence[str], answers: Iterable[str]) -> list[bool]:
 
 
 def _grams(messages: str) -> Iterator[int]:
-    for text in _strings(json.loads(messages)):
+    for text in texts_in(json.loads(messages)):
         words = re.findall(r"\w+", text.lower())
         yield from (hash(tuple(words[n : n + GRAM])) for n in range(len(words) - GRAM + 1))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
 
 
 def too_long_winded(lengths: Sequence[tuple[int, int]], ids: Sequence[str]) -> list[bool]:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from flywheel.records import texts_in
+
 __all__ = ["tainted"]
 
 _SPAN = 8  # words
@@ -44,7 +46,7 @@ def tainted(message: dict[str, Any], prompt: str) -> bool:
     ordered, spans, addresses, told = _results(prompt)
     if not ordered and not any(_is_sensitive(call["name"]) for call in calls):
         return False
-    for text in _texts([call.get("arguments") for call in calls]):
+    for text in texts_in([call.get("arguments") for call in calls]):
         if any(found in addresses and found not in told for found in _ADDRESS.findall(text)):
             return True
         if any(span in spans and span not in told for span in _spans(text)):
@@ -73,14 +75,3 @@ def _results(prompt: str) -> tuple[bool, frozenset[str], frozenset[str], str]:
 def _spans(text: str) -> Iterator[str]:
     words = re.findall(r"\w+", text.lower())
     return (" ".join(words[n : n + _SPAN]) for n in range(len(words) - _SPAN + 1))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
