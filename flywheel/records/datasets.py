@@ -18,7 +18,7 @@ class PreferencePair(Row):
     table: ClassVar[str] = "pairs"
     key: ClassVar[tuple[str, ...]] = ("pair_id",)
 
-    pair_id: str = Field(description="Content id of prompt, chosen and rejected.")
+    pair_id: str = Field(description="Content id of task, prompt, chosen and rejected.")
     task_id: str = Field(description="Task of both sides.")
     split: Split = Field(description="Split of the task; only train pairs are trained on.")
     state_key: str = Field(description="Anchor state both sides leave from.")

@@ -67,5 +67,5 @@ def finish(rows: list[dict[str, Any]], episodes: pl.DataFrame) -> pl.DataFrame:
         other, _, other_user = facts[row["rejected_episode"]]
         row["split"] = split if split == other else Split.BETWEEN.value
         row["users"] = sorted({name for name in (user, other_user, row.get("editor")) if name})
-        row["pair_id"] = content_id(row["prompt"], row["chosen"], row["rejected"])
+        row["pair_id"] = content_id(row["task_id"], row["prompt"], row["chosen"], row["rejected"])
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)

@@ -12,7 +12,7 @@ from flywheel.contracts import conform, polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair, canonical_json, content_id
 from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -181,6 +181,9 @@ logs = st.lists(st.tuples(st.sampled_from("tu"), outcomes, st.lists(names, min_s
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(logs)
+@example(
+    [("t", 0.05, ["look"]), ("t", 0.05, ["look"]), ("t", 0.5, ["sql"]), ("u", 0.05, ["look"]), ("u", 0.8, ["sql"])]
+)
 def test_what_always_holds(frames: Make, log: list[tuple[str, float, list[str]]]) -> None:
     made = frames(
         [
