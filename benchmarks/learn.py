@@ -2,15 +2,14 @@
 
 `python benchmarks/learn.py [--json] [--quick] [--logs wiki|tau2] [--data FOLDER] [--work FOLDER] [--seeds 0 1 2]
 [--arms flywheel sft dpo] [--plot FILE]`: SmolLM2-135M; the logs in three parts, one more for each round. `flywheel`
-is what its commands do: ingest, build, plan, train, promote. `sft` is TRL's SFTTrainer on every step of the
-successes, `dpo` its DPOTrainer on random pairs of a success and a failure of one task; both go on from their own last
-round and train as many tokens as flywheel's round did, with flywheel's adapter, batch and learning rates. Measured
-before and after each round on held-out tasks: next-tool and preference accuracy; and on a fixed text: KL to the base
-and perplexity.
+is what its commands do: ingest, build, plan, train, promote. `sft` is TRL's SFTTrainer on every step of the successes,
+`dpo` its DPOTrainer on random pairs of a success and a failure of one task; both go on from their own last round and
+train as many tokens as flywheel's round did, with flywheel's adapter, batch and learning rates. Measured before and
+after each round on held-out tasks: next-tool and preference accuracy; and on a fixed text: KL to the base, perplexity.
 
 Everything is kept in --work by the hash of its settings and logs: a killed run goes on, seeds and arms may be run one
-by one or beside one another (`--prepare` first; flywheel's arm of a seed before the others, which take its budget),
-and a call without --arms prints what there is.
+by one or beside one another (`--prepare` first; flywheel's arm of a seed before the others, which take its budget).
+A call with an empty --arms prints what there is.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     gpu = torch.cuda.is_available()
     chosen: dict[str, Any] = {
         "logs": args.logs,
+        "base": args.base,
         "dtype": args.dtype or ("bfloat16" if gpu else "float32"),
         "holdout_share": 0.35,
         "max_length": 8192 if gpu else 3072,
@@ -75,10 +75,13 @@ class Bench:
     """One setting of the benchmark in its folder."""
 
     def __init__(self, args: argparse.Namespace) -> None:
+        from flywheel.config import ModelConfig
         from flywheel.files import atomic_folder
+        from flywheel.models.load import base_identity
         from flywheel.records import content_id
 
         self.settings = settings_of(args)
+        known = {**asdict(self.settings), "base": base_identity(ModelConfig(base=args.base)).sha256}
         self.data = args.data or LOGS[args.logs]
         self.work: Path = args.work
         parts = self.work / f"logs-{content_id(str(self.data))[:8]}"
@@ -88,7 +91,7 @@ class Bench:
                 (partial / "digest").write_text(digest, encoding="utf-8")
         self.parts = [parts / f"part{i + 1}" for i in range(ROUNDS)]
         digest = (parts / "digest").read_text(encoding="utf-8")
-        self.folder = self.work / content_id(asdict(self.settings), digest)[:12]
+        self.folder: Path = self.work / content_id(known, digest)[:12]
         say(f"settings and results: {self.folder}")
         kept(self.folder / "settings.json", lambda: asdict(self.settings))
 
@@ -218,6 +221,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--arms", choices=ARMS, nargs="*", default=list(ARMS))
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: bfloat16 on a GPU")
+    parser.add_argument(
+        "--base", default="embedded", help="base model: a folder or .gguf file instead of the embedded one"
+    )
     parser.add_argument("--train", default="{}", help="JSON: other values under [train], for all arms")
     parser.add_argument("--prepare", action="store_true", help="only split the logs and measure the base")
     parser.add_argument("--plot", type=Path, help="write the learning curves to this SVG file")

@@ -36,6 +36,7 @@ class Settings:
     """What the figures depend on, besides the logs."""
 
     logs: str
+    base: str
     dtype: str
     holdout_share: float
     max_length: int
@@ -49,7 +50,7 @@ class Settings:
         """Return flywheel's configuration of one seed; everything not named is a default."""
         train = {"seed": seed, "max_length": self.max_length, "max_rows": self.max_rows, **self.train}
         return {
-            "model": {"dtype": self.dtype},
+            "model": {"base": self.base, "dtype": self.dtype},
             "episodes": {"holdout_share": self.holdout_share},
             "pairs": pairs,
             "train": train,
