@@ -142,21 +142,29 @@ def flywheel_round(project: Project, number: int) -> dict[str, Any]:
 def _conversations(project: Project) -> pl.DataFrame:
     """Return the training tasks' conversations with their logged outcome: episode_id, task_id, good."""
     import polars as pl
+    from flywheel.pipeline.tables import read_table
 
-    def table(name: str) -> pl.DataFrame:
-        return project.store.table(name, name).collect()
-
-    told = table("rewards").filter((pl.col("signal") == "outcome") & pl.col("step").is_null())
-    outcome = told.group_by("episode_id").agg(good=pl.col("score").max() >= 0.5)  # noqa: PLR2004 - rewards are 0 or 1
-    episodes = table("episodes").filter(pl.col("split") == "train").select("episode_id", "task_id", "tools")
+    told = (
+        read_table(project.store, "rewards")
+        .collect()
+        .filter((pl.col("signal") == "outcome") & pl.col("step").is_null())
+    )
+    outcome = told.group_by("episode_id").agg(good=pl.col("score").max() >= 0.5)  # noqa: PLR2004 - outcomes are -1 or 1
+    episodes = (
+        read_table(project.store, "episodes")
+        .collect()
+        .filter(pl.col("split") == "train")
+        .select("episode_id", "task_id", "tools")
+    )
     return episodes.join(outcome, on="episode_id").sort("episode_id")
 
 
 def _texts(project: Project, chat: Any, episodes: pl.DataFrame, *, last: bool) -> dict[str, list[tuple[str, str]]]:
     """Return each conversation's steps as (prompt, completion) texts; with `last`, only its last step."""
+    from flywheel.pipeline.tables import read_table
     from flywheel.stages._context import contexts
 
-    steps = project.store.table("steps", "steps").collect()
+    steps = read_table(project.store, "steps").collect()
     steps = steps.join(episodes.select("episode_id"), on="episode_id", how="semi").sort("episode_id", "index")
     wanted = steps.group_by("episode_id", maintain_order=True).last() if last else steps
     prompts = contexts(steps, set(wanted.select("episode_id", "index").iter_rows()))
