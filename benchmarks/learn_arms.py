@@ -111,9 +111,21 @@ def open_project(folder: Path, parts: Sequence[Path], settings: Settings, seed: 
 # --- flywheel ------------------------------------------------------------------------------------------------------
 
 
+def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int:
+    """Return the tokens in the loss of one pass over a round's rows, as far as they fit."""
+    from flywheel.models.chat import ChatFormat
+    from flywheel.models.load import load_tokenizer
+    from flywheel.stages.train._rows import read_rows, tokenise
+
+    rows = read_rows(project.registry.folder(number) / "data" / "train.jsonl")
+    made = tokenise(rows, ChatFormat(load_tokenizer(project.config.model)), sides, project.config.train).rows
+    return sum(len(row[f"{side}_ids"]) for row in made for side in sides)
+
+
 def flywheel_round(project: Project, number: int) -> dict[str, Any]:
     """Train and promote a round as `flywheel train` and `promote --force` do; return its adapter and what it cost."""
     from flywheel.files import read_json, write_json
+    from flywheel.pipeline.card import SIDES
     from flywheel.pipeline.training import training_metrics
     from flywheel.records import Plan
 
@@ -130,7 +142,7 @@ def flywheel_round(project: Project, number: int) -> dict[str, Any]:
         "method": manifest.method,
         "reason": manifest.method_reason,
         "rows": plan.card.fitting,
-        "trained_tokens": round(plan.card.trained_tokens * epochs),
+        "trained_tokens": round(trained_tokens(project, number, SIDES[manifest.method]) * epochs),
         "steps": len([m for m in training_metrics(project.registry.folder(number)) if "loss" in m]),
         "seconds": round(time.monotonic() - started, 1),
     }

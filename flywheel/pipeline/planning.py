@@ -130,10 +130,10 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     }
     if train.method == "grpo":
         funnels["grpo"] = Funnel()
-        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"])
+        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"], users)
     if train.method == "kto":
         funnels["kto"] = Funnel()
-        rows["kto"] = select_actions(examples, train, funnels["kto"])
+        rows["kto"] = select_actions(examples, train, funnels["kto"], users)
     return rows, funnels
 
 
