@@ -40,7 +40,8 @@ class PlannedRound:
 
 def round_config(ctx: Context) -> dict[str, Any]:
     """Return the configuration that a round's result depends on."""
-    return {"model": ctx.config.model.model_dump(mode="json"), "train": ctx.config.train.model_dump(mode="json")}
+    train = ctx.config.train.model_dump(mode="json", exclude={"report_to"})
+    return {"model": ctx.config.model.model_dump(mode="json"), "train": train}
 
 
 def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
