@@ -164,6 +164,8 @@ def line(made: dict[str, Any]) -> str:
 
 def shown(rate: dict[str, Any]) -> str:
     """Return a rate with its interval."""
+    if rate["mean"] is None:
+        return "none"
     if rate["low"] is None:
         return f"{rate['mean']:.3f}"
     return f"{rate['mean']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]"
@@ -194,6 +196,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
     for ax, name in zip(figure.subplots(1, len(MEASURES)), MEASURES, strict=True):
         for shift, (arm, rounds) in enumerate(found["arms"].items()):
             points = [(0, found["base"][name]), *((int(n), made[name]) for n, made in rounds.items())]
+            points = [(n, p) for n, p in points if p["mean"] is not None]
             x = [n + (shift - 1) * 0.06 for n, _ in points]
             y = [p["mean"] for _, p in points]
             low = [p["mean"] - (p["low"] if p["low"] is not None else p["mean"]) for _, p in points]

@@ -283,7 +283,8 @@ def stock_round(
     rows, used = _within(endless, tokenizer, tokens, config.train.max_length)
     if not rows:
         raise SystemExit(f"{arm}: no row fits")
-    passes = 1 if torch.cuda.is_available() else config.train.batch_size
+    together = torch.cuda.is_available() and arm == "sft"  # two whole conversations a row are long
+    passes = 1 if together else config.train.batch_size
     kinds: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         "sft": (SFTTrainer, SFTConfig, {"learning_rate": config.train.sft_learning_rate}),
         "dpo": (

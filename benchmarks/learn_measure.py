@@ -77,14 +77,18 @@ def _mean_over_seeds(found: Sequence[Scores], name: str) -> dict[str, tuple[floa
     }
 
 
-def interval(values: Mapping[str, tuple[float, str]]) -> dict[str, Any]:
-    """Return a mean over cases with its 95 % interval, tasks being the units, from {case: (value, task)}."""
+def interval(values: Mapping[str, tuple[float, str]], least: float = -1.0) -> dict[str, Any]:
+    """Return a mean over cases with its 95 % interval, tasks being the units, from {case: (value, task)}.
+
+    `least` is the lowest value there is; the highest is 1.
+    """
     from flywheel.stats.clusters import cluster, paired_t_interval
 
     if not values:
         return {"mean": None, "low": None, "high": None, "cases": 0, "tasks": 0}
     data = cluster([v for v, _ in values.values()], [t for _, t in values.values()])
     low, high = paired_t_interval(data)
+    low, high = (low, high) if math.isinf(low) else (max(least, low), min(1.0, high))
     bounds = {
         "low": round(low, 4) if math.isfinite(low) else None,
         "high": round(high, 4) if math.isfinite(high) else None,
@@ -100,7 +104,7 @@ def summarise(found: Sequence[Scores], base: Scores, others: Mapping[str, Sequen
     out: dict[str, Any] = {"seeds": len(found)}
     for name in HELD_OUT:
         mine = _mean_over_seeds(found, name)
-        out[name] = interval(mine)
+        out[name] = interval(mine, least=0.0)
         out[name]["by_seed"] = [interval(_mean_over_seeds([one], name))["mean"] for one in found]
         for other, theirs in {"base": [base], **others}.items():
             if theirs:
