@@ -24,7 +24,7 @@ class Fixture(Row):
     split: Split = Field(description="Side of the holdout; it answers on no other.")
     state: str = Field(description="The calls before it that may have changed something, in order, as a hash.")
     tool: str = Field(description="Tool called.")
-    arguments: Json = Field(description="Its arguments, canonical.")
+    arguments: Json = Field(description='Its arguments, canonical; "*" where they are mere words, as in a handover.')
     effect: Literal["reads", "changes", "unknown"] = Field(
         description="By the tool's name and [replay]: a call that reads leaves the state as it is; others do not."
     )

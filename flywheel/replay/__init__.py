@@ -8,10 +8,11 @@ policies out in; it needs neither torch nor the store.
 from __future__ import annotations
 
 from flywheel.replay.environment import Outcome, ReplayEnvironment, Why
-from flywheel.replay.keys import START, call_text, next_state, same_answer
+from flywheel.replay.keys import ANY, START, call_text, next_state, same_answer
 from flywheel.replay.scenario import Ending, Recorded, Scenario, read_scenario, scenario_row, scenarios
 
 __all__ = [
+    "ANY",
     "START",
     "Ending",
     "Outcome",

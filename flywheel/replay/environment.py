@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flywheel.config import ReplayConfig
-from flywheel.replay.keys import call_text, next_state, same_answer
+from flywheel.replay.keys import ANY, call_text, next_state, same_answer
 from flywheel.replay.scenario import Ending, Recorded, Scenario
 
 __all__ = ["Outcome", "ReplayEnvironment", "Why"]
@@ -105,7 +105,9 @@ class ReplayEnvironment:
         except ValueError:  # NaN: Python's parser takes it, JSON does not
             self.stop("malformed")
             return None
-        found = self.scenario.calls.get((self.state, text))
+        known = self.scenario.calls
+        text = text if (self.state, text) in known else f"{name} {ANY}"
+        found = known.get((self.state, text))
         if found is None:
             self.stop("missed", tool=name)
             return None
