@@ -42,8 +42,8 @@ class TrainConfig(Section):
     method: Literal["auto", "sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(
         default="auto",
         description="'auto': SFT while the start policy seldom makes a well-formed call, then DPO. 'grpo' trains on "
-        "groups of logged attempts, 'kto' on single good and bad actions, 'grpo-replay' on the policy's own attempts in "
-        "the replay environment.",
+        "groups of logged attempts, 'kto' on single good and bad actions, 'grpo-replay' on the policy's own attempts "
+        "in the replay environment.",
     )
     start: Literal["champion", "base"] = Field(default="champion", description="Where a round starts from.")
     reference: Literal["parent", "base"] = Field(
@@ -74,8 +74,8 @@ class TrainConfig(Section):
     batch_size: int = Field(
         default=4,
         ge=1,
-        description="Rows per forward pass, or GRPO's groups and scenarios; SFT rows that continue one another count as "
-        "one.",
+        description="Rows per forward pass, or GRPO's groups and scenarios; SFT rows that continue one another count "
+        "as one.",
     )
     accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
     max_length: int = Field(

@@ -54,13 +54,43 @@ def texts_of(chat: ChatFormat) -> dict[str, tuple[list[int], list[int], list[int
     return made
 
 
-@pytest.fixture(scope="module")
-def mover(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
-    """The tiny model, taught to make each of the three calls about equally often, and to end after the result."""
+TEMPLATE = (  # as SmolLM2's: it knows no tools
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def small(folder: Path) -> Any:
+    """A random Llama that reads bytes, so that a step takes milliseconds."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    marks = {"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, **marks)
+    tokenizer.pad_token, tokenizer.chat_template = tokenizer.eos_token, TEMPLATE
     torch.manual_seed(0)
-    cfg = ModelConfig(base=str(tiny_model))
-    model, tokenizer = load_base(cfg).train(), load_tokenizer(cfg)
-    chat = ChatFormat(tokenizer)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=1024, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def mover(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model taught to make each of the three calls about equally often, and to end after the result."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models") / "mover"
+    model = small(folder)
+    chat = ChatFormat(load_tokenizer(ModelConfig(base=str(folder))))
     start = chat.ids(chat.prompt(PROMPT, TOOLS))
     rows = [start + action + back + last for action, back, last in texts_of(chat).values()]
     width = max(map(len, rows))
@@ -69,20 +99,18 @@ def mover(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     labels = ids.masked_fill(seen == 0, -100)
     labels[:, : len(start)] = -100
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(120):
+    for _ in range(250):
         model(input_ids=ids, attention_mask=seen, labels=labels).loss.backward()
         optimiser.step()
         optimiser.zero_grad()
-    folder = tmp_path_factory.mktemp("models") / "mover"
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     return folder
 
 
 def spec(folder: Path, model: Path, rows: list[dict[str, Any]], **train: Any) -> TrainSpec:
     settings = {
-        "max_steps": 4, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 2e-2,
-        "replay_attempts": 8, "replay_tokens": 96, "replay_max_miss": 0.9, "max_kl": 100,
+        "max_steps": 4, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 5e-3,
+        "replay_attempts": 8, "replay_tokens": 160, "replay_max_miss": 0.9, "max_kl": 100,
     }  # fmt: skip
     config = Config.model_validate({"model": {"base": str(model)}, "train": {**settings, **train}})
     work = folder / "work"
@@ -115,11 +143,11 @@ def log_probs(made: TrainSpec) -> dict[str, float]:
 
 
 def test_what_is_worth_more_becomes_likelier_and_a_miss_teaches_nothing(tmp_path: Path, mover: Path) -> None:
-    made = spec(tmp_path, mover, [scenario("s0"), scenario("s1")], max_steps=6)
+    made = spec(tmp_path, mover, [scenario("s0"), scenario("s1")], max_steps=5)
     result: TrainResult = replay_grpo.train(made)
     seen, found = metrics(made), log_probs(made)
 
-    assert found["good"] - found["bad"] > 1.0
+    assert found["good"] > found["bad"] + 0.5
     assert seen[0]["kl"] == pytest.approx(0.0, abs=1e-3)
     assert all(0 <= row["missed"] <= 1 and row["new_end"] == 0 for row in seen)
     assert seen[0]["missed"] > 0
