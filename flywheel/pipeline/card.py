@@ -93,9 +93,8 @@ def _room(ctx: Context, method: str) -> int:
 
 def _first_call(scenario: dict[str, Any]) -> dict[str, Any]:
     """Return a scenario as a row whose action is a recorded call: what an attempt will look like."""
-    tool, _, arguments = next((call[1] for call in scenario["calls"] if call[0] == scenario["state"]), "").partition(
-        " "
-    )
+    first = next((call[1] for call in scenario["calls"] if call[0] == scenario["state"]), "")
+    tool, _, arguments = first.partition(" ")
     given = json.loads(arguments or "{}")
     call = {"id": "call00000", "name": tool or "none", "arguments": given if isinstance(given, dict) else {}}
     return {**scenario, "completion": [{"role": "assistant", "tool_calls": [call]}]}

@@ -43,7 +43,7 @@ class MethodChoice:
     reason: str
 
 
-def choose_method(
+def choose_method(  # noqa: PLR0913 - one count a method
     n_examples: int,
     n_pairs: int,
     well_formed_rate: float | None,

@@ -1,7 +1,7 @@
 """Which rows make a round of GRPO, on logged groups or in the replay environment, or of KTO.
 
-In: the groups table, the scenarios and fixtures tables, or the examples table (KTO). Out: JSON-ready rows for the trainer, in an order that depends
-on nothing but their content.
+In: the groups table, the scenarios and fixtures tables, or the examples table (KTO). Out: JSON-ready rows for the
+trainer, in an order that depends on nothing but their content.
 """
 
 from __future__ import annotations

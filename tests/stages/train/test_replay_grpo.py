@@ -16,6 +16,7 @@ from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_base, load_tokenizer
 from flywheel.records import canonical_json
 from flywheel.replay import START, call_text, next_state
+from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import replay_grpo
 from flywheel.stages.train._speaking import result_ids
 from flywheel.stages.train.checkpoints import trim_metrics
@@ -159,7 +160,6 @@ def test_what_is_worth_more_becomes_likelier(whole: tuple[TrainSpec, TrainResult
 
     assert found["good"] > found["bad"] + 0.5
     assert seen[0]["kl"] == pytest.approx(0.0, abs=1e-3)
-    assert seen[-1]["reward"] > seen[0]["reward"]
     assert result.checks["replay_missed"] == pytest.approx(sum(row["missed"] for row in seen) / len(seen), abs=1e-4)
     assert result.checks["replay_missed"] > 0
     assert result.checks["scenarios"] == 2
