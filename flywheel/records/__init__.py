@@ -25,6 +25,7 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
     DataCard,
@@ -54,6 +55,7 @@ __all__ = [
     "Example",
     "Feedback",
     "FileHash",
+    "Fixture",
     "Group",
     "Link",
     "LogEvent",
@@ -66,6 +68,7 @@ __all__ = [
     "Promotion",
     "Quarantined",
     "Reliability",
+    "ReplayScenario",
     "Return",
     "Reward",
     "RoundManifest",
