@@ -128,6 +128,14 @@ class TrainConfig(Section):
     checkpoint_every: int = Field(default=10, ge=1, description="Optimiser steps between checkpoints.")
     seed: int = Field(default=0, ge=0, description="Seed of order, initialisation and dropout.")
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
+    accelerate: str = Field(
+        default="",
+        description="Configuration made by `accelerate config`, to train on several devices (DDP; SFT also FSDP); '' "
+        "trains in one process.",
+    )
+    report_to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
+        default=[], description="Trackers that get the metrics too, offline, in the round's folder; must be installed."
+    )
     lora: LoraConfig = LoraConfig()
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 

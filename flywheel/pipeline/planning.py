@@ -42,7 +42,8 @@ class PlannedRound:
 
 def round_config(ctx: Context) -> dict[str, Any]:
     """Return the configuration that a round's result depends on."""
-    return {"model": ctx.config.model.model_dump(mode="json"), "train": ctx.config.train.model_dump(mode="json")}
+    train = ctx.config.train.model_dump(mode="json", exclude={"report_to"})
+    return {"model": ctx.config.model.model_dump(mode="json"), "train": train}
 
 
 def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -138,14 +139,14 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     }
     if train.method == "grpo":
         funnels["grpo"] = Funnel()
-        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"])
+        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"], users)
     if train.method == "grpo-replay":
         found = funnels["grpo-replay"] = Funnel()
         least = ctx.config.groups.min_range
         rows["grpo-replay"] = select_scenarios(table("scenarios"), table("fixtures"), train, least, found)
     if train.method == "kto":
         funnels["kto"] = Funnel()
-        rows["kto"] = select_actions(examples, train, funnels["kto"])
+        rows["kto"] = select_actions(examples, train, funnels["kto"], users)
     return rows, funnels
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["MethodChoice", "choose_method", "select_rows"]
+__all__ = ["MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
 
 Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
@@ -156,18 +156,28 @@ def _nobody_decides(
     import polars as pl
 
     episode, key = ("episode_id", "example_id") if method == "sft" else ("chosen_episode", "pair_id")
-    who = pl.Series("_user", [users.get(e) for e in table[episode]], dtype=pl.String)
-    table = table.with_columns(who)
-    counts = {user: n for user, n in table.group_by("_user").len().iter_rows() if user is not None}
-    funnel.note("users unknown: rows that no cap holds for", table["_user"].null_count())
+    table = table.with_columns(pl.Series("_user", [users.get(e) for e in table[episode]], dtype=pl.String))
+    counts = known_users(table, funnel)
     if method == "dpo":
         table = funnel.drop(table, _contested(table), "one user decides a contested choice")
-    allowed = rows_allowed(counts, cfg.max_rows_per_user, cfg.max_user_share)
-    table = table.sort("weight", key, descending=[True, False])
-    place = pl.int_range(pl.len()).over("_user")
-    table = funnel.drop(table, pl.col("_user").is_not_null() & (place >= allowed), "over a user's share")
+    table = share_out(table.sort("weight", key, descending=[True, False]), counts, cfg, funnel)
     weights = pl.Series("_by_user", user_weights(table["_user"].to_list()), dtype=pl.Float64)
     return table.with_columns(weight=pl.col("weight") * weights).drop("_user")
+
+
+def known_users(table: pl.DataFrame, funnel: Funnel) -> dict[str, int]:
+    """Return the rows of each user in the column `_user`; rows without one are noted."""
+    funnel.note("users unknown: rows that no cap holds for", table["_user"].null_count())
+    return {user: n for user, n in table.group_by("_user").len().iter_rows() if user is not None}
+
+
+def share_out(table: pl.DataFrame, counts: Mapping[str, int], cfg: TrainConfig, funnel: Funnel) -> pl.DataFrame:
+    """Keep the first rows of each user in `_user`, as many as one may have of all that `counts` says."""
+    import polars as pl
+
+    allowed = rows_allowed(counts, cfg.max_rows_per_user, cfg.max_user_share)
+    place = pl.int_range(pl.len()).over("_user")
+    return funnel.drop(table, pl.col("_user").is_not_null() & (place >= allowed), "over a user's share")
 
 
 def _contested(table: pl.DataFrame) -> pl.Expr:
