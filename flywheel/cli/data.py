@@ -95,6 +95,7 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     formats = ", ".join(f"{n} {name}" for name, n in a.formats.items()) or "none new"
     rows = [["read", f"{a.read:,}", f"records in {a.files:,} files ({formats}; {a.unchanged:,} unchanged)"]]
     rows += [["kept", f"{a.kept:,}", f"records → {a.events:,} events"], ["duplicate", f"{a.duplicate:,}", ""]]
+    rows += [["forgotten", f"{a.forgotten:,}", "of users who were forgotten"]] if a.forgotten else []
     rows += [["ignored", f"{n:,}", why] for why, n in a.ignored.items()]
     rows += [["quarantined", f"{n:,}", why] for why, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]

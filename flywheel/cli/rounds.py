@@ -16,7 +16,7 @@ from flywheel.cli.session import session
 if TYPE_CHECKING:
     from flywheel.records import DataCard, Plan, Promotion, RoundManifest
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "confirm"]
 
 _MOST_NAMES = 4
 
@@ -203,6 +203,7 @@ def _decision_lines(p: Promotion) -> list[str]:
         "held": f"round {p.round} is held, {champion} stays champion",
         "forced": f"round {p.round} is champion by force: {p.reason}",
         "rolled_back": f"round {p.round} is rolled back, {champion} is champion",
+        "forgotten": f"round {p.round} learnt from a user who was forgotten, {champion} is champion",
     }
     return [*rule_lines(p.rules), verdict + words[p.decision]]
 
@@ -218,7 +219,7 @@ def promote(
     """Apply the gate to a round's stored report."""
     current = session(ctx)
     if force:
-        _confirm(f"make round {number} champion without the gate?", yes=yes)
+        confirm(f"make round {number} champion without the gate?", yes=yes)
     decided = current.project().promote(number, force=force, reason=reason)
     current.out.result(_decision_lines(decided), decided)
     if decided.decision == "held":
@@ -236,12 +237,13 @@ def rollback(
 ) -> None:
     """Move the champion back."""
     current = session(ctx)
-    _confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
+    confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
     decided = current.project().rollback(to, reason=reason)
     current.out.result(_decision_lines(decided), decided)
 
 
-def _confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; without one, end with exit code 2 unless `yes`."""
     import sys
 
     if yes:

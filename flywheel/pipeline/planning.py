@@ -14,6 +14,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
@@ -36,6 +37,7 @@ class PlannedRound:
 
     plan: Plan
     dataset: str  # JSONL
+    origins: str = ""  # JSONL: whose each row is
 
 
 def round_config(ctx: Context) -> dict[str, Any]:
@@ -71,6 +73,8 @@ def _start(ctx: Context, number: int) -> tuple[int | None, str]:
         return None, "train.start is base"
     if champion is None:
         return None, "no champion yet"
+    if any(certificate.rebase_round == number for certificate in ctx.registry.certificates()):
+        return None, "a user was forgotten since the last round: it starts afresh from the base"
     if (number - 1) % train.rebase_every == 0:
         return None, f"every {train.rebase_every} rounds one starts afresh from the base"
     return champion, f"round {champion} is champion"
@@ -180,7 +184,8 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         config=round_config(ctx),
         monitors=monitor_rows(ctx),
     )
-    return PlannedRound(plan.model_copy(update={"same_as": _repeat_of(ctx, plan)}), dataset)
+    whole = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
+    return PlannedRound(whole, dataset, origins_text(ctx.store, rows))
 
 
 def _inputs(ctx: Context, more: tuple[str, ...]) -> dict[str, dict[str, str]]:
@@ -198,6 +203,12 @@ def _repeat_of(ctx: Context, plan: Plan) -> int | None:
         manifest = ctx.registry.manifest(number)
         same_data = manifest.dataset and manifest.dataset[0].sha256 == plan.dataset_sha256
         same_start = (manifest.parent, manifest.method) == (plan.parent, plan.method)
-        if number != plan.round and same_data and same_start and not differing_keys(manifest.config, plan.config):
+        if (
+            number != plan.round
+            and number not in ctx.registry.tainted
+            and same_data
+            and same_start
+            and not differing_keys(manifest.config, plan.config)
+        ):
             return number
     return None

@@ -215,7 +215,9 @@ class Promotion(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1)
-    decision: Literal["promoted", "held", "forced", "rolled_back"]
+    decision: Literal["promoted", "held", "forced", "rolled_back", "forgotten"] = Field(
+        description="forgotten: the champion had learnt from a user who was forgotten."
+    )
     verdict: Verdict | None = Field(default=None, description="null for forced moves and rollbacks.")
     champion_before: int | None = Field(default=None)
     champion_after: int | None = Field(default=None)
