@@ -81,8 +81,8 @@ class Registry(Ledgers):
         return manifest
 
     def trained(self) -> list[int]:
-        """Return the rounds that have an adapter, in order."""
-        return [n for n in self.numbers() if self.manifest(n).adapter_sha256]
+        """Return the rounds that have an adapter, in order; not those whose adapter was removed."""
+        return [n for n in self.numbers() if (m := self.manifest(n)).adapter_sha256 and not m.erased]
 
     def next_number(self) -> int:
         """Return the round that `train` makes next: the first one that was begun and not finished, else a new one."""
@@ -256,6 +256,8 @@ class Registry(Ledgers):
 
     def _file_problems(self, number: int) -> list[str]:
         manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS
+        if manifest.erased:
+            return [f"the adapter of round {number} was removed: {manifest.erased}"]
         if not weights.exists():
             return [f"round {number} has no adapter file"]
         if files.hash_file(weights) != manifest.adapter_sha256:

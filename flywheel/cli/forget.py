@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flywheel.cli.render import columns
+from flywheel.cli.render import columns, size
 from flywheel.cli.rounds import confirm
 from flywheel.cli.session import session
 
@@ -57,6 +57,42 @@ def _forget_lines(a: ForgetAnswer) -> list[str]:
     return [*lines, "certificate appended to rounds/forgotten.jsonl", f"next  flywheel train --round {c.rebase_round}"]
 
 
+def gc(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, remove nothing.")] = False,
+    snapshots: Annotated[
+        int, typer.Option("--keep-snapshots", help="Newest snapshots of each stage that stay.", min=1)
+    ] = 3,
+    days: Annotated[int, typer.Option("--keep-cache", help="Days that cached values stay.", min=0)] = 30,
+    rounds: Annotated[
+        int, typer.Option("--keep-rounds", help="Newest rounds whose adapters stay; 0: all of them.", min=0)
+    ] = 0,
+    tables: Annotated[
+        bool, typer.Option("--drop-provenance", help="Old tables go although a round was made from them.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove what nothing needs any more.
+
+    Parts that an interrupted command left, old snapshots, old cached values, checkpoints of finished rounds, and
+    adapters that learnt from forgotten users. The tables a round was made from stay, and so does the adapter of every
+    alias and its ancestors.
+    """
+    from flywheel.pipeline.collecting import Kept
+
+    current = session(ctx)
+    if not dry_run and (rounds or tables):
+        confirm("remove adapters or tables of older rounds?", yes=yes)
+    kept = Kept(snapshots=snapshots, days=days, rounds=rounds, provenance=not tables)
+    answer = current.project().gc(kept, dry_run=dry_run)
+    rows = [[row.what, f"{row.count:,}", size(row.size_bytes), row.why] for row in answer.rows]
+    word = "would go" if dry_run else "went"
+    end = f"{answer.count:,} files and folders, {size(answer.size_bytes)}, {word}" if rows else "nothing to remove"
+    current.out.result([*columns(rows, right=(1, 2)), end], answer)
+
+
 def add_commands(app: typer.Typer) -> None:
     """Register this file's commands."""
     app.command()(forget)
+    app.command()(gc)

@@ -122,7 +122,7 @@ def cleanse_pages(ctx: Context) -> list[str]:
     A page shows episodes, whoever's they are.
     """
     notes = []
-    for number in ctx.registry.trained():
+    for number in (n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256):
         folder = ctx.registry.folder(number)
         had = (folder / "report.html").exists()
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.answers import ChampionAnswer, LogRow, ShowAnswer
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.build import StageStatus, explain_stage
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.explaining import explain_episode
 from flywheel.pipeline.previews import preview
 from flywheel.pipeline.stages import STAGES
@@ -106,7 +106,7 @@ def champion(ctx: Context) -> ChampionAnswer:
     made = [p for p in ctx.registry.promotions() if p.champion_after == number and p.champion_before != number]
     return ChampionAnswer(
         round=number,
-        name="base" if number is None else f"{ctx.config.name or ctx.project.name}-round-{number}",
+        name=served_name(ctx, number),
         base_model=manifest.base_model if manifest else ctx.config.model.base,
         base_model_sha256=manifest.base_model_sha256 if manifest else base_identity(ctx.config.model).sha256,
         adapter=str(ctx.registry.adapter(number) or ""),

@@ -71,10 +71,10 @@ def _start(ctx: Context, number: int) -> tuple[int | None, str]:
     train, champion = ctx.config.train, ctx.registry.champion
     if train.start == "base":
         return None, "train.start is base"
-    if champion is None:
-        return None, "no champion yet"
     if any(certificate.rebase_round == number for certificate in ctx.registry.certificates()):
         return None, "a user was forgotten since the last round: it starts afresh from the base"
+    if champion is None:
+        return None, "no champion yet"
     if (number - 1) % train.rebase_every == 0:
         return None, f"every {train.rebase_every} rounds one starts afresh from the base"
     return champion, f"round {champion} is champion"
@@ -199,8 +199,10 @@ def _inputs(ctx: Context, more: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 def _repeat_of(ctx: Context, plan: Plan) -> int | None:
     """Return a trained round of the same start, data and configuration: this one would have the same adapter."""
-    for number in ctx.registry.trained():
+    for number in ctx.registry.numbers():
         manifest = ctx.registry.manifest(number)
+        if not manifest.adapter_sha256:
+            continue
         same_data = manifest.dataset and manifest.dataset[0].sha256 == plan.dataset_sha256
         same_start = (manifest.parent, manifest.method) == (plan.parent, plan.method)
         if (

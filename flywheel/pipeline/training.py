@@ -17,7 +17,7 @@ from flywheel import files
 from flywheel.config import render_default_config
 from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.origins import ORIGINS
 from flywheel.pipeline.planning import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.watching import refuse_red
@@ -110,7 +110,8 @@ def _spec(ctx: Context, manifest: RoundManifest) -> TrainSpec:
 
 def _served(ctx: Context) -> dict[str, str]:
     """Return the adapters under whose round's name logs may say that they were served."""
-    found = {round_name(n): ctx.registry.adapter(n) for n in ctx.registry.trained() if n not in ctx.registry.tainted}
+    clean = [n for n in ctx.registry.trained() if n not in ctx.registry.tainted]
+    found = {name: ctx.registry.adapter(n) for n in clean for name in (round_name(n), served_name(ctx, n))}
     return {name: str(folder) for name, folder in found.items() if folder is not None}
 
 

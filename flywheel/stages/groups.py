@@ -31,7 +31,7 @@ __all__ = ["advantages", "build_groups", "gradients", "step_advantages"]
 STD_EPSILON = 1e-4  # as GRPO implementations have it
 UNKNOWN = "unknown"
 LOGGED = "logprobs"  # tag of episodes whose every call was logged with its token log-probabilities
-_ROUND = re.compile(r"round \d+")
+_ROUND = re.compile(r"(?:.*-)?round[ -]\d+")  # as tables name a round, or as `flywheel champion` does
 LONG = 10  # steps from which an early step's share of the return is discounted
 ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones
 

@@ -82,6 +82,13 @@ def forgotten(trained: Path) -> Path:
     return project
 
 
+@pytest.fixture
+def open_again(forgotten: Path, tmp_path: Path) -> Project:
+    """A copy of it, to go on with."""
+    shutil.copytree(forgotten, tmp_path / "p", symlinks=True)
+    return Project(tmp_path / "p")
+
+
 def everything(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield every file of a folder as text, tables row by row."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -113,13 +120,13 @@ def test_nothing_of_the_user_is_left(trained: Path, forgotten: Path) -> None:
     assert not (forgotten / ".flywheel" / FORGETTING).exists()
 
 
-def test_the_next_round_is_the_one_that_would_have_been(trained: Path, forgotten: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained.parent / "minus", tmp_path / "logs")
-    shutil.copy(trained / "flywheel.toml", tmp_path)
-    never = Project(tmp_path)
+def test_the_next_round_is_the_one_that_would_have_been(trained: Path, open_again: Project, tmp_path: Path) -> None:
+    shutil.copytree(trained.parent / "minus", tmp_path / "never" / "logs")
+    shutil.copy(trained / "flywheel.toml", tmp_path / "never")
+    never = Project(tmp_path / "never")
     never.ingest()
     never.build()
-    project = Project(forgotten)
+    project = open_again
     stage = {table: s.name for s in STAGES for table in s.makes}
 
     def content(opened: Project, table: str) -> str:
@@ -169,13 +176,13 @@ def test_the_certificate_says_what_went(trained: Path, forgotten: Path) -> None:
     assert len(project.registry.certificates()) == 1
 
 
-def test_the_user_is_refused_from_now_on(trained: Path, forgotten: Path) -> None:
-    project = Project(forgotten)
+def test_the_user_is_refused_from_now_on(trained: Path, open_again: Project) -> None:
+    project = open_again
     theirs = trained.parent / "theirs"
     lines = sum(len(lines_of(path)) for path in theirs.iterdir())
     new = trained.parent / "new.jsonl"
-    request = {"kind": "request", "conversation_id": "brand new", "user": USER, "payload": {"messages": []}}
-    late = {"kind": "outcome", "conversation_id": "brand new", "payload": {"name": "reward", "value": 1.0}}
+    request = {"kind": "request", "conversation_id": "brand new", "user": USER, "seq": 0, "payload": {"messages": []}}
+    late = {"kind": "outcome", "conversation_id": "brand new", "seq": 1, "payload": {"name": "reward", "value": 1.0}}
     new.write_text(f"{json.dumps(late)}\n{json.dumps(request)}\n")
     events = project.store.current("ingest")
 
@@ -191,12 +198,12 @@ def test_the_user_is_refused_from_now_on(trained: Path, forgotten: Path) -> None
     assert now.table_sha256("events") == events.table_sha256("events")
 
 
-def test_a_conversation_that_shows_late_whose_it_is_goes_too(forgotten: Path, tmp_path: Path) -> None:
-    project = Project(forgotten)
+def test_a_conversation_that_shows_late_whose_it_is_goes_too(open_again: Project, tmp_path: Path) -> None:
+    project = open_again
     before = project.store.current("ingest")
     assert before is not None
-    call = {"kind": "outcome", "conversation_id": "slow", "payload": {"name": "reward", "value": 1.0}}
-    request = {"kind": "request", "conversation_id": "slow", "user": USER, "payload": {"messages": []}}
+    call = {"kind": "outcome", "conversation_id": "slow", "seq": 1, "payload": {"name": "reward", "value": 1.0}}
+    request = {"kind": "request", "conversation_id": "slow", "user": USER, "seq": 0, "payload": {"messages": []}}
     for name, event in (("first.jsonl", call), ("second.jsonl", request)):
         (tmp_path / name).write_text(json.dumps(event) + "\n")
         project.ingest([tmp_path / name])
@@ -243,10 +250,7 @@ def test_killed_while_forgetting(trained: Path, forgotten: Path, tmp_path: Path,
 
     flywheel(project, "build")  # any command goes on with it first
 
-    reference = digest(forgotten)
-    found = digest(project)
-    for one in (reference, found):
-        one["rounds"] = one["rounds"][:1]  # another test trains a second
+    reference, found = digest(forgotten), digest(project)
     assert found["tables"].keys() == reference["tables"].keys()
     assert found["aliases"] == reference["aliases"]
     assert found["rounds"] == reference["rounds"]
