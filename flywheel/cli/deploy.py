@@ -36,9 +36,9 @@ def vllm(  # noqa: PLR0913 - one parameter an option
         str, typer.Option("--path", help="The adapter's folder as the server sees it.", metavar="DIR")
     ] = "",
     name: Annotated[str, typer.Option("--name", help="What the server calls it; default: PROJECT-round-N.")] = "",
-    token_env: Annotated[  # noqa: S107 - a variable's name
+    token_env: Annotated[
         str, typer.Option("--token-env", help="Environment variable with the server's API key.", metavar="NAME")
-    ] = "VLLM_API_KEY",
+    ] = "VLLM_API_KEY",  # noqa: S107 - a variable's name
     keep: Annotated[int, typer.Option("--keep", help="Earlier adapters that stay loaded, for a rollback.", min=0)] = 1,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds for one request.", min=1)] = 120.0,
 ) -> None:

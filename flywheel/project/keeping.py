@@ -28,7 +28,10 @@ class KeepCommands(Opened):
         from flywheel.pipeline.forgetting import forget
 
         with self.locked("forget") as ctx:
-            return forget(ctx, user, key=self.key(), dry_run=dry_run)
+            answer = forget(ctx, user, key=self.key(), dry_run=dry_run)
+            if not dry_run:
+                self._tell()
+            return answer
 
     def gc(self, kept: Kept | None = None, *, dry_run: bool = False) -> GcAnswer:
         """Remove what nothing needs any more, or count it.

@@ -120,7 +120,7 @@ def test_what_does_not_answer_is_unloaded_and_not_recorded(project: Project, ser
         ({"api_key": "secret"}, "2", "401: Unauthorized", "--token-env"),
     ],
 )
-def test_refusals_say_what_helps(
+def test_refusals_say_what_helps(  # noqa: PLR0913 - one a case
     project: Project, server: VLLM, state: dict[str, object], target: str, says: str, hint: str, *, flat: bool
 ) -> None:
     for name, value in ({"flat_errors": flat} | state).items():

@@ -105,11 +105,7 @@ def test_gguf_is_made_by_the_converter(
         "model, flag, out, kind, auto = sys.argv[1:]\n"
         "assert (flag, kind, auto) == ('--outfile', '--outtype', 'auto')\n"
         "assert (pathlib.Path(model) / 'model.safetensors').exists()\n"
-        + (
-            "pathlib.Path(out).write_bytes(b'GGUF')\n"
-            if works
-            else "sys.exit('Model LlamaForCausalLM is not supported')\n"
-        )
+        + ("pathlib.Path(out).write_bytes(b'GGUF')\n" if works else "sys.exit('LlamaForCausalLM is not supported')\n")
     )
     converter.chmod(converter.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setitem(os.environ, "LLAMA_CPP", str(converter.parent))
