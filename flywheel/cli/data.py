@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel.cli.completing import stages
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns, funnel_lines, size
 from flywheel.cli.session import Session, session
@@ -175,7 +176,10 @@ def build(
     ctx: typer.Context,
     *,
     select: Annotated[
-        str | None, typer.Option("--select", help="One stage, or STAGE+ for it and all after.", metavar="STAGE[+]")
+        str | None,
+        typer.Option(
+            "--select", help="One stage, or STAGE+ for it and all after.", metavar="STAGE[+]", autocompletion=stages
+        ),
     ] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild fresh stages too.")] = False,
     detailed: DetailedExit = False,

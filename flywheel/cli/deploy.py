@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from flywheel.cli.completing import rounds
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns, size
 from flywheel.cli.session import session
@@ -22,7 +23,8 @@ deploy = typer.Typer(
 )
 
 RoundOption = Annotated[
-    str, typer.Option("--round", help="Round, alias or `base`; default: @champion.", metavar="ROUND")
+    str,
+    typer.Option("--round", help="Round, alias or `base`; default: @champion.", metavar="ROUND", autocompletion=rounds),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel.cli.completing import pipelines, rounds
 from flywheel.cli.progress import training, working
 from flywheel.cli.render import columns, funnel_lines, metric_lines, monitor_lines, rule_lines, size
 from flywheel.cli.served import evaluate_logs
@@ -145,7 +146,10 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
     *,
     number: Annotated[int | None, typer.Option("--round", help="Default: the newest trained round.", min=1)] = None,
     against: Annotated[
-        str | None, typer.Option("--against", help="Round, alias or `base`; default: @champion.", metavar="ROUND")
+        str | None,
+        typer.Option(
+            "--against", help="Round, alias or `base`; default: @champion.", metavar="ROUND", autocompletion=rounds
+        ),
     ] = None,
     suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
@@ -230,7 +234,8 @@ def rollback(
     ctx: typer.Context,
     *,
     to: Annotated[
-        str | None, typer.Option("--to", help="Round, or `base`; default: @previous.", metavar="ROUND")
+        str | None,
+        typer.Option("--to", help="Round, or `base`; default: @previous.", metavar="ROUND", autocompletion=rounds),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -256,7 +261,9 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def run(
     ctx: typer.Context,
-    pipeline: Annotated[str, typer.Argument(help="Name of a pipeline.", metavar="[PIPELINE]")] = "nightly",
+    pipeline: Annotated[
+        str, typer.Argument(help="Name of a pipeline.", metavar="[PIPELINE]", autocompletion=pipelines)
+    ] = "nightly",
     *,
     since: Annotated[str | None, typer.Option("--from", help="First stage to run.", metavar="STAGE")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Last stage to run.", metavar="STAGE")] = None,
