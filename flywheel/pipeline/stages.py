@@ -155,7 +155,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
           columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=3),
+          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=4),
     Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASKED}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
