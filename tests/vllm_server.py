@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _route(self, method: str, body: dict[str, Any]) -> object:
         if method == "POST" and self.headers.get("Content-Type") != "application/json":
             raise _Error(400, "Bad Request", "Unsupported Media Type: Only 'application/json' is allowed")
-        routes = {
+        routes: dict[tuple[str, str], Callable[[dict[str, Any]], object]] = {
             ("GET", "/v1/models"): lambda _: self._models(),
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/completions"): self._completion,

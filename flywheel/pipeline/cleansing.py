@@ -13,7 +13,6 @@ from typing import Any
 
 from flywheel import files
 from flywheel.errors import FlywheelError
-from flywheel.pipeline.auditing import AUDITS
 from flywheel.pipeline.belongings import Belongings
 from flywheel.pipeline.build import build
 from flywheel.pipeline.context import Context
@@ -25,6 +24,7 @@ from flywheel.pipeline.training import DATASET
 from flywheel.records import FileHash, RoundManifest
 from flywheel.stages.ingest.forgotten import name_mark, user_mark
 from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.rewards.audit import AUDITS
 
 __all__ = ["audit_lines", "cleanse_audits", "cleanse_pages", "cleanse_round", "empty_cache", "purge", "rebuild"]
 

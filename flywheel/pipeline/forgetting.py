@@ -122,7 +122,7 @@ def _tainted(ctx: Context, mine: Belongings) -> list[TaintedRound]:
 
 def _hashes(ctx: Context) -> dict[str, str]:
     """Return the hash of every table and of every round's dataset."""
-    found = {}
+    found: dict[str, str] = {}
     for stage, tables in (("ingest", ("events",)), *((s.name, s.makes) for s in STAGES)):
         snapshot = ctx.store.current(stage)
         if snapshot is not None:
