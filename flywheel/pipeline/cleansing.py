@@ -138,8 +138,9 @@ def cleanse_pages(ctx: Context) -> list[str]:
 
 
 def empty_cache(ctx: Context) -> None:
-    """Remove every cached value: each can be computed again, and some hold what a model said to a user's request."""
-    shutil.rmtree(ctx.store.root / "cache", ignore_errors=True)
+    """Remove every cached value and page: each can be made again, and some hold what was said to a user's request."""
+    for name in ("cache", "view"):
+        shutil.rmtree(ctx.store.root / name, ignore_errors=True)
 
 
 def audit_lines(ctx: Context, mine: Belongings, key: bytes) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from flywheel.pipeline import cleansing
 from flywheel.pipeline.belongings import Belongings, belongings
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import newest_clean, replace_tainted
+from flywheel.pipeline.deploying import deployments
 from flywheel.pipeline.judging import lineage
 from flywheel.pipeline.stages import STAGES
 from flywheel.records import Certificate, TaintedRound
@@ -96,8 +97,19 @@ def _planned(ctx: Context, mine: Belongings, *, audits: int) -> Certificate:
         notes=[
             f"round {number}: nobody can tell any more whose {count:,} of its rows are; they went too"
             for number, count in sorted(mine.unknown.items())
-        ],
+        ]
+        + _still_served(ctx, out),
     )
+
+
+def _still_served(ctx: Context, tainted: set[int]) -> list[str]:
+    """Return which servers were last told to serve a tainted round."""
+    last = {one["url"]: one for one in deployments(ctx)}
+    return [
+        f"{url} was told to serve round {one['round']}: flywheel deploy vllm --url {url}"
+        for url, one in sorted(last.items())
+        if one["round"] in tainted
+    ]
 
 
 def _next(ctx: Context, mine: Belongings, tainted: set[int]) -> int:

@@ -262,3 +262,21 @@ def test_killed_while_forgetting(trained: Path, forgotten: Path, tmp_path: Path,
     }
     assert len(Project(project).registry.certificates()) == 1
     assert Project(project).registry.certificates()[0].after == Project(forgotten).registry.certificates()[0].after
+
+
+def test_a_round_that_nobody_can_tell_whose_rows_it_has_is_tainted(trained: Path, tmp_path: Path) -> None:
+    """As rounds of a version are that did not write down origins, once their tables are gone."""
+    shutil.copytree(trained, tmp_path / "p", symlinks=True)
+    project = Project(tmp_path / "p")
+    data = project.registry.folder(1) / "data"
+    (data / "origins.jsonl").unlink()
+    known = project.forget(USER, dry_run=True).certificate
+    assert known.notes == []  # the tables that they came from still say it
+    rows = (data / "train.jsonl").read_text().splitlines()
+    strange = json.dumps({**json.loads(rows[0]), "id": "0" * 32})
+    (data / "train.jsonl").write_text("\n".join([*rows, strange]) + "\n")
+
+    certificate = project.forget(USER, dry_run=True).certificate
+
+    assert certificate.tainted[0].rows == known.tainted[0].rows + 1
+    assert "nobody can tell any more whose 1 of its rows are" in certificate.notes[0]
