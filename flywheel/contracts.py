@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from flywheel.errors import ContractError
 from flywheel.records import (
     TABLES,
+    Certificate,
     Document,
     EvalReport,
     Feedback,
@@ -57,6 +58,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "round_manifest": (RoundManifest, RoundManifest.version),
     "eval_report": (EvalReport, EvalReport.version),
     "promotion": (Promotion, Promotion.version),
+    "certificate": (Certificate, Certificate.version),
 }
 
 

@@ -19,6 +19,7 @@ import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -281,6 +282,11 @@ class Extension:
 
 
 def _entries(group: str) -> dict[str, EntryPoint]:
+    return _known(group, tuple(sys.path))
+
+
+@cache  # a look at every installed distribution's metadata: stages ask hundreds of times in a build
+def _known(group: str, _path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {e.name: e for e in entry_points(group=f"flywheel.{group}")}
 
 

@@ -20,6 +20,7 @@ from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, Re
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
+from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
 
@@ -34,6 +35,7 @@ __all__ = [
     "GroupsConfig",
     "IngestConfig",
     "LoraConfig",
+    "MlflowConfig",
     "ModelConfig",
     "MonitorsConfig",
     "PairsConfig",

@@ -13,6 +13,7 @@ from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
 from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.rewards import RewardsConfig
+from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import ModelConfig, TrainConfig
 
 __all__ = ["Config", "Pipeline"]
@@ -37,6 +38,7 @@ class Config(Section):
     eval: EvalConfig = EvalConfig()
     gate: GateConfig = GateConfig()
     canary: CanaryConfig = CanaryConfig()
+    mlflow: MlflowConfig = MlflowConfig()
 
     @model_validator(mode="after")
     def _cost_only_breaks_ties(self) -> Self:

@@ -14,6 +14,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
@@ -38,6 +39,7 @@ class PlannedRound:
 
     plan: Plan
     dataset: str  # JSONL
+    origins: str = ""  # JSONL: whose each row is
 
 
 def round_config(ctx: Context) -> dict[str, Any]:
@@ -72,6 +74,8 @@ def _start(ctx: Context, number: int) -> tuple[int | None, str]:
     train, champion = ctx.config.train, ctx.registry.champion
     if train.start == "base":
         return None, "train.start is base"
+    if any(certificate.rebase_round == number for certificate in ctx.registry.certificates()):
+        return None, "a user was forgotten since the last round: it starts afresh from the base"
     if champion is None:
         return None, "no champion yet"
     if (number - 1) % train.rebase_every == 0:
@@ -192,7 +196,8 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         config=round_config(ctx),
         monitors=monitor_rows(ctx),
     )
-    return PlannedRound(plan.model_copy(update={"same_as": _repeat_of(ctx, plan)}), dataset)
+    whole = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
+    return PlannedRound(whole, dataset, origins_text(ctx.store, rows))
 
 
 def _steps(train: TrainConfig, method: Method, rows: int) -> int:
@@ -215,10 +220,18 @@ def _inputs(ctx: Context, more: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 def _repeat_of(ctx: Context, plan: Plan) -> int | None:
     """Return a trained round of the same start, data and configuration: this one would have the same adapter."""
-    for number in ctx.registry.trained():
+    for number in ctx.registry.numbers():
         manifest = ctx.registry.manifest(number)
+        if not manifest.adapter_sha256:
+            continue
         same_data = manifest.dataset and manifest.dataset[0].sha256 == plan.dataset_sha256
         same_start = (manifest.parent, manifest.method) == (plan.parent, plan.method)
-        if number != plan.round and same_data and same_start and not differing_keys(manifest.config, plan.config):
+        if (
+            number != plan.round
+            and number not in ctx.registry.tainted
+            and same_data
+            and same_start
+            and not differing_keys(manifest.config, plan.config)
+        ):
             return number
     return None

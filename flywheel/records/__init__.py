@@ -25,6 +25,7 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.forgetting import Certificate, TaintedRound
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
@@ -46,6 +47,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "Certificate",
     "Correction",
     "DataCard",
     "Document",
@@ -77,6 +79,7 @@ __all__ = [
     "Split",
     "Step",
     "StopReason",
+    "TaintedRound",
     "Task",
     "ToolCall",
     "ToolStatus",

@@ -80,6 +80,7 @@ class RoundManifest(Document):
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
     monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    erased: str = Field(default="", description="Why the adapter's files were removed; '' while they are there.")
     forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
@@ -215,7 +216,9 @@ class Promotion(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1)
-    decision: Literal["promoted", "held", "forced", "rolled_back"]
+    decision: Literal["promoted", "held", "forced", "rolled_back", "forgotten"] = Field(
+        description="forgotten: the champion had learnt from a user who was forgotten."
+    )
     verdict: Verdict | None = Field(default=None, description="null for forced moves and rollbacks.")
     champion_before: int | None = Field(default=None)
     champion_after: int | None = Field(default=None)
