@@ -6,12 +6,10 @@ has a store of its own, because two policies' logs often use the same conversati
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +22,15 @@ from flywheel.pipeline.intake import ingest_logs
 from flywheel.pipeline.stages import stages_for
 from flywheel.pipeline.tables import read_table
 from flywheel.stages._canonical import normal_text
-from flywheel.stages.evaluate.served import Act, Attempt
+from flywheel.stages.evaluate.attempts import Act, Attempt
 from flywheel.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.config import SliceRule
     from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "choose", "declared_slices", "policy_of", "read_attempts", "read_store"]
+__all__ = ["Log", "choose", "policy_of", "read_attempts", "read_store"]
 
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
@@ -111,6 +108,7 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
                 acts=tuple(
                     Act(key or TEXT, _kind(action)) for key, action in zip(made["keys"], made["actions"], strict=True)
                 ),
+                columns=_columns(row),
                 amounts={name: float(row[name]) for name in _AMOUNTS if row[name] is not None},
             )
         )
@@ -118,6 +116,15 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
     known_returns = tables["returns"].filter(pl.col("step").is_null() & pl.col("known"))
     guessed = dict(known_returns.select("episode_id", "p_success").collect().iter_rows())
     return Log(attempts, guessed, names, 0, 0)
+
+
+_COLUMNS = ("policy", "model", "user", "source_format", "tool_signature")
+
+
+def _columns(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what declared slices may look at: what was known of an episode before its policy acted."""
+    started = {"started": row["started"].isoformat()} if row["started"] is not None else {}
+    return {name: str(row[name]) for name in _COLUMNS if row[name] is not None} | started
 
 
 _NO_STEPS: dict[str, Any] = {"observation": None, "tools": [], "malformed": False, "keys": [], "actions": []}
@@ -201,22 +208,3 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     if any(not user or not tier for user, tier in rows):
         raise ConfigError(f"`{path}` has a line without user or tier", hint="its first line must be: user,tier")
     return {redactor.user(user): tier for user, tier in rows if user and tier}
-
-
-def declared_slices(rules: Sequence[SliceRule]) -> Callable[[Attempt], dict[str, str]]:
-    """Return a function from an attempt to its declared slices, as kind → value."""
-    patterns = [(rule, re.compile(rule.request, re.IGNORECASE)) for rule in rules]
-
-    def slices(attempt: Attempt) -> dict[str, str]:
-        return {f"slice {rule.name}": "yes" for rule, pattern in patterns if _holds(rule, pattern, attempt)}
-
-    return slices
-
-
-def _holds(rule: SliceRule, pattern: re.Pattern[str], attempt: Attempt) -> bool:
-    return (
-        fnmatchcase(attempt.name, rule.task or "*")
-        and (not rule.tool or any(fnmatchcase(tool, rule.tool) for tool in attempt.tools))
-        and (not rule.tier or fnmatchcase(attempt.tier or "", rule.tier))
-        and bool(pattern.search(attempt.request))
-    )

@@ -27,6 +27,7 @@ from flywheel.records.episodes import (
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
 from flywheel.records.rounds import (
     FRESH,
+    CaseGap,
     DataCard,
     EvalReport,
     FileHash,
@@ -45,6 +46,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "CaseGap",
     "Correction",
     "DataCard",
     "Document",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore
 from flywheel.records import FRESH, EvalReport, MetricRow
-from flywheel.stages.evaluate.rows import Label, Pair, row, slice_rows
+from flywheel.stages.evaluate.rows import Label, Pair, Standing, row, slice_rows
 
 __all__ = ["Comparison", "build_report", "compare"]
 
@@ -31,7 +31,7 @@ class Comparison(NamedTuple):
     tasks: list[str]  # of the headline metric's pairs
 
 
-def compare(
+def compare(  # noqa: PLR0913 - two sides, and how they are compared
     candidate: Sequence[CaseScore],
     baseline: Sequence[CaseScore],
     *,
@@ -39,6 +39,7 @@ def compare(
     primary: bool = True,
     seed: int = 0,
     spent: Collection[str] = (),
+    standings: Mapping[str, Standing] | None = None,
 ) -> Comparison:
     """Set the candidate's scores beside the baseline's.
 
@@ -49,6 +50,7 @@ def compare(
         primary: whether the suite's headline metric decides superiority.
         seed: of the bootstrap.
         spent: tasks that earlier decisions used; where the headline metric has some, a row of the others is added.
+        standings: declared kinds of slices; each has a row of the headline metric, found ones where they have cases.
 
     Raises:
         EvalError: a case is scored twice, or a score does not fit its metric.
@@ -71,7 +73,7 @@ def compare(
             fresh = [pair for pair in pairs if pair.candidate.task_id not in spent]
             if primary and len(fresh) < len(pairs):
                 rows.append(row(fresh, label._replace(slice=FRESH), seed))
-            rows += slice_rows(pairs, label, seed)
+            rows += slice_rows(pairs, label, seed, standings if primary else None)
         coverage |= _coverage(mine, other, suite, metric if metric != headline else "")
     binary = [p for p in heads if p.candidate.binary]
     return Comparison(

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.stages.evaluate.served import Act, Attempt, Served
+from flywheel.stages.evaluate.attempts import Act, Attempt
+from flywheel.stages.evaluate.served import Served
 from flywheel.stats.ope import (
     LONGEST,
     Estimate,

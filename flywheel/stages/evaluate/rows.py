@@ -8,8 +8,8 @@ interval where tasks are few. P-values take the task, not the case, as the unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from flywheel.extensions import CaseScore
 from flywheel.records import MetricRow
@@ -26,7 +26,9 @@ from flywheel.stats.clusters import (
 from flywheel.stats.paired import Interval
 from flywheel.stats.tango import tango_interval
 
-__all__ = ["Label", "Pair", "row", "slice_rows"]
+__all__ = ["Label", "Pair", "Standing", "row", "slice_rows"]
+
+Standing = Literal["found", "declared", "unguarded"]
 
 LEAST_SLICE = 5
 LEAST_TASKS = 20  # a bootstrap over fewer is too sure of itself; Student's t is not
@@ -52,25 +54,39 @@ class Label(NamedTuple):
     binary: bool
     primary: bool
     slice: str = "all"
+    standing: Standing = "found"
 
 
-def slice_rows(pairs: Sequence[Pair], label: Label, seed: int) -> Iterator[MetricRow]:
-    """Yield a row for each slice that is large enough to say something and is not everything."""
-    slices: dict[str, list[Pair]] = {}
+def slice_rows(
+    pairs: Sequence[Pair], label: Label, seed: int, standings: Mapping[str, Standing] | None = None
+) -> Iterator[MetricRow]:
+    """Yield a row for each found slice that is large enough to say something and is not everything, and each declared.
+
+    Args:
+        pairs: of the headline metric.
+        label: of the rows.
+        seed: of the bootstrap.
+        standings: of declared kinds of slices; they have a row even where they have no case.
+    """
+    declared = standings or {}
+    slices: dict[str, list[Pair]] = {f"{kind}=yes": [] for kind in declared}
+    kinds = dict.fromkeys(slices, "")
     for pair in pairs:
-        for name, values in pair.candidate.slices.items():
+        for kind, values in pair.candidate.slices.items():
             for value in (values,) if isinstance(values, str) else values:
-                slices.setdefault(f"{name}={value}", []).append(pair)
+                slices.setdefault(f"{kind}={value}", []).append(pair)
+                kinds[f"{kind}={value}"] = kind
     for name, members in sorted(slices.items()):
-        if LEAST_SLICE <= len(members) < len(pairs):
-            yield row(members, label._replace(slice=name), seed)
+        standing = declared.get(kinds[name] or name.removesuffix("=yes"), "found")
+        if standing != "found" or LEAST_SLICE <= len(members) < len(pairs):
+            yield row(members, label._replace(slice=name, standing=standing), seed)
 
 
 def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
     """Return one row: means, difference, interval and p-values, tasks as units."""
     named = {"suite": label.suite, "metric": label.metric, "slice": label.slice}
     if not pairs:
-        return MetricRow(**named, n=0, binary=label.binary, primary=label.primary)
+        return MetricRow(**named, standing=label.standing, n=0, binary=label.binary, primary=label.primary)
     differences = [p.difference for p in pairs]
     data = cluster(differences, [p.candidate.task_id for p in pairs])
     worse = data._replace(sums=[-s for s in data.sums])
@@ -86,6 +102,7 @@ def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
     value = math.fsum(p.candidate.score for p in pairs) / len(pairs)
     return MetricRow(
         **named,
+        standing=label.standing,
         n=len(pairs),
         baseline=baseline,
         value=value,
