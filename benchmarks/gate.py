@@ -191,27 +191,34 @@ def coverage(histories: int) -> Iterator[str]:
 
 
 def speed(_: int) -> Iterator[str]:
-    """A hundred thousand cases."""
-    rng, n = np.random.default_rng(5), 100_000
+    """A hundred thousand cases: one attempt that succeeds or fails, and scores between, five cases a user."""
+    for kind in ("binary, tasks drawn", "scores, users drawn"):
+        old, new = (_log(side, rate, users="users" in kind) for side, rate in (("o", 0.5), ("n", 0.53)))
+        started = time.process_time()
+        served = serve(old, new)
+        paired = time.process_time()
+        found = compare(served.new, served.old, suite="served")
+        decision = judge(1, found.metrics, [])
+        ended = time.process_time()
+        yield (
+            f"speed, {len(old):,} cases ({kind}), {len(found.metrics)} rows: pairing and slices "
+            f"{paired - started:.1f} s, intervals and verdict {ended - paired:.1f} s of CPU ({decision.verdict})"
+        )
+
+
+def _log(side: str, rate: float, *, users: bool, n: int = 100_000) -> list[Attempt]:
+    """Write a policy's attempts at n tasks: sixteen requests, seven tools."""
+    rng = np.random.default_rng(5 if side == "o" else 6)
     words = [f"{a} {b}" for a in ("cancel", "book", "change", "refund") for b in ("flight", "hotel", "parcel", "seat")]
-    tools = [frozenset({f"tool_{i % 7}"}) for i in range(7)]
-    sides = [
-        [
-            Attempt(f"{side}{i}", f"t{i}", f"please {words[i % 16]} number {i}", float(score), tools=tools[i % 7])
-            for i, score in enumerate(rng.random(n) < rate)
-        ]
-        for side, rate in (("o", 0.5), ("n", 0.53))
-    ]
-    started = time.process_time()
-    served = serve(sides[0], sides[1])
-    paired = time.process_time()
-    found = compare(served.new, served.old, suite="served")
-    decision = judge(1, found.metrics, [])
-    ended = time.process_time()
-    yield (
-        f"speed, {n:,} cases, {len(found.metrics)} rows: pairing and slices {paired - started:.1f} s, "
-        f"intervals and verdict {ended - paired:.1f} s of CPU ({decision.verdict})"
-    )
+    tools = [frozenset({f"tool_{i}"}) for i in range(7)]
+    scores = rng.beta(4 * rate, 4 * (1 - rate), n) if users else (rng.random(n) < rate).astype(float)
+    return [
+        Attempt(
+            f"{side}{i}", f"t{i}", f"please {words[i % 16]} number {i}", score, tools=tools[i % 7],
+            user=f"u{i // 5}" if users else None,
+        )
+        for i, score in enumerate(scores.tolist())
+    ]  # fmt: skip
 
 
 PARTS: dict[str, Callable[[int], Iterator[str]]] = {

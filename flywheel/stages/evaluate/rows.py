@@ -15,12 +15,10 @@ from flywheel.extensions import CaseScore
 from flywheel.records import MetricRow
 from flywheel.stats.clusters import (
     Clusters,
-    bootstrap_better,
-    bootstrap_interval,
     cluster,
     critical_value,
     design_effect,
-    paired_t_interval,
+    mean_difference,
     sign_flip_better,
 )
 from flywheel.stats.paired import Interval
@@ -31,7 +29,6 @@ __all__ = ["Label", "Pair", "Standing", "row", "slice_rows"]
 Standing = Literal["found", "declared", "unguarded"]
 
 LEAST_SLICE = 5
-LEAST_TASKS = 20  # a bootstrap over fewer is too sure of itself; Student's t is not
 
 
 class Pair(NamedTuple):
@@ -89,15 +86,16 @@ def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
         return MetricRow(**named, standing=label.standing, n=0, binary=label.binary, primary=label.primary)
     differences = [p.difference for p in pairs]
     data = cluster(differences, [p.candidate.task_id for p in pairs])
-    worse = data._replace(sums=[-s for s in data.sums])
-    wins, losses = (sum(d * sign > 0 for d in differences) for sign in (1, -1))
+    wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     effect = design_effect(data)
     if label.binary:
         interval, method = _binary_interval(data, wins, losses, effect)
-        p_better, p_worse = sign_flip_better(data), sign_flip_better(worse)
+        p_better = sign_flip_better(data)
+        p_worse = sign_flip_better(data._replace(sums=[-s for s in data.sums]))
     else:
-        interval, method = _real_interval(data, seed)
-        p_better, p_worse = bootstrap_better(data, seed=seed), bootstrap_better(worse, seed=seed)
+        found = mean_difference(data, seed=seed)
+        interval = Interval(max(-1.0, found.interval.low), min(1.0, found.interval.high))
+        method, p_better, p_worse = found.method, found.p_better, found.p_worse
     baseline = math.fsum(p.baseline.score for p in pairs) / len(pairs)
     value = math.fsum(p.candidate.score for p in pairs) / len(pairs)
     return MetricRow(
@@ -127,11 +125,3 @@ def _binary_interval(data: Clusters, wins: int, losses: int, effect: float) -> t
     if not data.clustered:
         return interval, "Tango"
     return interval, f"Tango, {len(data.sums)} tasks, design effect {effect:.1f}"
-
-
-def _real_interval(data: Clusters, seed: int) -> tuple[Interval, str]:
-    tasks = len(data.sums)
-    if tasks >= LEAST_TASKS:
-        return bootstrap_interval(data, seed=seed), f"bootstrap over {tasks} tasks"
-    low, high = paired_t_interval(data)
-    return Interval(max(-1.0, low), min(1.0, high)), f"t over {tasks} tasks"

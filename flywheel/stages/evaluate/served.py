@@ -101,10 +101,11 @@ def _by_task(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
 
 
 def _of(case: Case, sides: tuple[dict[str, list[Attempt]], dict[str, list[Attempt]]]) -> _Both:
-    old, new = (
-        [a for task in tasks for a in side[task]] for tasks, side in zip((case.old, case.new), sides, strict=True)
-    )
-    return old, new
+    return _all_of(case.old, sides[0]), _all_of(case.new, sides[1])
+
+
+def _all_of(tasks: Sequence[str], side: Mapping[str, list[Attempt]]) -> list[Attempt]:
+    return side[tasks[0]] if len(tasks) == 1 else [a for task in tasks for a in side[task]]
 
 
 def _names(sides: tuple[dict[str, list[Attempt]], dict[str, list[Attempt]]], task: str) -> str:
@@ -128,7 +129,7 @@ def _scores(
     """Return a case's scores of one side; nothing where the side has no attempt that was judged."""
     if not judged:
         return []
-    success = _mean([a.score for a in judged if a.score is not None])
+    success = _mean([a.score or 0.0 for a in judged])
     form = _mean([float(a.well_formed) for a in judged])
     return [
         CaseScore(name, unit, SUCCESS, success, binary=binary, primary=True, slices=slices),
@@ -137,7 +138,7 @@ def _scores(
 
 
 def _mean(values: Sequence[float]) -> float:
-    return min(1.0, max(0.0, math.fsum(values) / len(values)))
+    return values[0] if len(values) == 1 else min(1.0, max(0.0, math.fsum(values) / len(values)))
 
 
 def _units(scored: Mapping[str, tuple[list[Attempt], ...]]) -> tuple[dict[str, str], str]:
@@ -146,10 +147,9 @@ def _units(scored: Mapping[str, tuple[list[Attempt], ...]]) -> tuple[dict[str, s
     Cases that one user ties together are one unit. Where users tie more than half of all cases together nothing would
     be left to draw, and a case counts to its commonest user.
     """
-    users = {name: Counter(a.user for side in both for a in side if a.user) for name, both in scored.items()}
-    users = {name: counts for name, counts in users.items() if counts}
-    if len(users) < len(scored) or not users:
+    if not scored or not all(any(a.user for side in both for a in side) for both in scored.values()):
         return {name: name for name in scored}, "task"
+    users = {name: Counter(a.user for side in both for a in side if a.user) for name, both in scored.items()}
     tied = _tied(users)
     if max(Counter(tied.values()).values()) > CROWD * len(tied):
         tied = {name: min(counts, key=lambda user: (-counts[user], user)) for name, counts in users.items()}

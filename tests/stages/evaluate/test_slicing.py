@@ -8,7 +8,7 @@ import pytest
 from flywheel.config import SliceRule
 from flywheel.errors import ConfigError
 from flywheel.stages.evaluate.attempts import Attempt
-from flywheel.stages.evaluate.slicing import case_slices, gaps, standings
+from flywheel.stages.evaluate.slicing import Slices, case_slices, gaps, standings
 
 WORDS = ("cancel flight boston", "refund invoice twice", "reset password account")
 
@@ -80,7 +80,7 @@ def test_the_order_of_cases_does_not_matter() -> None:
 
 
 def test_gaps_name_the_slices_that_lost_more_than_half() -> None:
-    slices = {f"{i}": {"tool": ("refund" if i < 6 else "find",)} for i in range(20)}
+    slices: Slices = {f"{i}": {"tool": ("refund" if i < 6 else "find",)} for i in range(20)}
     found = gaps(sorted(slices), {"0", "1", "2", "3"}, slices, {"0": "shop/0"})
 
     assert [(g.slice, g.lacking, g.of) for g in found] == [("all", 4, 20), ("tool=refund", 4, 6)]
