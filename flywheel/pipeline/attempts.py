@@ -6,6 +6,7 @@ has a store of its own, because two policies' logs often use the same conversati
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -106,7 +107,8 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
                 tags=frozenset(row["tags"]),
                 well_formed=not made["malformed"],
                 acts=tuple(
-                    Act(key or TEXT, _kind(action)) for key, action in zip(made["keys"], made["actions"], strict=True)
+                    Act(key or TEXT, _kind(action), known["chance"].get(event))
+                    for key, action, event in zip(made["keys"], made["actions"], made["events"], strict=True)
                 ),
                 columns=_columns(row),
                 amounts={name: float(row[name]) for name in _AMOUNTS if row[name] is not None},
@@ -127,7 +129,14 @@ def _columns(row: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(row[name]) for name in _COLUMNS if row[name] is not None} | started
 
 
-_NO_STEPS: dict[str, Any] = {"observation": None, "tools": [], "malformed": False, "keys": [], "actions": []}
+_NO_STEPS: dict[str, Any] = {
+    "observation": None,
+    "tools": [],
+    "malformed": False,
+    "keys": [],
+    "actions": [],
+    "events": [],
+}
 TEXT = "text"  # an action that calls no tool
 
 
@@ -162,13 +171,30 @@ def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
             malformed=pl.col("malformed").any(),
             keys=pl.col("action_key").sort_by("index"),
             actions=pl.col("action").sort_by("index"),
+            events=pl.col("event_id").sort_by("index"),
         )
     )
+    chances = tables["events"].filter(pl.col("payload").str.contains_any([*_CHANCES])).select("event_id", "payload")
     return {
+        "chance": {event: _chance(payload) for event, payload in chances.collect().iter_rows()},
         "outcome": dict(outcome.collect().iter_rows()),
         "task": dict(task.collect().iter_rows()),
         "steps": {row["episode_id"]: row for row in steps.collect().iter_rows(named=True)},
     }
+
+
+_CHANCES = ('"propensity":', '"completion_logprobs":[')  # as canonical JSON writes them
+
+
+def _chance(payload: str) -> float | None:
+    """Return the log-probability of an action, as its call was logged: by its propensity, else by its tokens' sum."""
+    call = orjson.loads(payload)
+    told, tokens = call.get("propensity"), call.get("completion_logprobs")
+    if isinstance(told, int | float) and not isinstance(told, bool) and 0 < told <= 1:
+        return math.log(told)
+    if not isinstance(tokens, list) or not tokens or not all(isinstance(t, int | float) and t <= 0 for t in tokens):
+        return None
+    return math.fsum(tokens)
 
 
 def _request(observation: str) -> str:
