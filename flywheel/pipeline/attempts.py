@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "choose", "policy_of", "read_attempts", "read_store"]
+__all__ = ["Log", "choose", "held_out", "policy_of", "read_attempts", "read_store"]
 
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
@@ -76,6 +76,22 @@ def read_store(ctx: Context) -> Log:
     build(ctx.store, ctx.config, ctx.project, stages=stages_for("returns"))
     tables = {t: read_table(ctx.store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
     return _log(tables, {})
+
+
+def held_out(ctx: Context, episodes: pl.DataFrame) -> list[Attempt]:
+    """Return the logged attempts at the held-out tasks of a round: what its slices are made of.
+
+    Args:
+        ctx: the project.
+        episodes: the held-out rows of the table.
+    """
+    ids = episodes.lazy().select("episode_id")
+    talks = episodes.lazy().select("conversation_id")
+    tables = {t: read_table(ctx.store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
+    held = {t: table.join(ids, on="episode_id", how="semi") for t, table in tables.items() if t != "events"}
+    events = tables["events"].join(talks, on="conversation_id", how="semi")
+    tiers = _tiers(ctx.config, ctx.project, ctx.key()) if ctx.key is not None else {}
+    return _log(held | {"events": events}, tiers).attempts
 
 
 def policy_of(log: Log) -> str | None:
