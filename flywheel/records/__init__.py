@@ -29,6 +29,7 @@ from flywheel.records.forgetting import Certificate, TaintedRound
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    CaseGap,
     DataCard,
     EvalReport,
     FileHash,
@@ -47,6 +48,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "CaseGap",
     "Certificate",
     "Correction",
     "DataCard",

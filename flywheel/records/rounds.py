@@ -142,6 +142,9 @@ class MetricRow(_Frozen):
     slice: str = Field(
         default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
     )
+    standing: Literal["found", "declared", "unguarded"] = Field(
+        default="found", description="Of a slice: found, declared, or declared and not to be judged."
+    )
     n: int = Field(ge=0, description="Paired cases.")
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
     value: float | None = Field(default=None, description="Candidate's mean.")
@@ -166,6 +169,15 @@ class MetricRow(_Frozen):
     )
 
 
+class CaseGap(_Frozen):
+    """Cases that the old policy has and the new one lacks."""
+
+    slice: str = Field(description="'all', or a slice that lost more than half of its cases.")
+    lacking: int = Field(ge=0)
+    of: int = Field(ge=0)
+    names: list[str] = Field(description="The first of them, by the source's name of the task or the case's id.")
+
+
 class EvalReport(Document):
     """One round judged beside another on cases that no training row touched; or two policies, from their logs."""
 
@@ -182,6 +194,9 @@ class EvalReport(Document):
     leaked_tasks: int = Field(ge=0, description="Cases whose task was trained on; must be 0.")
     metrics: list[MetricRow]
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
+    gaps: list[CaseGap] = Field(
+        default_factory=list, description="Cases of the primary suite that the baseline has and the candidate lacks."
+    )
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
     spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")
