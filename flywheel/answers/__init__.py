@@ -31,6 +31,7 @@ from flywheel.answers.looking import (
     PreviewSegment,
     QueryAnswer,
     ShowAnswer,
+    ViewAnswer,
 )
 from flywheel.answers.rewards import (
     AuditAnswer,
@@ -105,4 +106,5 @@ __all__ = [
     "StageAnswer",
     "StatusAnswer",
     "TransportRow",
+    "ViewAnswer",
 ]

@@ -17,6 +17,7 @@ from flywheel.answers import (
     PluginsAnswer,
     RewardsAnswer,
     ShowAnswer,
+    ViewAnswer,
 )
 from flywheel.config import CONFIG_FILE, origins
 from flywheel.extensions import list_extensions
@@ -105,6 +106,20 @@ class LookCommands(Opened):
         from flywheel.pipeline.overview import show
 
         return show(self.context, subject)
+
+    def view(self, subject: str | None = None, *, bundle: Path | None = None) -> ViewAnswer:
+        """Write the episodes' viewer as a folder of pages, or one episode as one page, and return what to open.
+
+        Args:
+            subject: a round, whose trained tokens are marked, or an episode; the newest round by default.
+            bundle: the folder to write; one within the store by default.
+
+        Raises:
+            UsageError: nothing was built, nothing has that name, or the folder holds something else.
+        """
+        from flywheel.pipeline.viewing import view
+
+        return view(self.context, subject, bundle.resolve() if bundle else None)
 
     def explain(self, subject: str) -> ExplainAnswer:
         """Return sentences with numbers on why a stage is stale, a round was held, or an episode got its reward.
