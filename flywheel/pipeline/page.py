@@ -48,7 +48,7 @@ def write_page(ctx: Context, number: int) -> Path:
         wins=cases.rows(report.wins if report else ()),
         regressions=cases.rows(report.regressions if report else ()),
         episodes=list(shower.episodes(_shown(ctx, cases.linked))),
-        pairs=shower.pairs(_pairs(ctx)),
+        pairs=shower.pairs(_pairs(ctx, shower.rows)),
         history=_history(ctx, number),
     )
     path = ctx.registry.folder(number) / "report.html"
@@ -81,7 +81,11 @@ def _signals(ctx: Context) -> list[SignalRow]:
         .sort("kind", "signal", "family")
         .collect()
     )
-    return [SignalRow(**row) for row in rows.iter_rows(named=True)]
+    unbounded = ("cost",)  # in units of their own: no scale to spread over
+    return [
+        SignalRow(**{**row, "counts": () if row["kind"] in unbounded else row["counts"]})
+        for row in rows.iter_rows(named=True)
+    ]
 
 
 def _bins() -> pl.Expr:
@@ -184,9 +188,12 @@ def _shown(ctx: Context, linked: Sequence[str]) -> list[str]:
     return [*linked, *(i for i in ids if i not in first)][:_EPISODES]
 
 
-def _pairs(ctx: Context) -> Sequence[Mapping[str, Any]]:
-    rows = _table(ctx, "pairs").sort(["margin", "pair_id"], descending=[True, False]).head(_PAIRS)
-    return rows.collect().to_dicts()
+def _pairs(ctx: Context, trained: frozenset[str]) -> Sequence[Mapping[str, Any]]:
+    """Return the pairs with the largest margins, those that the round was trained on first."""
+    import polars as pl
+
+    order = [pl.col("pair_id").is_in(sorted(trained)), pl.col("margin"), pl.col("pair_id")]
+    return _table(ctx, "pairs").sort(order, descending=[True, True, False]).head(_PAIRS).collect().to_dicts()
 
 
 def _history(ctx: Context, number: int) -> list[PastRound]:

@@ -47,6 +47,11 @@ class Shower:
         for start in range(0, len(ids), BATCH):
             yield from self._batch(ids[start : start + BATCH])
 
+    @property
+    def rows(self) -> frozenset[str]:
+        """Ids of the rows that the round was trained on."""
+        return frozenset(self._rows)
+
     def pairs(self, rows: Sequence[Record]) -> list[PairView]:
         """Return rows of the table of pairs as they are shown."""
         return [self._pair(row) for row in rows]
@@ -193,6 +198,7 @@ def _chips(rewards: Sequence[Record], step: int | None, says: Mapping[str, str])
             "score": r["score"],
             "weight": r["weight"],
             "kind": r["kind"],
+            "family": r["family"],
             "evidence": r["evidence"],
             "says": [says[e] for e in r["evidence"] if e in says],
         }

@@ -35,7 +35,8 @@ class SignalRow:
     """One signal's opinions in summary.
 
     Args:
-        mean: mean score, in [-1, 1] for votes and [0, 1] for costs and risks; None without opinions.
+        mean: mean score, in [-1, 1] for votes, in [0, 1] for risks, in the family's unit for costs; None without
+            opinions.
         share_positive: share of opinions with a score above 0.
         counts: opinions by score, a number for each bin of `SCORE_EDGES`; () where that is not known.
     """
@@ -101,6 +102,7 @@ class SignalView(TypedDict):
     score: float
     weight: NotRequired[float]
     kind: NotRequired[str]
+    family: NotRequired[str]
     evidence: NotRequired[Sequence[str]]
     says: NotRequired[Sequence[str]]
 

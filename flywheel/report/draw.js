@@ -60,12 +60,16 @@ const draw = (() => {
     return JSON.stringify(call.arguments, null, 2);
   }
 
-  // A cost or a risk counts against an episode, whatever its sign.
-  const leaning = (signal) => (signal.kind === "cost" || signal.kind === "risk" ? -signal.score : signal.score);
+  // A risk counts against an episode; a cost is neither good nor bad by itself.
+  const leaning = (signal) => (signal.kind === "cost" ? 0 : signal.kind === "risk" ? -signal.score : signal.score);
+
+  // Costs are in the unit that their family names.
+  const worth = (signal) => (signal.kind === "cost"
+    ? `${signal.score.toLocaleString("en", { maximumFractionDigits: 2 })} ${short(clean(signal.family ?? ""), 20)}` : signed(signal.score));
 
   // A chip opens to what its signal rests on.
   function chip(signal) {
-    const score = typeof signal.score === "number" ? " " + signed(signal.score) : "";
+    const score = typeof signal.score === "number" ? " " + worth(signal) : "";
     const label = [make("bdi", "", short(clean(signal.signal), 40)), score];
     const says = list(signal.says).length ? list(signal.says) : list(signal.evidence).map((id) => `event ${id}`);
     if (!says.length) return make("span", "chip " + tone(leaning(signal)), ...label);
@@ -160,6 +164,12 @@ const draw = (() => {
     return row;
   }
 
+  // What the user asked first, to know an episode by.
+  function request(episode) {
+    const said = list(list(episode.steps)[0]?.observation).find((message) => message?.role === "user" && message.content);
+    return said ? short(clean(said.content), 90) : short(clean(episode.task ?? ""), 48);
+  }
+
   // `knows` says of an id whether its episode can be linked to.
   function fill(pane, episode, knows) {
     pane.replaceChildren(make("h3", "", make("code", "", short(clean(episode.id), 80))), facts(episode));
@@ -172,5 +182,5 @@ const draw = (() => {
     }
   }
 
-  return { clean, list, short, percent, signed, tone, fragment, make, fill };
+  return { clean, list, short, percent, signed, tone, fragment, make, request, fill };
 })();

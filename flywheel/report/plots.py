@@ -141,8 +141,8 @@ def _key(ax: Axes, place: int, label: str, colour: str) -> None:
 
 
 def signal_scores(rows: Sequence[SignalRow]) -> str:
-    """Return each signal's mean score as a bar from zero."""
-    drawn = [r for r in rows if r.n and math.isfinite(_finite(r.mean))][:_MOST_ROWS]
+    """Return each signal's mean score as a bar from zero; costs have units of their own, and are left out."""
+    drawn = [r for r in rows if r.n and r.kind != "cost" and math.isfinite(_finite(r.mean))][:_MOST_ROWS]
     if not drawn:
         return ""
     with drawing():
@@ -150,14 +150,14 @@ def signal_scores(rows: Sequence[SignalRow]) -> str:
         ax = _axes(figure, (2.2, 0.55, 1.0, 0.1))
         labels = _row_labels(ax, [r.signal for r in drawn])
         means = [_finite(r.mean) for r in drawn]
-        against = [r.kind in {"cost", "risk"} for r in drawn]
+        against = [r.kind == "risk" for r in drawn]
         colours = [SECOND if cost else ACCENT for cost in against]
         ax.barh(range(len(drawn)), means, height=0.55, color=colours)
         ax.axvline(0, color=LINE, linewidth=1)
         for y, row in enumerate(drawn):
             ax.text(1.02, y, f"n = {count(row.n)}", transform=ax.get_yaxis_transform(), va="center", fontsize=9)
         ax.set_xlim(min(0, *means, -1) * 1.04, 1.04)
-        ax.set_xlabel("mean score (blue: votes on success; orange: severity of costs and risks)")
+        ax.set_xlabel("mean score (blue: votes on success; orange: severity of risks)")
         return to_svg(figure, name="signals", title="Mean score of each reward signal", labels=labels)
 
 
@@ -174,13 +174,13 @@ def signal_spread(rows: Sequence[SignalRow]) -> str:
         labels = _row_labels(ax, [r.signal for r in drawn])
         for y, row in enumerate(drawn):
             left = 0.0
-            for n, (colour, alpha) in zip(row.counts, harms if row.kind in {"cost", "risk"} else votes, strict=True):
+            for n, (colour, alpha) in zip(row.counts, harms if row.kind == "risk" else votes, strict=True):
                 share = 100 * n / sum(row.counts)
                 ax.barh([y], [share], left=left, height=0.55, color=colour, alpha=alpha)
                 left += share
             ax.text(1.02, y, f"n = {count(row.n)}", transform=ax.get_yaxis_transform(), va="center", fontsize=9)
         ax.set_xlim(0, 100)
-        ax.set_xlabel("% of opinions (red: against, green: for, orange: cost or risk; pale: weaker)")
+        ax.set_xlabel("% of opinions (red: against, green: for, orange: risk; pale: weaker)")
         return to_svg(figure, name="spread", title="Spread of each signal's scores", labels=labels)
 
 

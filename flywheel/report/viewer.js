@@ -4,7 +4,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   if (!$("viewer")) return;
-  const { clean, list, short, percent, tone, fragment, make, fill } = draw;
+  const { clean, list, short, percent, tone, fragment, make, request, fill } = draw;
 
   const data = JSON.parse($("data").textContent);
   const linked = { regressions: new Set(data.regressions), wins: new Set(data.wins) };
@@ -63,7 +63,7 @@
     $("list").replaceChildren(...visible.map((episode) => {
       const p = episode.p_success;
       const dot = make("span", "p " + (typeof p === "number" ? tone(p - 0.5) : ""), percent(p));
-      const link = make("a", "", make("code", "", short(clean(episode.id), 12)), dot, make("bdi", "task", short(clean(episode.task ?? ""), 48)));
+      const link = make("a", "", make("code", "", short(clean(episode.id), 12)), dot, make("bdi", "task", request(episode)));
       link.href = fragment(episode.id);
       return make("li", "", link);
     }));
@@ -99,8 +99,10 @@
   function move(by) {
     const at = visible.indexOf(current);
     const next = visible[at < 0 ? 0 : at + by];
-    if (next) location.replace(fragment(next.id));
-    else if (by > 0 && data.next) location.assign(data.next + "#first");
+    if (next) {
+      history.replaceState(null, "", fragment(next.id)); // at once: keys may come faster than a change of address
+      show(next, true);
+    } else if (by > 0 && data.next) location.assign(data.next + "#first");
     else if (by < 0 && data.previous) location.assign(data.previous + "#last");
   }
 
