@@ -20,6 +20,15 @@ from flywheel.answers.data import (
     StageAnswer,
     StatusAnswer,
 )
+from flywheel.answers.digest import (
+    DigestAnswer,
+    DigestChange,
+    DigestCost,
+    DigestExample,
+    DigestIntent,
+    DigestRate,
+    DigestRound,
+)
 from flywheel.answers.looking import (
     ConfigAnswer,
     ConfigValue,
@@ -74,6 +83,13 @@ __all__ = [
     "CoverageGap",
     "DiffAnswer",
     "DiffMetric",
+    "DigestAnswer",
+    "DigestChange",
+    "DigestCost",
+    "DigestExample",
+    "DigestIntent",
+    "DigestRate",
+    "DigestRound",
     "DoctorAnswer",
     "DoctorCheck",
     "EvalAnswer",

@@ -12,6 +12,7 @@ from flywheel.answers.data import (
     ReadersAnswer,
     StatusAnswer,
 )
+from flywheel.answers.digest import DigestAnswer
 from flywheel.answers.looking import (
     ConfigAnswer,
     DoctorAnswer,
@@ -41,6 +42,6 @@ ANSWERS: dict[str, type[Document]] = {
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
         LogAnswer, EvalAnswer, LogsEvalAnswer, CanaryAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer,
         RunAnswer, DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer, RewardsAnswer, AuditAnswer,
-        AuditQuestion, ViewAnswer,
+        AuditQuestion, ViewAnswer, DigestAnswer,
     )
 }  # fmt: skip

@@ -11,6 +11,7 @@ from flywheel.answers import (
     AuditQuestion,
     ConfigAnswer,
     ConfigValue,
+    DigestAnswer,
     DoctorAnswer,
     ExplainAnswer,
     LogAnswer,
@@ -106,6 +107,20 @@ class LookCommands(Opened):
         from flywheel.pipeline.overview import show
 
         return show(self.context, subject)
+
+    def report(self, since: str = "7d", *, as_of: str | None = None) -> DigestAnswer:
+        """Return a span of time in numbers: what was learnt, what still fails, what it cost.
+
+        Args:
+            since: how long the span is: 7d, 24h, 2w.
+            as_of: where it ends, a date or a time; the newest event by default, never the clock.
+
+        Raises:
+            UsageError: a span or a date that is none, or logs without times.
+        """
+        from flywheel.pipeline.digest import digest, moment, span
+
+        return digest(self.context, span(since), moment(as_of) if as_of is not None else None)
 
     def view(self, subject: str | None = None, *, bundle: Path | None = None) -> ViewAnswer:
         """Write the episodes' viewer as a folder of pages, or one episode as one page, and return what to open.
