@@ -111,17 +111,17 @@ def _intent(i: DigestIntent, quote: Callable[[str], str]) -> list[str]:
 
 
 def _cost(now: DigestCost, before: DigestCost | None) -> list[str]:
-    told = [
-        ("dollars", _money, [now.usd, before.usd if before else None]),
-        ("input tokens", _count, [now.input_tokens, before.input_tokens if before else None]),
-        ("output tokens", _count, [now.output_tokens, before.output_tokens if before else None]),
-        ("model time", _long, [now.latency_s, before.latency_s if before else None]),
+    lines = [
+        _beside("dollars", _money, now.usd, before.usd if before else None),
+        _beside("input tokens", _count, now.input_tokens, before.input_tokens if before else None),
+        _beside("output tokens", _count, now.output_tokens, before.output_tokens if before else None),
+        _beside("model time", _long, now.latency_s, before.latency_s if before else None),
     ]
-    lines = []
-    for name, words, (value, old) in told:
-        beside = f" (before: {words(old)})" if before and value is not None else ""
-        lines.append(f"{name} {words(value)}{beside}")
     return [*lines, f"training {now.train_s:,.1f} s"] if now.train_s else lines
+
+
+def _beside(name: str, words: Callable[[float | None], str], now: float | None, before: float | None) -> str:
+    return f"{name} {words(now)}" + (f" (before: {words(before)})" if before is not None else "")
 
 
 def _money(value: float | None) -> str:

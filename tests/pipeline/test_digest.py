@@ -85,13 +85,15 @@ def test_failing_intents_come_with_examples_and_add_up(project: Project) -> None
     cancel = found.failing[0]
     assert cancel.success.n == 20
     assert all(e.request.startswith("Cancel order number") and e.p_success < 0.5 for e in cancel.examples)
-    assert {signal for example in cancel.examples for signal in example.against} == {"outcome"}
+    assert cancel.examples
+    assert all("outcome" in example.against for example in cancel.examples)
 
 
 def test_the_cost_is_what_the_logs_say(project: Project) -> None:
     found = project.report("7d")
 
-    assert (found.cost.usd, found.cost.output_tokens, found.cost.logged) == (pytest.approx(15.0), 600, 60)
+    assert (found.cost.output_tokens, found.cost.logged) == (600, 60)
+    assert found.cost.usd == pytest.approx(15.0)
     assert found.cost.input_tokens is None
 
 

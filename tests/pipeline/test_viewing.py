@@ -27,6 +27,9 @@ class _Island(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._inside = tag == "script" and dict(attrs).get("id") == "data"
 
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "script"
+
     def handle_data(self, data: str) -> None:
         if self._inside:
             self.data = json.loads(data)

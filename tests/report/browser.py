@@ -59,4 +59,4 @@ def opened(started: Browser, *, width: int = 1280, scheme: str = "light") -> Ite
 
 def _ours(asked: Request) -> bool:
     """Return whether a request is the page itself or its icon, which is within it."""
-    return asked.is_navigation_request() or asked.url.startswith("data:")
+    return bool(asked.is_navigation_request() or asked.url.startswith("data:"))
