@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("round", "built", "logs", "empty")  # with a round and all; with tables; with logs/; with nothing
 _COMMANDS = {
     ".venv/bin/pip", "bash", "cat", "cd", "cp", "crontab", "curl", "docker", "echo", "export", "flywheel", "git",
-    "head", "jq", "ls", "make", "mkdir", "mlflow", "npm", "pip", "python", "python3", "rm", "sh", "systemctl", "tar", "vllm",
+    "head", "jq", "ls", "make", "mkdir", "mlflow", "npm", "pip", "python", "python3", "rm", "sh", "systemctl", "tar",
+    "vllm",
 }  # fmt: skip
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- test: (\w+)(?: (.*?))? -->")

@@ -56,7 +56,9 @@ def _environment(folder: Path) -> dict[str, str]:
         "PIP_NO_INDEX": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
-        "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"),
+        "PYTHONPATH": ":".join(
+            filter(None, [str(site), str(ROOT / "examples" / "warehouse"), os.environ.get("PYTHONPATH")])
+        ),
     }
 
 
