@@ -19,6 +19,7 @@ from flywheel.records import (
     Feedback,
     LogEvent,
     Message,
+    Night,
     Plan,
     Promotion,
     RoundManifest,
@@ -55,6 +56,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "round_manifest": (RoundManifest, RoundManifest.version),
     "eval_report": (EvalReport, EvalReport.version),
     "promotion": (Promotion, Promotion.version),
+    "night": (Night, Night.version),
 }
 
 

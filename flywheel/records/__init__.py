@@ -25,6 +25,7 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.rounds import (
     FRESH,
     DataCard,
@@ -60,6 +61,9 @@ __all__ = [
     "Message",
     "MetricRow",
     "MonitorRow",
+    "Need",
+    "Night",
+    "NightStage",
     "Opinion",
     "Plan",
     "PreferencePair",
