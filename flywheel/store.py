@@ -229,6 +229,21 @@ class Store:
             (self.root / "snapshots" / stage / f"{number}.json").unlink(missing_ok=True)
             self._snapshots.pop((stage, number), None)
 
+    def remove_orphans(self) -> int:
+        """Remove parts that no kept snapshot names, as killed and failed stages leave them; only under the lock.
+
+        A stage that was killed before its snapshot finds its parts again by content; where other rows came in between,
+        nobody ever would.
+        """
+        root = self.root / "snapshots"
+        stages = sorted(p.name for p in root.iterdir() if p.is_dir()) if root.exists() else []
+        named = {p.path for s in stages for n in self.numbers(s) for p in self.snapshot(s, n).parts}
+        parts = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
+        orphans = [path for path in parts if path.relative_to(self.root).as_posix() not in named]
+        for path in orphans:
+            path.unlink(missing_ok=True)
+        return len(orphans)
+
     # --- cache and run log ----------------------------------------------------------------------------------------
 
     def cached(self, kind: str, key: str) -> Any | None:
