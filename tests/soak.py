@@ -87,6 +87,7 @@ class Record:
     event: str
     codes: list[int] = field(default_factory=list)
     outcome: str = ""
+    text: str = ""
     seconds: float = 0.0
     log_bytes: int = 0
     live_bytes: int = 0  # parts that the newest snapshots name
@@ -176,7 +177,7 @@ class Soak:
 
         root = self.project / ".flywheel"
         night = json.loads((root / "night.json").read_text())
-        record.outcome = f"{night['outcome']}: {night['text'].partition(': ')[2]}"
+        record.outcome, record.text = night["outcome"], night["text"].partition(": ")[2]
         store = Store(root)
         stages = [p.name for p in (root / "snapshots").iterdir()]
         record.live_bytes = sum(p.size_bytes for s in stages if (now := store.current(s)) for p in now.parts)

@@ -21,7 +21,7 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\Z")
 _CRON = """\
 # flywheel: every night at {hour:02d}:{minute:02d}. Exit {held} is a gate that held: a normal night.
 # Add it with: flywheel schedule cron | (crontab -l 2>/dev/null; cat -) | crontab -
-{minute} {hour} * * * cd {folder} && {command} run {pipeline} >> {log} 2>&1
+{minute} {hour} * * * cd {folder} && mkdir -p .flywheel && {command} run {pipeline} >> {log} 2>&1
 """
 
 _SYSTEMD = """\
