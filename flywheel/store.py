@@ -229,20 +229,13 @@ class Store:
             (self.root / "snapshots" / stage / f"{number}.json").unlink(missing_ok=True)
             self._snapshots.pop((stage, number), None)
 
-    def remove_orphans(self) -> int:
-        """Remove parts that no kept snapshot names, as killed and failed stages leave them; only under the lock.
-
-        A stage that was killed before its snapshot finds its parts again by content; where other rows came in between,
-        nobody ever would.
-        """
+    def orphans(self) -> list[Path]:
+        """Return the parts that no snapshot names, as interrupted commands leave them; call only under the lock."""
         root = self.root / "snapshots"
         stages = sorted(p.name for p in root.iterdir() if p.is_dir()) if root.exists() else []
         named = {p.path for s in stages for n in self.numbers(s) for p in self.snapshot(s, n).parts}
-        parts = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
-        orphans = [path for path in parts if path.relative_to(self.root).as_posix() not in named]
-        for path in orphans:
-            path.unlink(missing_ok=True)
-        return len(orphans)
+        there = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
+        return [path for path in there if path.relative_to(self.root).as_posix() not in named]
 
     # --- cache and run log ----------------------------------------------------------------------------------------
 

@@ -115,12 +115,13 @@ class Journal:
         self._change(text=f"{self.night.project}: {self._text()}", next=self._next())
         return self.night
 
-    def end(self) -> None:
-        """Close the night; the next run begins another."""
+    def end(self, *, over: bool) -> None:
+        """Sum up; if the night is over, close it, so that the next run begins another."""
         self.conclude()
-        self._change(ended_at=self._ctx.clock())
-        with contextlib.suppress(FlywheelError):
-            self._write()
+        if over:
+            self._change(ended_at=self._ctx.clock())
+            with contextlib.suppress(FlywheelError):
+                self._write()
 
     def _decision(self) -> Promotion | None:
         if self.night.missing or self.night.stage("gate") is None:

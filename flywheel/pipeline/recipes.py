@@ -213,26 +213,35 @@ def run_recipe(
     ctx = replace(ctx, config=merge_overrides(ctx.config, pipeline.overrides))
     names = _between(pipeline.stages, since, until)
     journal = Journal(ctx, pipeline.name, anew="train" in names)
-    run, done = _Run(ctx, key, journal, trains="train" in names), []
-    whole = names[-1] == pipeline.stages[-1]
+    run = _Run(ctx, key, journal, trains="train" in names)
     if names[0] == pipeline.stages[0]:
-        ctx.store.remove_orphans()
+        _sweep(ctx)
+    done = _each(run, names, on_stage, last=pipeline.stages[-1])
+    code = int(run.exit_code())
+    if names == ["notify"]:  # alone, it fails with the night: a scheduler takes its last task's state for the run's
+        code = int(ExitCode.FAILED if journal.night.outcome == "failed" else ExitCode.DONE)
+    return RunAnswer(
+        pipeline=pipeline.name, stages=done, exit_code=code, page=run.page, text=journal.night.text, missing=run.missing
+    )
+
+
+def _sweep(ctx: Context) -> None:
+    """Remove the parts of killed stages, to which other rows came before they ran again."""
+    for orphan in ctx.store.orphans():
+        orphan.unlink(missing_ok=True)
+
+
+def _each(run: _Run, names: list[str], on_stage: Callable[[str, str], None], *, last: str) -> list[RunStage]:
+    """Run the stages in turn; with the pipeline's last one, or what would have led to it, the night is over."""
+    done: list[RunStage] = []
     for stage in names:
         try:
             done.append(run.step(stage))
         except Exception:
             if "notify" in names and stage != "notify":
                 on_stage("notify", run.tell())
-            if whole:
-                journal.end()
+            run.journal.end(over=names[-1] == last)
             raise
         on_stage(stage, done[-1].outcome)
-    night = journal.conclude()
-    if whole:
-        journal.end()
-    code = int(run.exit_code())
-    if names == ["notify"]:  # alone, it fails with the night: a scheduler takes its last task's state for the run's
-        code = int(ExitCode.FAILED if night.outcome == "failed" else ExitCode.DONE)
-    return RunAnswer(
-        pipeline=pipeline.name, stages=done, exit_code=code, page=run.page, text=night.text, missing=run.missing
-    )
+    run.journal.end(over=names[-1] == last)
+    return done
