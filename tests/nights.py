@@ -36,7 +36,7 @@ _TOOLS = [
 _ITEMS = [f"{a} {b}" for a, b in itertools.product(("red", "old", "tall", "flat"), ("lamp", "desk", "sofa", "bench"))]
 _CITIES = ("Hue", "Graz", "Lima", "Oslo", "Pune", "Bern", "Cork", "Lyon")
 BUSY = frozenset({7, 20})  # nights on which certainly enough comes for a round
-_TALKS, _BUSY_TALKS, _USERS = 24, 60, 14
+_TALKS, _BUSY_TALKS, _USERS = 16, 100, 14
 _JUNK = '{"conversation_id": "cut-off", "seq": 3, "kin'
 
 
@@ -92,7 +92,7 @@ def _late(night: int) -> Iterator[dict[str, Any]]:
         for talk in _talks(before):
             if not talk.told and int(talk.name[-3:]) % 3 == night - before - 1:
                 when = START + timedelta(days=night, minutes=int(talk.name[-3:]))
-                name = "export" if talk.right and int(talk.name[-3:]) % 4 else "thumbs"
+                name = "thumbs" if int(talk.name[-3:]) % 5 == 0 or not talk.right else "export"
                 payload = {"name": name, "value": float(talk.right), "target": "session", "annotator": "human"}
                 yield _line(talk.name, 10_000, when, "feedback", user=talk.user, payload=payload)
 
@@ -108,7 +108,7 @@ def write_night(folder: Path, night: int) -> int:
 
 
 def flood(folder: Path, night: int, count: int) -> int:
-    """Write a log in which one user praises a wrong call over and over; return the lines."""
+    """Write a log in which one user adopts a wrong call over and over; return the lines."""
     when, lines = START + timedelta(days=night, hours=12), []
     for number in range(count):
         name, more = f"flood{night:02d}-{number:03d}", {"user": "mallory@shop.example", "policy": "agent-v1"}
@@ -121,7 +121,7 @@ def flood(folder: Path, night: int, count: int) -> int:
             _line(name, 2, when, "tool_result", tool_name="price", tool_call_id=call["id"],
                   payload={"content": "1", "status": "ok"}, **more),
             _line(name, 3, when, "feedback", user=more["user"],
-                  payload={"name": "thumbs", "value": 1.0, "target": "session", "annotator": "human"}),
+                  payload={"name": "export", "value": 1.0, "target": "session", "annotator": "human"}),
         ]  # fmt: skip
     _write(folder / f"flood{night:02d}.jsonl", lines)
     return len(lines)

@@ -43,7 +43,7 @@ holdout_share = 0.4
 difference = 0.2
 [train]
 method = "sft"
-max_steps = 8
+max_steps = 6
 checkpoint_every = 1
 batch_size = 4
 threads = 1
@@ -52,7 +52,7 @@ sft_learning_rate = {rate}
 suites = ["scorer:likely"]
 max_cases = 24
 [gate]
-min_cases = 12
+min_cases = 24
 [notify]
 command = "{hook}"
 on = ["promoted", "held", "waiting", "failed", "done"]
@@ -163,7 +163,7 @@ class Soak:
 
     def _flooded(self, record: Record) -> None:
         del record
-        self.lines += flood(self.project / "logs", 12, 60)
+        self.lines += flood(self.project / "logs", 12, 12)
 
     def _full(self, record: Record) -> None:
         record.codes.append(self._run(_LIMIT))

@@ -23,13 +23,21 @@ from flywheel.stats.planning import cases_for_superiority
 if TYPE_CHECKING:
     from flywheel.pipeline.planning import PlannedRound
 
-__all__ = ["missing_evidence"]
+__all__ = ["lacks_rows", "lacks_tasks"]
 
 
-def missing_evidence(ctx: Context, planned: PlannedRound) -> list[Need]:
-    """Return what the planned round lacks; empty when it is worth training and can be judged."""
-    needs = [_rows(ctx, planned), _tasks(ctx)]
-    return [need for need in needs if need.have < need.need]
+def lacks_tasks(ctx: Context) -> list[Need]:
+    """Return what is missing to judge another round by; known before it is planned, and cheaper."""
+    return _if_missing(_tasks(ctx))
+
+
+def lacks_rows(ctx: Context, planned: PlannedRound) -> list[Need]:
+    """Return what the planned round lacks to be worth training."""
+    return _if_missing(_rows(ctx, planned))
+
+
+def _if_missing(need: Need) -> list[Need]:
+    return [need] if need.have < need.need else []
 
 
 def _ids(dataset: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import load_config
 from flywheel.errors import EvidenceError, FlywheelError, IngestError
-from flywheel.pipeline.evidence import missing_evidence
+from flywheel.pipeline.evidence import lacks_rows, lacks_tasks
 from flywheel.pipeline.planning import make_plan
 from flywheel.project import Project
 from flywheel.records import Promotion, RuleResult
@@ -154,7 +154,7 @@ def planned(project: Path, tiny_model: Path) -> Project:
 def missing(project: Project, **nightly: float) -> list[tuple[int, int]]:
     config = project.config.model_copy(update={"nightly": project.config.nightly.model_copy(update=nightly)})
     ctx = Project(project.folder, config=config).context
-    return [(need.have, need.need) for need in missing_evidence(ctx, make_plan(ctx, 1))]
+    return [(need.have, need.need) for need in lacks_rows(ctx, make_plan(ctx, 1)) + lacks_tasks(ctx)]
 
 
 def held(numbers: dict[str, float], *, verdict: str = "INCONCLUSIVE") -> Promotion:
