@@ -26,6 +26,7 @@ from flywheel.records.episodes import (
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
 from flywheel.records.forgetting import Certificate, TaintedRound
+from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
@@ -66,6 +67,9 @@ __all__ = [
     "Message",
     "MetricRow",
     "MonitorRow",
+    "Need",
+    "Night",
+    "NightStage",
     "Opinion",
     "Plan",
     "PreferencePair",
