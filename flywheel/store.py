@@ -247,14 +247,6 @@ class Store:
         there = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
         return [path for path in there if path.relative_to(self.root).as_posix() not in named]
 
-    def orphans(self) -> list[Path]:
-        """Return the parts that no snapshot names, as interrupted commands leave them; call only under the lock."""
-        root = self.root / "snapshots"
-        stages = sorted(p.name for p in root.iterdir() if p.is_dir()) if root.exists() else []
-        named = {p.path for s in stages for n in self.numbers(s) for p in self.snapshot(s, n).parts}
-        there = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
-        return [path for path in there if path.relative_to(self.root).as_posix() not in named]
-
     # --- cache and run log ----------------------------------------------------------------------------------------
 
     def cached(self, kind: str, key: str) -> Any | None:
