@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from flywheel.errors import TrainError
+from flywheel.errors import EvidenceError
 from flywheel.records import Split, canonical_json, content_id
 from flywheel.stages._overlap import answers_shared, too_long_winded
 from flywheel.stages._users import direction, rows_allowed, user_weights
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
 
-Method = Literal["sft", "dpo", "grpo", "kto"]
+Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 SAME_ACTION_ROWS = (
     3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others
@@ -43,7 +43,7 @@ class MethodChoice:
     reason: str
 
 
-def choose_method(
+def choose_method(  # noqa: PLR0913 - one count a method
     n_examples: int,
     n_pairs: int,
     well_formed_rate: float | None,
@@ -51,6 +51,7 @@ def choose_method(
     *,
     n_actions: int = 0,
     n_groups: int = 0,
+    n_scenarios: int = 0,
 ) -> MethodChoice:
     """Choose SFT or DPO; KTO and GRPO only where they are asked for.
 
@@ -63,12 +64,13 @@ def choose_method(
         cfg: the method asked for and the thresholds.
         n_actions: single actions, good and bad, that KTO would train on.
         n_groups: groups of attempts that GRPO would train on.
+        n_scenarios: scenarios that GRPO in the replay environment would attempt.
 
     Raises:
-        TrainError: too few rows for any method that fits.
+        EvidenceError: too few rows for any method that fits.
     """
     rows = {"sft": (n_examples, "examples"), "dpo": (n_pairs, "pairs")}
-    rows |= {"kto": (n_actions, "actions"), "grpo": (n_groups, "groups")}
+    rows |= {"kto": (n_actions, "actions"), "grpo": (n_groups, "groups"), "grpo-replay": (n_scenarios, "scenarios")}
     cold = well_formed_rate is not None and well_formed_rate < cfg.cold_start_below
     wishes: list[Method] = [cfg.method] if cfg.method != "auto" else ["sft"] if cold else ["dpo", "sft"]
     rate = _rate(well_formed_rate, cfg)
@@ -79,9 +81,11 @@ def choose_method(
             other = f"; pairs: {n_pairs:,}, too few" if wishes[0] != method else ""
             return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
     found = " and ".join(f"{rows[m][0]:,} {rows[m][1]}" for m in wishes)
-    raise TrainError(
+    raise EvidenceError(
         f"too little to train on: {found}, train.min_rows is {cfg.min_rows:,} ({rate})",
         hint="ingest more logs or feedback; `flywheel explain examples` and `... pairs` say what was dropped",
+        have=max(rows[m][0] for m in wishes),
+        need=cfg.min_rows,
     )
 
 

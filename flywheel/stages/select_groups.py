@@ -1,8 +1,9 @@
-"""Which rows make a round of GRPO or KTO.
+"""Which rows make a round of GRPO, on logged groups or in the replay environment, or of KTO.
 
-In: the groups table (GRPO) or the examples table (KTO). Out: JSON-ready rows for the trainer, in an order that depends
-on nothing but their content. No user has more rows than in the other methods (`select`): an action is its episode's
-user's, a group that of whoever made more than half of its attempts, and nobody's where there is none.
+In: the groups table, the scenarios and fixtures tables, or the examples table (KTO). Out: JSON-ready rows for the
+trainer, in an order that depends on nothing but their content. No user has more rows than in the other methods
+(`select`): an action is its episode's user's, a group that of whoever made more than half of its attempts, and nobody's
+where there is none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.records import Split, content_id
+from flywheel.replay import scenario_row, scenarios
 from flywheel.stages._users import user_weights
 from flywheel.stages.select import known_users, share_out
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["select_actions", "select_groups"]
+__all__ = ["select_actions", "select_groups", "select_scenarios"]
 
 
 def select_groups(
@@ -63,6 +65,39 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
         "id": row["group_id"],
         "task_id": row["task_id"],
     }
+
+
+def select_scenarios(
+    starts: pl.DataFrame, fixtures: pl.DataFrame, cfg: TrainConfig, min_range: float, funnel: Funnel
+) -> list[dict[str, Any]]:
+    """Return a round's scenarios of the training split, each with the calls that can be reached from it.
+
+    Only those are worth an attempt whose known ends differ in what they are worth; one of every task before a second of
+    any, as far as `train.max_rows` goes. Fixtures of held-out tasks are never among the rows.
+
+    Args:
+        starts: rows of `scenarios`.
+        fixtures: rows of `fixtures`.
+        cfg: most rows.
+        min_range: least difference between the best and the worst end.
+        funnel: counts scenarios.
+    """
+    import polars as pl
+
+    funnel.considered += starts.height
+    table = funnel.drop(starts, pl.col("split") != Split.TRAIN.value, "held out")
+    table = funnel.drop(table, pl.col("n_calls") == 0, "only talk")
+    worth = pl.col("rewards_E").list
+    table = funnel.drop(table, worth.max() - worth.min() < min_range, "every known end is worth the same")
+    turns = table.sort("scenario_id").with_columns(_turn=pl.int_range(pl.len()).over("task_id"))
+    turns = turns.sort("_turn", "scenario_id").drop("_turn")
+    table = funnel.drop(turns, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
+    funnel.kept += table.height
+    known = fixtures.filter(
+        (pl.col("split") == Split.TRAIN.value) & pl.col("task_id").is_in(table["task_id"].unique().implode())
+    )
+    found = scenarios(table.iter_rows(named=True), known.iter_rows(named=True))
+    return sorted((scenario_row(scenario) for scenario in found), key=content_id)
 
 
 def select_actions(

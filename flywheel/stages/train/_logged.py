@@ -98,7 +98,8 @@ def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> Lo
     base_only = spec.reference == "base" or spec.start_adapter is None
     weights = "" if base_only or spec.start_adapter is None else _hash(spec.start_adapter)
     identity = (
-        _base_hash(spec), weights, spec.config.model.dtype, scorer.sharing, torch.get_num_threads(),
+        _base_hash(spec), weights, spec.config.model.dtype, scorer.sharing and scorer.kernel,
+        torch.get_num_threads(),
         str(next(scorer.model.parameters()).device), torch.__version__, transformers.__version__,
     )  # fmt: skip
     cache = ReferenceCache(spec.cache_dir / "reference" if spec.cache_dir else None, identity)

@@ -21,7 +21,7 @@ __all__ = ["command", "first", "read_accelerate", "together", "world"]
 WORKER = "flywheel.stages.train.worker"
 _KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "FSDP")
 _SHARDED = "FSDP"
-Method = Literal["sft", "dpo", "grpo", "kto"]
+Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 
 def world() -> int:
