@@ -49,7 +49,7 @@ def logged_cases(data: Path, folder: Path) -> list[Case]:
 
 def fitting(cases: list[Case], policies: Any, most: int, count: int) -> list[Case]:
     """Return the first cases whose prompt and action are short enough."""
-    found = []
+    found: list[Case] = []
     for case in cases:
         if len(found) < count and policies.policy(None, "base").lengths([case[0]], [case[1]], [case[2]])[0] <= most:
             found.append(case)
@@ -101,7 +101,7 @@ def measure(data: Path, count: int, most: int) -> dict[str, Any]:
     policy = policies.policy(None, "base")
     with tempfile.TemporaryDirectory(prefix="flywheel-") as folder:
         cases = fitting(logged_cases(data, Path(folder)), policies, most, count)
-    prompts, tools, actions = ([case[k] for case in cases] for k in range(3))
+    prompts, tools, actions = [c[0] for c in cases], [c[1] for c in cases], [c[2] for c in cases]
     asked = [policies.ids(policies.chat.prompt(p, t)) for p, t in zip(prompts, tools, strict=True)]
     some = slice(None, None, 3)
     plain, plain_took = timed(lambda: plain_scores(policies, cases))
