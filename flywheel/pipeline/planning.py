@@ -24,11 +24,13 @@ from flywheel.rounds import round_name
 if TYPE_CHECKING:
     import polars as pl
 
+    from flywheel.config import TrainConfig
     from flywheel.stages.select import Method, MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
 
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
+_MORE_TABLES: dict[str, tuple[str, ...]] = {"grpo": ("groups",), "grpo-replay": ("fixtures", "scenarios")}
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class PlannedRound:
 
 def round_config(ctx: Context) -> dict[str, Any]:
     """Return the configuration that a round's result depends on."""
-    return {"model": ctx.config.model.model_dump(mode="json"), "train": ctx.config.train.model_dump(mode="json")}
+    train = ctx.config.train.model_dump(mode="json", exclude={"report_to"})
+    return {"model": ctx.config.model.model_dump(mode="json"), "train": train}
 
 
 def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -114,14 +117,20 @@ def _choose(
     train = ctx.config.train
     rate = _well_formed_rate(ctx, parent, probe) if train.method == "auto" else None
     return choose_method(
-        counts["sft"], counts["dpo"], rate, train, n_actions=counts.get("kto", 0), n_groups=counts.get("grpo", 0)
+        counts["sft"],
+        counts["dpo"],
+        rate,
+        train,
+        n_actions=counts.get("kto", 0),
+        n_groups=counts.get("grpo", 0),
+        n_scenarios=counts.get("grpo-replay", 0),
     )
 
 
 def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[Method, Funnel]]:
     """Return the rows that each method would train on, and what was dropped on the way to them."""
     from flywheel.stages.select import select_rows
-    from flywheel.stages.select_groups import select_actions, select_groups
+    from flywheel.stages.select_groups import select_actions, select_groups, select_scenarios
 
     def table(name: str) -> pl.DataFrame:
         return read_table(ctx.store, name).collect()
@@ -134,10 +143,14 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     }
     if train.method == "grpo":
         funnels["grpo"] = Funnel()
-        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"])
+        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"], users)
+    if train.method == "grpo-replay":
+        found = funnels["grpo-replay"] = Funnel()
+        least = ctx.config.groups.min_range
+        rows["grpo-replay"] = select_scenarios(table("scenarios"), table("fixtures"), train, least, found)
     if train.method == "kto":
         funnels["kto"] = Funnel()
-        rows["kto"] = select_actions(examples, train, funnels["kto"])
+        rows["kto"] = select_actions(examples, train, funnels["kto"], users)
     return rows, funnels
 
 
@@ -162,7 +175,6 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         )
     dataset = "".join(canonical_json(row) + "\n" for row in rows)
     tasks = sorted({row["task_id"] for row in rows})
-    steps = math.ceil(math.ceil(len(rows) / train.batch_size) / train.accumulation * train.epochs(choice.method))
     plan = Plan(
         round=number,
         method=choice.method,
@@ -172,11 +184,11 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         reference="none" if choice.method == "sft" else train.reference,
         base_model=ctx.config.model.base,
         base_model_sha256=base_identity(ctx.config.model).sha256,
-        inputs=_inputs(ctx, ("groups",) if choice.method == "grpo" else ()),
+        inputs=_inputs(ctx, _MORE_TABLES.get(choice.method, ())),
         counts=funnel.as_dict(),
         rows=len(rows),
         tasks=len(tasks),
-        steps=train.max_steps if train.max_steps > 0 else steps,
+        steps=_steps(train, choice.method, len(rows)),
         characters=len(dataset),
         card=make_card(ctx, rows, choice.method, files.hash_text(dataset)),
         dataset_sha256=files.hash_text(dataset),
@@ -186,6 +198,15 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     )
     whole = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
     return PlannedRound(whole, dataset, origins_text(ctx.store, rows))
+
+
+def _steps(train: TrainConfig, method: Method, rows: int) -> int:
+    """Return the optimiser steps of a round; attempts are made for whole batches of scenarios only."""
+    if train.max_steps > 0:
+        return train.max_steps
+    if method == "grpo-replay":
+        return math.ceil(rows // min(train.batch_size * train.accumulation, rows) * train.epochs(method))
+    return math.ceil(math.ceil(rows / train.batch_size) / train.accumulation * train.epochs(method))
 
 
 def _inputs(ctx: Context, more: tuple[str, ...]) -> dict[str, dict[str, str]]:

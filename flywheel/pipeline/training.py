@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flywheel import files
-from flywheel.config import render_default_config
+from flywheel.config import Config, render_default_config
 from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.pipeline.context import Context, served_name
@@ -101,11 +101,20 @@ def _spec(ctx: Context, manifest: RoundManifest) -> TrainSpec:
         base_model=manifest.base_model,
         start_adapter=ctx.registry.adapter(manifest.parent),
         reference=manifest.reference,
-        config=ctx.config,
+        config=_placed(ctx),
         seed=manifest.seed,
         cache_dir=ctx.store.root / "cache",
         behaviours=_served(ctx) if manifest.method == "grpo" else {},
     )
+
+
+def _placed(ctx: Context) -> Config:
+    """Return the configuration with train.accelerate as a path that holds from any folder."""
+    train = ctx.config.train
+    if not train.accelerate:
+        return ctx.config
+    place = str(ctx.project / Path(train.accelerate).expanduser())
+    return ctx.config.model_copy(update={"train": train.model_copy(update={"accelerate": place})})
 
 
 def _served(ctx: Context) -> dict[str, str]:

@@ -26,6 +26,7 @@ from flywheel.records.episodes import (
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
 from flywheel.records.forgetting import Certificate, TaintedRound
+from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
     DataCard,
@@ -56,6 +57,7 @@ __all__ = [
     "Example",
     "Feedback",
     "FileHash",
+    "Fixture",
     "Group",
     "Link",
     "LogEvent",
@@ -68,6 +70,7 @@ __all__ = [
     "Promotion",
     "Quarantined",
     "Reliability",
+    "ReplayScenario",
     "Return",
     "Reward",
     "RoundManifest",

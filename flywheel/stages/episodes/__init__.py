@@ -109,7 +109,7 @@ def _conversations(events: pl.DataFrame) -> Iterator[_Log]:
 
     happened = pl.when(~pl.col("kind").is_in(_LATER)).then(pl.col("ts"))
     ordered = (
-        events.unique("event_id", keep="first")
+        events.unique(["conversation_id", "event_id"], keep="first")
         .with_columns(exact=pl.col("payload").str.contains(_BIG_INTEGER))
         .sort("conversation_id", "seq", "event_id")
         .with_columns(order=pl.coalesce("ts", happened.forward_fill().over("conversation_id")))
