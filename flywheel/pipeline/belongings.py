@@ -137,6 +137,8 @@ def _counts(ctx: Context, user: str, episodes: list[str]) -> dict[str, int]:
         | pl.col("users").list.contains(user)
     )
     of["groups"] = pl.col("episodes_G").list.eval(pl.element().is_in(episodes)).list.any()
+    of["fixtures"] = pl.col("episodes").list.eval(pl.element().is_in(episodes)).list.any()
+    of["scenarios"] = pl.col("episode_id").is_in(episodes)
     of["reliability"] = (pl.col("kind") == "user") & (pl.col("name") == user)
     stage = {table: s.name for s in STAGES for table in s.makes}
     return {
