@@ -20,6 +20,7 @@ from flywheel.records import (
     Feedback,
     LogEvent,
     Message,
+    Night,
     Plan,
     Promotion,
     RoundManifest,
@@ -59,6 +60,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "eval_report": (EvalReport, EvalReport.version),
     "promotion": (Promotion, Promotion.version),
     "certificate": (Certificate, Certificate.version),
+    "night": (Night, Night.version),
 }
 
 

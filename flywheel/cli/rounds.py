@@ -278,7 +278,8 @@ def run(
         answer = current.project().run(
             pipeline, since=since, until=until, on_stage=lambda name, outcome: current.out.say(f"{name:<9} {outcome}")
         )
-    current.out.result([f"see   {answer.page}" if answer.page else "done"], answer)
+    lines = [answer.text] if answer.text else []
+    current.out.result([*lines, f"see   {answer.page}"] if answer.page else lines, answer)
     if answer.exit_code == 99 and not detailed:  # noqa: PLR2004 - ExitCode.NOTHING, 0 unless asked for
         return
     raise typer.Exit(answer.exit_code)

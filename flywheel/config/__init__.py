@@ -19,6 +19,7 @@ from flywheel.config.files import (
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.monitors import MonitorsConfig
+from flywheel.config.nights import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
@@ -38,6 +39,8 @@ __all__ = [
     "MlflowConfig",
     "ModelConfig",
     "MonitorsConfig",
+    "NightlyConfig",
+    "NotifyConfig",
     "PairsConfig",
     "Pipeline",
     "RedactConfig",

@@ -12,6 +12,7 @@ from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
 from flywheel.config.monitors import MonitorsConfig
+from flywheel.config.nights import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import ModelConfig, TrainConfig
@@ -39,6 +40,8 @@ class Config(Section):
     gate: GateConfig = GateConfig()
     canary: CanaryConfig = CanaryConfig()
     mlflow: MlflowConfig = MlflowConfig()
+    nightly: NightlyConfig = NightlyConfig()
+    notify: NotifyConfig = NotifyConfig()
 
     @model_validator(mode="after")
     def _cost_only_breaks_ties(self) -> Self:

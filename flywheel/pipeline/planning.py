@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flywheel import files
-from flywheel.errors import TrainError, UsageError
+from flywheel.errors import EvidenceError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
@@ -18,14 +18,14 @@ from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
-from flywheel.records import Plan, canonical_json, content_id
+from flywheel.records import Method, Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import TrainConfig
-    from flywheel.stages.select import Method, MethodChoice
+    from flywheel.stages.select import MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
 
@@ -158,7 +158,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     """Plan a round from the tables as they stand.
 
     Raises:
-        TrainError: there is too little to train on; says what is missing.
+        EvidenceError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
 
@@ -169,9 +169,11 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     choice = _choose(ctx, parent, counts, candidates["sft"])
     rows, funnel = candidates[choice.method], funnels[choice.method]
     if len(rows) < train.min_rows:
-        raise TrainError(
+        raise EvidenceError(
             f"round {number}: {len(rows)} rows for {choice.method}, train.min_rows is {train.min_rows}",
             hint="ingest more logs, or see what was dropped with `flywheel explain pairs`",
+            have=len(rows),
+            need=train.min_rows,
         )
     dataset = "".join(canonical_json(row) + "\n" for row in rows)
     tasks = sorted({row["task_id"] for row in rows})

@@ -195,6 +195,7 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "eval": (("round", "episodes", "steps", "returns", "pairs"), ("eval_report",)),
     "gate": (("eval_report",), ("promotion",)),
     "report": (("eval_report",), ("page",)),
+    "notify": ((), ("notification",)),
 }
 
 

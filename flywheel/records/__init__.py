@@ -26,12 +26,15 @@ from flywheel.records.episodes import (
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
 from flywheel.records.forgetting import Certificate, TaintedRound
+from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    CaseGap,
     DataCard,
     EvalReport,
     FileHash,
+    Method,
     MetricRow,
     MonitorRow,
     Plan,
@@ -47,6 +50,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "CaseGap",
     "Certificate",
     "Correction",
     "DataCard",
@@ -62,8 +66,12 @@ __all__ = [
     "Link",
     "LogEvent",
     "Message",
+    "Method",
     "MetricRow",
     "MonitorRow",
+    "Need",
+    "Night",
+    "NightStage",
     "Opinion",
     "Plan",
     "PreferencePair",

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from flywheel.errors import TrainError
-from flywheel.records import Split, canonical_json, content_id
+from flywheel.errors import EvidenceError
+from flywheel.records import Method, Split, canonical_json, content_id
 from flywheel.stages._overlap import answers_shared, too_long_winded
 from flywheel.stages._users import direction, rows_allowed, user_weights
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
 
-Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 SAME_ACTION_ROWS = (
     3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others
@@ -67,7 +66,7 @@ def choose_method(  # noqa: PLR0913 - one count a method
         n_scenarios: scenarios that GRPO in the replay environment would attempt.
 
     Raises:
-        TrainError: too few rows for any method that fits.
+        EvidenceError: too few rows for any method that fits.
     """
     rows = {"sft": (n_examples, "examples"), "dpo": (n_pairs, "pairs")}
     rows |= {"kto": (n_actions, "actions"), "grpo": (n_groups, "groups"), "grpo-replay": (n_scenarios, "scenarios")}
@@ -81,9 +80,11 @@ def choose_method(  # noqa: PLR0913 - one count a method
             other = f"; pairs: {n_pairs:,}, too few" if wishes[0] != method else ""
             return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
     found = " and ".join(f"{rows[m][0]:,} {rows[m][1]}" for m in wishes)
-    raise TrainError(
+    raise EvidenceError(
         f"too little to train on: {found}, train.min_rows is {cfg.min_rows:,} ({rate})",
         hint="ingest more logs or feedback; `flywheel explain examples` and `... pairs` say what was dropped",
+        have=max(rows[m][0] for m in wishes),
+        need=cfg.min_rows,
     )
 
 
