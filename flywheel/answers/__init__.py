@@ -29,6 +29,7 @@ from flywheel.answers.digest import (
     DigestRate,
     DigestRound,
 )
+from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, GcRow, MergeAnswer
 from flywheel.answers.looking import (
     ConfigAnswer,
     ConfigValue,
@@ -81,6 +82,7 @@ __all__ = [
     "ConfigAnswer",
     "ConfigValue",
     "CoverageGap",
+    "DeployAnswer",
     "DiffAnswer",
     "DiffMetric",
     "DigestAnswer",
@@ -96,6 +98,9 @@ __all__ = [
     "ExplainAnswer",
     "ExportAnswer",
     "ExportFile",
+    "ForgetAnswer",
+    "GcAnswer",
+    "GcRow",
     "GroupRow",
     "IngestAnswer",
     "InitAnswer",
@@ -103,6 +108,7 @@ __all__ = [
     "LogRow",
     "LogsEvalAnswer",
     "LostFields",
+    "MergeAnswer",
     "OffPolicyEstimate",
     "PluginsAnswer",
     "Preview",

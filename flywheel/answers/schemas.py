@@ -13,6 +13,7 @@ from flywheel.answers.data import (
     StatusAnswer,
 )
 from flywheel.answers.digest import DigestAnswer
+from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, MergeAnswer
 from flywheel.answers.looking import (
     ConfigAnswer,
     DoctorAnswer,
@@ -42,6 +43,6 @@ ANSWERS: dict[str, type[Document]] = {
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
         LogAnswer, EvalAnswer, LogsEvalAnswer, CanaryAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer,
         RunAnswer, DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer, RewardsAnswer, AuditAnswer,
-        AuditQuestion, ViewAnswer, DigestAnswer,
+        AuditQuestion, ForgetAnswer, GcAnswer, DeployAnswer, MergeAnswer, ViewAnswer, DigestAnswer,
     )
 }  # fmt: skip
