@@ -20,6 +20,7 @@ from flywheel.answers.data import (
     StageAnswer,
     StatusAnswer,
 )
+from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, GcRow, MergeAnswer
 from flywheel.answers.looking import (
     ConfigAnswer,
     ConfigValue,
@@ -71,6 +72,7 @@ __all__ = [
     "ConfigAnswer",
     "ConfigValue",
     "CoverageGap",
+    "DeployAnswer",
     "DiffAnswer",
     "DiffMetric",
     "DoctorAnswer",
@@ -79,6 +81,9 @@ __all__ = [
     "ExplainAnswer",
     "ExportAnswer",
     "ExportFile",
+    "ForgetAnswer",
+    "GcAnswer",
+    "GcRow",
     "GroupRow",
     "IngestAnswer",
     "InitAnswer",
@@ -86,6 +91,7 @@ __all__ = [
     "LogRow",
     "LogsEvalAnswer",
     "LostFields",
+    "MergeAnswer",
     "OffPolicyEstimate",
     "PluginsAnswer",
     "Preview",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel.cli.completing import rounds, subjects
 from flywheel.cli.preview import preview_lines
 from flywheel.cli.render import columns, plain
 from flywheel.cli.session import session
@@ -37,7 +38,10 @@ def log(
 
 
 def show(
-    ctx: typer.Context, subject: Annotated[str, typer.Argument(help="Round number, alias or id.", metavar="SUBJECT")]
+    ctx: typer.Context,
+    subject: Annotated[
+        str, typer.Argument(help="Round number, alias or id.", metavar="SUBJECT", autocompletion=rounds)
+    ],
 ) -> None:
     """Print one thing in full.
 
@@ -51,11 +55,15 @@ def show(
 
 
 def explain(
-    ctx: typer.Context, subject: Annotated[str, typer.Argument(help="Stage, round or id.", metavar="SUBJECT")]
+    ctx: typer.Context,
+    subject: Annotated[
+        str, typer.Argument(help="Stage, round, gate or id.", metavar="SUBJECT", autocompletion=subjects)
+    ],
 ) -> None:
     """Say why, in sentences with numbers.
 
-    Why a stage is stale, a round was held, an episode got its reward.
+    Why a stage is stale, a round was held, an episode got its reward; where a pair, an example or a group comes from;
+    what the gate and each of its rules ask for, and what they said last.
     """
     current = session(ctx)
     answer = current.project().explain(subject)
@@ -64,8 +72,8 @@ def explain(
 
 def diff(
     ctx: typer.Context,
-    first: Annotated[str, typer.Argument(help="Round number or alias.", metavar="A")],
-    second: Annotated[str, typer.Argument(help="Round number or alias.", metavar="B")],
+    first: Annotated[str, typer.Argument(help="Round number or alias.", metavar="A", autocompletion=rounds)],
+    second: Annotated[str, typer.Argument(help="Round number or alias.", metavar="B", autocompletion=rounds)],
     *,
     markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a pull request.")] = False,
 ) -> None:

@@ -7,7 +7,7 @@ docs/reference/config.md. Sections stand in modules by what they are about; `fil
 
 from __future__ import annotations
 
-from flywheel.config.datasets import GroupsConfig, PairsConfig
+from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
 from flywheel.config.files import (
     CONFIG_FILE,
     load_config,
@@ -21,6 +21,7 @@ from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceR
 from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.nights import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
+from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
 
@@ -35,6 +36,7 @@ __all__ = [
     "GroupsConfig",
     "IngestConfig",
     "LoraConfig",
+    "MlflowConfig",
     "ModelConfig",
     "MonitorsConfig",
     "NightlyConfig",
@@ -42,6 +44,7 @@ __all__ = [
     "PairsConfig",
     "Pipeline",
     "RedactConfig",
+    "ReplayConfig",
     "RewardsConfig",
     "RulesConfig",
     "SliceRule",

@@ -33,7 +33,7 @@ __all__ = ["compare_logs", "judged_sides"]
 
 RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
 NAMED = 20  # cases of a gap whose names are told
-_ROUND = re.compile(r"(?:round[ _-]?)(\d+)", re.IGNORECASE)
+_ROUND = re.compile(r"(?:.*[ _-])?round[ _-]?(\d+)", re.IGNORECASE)
 
 
 def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> LogsEvalAnswer:

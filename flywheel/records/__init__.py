@@ -25,7 +25,9 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.forgetting import Certificate, TaintedRound
 from flywheel.records.nights import Need, Night, NightStage
+from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
     DataCard,
@@ -46,6 +48,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "Certificate",
     "Correction",
     "DataCard",
     "Document",
@@ -55,6 +58,7 @@ __all__ = [
     "Example",
     "Feedback",
     "FileHash",
+    "Fixture",
     "Group",
     "Link",
     "LogEvent",
@@ -70,6 +74,7 @@ __all__ = [
     "Promotion",
     "Quarantined",
     "Reliability",
+    "ReplayScenario",
     "Return",
     "Reward",
     "RoundManifest",
@@ -78,6 +83,7 @@ __all__ = [
     "Split",
     "Step",
     "StopReason",
+    "TaintedRound",
     "Task",
     "ToolCall",
     "ToolStatus",

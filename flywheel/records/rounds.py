@@ -59,7 +59,7 @@ class RoundManifest(Document):
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
     state: Literal["planned", "built", "trained", "evaluated", "promoted", "held", "failed", "retired"]
-    method: Literal["sft", "dpo", "grpo", "kto"] = Field(description="What was trained.")
+    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What was trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
@@ -80,6 +80,7 @@ class RoundManifest(Document):
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
     monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    erased: str = Field(default="", description="Why the adapter's files were removed; '' while they are there.")
     forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
@@ -110,7 +111,7 @@ class Plan(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
-    method: Literal["sft", "dpo", "grpo", "kto"] = Field(description="What will be trained.")
+    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What will be trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(description="Round whose adapter it starts from; null = base.")
     start_reason: str = Field(description="Why it starts there.")
@@ -215,7 +216,9 @@ class Promotion(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1)
-    decision: Literal["promoted", "held", "forced", "rolled_back"]
+    decision: Literal["promoted", "held", "forced", "rolled_back", "forgotten"] = Field(
+        description="forgotten: the champion had learnt from a user who was forgotten."
+    )
     verdict: Verdict | None = Field(default=None, description="null for forced moves and rollbacks.")
     champion_before: int | None = Field(default=None)
     champion_after: int | None = Field(default=None)

@@ -68,7 +68,7 @@ def _identity(given: GateInput) -> Iterator[str]:
 
 
 def _lineage(given: GateInput) -> Iterator[str]:
-    retired = {p.round for p in given.history if p.decision == "rolled_back"}
+    retired = {p.round for p in given.history if p.decision in {"rolled_back", "forgotten"}}
     if given.manifest is None:
         return
     if given.manifest.round in retired:
