@@ -1,8 +1,8 @@
 """How much of real logs the replay environment answers, and what its stage costs.
 
-`python benchmarks/replay.py DATA [NAMES]... [--keep FOLDER]`: each source below DATA is ingested and built in a project of
-its own; every attempt is then asked for what would have been answered had it not been in the log. Printed are fixtures,
-the share of calls that another attempt at the task answers, and the share of turns with calls that come to an end that
+`python benchmarks/replay.py DATA [NAMES]... [--keep FOLDER]`: each source below DATA is ingested and built in a project
+of its own; every attempt is then asked for what would have been answered had it not been in the log. Printed are the
+share of calls that another attempt at the task answers, and the share of turns with calls that come to an end that
 another attempt came to, without a miss before. With --keep the projects stay in FOLDER and are not ingested again.
 
 `python benchmarks/replay.py --scale N [N]...`: seconds and peak memory of the stage over N made-up attempts.
@@ -38,6 +38,7 @@ SOURCES = {
     "prime": "prime-environments",
 }
 ATTEMPTS_A_TASK = 10
+MOST_STEPS = 1000  # of a turn
 
 
 def coverage(name: str, data: Path, folder: Path) -> str:
@@ -68,7 +69,7 @@ def coverage(name: str, data: Path, folder: Path) -> str:
             ends.get((turn.task_id, turn.split, turn.turn, turn.start, turn.end, answer), 0) > 1
             for answer in ("", turn.answer)
         )
-    share, whole = told["by_others"].mean() or 0.0, known / max(1, len(acted))
+    share, whole = told["by_others"].sum() / max(1, told.height), known / max(1, len(acted))
     numbers = (tables["episodes"].height, told.height, tables["fixtures"].height, tables["scenarios"].height)
     return f"| {name} | " + " | ".join(f"{n:,}" for n in numbers) + f" | {share:.1%} | {whole:.1%} |"
 
@@ -117,7 +118,7 @@ def made_up(n: int, part: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame
 
 
 def _steps(name: str, task: str, chance: random.Random) -> Iterator[dict[str, Any]]:
-    seen = [{"role": "system", "content": "Help."}, {"role": "user", "content": "Please " * 20}]
+    seen: list[dict[str, Any]] = [{"role": "system", "content": "Help."}, {"role": "user", "content": "Please " * 20}]
     for index in range(8):
         tool = None if index in {3, 7} else "update_order" if index in {2, 6} else "get_order"
         action: dict[str, Any] = {"role": "assistant", "content": "Here you are. " * 10}
