@@ -88,7 +88,9 @@ def _steps(draw: np.random.Generator, ids: pl.Series, tasks: pl.Series) -> tuple
             )
             key = None if last else f"{name} {call}"
             called = ([], []) if last else ([name], [status])
-            rows.append((episode, task, t, back, False, action, state, key, *called, False, f"{episode[:24]}{t:08}", []))
+            rows.append(
+                (episode, task, t, back, False, action, state, key, *called, False, f"{episode[:24]}{t:08}", [])
+            )
             state = next_state(state, [key] if key else [])
             content = "TimeoutError: no answer" if bad[e, t] else f'{{\\"rows\\":[{value[e, t]}],\\"total\\":1}}'
             back = (

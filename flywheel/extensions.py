@@ -51,6 +51,7 @@ __all__ = [
     "Trainer",
     "list_extensions",
     "load_extension",
+    "load_extensions",
 ]
 
 GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates")
@@ -310,7 +311,23 @@ def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
         if search is not None and str(search) not in sys.path:
             sys.path.insert(0, str(search))
         return _resolve(group, name, module, attribute)
+    return _from_entries(group, name, _entries(group))
+
+
+def load_extensions(group: str, names: Iterable[str], *, search: Path | None = None) -> dict[str, Any]:
+    """Return each named extension, as `load_extension` does; what is installed is looked up once.
+
+    Raises:
+        ExtensionError: as `load_extension`.
+    """
     entries = _entries(group)
+    return {
+        name: load_extension(group, name, search=search) if ":" in name else _from_entries(group, name, entries)
+        for name in names
+    }
+
+
+def _from_entries(group: str, name: str, entries: Mapping[str, EntryPoint]) -> Any:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise ExtensionError(

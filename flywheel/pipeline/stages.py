@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError
-from flywheel.extensions import Signal, list_extensions, load_extension
+from flywheel.extensions import Signal, list_extensions, load_extension, load_extensions
 from flywheel.funnel import Funnel
 from flywheel.stages.links import COLUMNS as LINKED
 from flywheel.stages.reliability import EPISODE_COLUMNS, REWARD_COLUMNS
@@ -97,7 +97,7 @@ def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> F
 
 def _signals(config: Config, project: Path) -> dict[str, Signal]:
     names = dict.fromkeys([*config.rewards.signals, "audit"])  # an answer that was asked for always counts
-    return {name: load_extension("rewards", name, search=project) for name in names}
+    return load_extensions("rewards", names, search=project)
 
 
 def _reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -133,7 +133,7 @@ def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
 def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.pairs import build_pairs
 
-    builders = {name: load_extension("pairs", name, search=project) for name in config.pairs.builders}
+    builders = load_extensions("pairs", config.pairs.builders, search=project)
     args = (frames["episodes"], _corrected(frames), frames["returns"])
     return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
 
