@@ -5,8 +5,8 @@
 polars alone takes to read the same steps and outcomes and to group them by task and action.
 
 Seconds of processors are those of all processes together, so that a machine that others use does not count; seconds of
-the clock only mean something on a quiet one. Memory is the largest sum over all processes. The world is fixed by a seed:
-tasks with 20 attempts, three tools, failures, thumbs, exports, verdicts; the label model is fitted on all
+the clock only mean something on a quiet one. Memory is the largest sum over all processes. The world is fixed by a
+seed: tasks with 20 attempts, three tools, failures, thumbs, exports, verdicts; the label model is fitted on all
 (`rewards.fit = "always"`).
 """
 
@@ -211,7 +211,7 @@ def measure(size: int, workers: int) -> dict[str, Any]:
     from flywheel.pipeline.build import StageStatus, build, select_stages
     from flywheel.store import Store
 
-    config = Config.model_validate({"rewards": {"fit": "always"}})
+    config = Config.model_validate({"rewards": {"fit": "always"}, "build": {"workers": workers}})
     spent: dict[str, float] = {}
     rows: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -283,7 +283,8 @@ def compare(sizes: list[int], workers: int) -> None:
         base = base or total / size
         print(
             f"{size:,} episodes: {total:.1f} s of processors, {row['clock']:.1f} s of the clock, {row['peak']:.2f} GB; "
-            f"{total / size * 1e6:.0f} µs an episode, {total / size / base:.2f} times linear; floor {row['floor']:.2f} s"
+            f"{total / size * 1e6:.0f} µs an episode, {total / size / base:.2f} times linear; "
+            f"floor {row['floor']:.2f} s"
         )
         print("  seconds: " + ", ".join(f"{name} {s:.1f}" for name, s in row["spent"].items()))
         print("  rows: " + ", ".join(f"{name} {n:,}" for name, n in row["rows"].items()))

@@ -146,26 +146,30 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
     return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
 
 
+def _built(config: Config) -> dict[str, Any]:
+    return config.build.model_dump(mode="json", exclude={"workers"})  # who works changes nothing
+
+
 _LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
 _LEARNED = {"fit", "scope", "prior_strength"}
 _JUDGED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
-    Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
+    Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": _built(c)},
           columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=3),
+          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=3),
     Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASKED}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
-          lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
+          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=3),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
           lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=2),
     Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", _reliability,
-          lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LEARNED)},
+          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"episodes": EPISODE_COLUMNS, "rewards": REWARD_COLUMNS}),
     Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", _returns,
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_LOOKED_FOR, *_LEARNED} - {"scope"})}, version=3),

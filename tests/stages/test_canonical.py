@@ -97,9 +97,12 @@ def test_a_greater_holdout_only_adds_tasks(tasks: list[str], one: float, other: 
     assert held <= {task for task in map(task_of_key, tasks) if in_holdout(task, great)}
 
 
-@given(JSON, st.booleans())
-@example([1e-5, 0.0001, 1e16, 1e300, -0.0, 2**64, "\ud800", "\u2028\x7f\x1b", {"b": 1, "a": [-1e-7]}], False)
-def test_the_fast_way_writes_what_the_slow_one_does(value: Any, ascii_only: bool) -> None:
+@given(value=JSON, ascii_only=st.booleans())
+@example(
+    value=[1e-5, 0.0001, 1e16, 1e300, -0.0, 2**64, "\ud800", "\u2028\x7f\x1b", {"b": 1, "a": [-1e-7]}],
+    ascii_only=False,
+)
+def test_the_fast_way_writes_what_the_slow_one_does(value: Any, *, ascii_only: bool) -> None:
     text = json.dumps([value], ensure_ascii=ascii_only)
     assert as_canonical(text, lambda told: told) == canonical_json([value])
 
