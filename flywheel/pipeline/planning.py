@@ -14,6 +14,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.fitting import dataset_text, fit_rows
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
@@ -150,13 +151,16 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     candidates, funnels = _candidates(ctx)
     counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
-    rows, funnel = candidates[choice.method], funnels[choice.method]
-    if len(rows) < train.min_rows:
+    funnel = funnels[choice.method]
+    fitted = fit_rows(ctx, candidates[choice.method], choice.method, funnel)
+    rows = fitted.rows
+    if len(rows) < max(train.min_rows, 1):
+        refused = f" ({fitted.refused:,} do not fit into train.max_length)" if fitted.refused else ""
         raise TrainError(
-            f"round {number}: {len(rows)} rows for {choice.method}, train.min_rows is {train.min_rows}",
+            f"round {number}: {len(rows)} rows for {choice.method}{refused}, train.min_rows is {train.min_rows}",
             hint="ingest more logs, or see what was dropped with `flywheel explain pairs`",
         )
-    dataset = "".join(canonical_json(row) + "\n" for row in rows)
+    dataset = dataset_text(rows)
     tasks = sorted({row["task_id"] for row in rows})
     steps = math.ceil(math.ceil(len(rows) / train.batch_size) / train.accumulation * train.epochs(choice.method))
     plan = Plan(
@@ -174,7 +178,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         tasks=len(tasks),
         steps=train.max_steps if train.max_steps > 0 else steps,
         characters=len(dataset),
-        card=make_card(ctx, rows, choice.method, files.hash_text(dataset)),
+        card=make_card(ctx, fitted, choice.method),
         dataset_sha256=files.hash_text(dataset),
         train_tasks_sha256=files.hash_text(canonical_json(tasks)),
         config=round_config(ctx),
