@@ -141,8 +141,9 @@ class TrainSpec:
 
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
     weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label and
-    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, where the log
-    has them, log_probs: for each member null, or {ids, log_probs} for each of its actions.
+    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, for each member,
+    behaviours (logged, rescore or unknown), temperatures (of its draw, or null) and log_probs (null, or {ids,
+    log_probs} for each of its actions).
     """
 
     round: int

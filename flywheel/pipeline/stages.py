@@ -159,7 +159,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": _built(c)},
           columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=3),
+          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=4),
     Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASKED}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
@@ -178,7 +178,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", _pairs,
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _JUDGED, ("groups",), "task", _groups,
-          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=2),
+          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=3),
 )  # fmt: skip
 
 # What a pipeline file may list besides table stages, and what each needs and makes.

@@ -25,7 +25,7 @@ def remembered(function: Callable[P, R]) -> Callable[P, R]:
         if kwargs:
             return function(*args, **kwargs)
         if not last or len(last[0]) != len(args) or any(a is not b for a, b in zip(last[0], args, strict=True)):
-            last[:] = [args, function(*args)]
+            last[:] = [args, function(*args, **kwargs)]
         found: R = last[1]
         return found
 

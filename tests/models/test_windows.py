@@ -90,7 +90,6 @@ def test_what_cannot_be_left_out_has_no_window(chat: ChatFormat) -> None:
     ):
         assert open_window(chat, prompt, None, [ANSWER], 200) is None
     assert open_window(chat, [SYSTEM, user("hi")], None, [{"role": "assistant", "content": long}], 200) is None
-    assert open_window(chat, [], None, [ANSWER], 2) is None
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -152,6 +152,48 @@ def test_without_the_behaviours_log_probabilities_nothing_is_pushed_down(frames:
     assert gradients([-0.05, -0.5], ["unknown", "logged"], 0.1) == pytest.approx([0.05, -0.4])
 
 
+def served_as(name: str, p: float, policy: str, *turns: dict[str, Any]) -> dict[str, Any]:
+    made = attempt(name, p, policy=policy)
+    made["steps"] = [{**step, "served": told} for step, told in zip(made["steps"], turns, strict=True)]
+    return made
+
+
+TOKENS: dict[str, Any] = {"ids": [1, 2], "log_probs": [-0.5, -1.0]}
+COOL = {"sampling": {"temperature": 0.7, "top_p": 1, "seed": 3}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "turns", "behaviour", "temperature"),
+    [
+        ("gpt", (TOKENS, TOKENS), "logged", 1.0),
+        ("gpt", (TOKENS, {**TOKENS, "sampling": {"temperature": 1, "max_tokens": 9}}), "logged", 1.0),
+        ("gpt", (TOKENS, {}), "unknown", 1.0),
+        ("gpt", (COOL | TOKENS, COOL | TOKENS), "unknown", 0.7),  # of the draw or of the model: nobody can tell
+        ("round 2", (COOL | TOKENS, COOL | TOKENS), "rescore", 0.7),
+        ("base", (COOL, COOL), "rescore", 0.7),
+        ("base", ({}, {}), "rescore", 1.0),
+        ("base", (COOL, {}), "unknown", None),
+        *(
+            ("base", ({"sampling": bent}, {"sampling": bent}), "unknown", None)
+            for bent in (
+                {"top_p": 0.9}, {"top_k": 40}, {"min_p": 0.05}, {"frequency_penalty": 0.1}, {"presence_penalty": 1},
+                {"repetition_penalty": 1.1}, {"temperature": 0}, {"temperature": "hot"},
+            )
+        ),
+        ("base", ({"sampling": {"top_p": 1.0, "top_k": -1}},) * 2, "rescore", 1.0),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_the_draw_decides_what_may_be_pushed_down(
+    frames: Make, policy: str, turns: Any, behaviour: str, temperature: float | None
+) -> None:
+    (group,), _ = run(frames([served_as("a", 0.95, policy, *turns), served_as("b", 0.05, policy, *turns)]))
+    assert group["behaviour_G"] == [behaviour] * 2
+    assert group["temperatures_G"] == [temperature] * 2
+    told = [None if text is None else json.loads(text) for text in group["log_probs_G"]]
+    assert told == ([[TOKENS, TOKENS]] * 2 if behaviour == "logged" else [None, None])
+    assert (group["gradient_G"][1] < 0) == (behaviour != "unknown")
+
+
 @pytest.mark.parametrize(
     ("baseline", "expected"),
     [
