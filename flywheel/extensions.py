@@ -245,6 +245,9 @@ class Evaluator(Protocol):
     """Scores one policy on held-out cases; the same holdout and configuration give the same cases in any order.
 
     One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash.
+
+    An evaluator with cases of its own may have an attribute `texts`, a function of (holdout, cfg) that gives the texts
+    which its scores rest on, questions or answers: no round is trained on rows that share 13 words with one.
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:

@@ -14,6 +14,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.crossing import evaluation_texts
 from flywheel.pipeline.fitting import dataset_text, fit_rows
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
@@ -119,6 +120,7 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     """Return the rows that each method would train on, and what was dropped on the way to them."""
     from flywheel.stages.select import select_rows
     from flywheel.stages.select_groups import select_actions, select_groups
+    from flywheel.stages.unpaired import unpaired
 
     def table(name: str) -> pl.DataFrame:
         return read_table(ctx.store, name).collect()
@@ -134,7 +136,7 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
         rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"])
     if train.method == "kto":
         funnels["kto"] = Funnel()
-        rows["kto"] = select_actions(examples, train, funnels["kto"])
+        rows["kto"] = select_actions(unpaired(examples, pairs, funnels["kto"]), train, funnels["kto"])
     return rows, funnels
 
 
@@ -145,6 +147,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         TrainError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
+    from flywheel.stages.contamination import clear
 
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
@@ -152,7 +155,8 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
     funnel = funnels[choice.method]
-    fitted = fit_rows(ctx, candidates[choice.method], choice.method, funnel)
+    clean = clear(candidates[choice.method], evaluation_texts(ctx), funnel)
+    fitted = fit_rows(ctx, clean, choice.method, funnel)
     rows = fitted.rows
     if len(rows) < max(train.min_rows, 1):
         refused = f" ({fitted.refused:,} do not fit into train.max_length)" if fitted.refused else ""
