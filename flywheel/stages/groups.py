@@ -169,6 +169,8 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
     )
     attempts = funnel.drop(attempts, pl.len().over(key) < cfg.min_size, "too few attempts")
     attempts = funnel.drop(attempts, pl.int_range(pl.len()).over(key) >= cfg.max_size, "over groups.max_size")
+    voices = pl.coalesce("user", "episode_id").n_unique().over(key)
+    attempts = funnel.drop(attempts, voices < cfg.min_users, "too few users")
     spread = (pl.col("value").max() - pl.col("value").min()).over(key)
     return funnel.drop(attempts, spread < cfg.min_range, "no difference in the group")
 

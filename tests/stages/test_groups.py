@@ -131,6 +131,17 @@ def test_users_and_policies_have_their_places(frames: Make) -> None:
     assert run(mixed, by_policy=True)[1]["too few attempts"] == 2
 
 
+def test_one_user_alone_makes_no_group(frames: Make) -> None:
+    alone = [attempt("a", 0.95, user="ann"), attempt("b", 0.05, user="ann")]
+    assert run(frames(alone)) == ([], {"considered": 2, "too few users": 2})
+    assert len(run(frames(alone), min_users=1)[0]) == 1
+    for company in (attempt("c", 0.05, user="bo"), attempt("c", 0.05)):
+        (group,), _ = run(frames([*alone, company]))
+        assert group["episodes_G"] == ["a", "b", "c"]
+    crowd = [attempt(n, p, user=n) for n, p in (("d", 0.95), ("e", 0.05))]
+    assert run(frames(crowd), min_users=3)[1]["too few users"] == 2
+
+
 def test_members_of_two_splits_are_no_group(frames: Make) -> None:
     assert run(frames([attempt("a", 0.95), attempt("b", 0.05, split="holdout")]))[0] == []
 
