@@ -71,7 +71,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/gate.py
 	@$(BIN)/python benchmarks/belief.py
 	@$(BIN)/python benchmarks/hacks.py
-	@$(BIN)/python benchmarks/rewards_scale.py 10000 100000
+	@$(BIN)/python benchmarks/build.py 10000 100000
 	@$(BIN)/python benchmarks/rewards.py
 
 clean:

@@ -59,6 +59,8 @@ def _numbers(values: Any) -> list[float]:
 
 def drawn(actions: Sequence[str | None]) -> Drawn:
     """Return what is known of an attempt from the column `served` of its steps, in order."""
+    if not any(actions):
+        return Drawn(None, 1.0)
     told = [orjson.loads(text) if text else {} for text in actions]
     temperatures = {_temperature(one.get("sampling") or {}) for one in told}
     (temperature,) = temperatures if len(temperatures) == 1 else (None,)

@@ -1,8 +1,7 @@
 """From opinions to returns: one judgement of each episode, and its credit step by step.
 
 In: episodes, steps and rewards of a set of tasks. Out: the table `returns`: R = alpha * (2p - 1) - beta * cost -
-gamma * risk for each episode, skill and luck for each of its steps. Tasks are judged apart from each other, but for
-the cost scale of a task with few attempts.
+gamma * risk for each episode, skill and luck for each of its steps. Tasks are judged apart from each other.
 """
 
 from __future__ import annotations
