@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from flywheel.errors import ContractError
 from flywheel.records import (
     TABLES,
+    Certificate,
     Document,
     EvalReport,
     Feedback,
     LogEvent,
     Message,
+    Night,
     Plan,
     Promotion,
     RoundManifest,
@@ -49,12 +51,16 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "preference_pair": (TABLES["pairs"], TABLES["pairs"].version),
     "example": (TABLES["examples"], TABLES["examples"].version),
     "group": (TABLES["groups"], TABLES["groups"].version),
+    "fixture": (TABLES["fixtures"], TABLES["fixtures"].version),
+    "scenario": (TABLES["scenarios"], TABLES["scenarios"].version),
     "quarantine": (TABLES["quarantine"], TABLES["quarantine"].version),
     "message": (Message, 1),
     "plan": (Plan, Plan.version),
     "round_manifest": (RoundManifest, RoundManifest.version),
     "eval_report": (EvalReport, EvalReport.version),
     "promotion": (Promotion, Promotion.version),
+    "certificate": (Certificate, Certificate.version),
+    "night": (Night, Night.version),
 }
 
 

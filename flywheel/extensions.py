@@ -19,6 +19,7 @@ import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -143,11 +144,11 @@ class TrainSpec:
     weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label and
     weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, for each member,
     behaviours (logged, rescore or unknown), temperatures (of its draw, or null) and log_probs (null, or {ids,
-    log_probs} for each of its actions).
+    log_probs} for each of its actions); for GRPO in the replay environment what `flywheel.replay.read_scenario` reads.
     """
 
     round: int
-    method: Literal["sft", "dpo", "grpo", "kto"]
+    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
     data: Path
     out_dir: Path  # the adapter's folder: written whole, marker last
     work_dir: Path  # checkpoints and logs; may be deleted after the round
@@ -285,6 +286,11 @@ class Extension:
 
 
 def _entries(group: str) -> dict[str, EntryPoint]:
+    return _known(group, tuple(sys.path))
+
+
+@cache  # a look at every installed distribution's metadata: stages ask hundreds of times in a build
+def _known(group: str, _path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {e.name: e for e in entry_points(group=f"flywheel.{group}")}
 
 

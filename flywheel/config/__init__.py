@@ -7,7 +7,7 @@ docs/reference/config.md. Sections stand in modules by what they are about; `fil
 
 from __future__ import annotations
 
-from flywheel.config.datasets import GroupsConfig, PairsConfig
+from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
 from flywheel.config.files import (
     CONFIG_FILE,
     load_config,
@@ -19,7 +19,9 @@ from flywheel.config.files import (
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.monitors import MonitorsConfig
+from flywheel.config.nights import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
+from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
 
@@ -34,11 +36,15 @@ __all__ = [
     "GroupsConfig",
     "IngestConfig",
     "LoraConfig",
+    "MlflowConfig",
     "ModelConfig",
     "MonitorsConfig",
+    "NightlyConfig",
+    "NotifyConfig",
     "PairsConfig",
     "Pipeline",
     "RedactConfig",
+    "ReplayConfig",
     "RewardsConfig",
     "RulesConfig",
     "SliceRule",

@@ -8,11 +8,13 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
-from flywheel.config.datasets import GroupsConfig, PairsConfig
+from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
 from flywheel.config.monitors import MonitorsConfig
+from flywheel.config.nights import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig
+from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import ModelConfig, TrainConfig
 
 __all__ = ["Config", "Pipeline"]
@@ -31,11 +33,15 @@ class Config(Section):
     rewards: RewardsConfig = RewardsConfig()
     pairs: PairsConfig = PairsConfig()
     groups: GroupsConfig = GroupsConfig()
+    replay: ReplayConfig = ReplayConfig()
     monitors: MonitorsConfig = MonitorsConfig()
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()
     gate: GateConfig = GateConfig()
     canary: CanaryConfig = CanaryConfig()
+    mlflow: MlflowConfig = MlflowConfig()
+    nightly: NightlyConfig = NightlyConfig()
+    notify: NotifyConfig = NotifyConfig()
 
     @model_validator(mode="after")
     def _cost_only_breaks_ties(self) -> Self:

@@ -24,6 +24,7 @@ _ORIGIN = {
     "dpo": ("pairs", "pair_id", "chosen_episode"),
     "kto": ("examples", "example_id", "episode_id"),
     "grpo": ("groups", "group_id", "episodes_G"),
+    "grpo-replay": ("scenarios", "scenario_id", "episode_id"),
 }
 
 

@@ -7,6 +7,7 @@ chosen action, or a demonstration, that names what only the whole conversation s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ __all__ = ["SIDES", "Fitted", "dataset_text", "fit_rows"]
 
 SIDES: dict[str, tuple[str, ...]] = {"sft": ("completion",), "dpo": ("chosen", "rejected"), "kto": ("completion",)}
 _SHOWN = 3  # findings told in an error
+_ATTEMPTS = {"grpo", "grpo-replay"}  # what is trained is a whole conversation
 TOO_LONG = "too long for train.max_length"
 LOST = "not grounded in what fits"
 
@@ -53,7 +55,7 @@ def dataset_text(rows: Sequence[Row]) -> str:
 def fit_rows(ctx: Context, rows: Sequence[Row], method: str, funnel: Funnel) -> Fitted:
     """Return what a round trains of the rows chosen for it; refusals are moved from kept to dropped in the funnel.
 
-    GRPO's attempts are whole conversations, whose steps share what they have seen: they stay as they are, and the
+    Attempts of GRPO are whole conversations, whose steps share what they have seen: they stay as they are, and the
     trainer refuses those that are too long.
 
     Raises:
@@ -62,7 +64,7 @@ def fit_rows(ctx: Context, rows: Sequence[Row], method: str, funnel: Funnel) -> 
     """
     found = _measured(ctx, rows, method)
     limit = ctx.config.train.max_length
-    if method == "grpo" or all(prompt + max(sides) <= limit for prompt, *sides in found.tokens):
+    if method in _ATTEMPTS or all(prompt + max(sides) <= limit for prompt, *sides in found.tokens):
         return found
     made = _windowed(ctx, found, method, funnel)
     funnel.kept -= made.refused
@@ -139,7 +141,8 @@ def _measured(ctx: Context, rows: Sequence[Row], method: str) -> Fitted:
     from flywheel.models.load import base_identity, load_tokenizer
 
     dataset = files.hash_text(dataset_text(rows))
-    key = content_id("tokens", 1, dataset, base_identity(ctx.config.model).sha256, method)
+    room = ctx.config.train.replay_tokens if method == "grpo-replay" else 0
+    key = content_id("tokens", 1, dataset, base_identity(ctx.config.model).sha256, method, room)
     known = ctx.store.cached("tokens", key)
     if known is None:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
@@ -147,6 +150,10 @@ def _measured(ctx: Context, rows: Sequence[Row], method: str) -> Fitted:
             attempts = [[_lint(chat, row, method) for row in _actions(one)] for one in _attempts(rows)]
             _refuse([action for actions in attempts for action in actions])
             tokens = [_whole(actions) for actions in attempts if actions]
+        elif method == "grpo-replay":
+            measured = [_lint(chat, _first_call(row), method) for row in rows]
+            _refuse(measured)
+            tokens = [[m.prompt, room] for m in measured]
         else:
             measured = [_lint(chat, row, method) for row in rows]
             _refuse(measured)
@@ -160,6 +167,15 @@ def _lint(chat: ChatFormat, row: Row, method: str) -> Measured:
     from flywheel.models.lint import lint_row
 
     return lint_row(chat, row, SIDES.get(method, ("completion",)))
+
+
+def _first_call(scenario: Row) -> Row:
+    """Return a scenario as a row whose action is a recorded call: what an attempt will look like."""
+    first = next((call[1] for call in scenario["calls"] if call[0] == scenario["state"]), "")
+    tool, _, arguments = first.partition(" ")
+    given = json.loads(arguments or "{}")
+    call = {"id": "call00000", "name": tool or "none", "arguments": given if isinstance(given, dict) else {}}
+    return {**scenario, "completion": [{"role": "assistant", "tool_calls": [call]}]}
 
 
 def _attempts(rows: Sequence[Row]) -> Iterator[Row]:

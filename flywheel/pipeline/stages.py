@@ -150,6 +150,15 @@ def _built(config: Config) -> dict[str, Any]:
     return config.build.model_dump(mode="json", exclude={"workers"})  # who works changes nothing
 
 
+def _fixtures(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.fixtures import build_fixtures
+
+    del project
+    judged = (frames["episodes"], frames["steps"], frames["returns"])
+    fixtures, scenarios = build_fixtures(*judged, config.replay, funnel)
+    return {"fixtures": fixtures, "scenarios": scenarios}
+
+
 _LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
 _LEARNED = {"fit", "scope", "prior_strength"}
 _JUDGED = ("tasks", "episodes", "steps", "returns")
@@ -159,12 +168,12 @@ STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": _built(c)},
           columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=4),
+          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=5),
     Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASKED}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
-          lambda c: ("rewards", c.rewards.signals), version=3),
+          lambda c: ("rewards", c.rewards.signals), version=4),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
           lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=2),
@@ -179,6 +188,8 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _JUDGED, ("groups",), "task", _groups,
           lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=3),
+    Stage("fixtures", _JUDGED, ("fixtures", "scenarios"), "task", _fixtures,
+          lambda c: {"replay": c.replay.model_dump(include={"reads", "acts", "min_agreement"})}),
 )  # fmt: skip
 
 # What a pipeline file may list besides table stages, and what each needs and makes.
@@ -188,6 +199,7 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "eval": (("round", "episodes", "steps", "returns", "pairs"), ("eval_report",)),
     "gate": (("eval_report",), ("promotion",)),
     "report": (("eval_report",), ("page",)),
+    "notify": ((), ("notification",)),
 }
 
 

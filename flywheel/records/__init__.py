@@ -25,8 +25,12 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.forgetting import Certificate, TaintedRound
+from flywheel.records.nights import Need, Night, NightStage
+from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    CaseGap,
     DataCard,
     EvalReport,
     FileHash,
@@ -45,6 +49,8 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "CaseGap",
+    "Certificate",
     "Correction",
     "DataCard",
     "Document",
@@ -54,18 +60,23 @@ __all__ = [
     "Example",
     "Feedback",
     "FileHash",
+    "Fixture",
     "Group",
     "Link",
     "LogEvent",
     "Message",
     "MetricRow",
     "MonitorRow",
+    "Need",
+    "Night",
+    "NightStage",
     "Opinion",
     "Plan",
     "PreferencePair",
     "Promotion",
     "Quarantined",
     "Reliability",
+    "ReplayScenario",
     "Return",
     "Reward",
     "RoundManifest",
@@ -74,6 +85,7 @@ __all__ = [
     "Split",
     "Step",
     "StopReason",
+    "TaintedRound",
     "Task",
     "ToolCall",
     "ToolStatus",

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
-from flywheel.stages._canonical import dump
+from flywheel.stages._canonical import dump, is_round
 from flywheel.stages._context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
 from flywheel.stages._served import Drawn, drawn
 
@@ -32,7 +31,6 @@ __all__ = ["advantages", "build_groups", "gradients", "step_advantages"]
 
 STD_EPSILON = 1e-4  # as GRPO implementations have it
 UNKNOWN = "unknown"
-_OURS = re.compile(r"base|round \d+")  # as `round_name` has them
 LONG = 10  # steps from which an early step's share of the return is discounted
 ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones
 
@@ -178,7 +176,8 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
 def _behaviour(policy: str, how: Drawn) -> str:
     if how.log_probs is not None:
         return "logged"
-    return "rescore" if how.temperature is not None and _OURS.fullmatch(policy) else UNKNOWN
+    ours = policy == "base" or is_round(policy)
+    return "rescore" if how.temperature is not None and ours else UNKNOWN
 
 
 def _draws(steps: pl.DataFrame) -> dict[str, Drawn]:
