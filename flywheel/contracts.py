@@ -15,6 +15,7 @@ from flywheel.errors import ContractError
 from flywheel.records import (
     TABLES,
     Document,
+    EvalCase,
     EvalReport,
     Feedback,
     LogEvent,
@@ -51,6 +52,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "group": (TABLES["groups"], TABLES["groups"].version),
     "quarantine": (TABLES["quarantine"], TABLES["quarantine"].version),
     "message": (Message, 1),
+    "eval_case": (EvalCase, EvalCase.version),
     "plan": (Plan, Plan.version),
     "round_manifest": (RoundManifest, RoundManifest.version),
     "eval_report": (EvalReport, EvalReport.version),

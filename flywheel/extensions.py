@@ -1,4 +1,4 @@
-"""The six extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
+"""The seven extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
 
 Built-ins are declared in our own pyproject.toml through the same groups; there is no privileged path. An extension is
 loaded only when it is named, so a broken plugin fails only who names it.
@@ -11,6 +11,7 @@ loaded only when it is named, so a broken plugin fails only who names it.
 | flywheel.trainers    | `Trainer`     | an adapter, in a process of its own                                |
 | flywheel.evaluators  | `Evaluator`   | scores of one policy, case by case                                 |
 | flywheel.gates       | `GateRule`    | one rule's verdict                                                 |
+| flywheel.checks      | `Check`       | whether an answer to a user's own case will do                     |
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ __all__ = [
     "GROUPS",
     "BadRecordError",
     "CaseScore",
+    "Check",
     "Evaluator",
     "Extension",
     "GateInput",
@@ -53,7 +55,7 @@ __all__ = [
     "load_extension",
 ]
 
-GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates")
+GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates", "checks")
 
 
 class BadRecordError(Exception):
@@ -242,11 +244,22 @@ class CaseScore:
 class Evaluator(Protocol):
     """Scores one policy on held-out cases; the same holdout and configuration give the same cases in any order.
 
-    One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash.
+    One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash. An evaluator
+    that reads anything but the held-out tables has the method `depends_on(project_dir, cfg)`, which returns a hash of
+    it; with `offered(project_dir, cfg)` false, there is nothing to score and a suite that was not asked for by name is
+    left out. One with the attribute `rivals = False` is not run on rivals.
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:
         """Return the scores; a score of NaN means the case could not be scored, with slices["missing"] saying why."""
+        ...
+
+
+class Check(Protocol):
+    """Whether an answer to one of the user's own cases will do; an exception means that it does not."""
+
+    def __call__(self, answer: Generation, case: Mapping[str, Any]) -> bool:
+        """Return whether it passes; `case` has the case's fields, and what the check was `given`."""
         ...
 
 

@@ -32,6 +32,10 @@ class EvalConfig(Section):
     seed: int = Field(default=0, ge=0, description="Seed of everything sampled.")
     slices: list[SliceRule] = Field(default=[], description="Declared slices, beside those that are found.")
     user_tiers: str = Field(default="", description="CSV file with the columns user and tier, for slices by tier.")
+    cases: str = Field(default="evals/*.jsonl", description="Files with the project's own cases, a pattern.")
+    checks: dict[str, str] = Field(
+        default={}, description="Functions that own cases may name in a `python` check: name = 'module:function'."
+    )
 
 
 class GateConfig(Section):

@@ -13,8 +13,9 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from flywheel.errors import EvalError, UsageError
-from flywheel.extensions import CaseScore, Holdout, list_extensions, load_extension
+from flywheel.extensions import CaseScore, Holdout
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.suites import Suite, chosen_suites
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import DATASET
 from flywheel.records import EvalReport, Split, content_id
@@ -84,17 +85,16 @@ class _Scorer:
         self._ctx = ctx
         self._holdout = holdout
         self._base_sha256 = base_identity(ctx.config.model).sha256
-        self._versions = {e.name: f"{e.distribution} {e.version}" for e in list_extensions("evaluators")}
         self._policies: PolicySet | None = None
         self._holdout_sha256 = holdout_sha256(holdout)
 
-    def cases_sha256(self, suites: Sequence[str]) -> str:
+    def cases_sha256(self, suites: Sequence[Suite]) -> str:
         """Identify the cases and everything but the policy that their scores depend on."""
         settings = self._ctx.config.eval.model_dump(mode="json", exclude={"suites"})
-        versions = [self._versions.get(s, "by path") for s in suites]
-        return content_id(self._holdout_sha256, list(suites), versions, settings, self._ctx.config.model.dtype)
+        made_by = [(s.name, s.version, s.depends_on) for s in suites]
+        return content_id(self._holdout_sha256, made_by, settings, self._ctx.config.model.dtype)
 
-    def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[str]) -> str:
+    def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
         """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""
         return look_id(candidate_sha256, baseline_sha256, self.cases_sha256(suites))
 
@@ -102,18 +102,17 @@ class _Scorer:
         """Have evaluators that cap their cases choose those of spent tasks last."""
         self._holdout = replace(self._holdout, spent=spent)
 
-    def scores(self, number: int | None, suite: str) -> list[CaseScore]:
+    def scores(self, number: int | None, suite: Suite) -> list[CaseScore]:
         """Return one policy's scores on one suite."""
         adapter_sha256 = self._ctx.registry.manifest(number).adapter_sha256 if number is not None else ""
         key = content_id(self._base_sha256, adapter_sha256, self.cases_sha256([suite]), sorted(self._holdout.spent))
         cached = self._ctx.store.cached("scores", key)
         if cached is None:
-            self._ctx.say(f"scoring {round_name(number)} on {suite}")
-            evaluator = load_extension("evaluators", suite, search=self._ctx.project)
+            self._ctx.say(f"scoring {round_name(number)} on {suite.name}")
             policy = self._policy_set().policy(self._ctx.registry.adapter(number), round_name(number), adapter_sha256)
             cached = [
                 {**asdict(s), "score": None if math.isnan(s.score) else s.score}
-                for s in evaluator(policy, self._holdout, self._ctx.config.eval)
+                for s in suite.evaluator(policy, self._holdout, self._ctx.config.eval)
             ]
             self._ctx.store.cache("scores", key, cached)
         return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
@@ -149,14 +148,15 @@ def evaluate(
     from flywheel.stages.evaluate.compare import build_report
 
     candidate, baseline = _sides(ctx, number, against)
-    chosen, started = list(suites or ctx.config.eval.suites), time.monotonic()
+    chosen, started = chosen_suites(ctx, suites), time.monotonic()
     scorer = _Scorer(ctx, _holdout(ctx))
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
     spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))
     scorer.keep_for_last(spent)
     scores = {
-        side: {suite: scorer.scores(side, suite) for suite in chosen} for side in dict.fromkeys((candidate, baseline))
+        side: {suite.name: scorer.scores(side, suite) for suite in chosen}
+        for side in dict.fromkeys((candidate, baseline))
     }
     report = build_report(
         candidate=scores[candidate],

@@ -9,61 +9,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from flywheel.extensions import CaseScore
 from flywheel.records import Split
 from flywheel.stages._canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
+from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits
 from flywheel.stages.evaluate.match import same_calls
 
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Generation, Holdout, Policy
 
-__all__ = ["Windowed", "next_action", "preference"]
+__all__ = ["next_action", "preference"]
 
-TOO_LONG = "longer than the model's window"
 LIKE_LENGTH = 0.1
 
 Messages = list[dict[str, Any]]
 Tools = list[dict[str, Any]] | None
-
-
-@runtime_checkable
-class Windowed(Protocol):
-    """A policy that knows how much it can read; for one that does not say, every case is taken to fit."""
-
-    @property
-    def window(self) -> int:
-        """Most tokens of prompt and action together; 0 for no limit."""
-        ...
-
-    def lengths(
-        self,
-        prompts: Sequence[Sequence[dict[str, Any]]],
-        tools: Sequence[Tools],
-        completions: Sequence[dict[str, Any]] | None = None,
-    ) -> list[int]:
-        """Return the tokens of each prompt, with its completion where given."""
-        ...
-
-
-class _Ask(NamedTuple):
-    """What a policy is asked to read; a completion if it is to be scored rather than written."""
-
-    prompt: Messages
-    tools: Tools
-    completion: dict[str, Any] | None = None
-
-
-def _fits(policy: Policy, asks: Sequence[_Ask], room: int) -> list[bool]:
-    """Return which of the asks leave `room` tokens in the policy's window."""
-    if not asks or not isinstance(policy, Windowed) or policy.window <= 0:
-        return [True] * len(asks)
-    completions = [a.completion for a in asks if a.completion is not None]
-    lengths = policy.lengths([a.prompt for a in asks], [a.tools for a in asks], completions or None)
-    return [length + room <= policy.window for length in lengths]
 
 
 # --- next action ---------------------------------------------------------------------------------------------------
@@ -76,8 +40,8 @@ def next_action(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseS
     of a good action), `well_formed` (its calls parse and name known tools).
     """
     cases = state_cases(holdout, cfg.max_cases)
-    fits = _fits(policy, [_Ask(c.prompt, c.tools) for c in cases], cfg.max_new_tokens)
-    able = [case for case, fit in zip(cases, fits, strict=True) if fit]
+    able_to = fits(policy, [Ask(c.prompt, c.tools) for c in cases], cfg.max_new_tokens)
+    able = [case for case, fit in zip(cases, able_to, strict=True) if fit]
     made = policy.generate([c.prompt for c in able], [c.tools for c in able], max_new_tokens=cfg.max_new_tokens)
     written = {case.case_id: generation for case, generation in zip(able, made, strict=True)}
     return [score for case in cases for score in _action_scores(case, written.get(case.case_id))]
@@ -138,20 +102,20 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     pairs = [rows[pair_id] for pair_id in capped(rows, cfg.max_cases, spent)]
     asks = [_asks(pair) for pair in pairs]
     flat = [ask for both in asks for ask in both]
-    fits = _fits(policy, flat, 0)
-    able = [i for i in range(len(pairs)) if fits[2 * i] and fits[2 * i + 1]]
+    read = fits(policy, flat, 0)
+    able = [i for i in range(len(pairs)) if read[2 * i] and read[2 * i + 1]]
     scores = _log_probs(policy, [ask for i in able for ask in asks[i]])
     found = {i: (scores[2 * k], scores[2 * k + 1]) for k, i in enumerate(able)}
     return [score for i, pair in enumerate(pairs) for score in _pair_scores(pair, found.get(i))]
 
 
-def _asks(pair: dict[str, Any]) -> tuple[_Ask, _Ask]:
+def _asks(pair: dict[str, Any]) -> tuple[Ask, Ask]:
     prompt, tools = json.loads(pair["prompt"]), json.loads(pair["tools"]) if pair["tools"] is not None else None
-    better, worse = (_Ask(prompt, tools, json.loads(pair[side])[-1]) for side in ("chosen", "rejected"))
+    better, worse = (Ask(prompt, tools, json.loads(pair[side])[-1]) for side in ("chosen", "rejected"))
     return better, worse
 
 
-def _log_probs(policy: Policy, asks: Sequence[_Ask]) -> list[tuple[float, int]]:
+def _log_probs(policy: Policy, asks: Sequence[Ask]) -> list[tuple[float, int]]:
     completions = [a.completion for a in asks if a.completion is not None]
     return policy.log_prob([a.prompt for a in asks], [a.tools for a in asks], completions)
 
