@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from flywheel.errors import ExtensionError
 
@@ -37,6 +37,7 @@ __all__ = [
     "BadRecordError",
     "CaseScore",
     "Check",
+    "Drift",
     "Evaluator",
     "Extension",
     "GateInput",
@@ -186,6 +187,16 @@ class Generation:
     text: str
     message: dict[str, Any]
     well_formed: bool  # every tool call in it parsed and names a known tool
+    tokens: int = 0  # that were written; 0 where nobody counted
+
+
+class Drift(NamedTuple):
+    """How far a policy is from its base on one text: means over its tokens but the first, in nats."""
+
+    nll: float
+    base_nll: float
+    kl: float  # KL(base ‖ policy) over the vocabulary
+    tokens: int
 
 
 class Policy(Protocol):
@@ -228,7 +239,11 @@ class Holdout:
 
 @dataclass(frozen=True)
 class CaseScore:
-    """One policy's score on one case. Cases of two policies are paired by (metric, case_id)."""
+    """One policy's score on one case. Cases of two policies are paired by (metric, case_id).
+
+    With a unit it is no score but a measure (tokens written, say): any number from 0, shown beside the other policy's, and
+    held against the gate's limits.
+    """
 
     case_id: str
     task_id: str
@@ -239,6 +254,7 @@ class CaseScore:
     slices: Mapping[str, str | tuple[str, ...]] = field(
         default_factory=dict
     )  # several values: a case in several slices
+    unit: str = ""
 
 
 class Evaluator(Protocol):

@@ -52,6 +52,14 @@ class GateConfig(Section):
     max_gap: float = Field(
         default=0.0, ge=0, lt=1, description="Share of the old policy's cases that a new one's logs may lack."
     )
+    limits: dict[str, float] = Field(
+        default={"kl_to_base": 1.0, "perplexity_ratio": 2.0},
+        description="Most that a measure may be, by its name; a candidate above is rejected.",
+    )
+    growth: dict[str, float] = Field(
+        default={"tokens": 0.1},
+        description="Share by which a measure may exceed the champion's; a candidate surely above is rejected.",
+    )
 
 
 class CanaryConfig(Section):

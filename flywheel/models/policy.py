@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import EvalConfig, ModelConfig
-from flywheel.extensions import Generation
+from flywheel.extensions import Drift, Generation
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
 
@@ -103,6 +104,12 @@ class HFPolicy:
             texts = [text + chat.completion(p, t, c) for text, (p, t, c) in zip(texts, after, strict=True)]
         return [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []
 
+    def drifts(self, texts: Sequence[str]) -> list[Drift]:
+        """Return how far the policy is from its base on each text."""
+        from flywheel.models.drift import drifts
+
+        return drifts(self._set, self._adapter, texts)
+
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Yield positions in batches of like length, longest first, so that the peak comes first."""
         order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
@@ -131,9 +138,11 @@ class HFPolicy:
                     pad_token_id=tokenizer.pad_token_id,
                     eos_token_id=tokenizer.eos_token_id,
                 )
-                written = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :])
+                after = output[:, inputs["input_ids"].shape[1] :]
+                written = zip(batch, tokenizer.batch_decode(after), _written(after, tokenizer.eos_token_id), strict=True)
                 found |= {
-                    i: chat.parse(_until(w, tokenizer.eos_token), tools[i]) for i, w in zip(batch, written, strict=True)
+                    i: replace(chat.parse(_until(text, tokenizer.eos_token), tools[i]), tokens=tokens)
+                    for i, text, tokens in written
                 }
         return [found[i] for i in range(len(texts))]
 
@@ -155,6 +164,11 @@ class HFPolicy:
                 scores = _scores(model, [rows[i] for i in batch], tokenizer.pad_token_id)
                 found |= {i: (s, len(rows[i][1])) for i, s in zip(batch, scores, strict=True)}
         return [found[i] for i in range(len(rows))]
+
+
+def _written(ids: torch.Tensor, end: int) -> list[int]:
+    """Return the tokens that each row has up to its end-of-turn token, which counts."""
+    return [row.index(end) + 1 if end in row else len(row) for row in ids.tolist()]
 
 
 def _until(text: str, end: str) -> str:

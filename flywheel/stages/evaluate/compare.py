@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore
-from flywheel.records import FRESH, EvalReport, MetricRow
+from flywheel.records import FRESH, EvalReport, MeasureRow, MetricRow
+from flywheel.stages.evaluate.measures import measure_rows
 from flywheel.stages.evaluate.rows import Label, Pair, row, slice_rows
 
 __all__ = ["Comparison", "build_report", "compare"]
@@ -29,6 +30,7 @@ class Comparison(NamedTuple):
     wins: list[str]
     regressions: list[str]
     tasks: list[str]  # of the headline metric's pairs
+    measures: list[MeasureRow]
 
 
 def compare(
@@ -53,6 +55,8 @@ def compare(
     Raises:
         EvalError: a case is scored twice, or a score does not fit its metric.
     """
+    measures = measure_rows(candidate, baseline, suite)
+    candidate, baseline = ([s for s in scores if not s.unit] for scores in (candidate, baseline))
     ours, theirs = _by_metric(candidate, suite), _by_metric(baseline, suite)
     names = sorted(ours.keys() | theirs.keys())
     headline = _headline(candidate, baseline)
@@ -80,6 +84,7 @@ def compare(
         wins=[p.candidate.case_id for p in binary if p.difference > 0],
         regressions=[p.candidate.case_id for p in binary if p.difference < 0],
         tasks=sorted({p.candidate.task_id for p in heads}),
+        measures=measures,
     )
 
 
@@ -195,6 +200,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         for side in (candidate, baseline)
         for suite, scores in side.items()
         for score in scores
+        if not score.unit
     }
     return EvalReport(
         round=round_number,
@@ -206,6 +212,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         n_tasks=len(set(cases.values())),
         leaked_tasks=sum(task in trained_tasks for task in cases.values()),
         metrics=[row for part in parts.values() for row in part.metrics],
+        measures=[row for part in parts.values() for row in part.measures],
         coverage={name: count for part in parts.values() for name, count in part.coverage.items()},
         wins=parts[suites[0]].wins if suites else [],
         regressions=parts[suites[0]].regressions if suites else [],

@@ -1,14 +1,16 @@
-"""Which cases fit into a model's window: none is ever cut."""
+"""Which cases fit into a model's window, none being ever cut; and what answers cost in tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from flywheel.extensions import Policy
+from flywheel.extensions import CaseScore
 
-__all__ = ["TOO_LONG", "Ask", "Windowed", "fits"]
+if TYPE_CHECKING:
+    from flywheel.extensions import Generation, Policy
+
+__all__ = ["TOO_LONG", "Ask", "Windowed", "fits", "written_tokens"]
 
 TOO_LONG = "longer than the model's window"
 
@@ -50,3 +52,10 @@ def fits(policy: Policy, asks: Sequence[Ask], room: int) -> list[bool]:
     completions = [a.completion for a in asks if a.completion is not None]
     lengths = policy.lengths([a.prompt for a in asks], [a.tools for a in asks], completions or None)
     return [length + room <= policy.window for length in lengths]
+
+
+def written_tokens(case_id: str, task_id: str, made: Generation | None) -> list[CaseScore]:
+    """Return the measure `tokens` of an answer, where they were counted."""
+    if made is None or not made.tokens:
+        return []
+    return [CaseScore(case_id, task_id, "tokens", float(made.tokens), binary=False, unit="tokens an answer")]

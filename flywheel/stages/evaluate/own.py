@@ -21,7 +21,7 @@ from flywheel.extensions import CaseScore, Generation, list_extensions
 from flywheel.records import EvalCase, content_id
 from flywheel.records.cases import SqlCheck
 from flywheel.stages.evaluate.checks import Passes, Where, prepare
-from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits
+from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
 from flywheel.stages.evaluate.linear import BadCheckError
 from flywheel.stages.evaluate.sql_check import data_files
 
@@ -154,7 +154,9 @@ class OwnCases:
         cases = read_cases(holdout.project_dir, cfg, self.stem)
         made = dict(_answers(policy, cases, cfg))
         metric = f"{self.stem or 'cases'}_passed"
-        return [_score(case, metric, made.get(case.case_id)) for case in cases]
+        scores = [_score(case, metric, made.get(case.case_id)) for case in cases]
+        tokens = [t for c in cases for t in written_tokens(c.case_id, c.task_id, made.get(c.case_id))]
+        return [*scores, *tokens]
 
 
 OWN_CASES = OwnCases()

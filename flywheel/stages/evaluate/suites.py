@@ -15,7 +15,7 @@ from flywheel.extensions import CaseScore
 from flywheel.records import Split
 from flywheel.stages._canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
-from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits
+from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
 from flywheel.stages.evaluate.match import same_calls
 
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ def _action_scores(case: StateCase, made: Generation | None) -> list[CaseScore]:
             "well_formed": float(made.well_formed),
         }
         slices = {"tool": case.tool}
-    return [
+    scores = [
         CaseScore(case.case_id, case.task_id, metric, value, primary=metric == "next_action_good", slices=slices)
         for metric, value in values.items()
     ]
+    return [*scores, *written_tokens(case.case_id, case.task_id, made)]
 
 
 def _tools_of(calls: Sequence[dict[str, Any]]) -> list[str]:
