@@ -241,8 +241,8 @@ class Holdout:
 class CaseScore:
     """One policy's score on one case. Cases of two policies are paired by (metric, case_id).
 
-    With a unit it is no score but a measure (tokens written, say): any number from 0, shown beside the other policy's, and
-    held against the gate's limits.
+    With a unit it is no score but a measure (tokens written, say): any number from 0, shown beside the other policy's,
+    and held against the gate's limits.
     """
 
     case_id: str
@@ -263,7 +263,8 @@ class Evaluator(Protocol):
     One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash. An evaluator
     that reads anything but the held-out tables has the method `depends_on(project_dir, cfg)`, which returns a hash of
     it; with `offered(project_dir, cfg)` false, there is nothing to score and a suite that was not asked for by name is
-    left out. One with the attribute `rivals = False` is not run on rivals.
+    left out. One with the attribute `rivals = False` is not run on rivals; one with `fixed = True` has no case from the
+    logs, and is not run again when those grow.
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from flywheel.config._section import Section
@@ -23,10 +25,17 @@ class EvalConfig(Section):
     """What a round is judged on."""
 
     suites: list[str] = Field(
-        default=["next_action", "preference"],
-        description="Suites: names in the flywheel.evaluators group or module:function. The first is primary.",
+        default=["next_action", "preference", "cases", "safety", "forgetting"],
+        description="Suites: names in the flywheel.evaluators group, module:function, or files of own cases. The first "
+        "is primary, the others are guardrails.",
     )
     max_cases: int = Field(default=200, ge=1, description="Most cases of a suite; chosen by hash, stable.")
+    rivals: list[Literal["base", "few_shot"]] = Field(
+        default=["base", "few_shot"],
+        description="Who else is shown: the base model, and the base with training tasks' successes shown to it.",
+    )
+    rival_cases: int = Field(default=40, ge=1, description="Most cases of a suite that a rival is scored on.")
+    few_shot: int = Field(default=3, ge=0, description="Successes shown to the rival few_shot.")
     max_new_tokens: int = Field(default=96, ge=1, description="Longest generated action in tokens.")
     batch_size: int = Field(default=8, ge=1, description="Prompts generated or scored together.")
     seed: int = Field(default=0, ge=0, description="Seed of everything sampled.")

@@ -139,7 +139,9 @@ class HFPolicy:
                     eos_token_id=tokenizer.eos_token_id,
                 )
                 after = output[:, inputs["input_ids"].shape[1] :]
-                written = zip(batch, tokenizer.batch_decode(after), _written(after, tokenizer.eos_token_id), strict=True)
+                written = zip(
+                    batch, tokenizer.batch_decode(after), _written(after, tokenizer.eos_token_id), strict=True
+                )
                 found |= {
                     i: replace(chat.parse(_until(text, tokenizer.eos_token), tools[i]), tokens=tokens)
                     for i, text, tokens in written

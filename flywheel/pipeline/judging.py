@@ -6,23 +6,19 @@ is the same evaluation: it neither spends alpha nor appends a second decision.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from flywheel.errors import EvalError, UsageError
-from flywheel.extensions import CaseScore, Holdout
+from flywheel.extensions import Holdout
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.suites import Suite, chosen_suites
+from flywheel.pipeline.rivals import rival_rows
+from flywheel.pipeline.scoring import Scorer, look_id
+from flywheel.pipeline.suites import chosen_suites
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import DATASET
-from flywheel.records import EvalReport, Split, content_id
+from flywheel.records import EvalReport, Split
 from flywheel.rounds import round_name
-
-if TYPE_CHECKING:
-    from flywheel.models.policy import PolicySet
 
 __all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
 
@@ -75,56 +71,6 @@ def _merged_into(ctx: Context, tasks: set[str]) -> set[str]:
     return set(table.filter(pl.col("formerly").is_in(sorted(tasks))).collect()["task_id"].to_list())
 
 
-class _Scorer:
-    """Scores policies suite by suite; loads the base model once, and only if a score is not cached."""
-
-    def __init__(self, ctx: Context, holdout: Holdout) -> None:
-        from flywheel.models.load import base_identity
-        from flywheel.stages.evaluate.cases import holdout_sha256
-
-        self._ctx = ctx
-        self._holdout = holdout
-        self._base_sha256 = base_identity(ctx.config.model).sha256
-        self._policies: PolicySet | None = None
-        self._holdout_sha256 = holdout_sha256(holdout)
-
-    def cases_sha256(self, suites: Sequence[Suite]) -> str:
-        """Identify the cases and everything but the policy that their scores depend on."""
-        settings = self._ctx.config.eval.model_dump(mode="json", exclude={"suites"})
-        made_by = [(s.name, s.version, s.depends_on) for s in suites]
-        return content_id(self._holdout_sha256, made_by, settings, self._ctx.config.model.dtype)
-
-    def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
-        """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""
-        return look_id(candidate_sha256, baseline_sha256, self.cases_sha256(suites))
-
-    def keep_for_last(self, spent: frozenset[str]) -> None:
-        """Have evaluators that cap their cases choose those of spent tasks last."""
-        self._holdout = replace(self._holdout, spent=spent)
-
-    def scores(self, number: int | None, suite: Suite) -> list[CaseScore]:
-        """Return one policy's scores on one suite."""
-        adapter_sha256 = self._ctx.registry.manifest(number).adapter_sha256 if number is not None else ""
-        key = content_id(self._base_sha256, adapter_sha256, self.cases_sha256([suite]), sorted(self._holdout.spent))
-        cached = self._ctx.store.cached("scores", key)
-        if cached is None:
-            self._ctx.say(f"scoring {round_name(number)} on {suite.name}")
-            policy = self._policy_set().policy(self._ctx.registry.adapter(number), round_name(number), adapter_sha256)
-            cached = [
-                {**asdict(s), "score": None if math.isnan(s.score) else s.score}
-                for s in suite.evaluator(policy, self._holdout, self._ctx.config.eval)
-            ]
-            self._ctx.store.cache("scores", key, cached)
-        return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
-
-    def _policy_set(self) -> PolicySet:
-        if self._policies is None:
-            from flywheel.models.policy import PolicySet
-
-            self._policies = PolicySet(self._ctx.config.model, self._ctx.config.eval)
-        return self._policies
-
-
 def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, int | None]:
     candidate = number if number is not None else ctx.registry.resolve("latest")
     if candidate is None or candidate not in ctx.registry.trained():
@@ -149,7 +95,7 @@ def evaluate(
 
     candidate, baseline = _sides(ctx, number, against)
     chosen, started = chosen_suites(ctx, suites), time.monotonic()
-    scorer = _Scorer(ctx, _holdout(ctx))
+    scorer = Scorer(ctx, _holdout(ctx))
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
     spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))
@@ -169,17 +115,14 @@ def evaluate(
         trained_tasks=trained_tasks(ctx, candidate),
         spent=spent,
         seed=ctx.config.eval.seed,
-    )
+    ).model_copy(update={"rivals": rival_rows(ctx, scorer, chosen, scores[candidate], baseline)})
     stored = ctx.registry.report(candidate)
     if stored is not None and stored.model_copy(update={"timings_s": {}}) == report:
         return stored
-    report = report.model_copy(update={"timings_s": {"total": round(time.monotonic() - started, 3)}})
+    report = report.model_copy(
+        update={"timings_s": {"total": round(time.monotonic() - started, 3), **scorer.timings_s}}
+    )
     ctx.registry.save_report(report)
     if manifest.state == "trained":
         ctx.registry.save(manifest.model_copy(update={"state": "evaluated"}))
     return report
-
-
-def look_id(candidate_sha256: str, baseline_sha256: str, cases_sha256: str) -> str:
-    """Identify an evaluation: the same policies on the same cases."""
-    return content_id("look", candidate_sha256, baseline_sha256, cases_sha256)

@@ -30,6 +30,7 @@ class Suite:
     depends_on: str
     offered: bool
     rivals: bool
+    fixed: bool  # no case comes from the logs
 
 
 def open_suite(ctx: Context, name: str) -> Suite:
@@ -56,6 +57,7 @@ def open_suite(ctx: Context, name: str) -> Suite:
         depends(*given) if depends is not None else "",
         offered is None or bool(offered(*given)),
         bool(getattr(evaluator, "rivals", True)),
+        bool(getattr(evaluator, "fixed", False)),
     )
 
 

@@ -45,6 +45,7 @@ class Forgetting:
     """The suite of measures on the fixed text."""
 
     rivals = False  # the base's distance from itself says nothing
+    fixed = True
 
     def depends_on(self, project_dir: Path, cfg: EvalConfig) -> str:  # noqa: ARG002 - the contract's signature
         """Hash the text."""

@@ -132,6 +132,8 @@ class OwnCases:
         stem: name of the file without .jsonl; '' for all.
     """
 
+    fixed = True
+
     def __init__(self, stem: str = "") -> None:
         self.stem = stem
 
