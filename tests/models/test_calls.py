@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,96 +12,13 @@ from flywheel.models.chat import parse_completion
 from hypothesis import given
 from hypothesis import strategies as st
 
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 TOOLS = [
     {"name": "weather", "parameters": {"properties": {"city": {}, "days": {}, "units": {}}, "required": ["city"]}},
     {"name": "stop", "parameters": {"properties": {}}},
 ]
-PARIS = ("weather", {"city": "Paris", "days": 2})
-ROME = ("weather", {"city": "Rome"})
-STOP: tuple[str, dict[str, Any]] = ("stop", {})
 HARMONY = "<|channel|>analysis<|message|>They want Paris.<|end|><|start|>assistant"
-
-WRITTEN: list[tuple[str, list[tuple[str, dict[str, Any]]], str]] = [
-    ('<tool_call>\n{"name": "weather", "arguments": {"city": "Paris", "days": 2}}\n</tool_call>', [PARIS], ""),
-    (
-        'I look.\n<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>\n<tool_call>{"name": "stop", '
-        '"arguments": {}}</tool_call>',
-        [ROME, STOP],
-        "I look.",
-    ),
-    (
-        "<think>\nWhich city?\n</think>\n\n<tool_call>\n"
-        '{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call><|im_end|>',
-        [ROME],
-        "",
-    ),
-    (
-        "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
-        "</function>\n</tool_call>",
-        [PARIS],
-        "",
-    ),
-    (
-        "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n"
-        "<arg_value>2</arg_value>\n</tool_call>",
-        [PARIS],
-        "",
-    ),
-    ('<|python_tag|>{"name": "weather", "parameters": {"city": "Paris", "days": 2}}<|eom_id|>', [PARIS], ""),
-    (
-        '<|python_tag|>{"name": "weather", "parameters": {"city": "Rome"}}; {"name": "stop", "parameters": {}}',
-        [ROME, STOP],
-        "",
-    ),
-    ('<|python_tag|>weather.call(city="Paris", days=2)<|eom_id|>', [PARIS], ""),
-    ('{"name": "weather", "parameters": {"city": "Paris", "days": 2}}<|eot_id|>', [PARIS], ""),
-    ('{"type": "function", "name": "weather", "parameters": {"city": "Rome"}}', [ROME], ""),
-    ('[{"name": "weather", "arguments": {"city": "Rome"}}, {"name": "stop", "arguments": {}}]', [ROME, STOP], ""),
-    ('[weather(city="Paris", days=2), stop()]', [PARIS, STOP], ""),
-    ('<function=weather>{"city": "Paris", "days": 2}</function>', [PARIS], ""),
-    ('[TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Paris", "days": 2}, "id": "9Xk2LmQa1"}]', [PARIS], ""),
-    ('Now.[TOOL_CALLS]weather[CALL_ID]9Xk2LmQa1[ARGS]{"city": "Rome"}[TOOL_CALLS]stop[ARGS]{}', [ROME, STOP], "Now."),
-    (
-        "<start_function_call>call:weather{city:<escape>Paris<escape>,days:2}<end_function_call>",
-        [PARIS],
-        "",
-    ),
-    ('```tool_code\nweather(city="Paris", days=2)\n```', [PARIS], ""),
-    (
-        HARMONY + '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>',
-        [ROME],
-        "",
-    ),
-    (HARMONY + ' to=functions.weather<|channel|>commentary json<|message|>{"city": "Rome"}<|call|>', [ROME], ""),
-    (HARMONY + "<|channel|>final<|message|>It rains.<|return|>", [], "It rains."),
-    (
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n"
-        '{"city": "Rome"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-        [ROME],
-        "",
-    ),
-    (
-        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{"city": "Rome"}<｜tool▁call▁end｜>'
-        "<｜tool▁call▁begin｜>stop<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-        [ROME, STOP],
-        "",
-    ),
-    (
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"
-        '{"city": "Rome"}<|tool_call_end|><|tool_calls_section_end|>',
-        [ROME],
-        "",
-    ),
-    ('<|tool_call|>[{"name": "weather", "arguments": {"city": "Rome"}}]<|/tool_call|>', [ROME], ""),
-    (
-        '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "weather", "parameters": {"city": "Rome"}}]<|END_ACTION|>',
-        [ROME],
-        "",
-    ),
-    ("It will rain in Paris.", [], "It will rain in Paris."),
-    ('{"name": "Ann", "age": 3}', [], '{"name": "Ann", "age": 3}'),  # an answer in JSON is an answer
-    ("[1, 2, 3]", [], "[1, 2, 3]"),
-]
+WRITTEN = [json.loads(line) for line in (FIXTURES / "tool_calls.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def clean(text: str) -> str:
@@ -109,20 +27,19 @@ def clean(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(("text", "calls", "said"), WRITTEN)
-def test_a_call_is_found_whatever_the_family(text: str, calls: list[tuple[str, dict[str, Any]]], said: str) -> None:
-    made = parse_completion(text, TOOLS, clean)
+@pytest.mark.parametrize("written", WRITTEN, ids=lambda w: w["text"][:30])
+def test_a_call_is_found_whatever_the_family(written: dict[str, Any]) -> None:
+    made = parse_completion(written["text"], TOOLS, clean)
 
-    found = [(c["name"], c["arguments"]) for c in made.message.get("tool_calls", [])]
-    assert found == calls
-    assert made.message.get("content", "") == said
-    assert made.well_formed is bool(calls)
+    found = [[c["name"], c["arguments"]] for c in made.message.get("tool_calls", [])]
+    assert found == written["calls"]
+    assert made.message.get("content", "") == written["said"]
+    assert made.well_formed is bool(written["calls"])
 
 
 def test_every_family_of_the_table_has_an_example() -> None:
-    tried = {
-        next((f.name for f in families() if f.mark.search(split_reasoning(text)[1])), "") for text, _, _ in WRITTEN
-    }
+    texts = [split_reasoning(written["text"])[1] for written in WRITTEN]
+    tried = {next((f.name for f in families() if f.mark.search(text)), "") for text in texts}
     assert tried - {""} == {f.name for f in families()}
 
 

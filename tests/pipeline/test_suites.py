@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from flywheel.cli.render import metric_lines
 from flywheel.errors import EvalError, ExtensionError, UsageError
 from flywheel.project import Project
-from flywheel.records import EvalReport
 from tests.projects import write_config
+
+if TYPE_CHECKING:
+    from flywheel.records import EvalReport
 
 CASES = [
     {"id": "any", "prompt": "Say something.", "checks": [{"check": "regex", "pattern": "(?s).*"}]},
