@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore
 from flywheel.records import Split
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Generation, Holdout, Policy
 
-__all__ = ["next_action", "preference"]
+__all__ = ["length_slopes", "next_action", "preference"]
 
 LIKE_LENGTH = 0.1
 
@@ -93,7 +93,9 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     """Score whether the policy gives the better action of a held-out pair the higher log-probability.
 
     Reference-free: sums over the action's tokens, with no other policy's subtracted. A sum favours short actions, so
-    `preference_like_length` says the same of the pairs whose sides differ by at most a tenth in tokens.
+    the same is said twice more: `preference_like_length` of the pairs whose sides differ by at most a tenth in tokens, and
+    `preference_length_controlled` of all pairs, with what length alone explains taken off (`length_slopes`). The newest
+    third of the pairs, by when the better action's episode began, is the slice time=newest third.
     """
     import polars as pl
 
@@ -106,8 +108,53 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     read = fits(policy, flat, 0)
     able = [i for i in range(len(pairs)) if read[2 * i] and read[2 * i + 1]]
     scores = _log_probs(policy, [ask for i in able for ask in asks[i]])
-    found = {i: (scores[2 * k], scores[2 * k + 1]) for k, i in enumerate(able)}
-    return [score for i, pair in enumerate(pairs) for score in _pair_scores(pair, found.get(i))]
+    both = [_Both(*scores[2 * k], *scores[2 * k + 1]) for k in range(len(able))]
+    slopes = length_slopes([b.ahead for b in both], [b.longer for b in both])
+    found = dict(zip(able, zip(both, slopes, strict=True), strict=True))
+    newest = _newest(rows, holdout)
+    return [s for i, pair in enumerate(pairs) for s in _pair_scores(pair, found.get(i), pair["pair_id"] in newest)]
+
+
+class _Both(NamedTuple):
+    """Log-probability and tokens of a pair's better and worse action."""
+
+    better: float
+    n_better: int
+    worse: float
+    n_worse: int
+
+    @property
+    def ahead(self) -> float:
+        """Nats by which the better action is more likely."""
+        return self.better - self.worse
+
+    @property
+    def longer(self) -> int:
+        """Tokens by which it is longer."""
+        return self.n_better - self.n_worse
+
+
+def length_slopes(ahead: Sequence[float], longer: Sequence[int]) -> list[float]:
+    """Return for each pair what a token of length is worth in nats, learned from all other pairs.
+
+    Least squares through the origin, because the sign of a pair is only a matter of naming: b = Σ d·l / Σ l², d the
+    difference of log-probabilities, l that of lengths. A pair is left out of its own slope, which could otherwise
+    explain it away. 0 where no other pair differs in length.
+    """
+    both = math.fsum(d * n for d, n in zip(ahead, longer, strict=True))
+    squares = sum(n * n for n in longer)
+    return [(both - d * n) / (squares - n * n) if squares > n * n else 0.0 for d, n in zip(ahead, longer, strict=True)]
+
+
+def _newest(rows: dict[str, dict[str, Any]], holdout: Holdout) -> set[str]:
+    """Return the newest third of the pairs, where their episodes' times are known and differ."""
+    started = dict(holdout.episodes.select("episode_id", "started").iter_rows())
+    times = {pair_id: started.get(row["chosen_episode"]) for pair_id, row in rows.items()}
+    known = sorted(time for time in times.values() if time is not None)
+    if not known or known[0] == known[-1]:
+        return set()
+    edge = known[len(known) * 2 // 3]
+    return {pair_id for pair_id, time in times.items() if time is not None and time >= edge}
 
 
 def _asks(pair: dict[str, Any]) -> tuple[Ask, Ask]:
@@ -121,14 +168,20 @@ def _log_probs(policy: Policy, asks: Sequence[Ask]) -> list[tuple[float, int]]:
     return policy.log_prob([a.prompt for a in asks], [a.tools for a in asks], completions)
 
 
-def _pair_scores(pair: dict[str, Any], scores: tuple[tuple[float, int], tuple[float, int]] | None) -> list[CaseScore]:
+def _pair_scores(pair: dict[str, Any], scores: tuple[_Both, float] | None, newest: bool) -> list[CaseScore]:  # noqa: FBT001
     case_id, task_id = pair["pair_id"], pair["task_id"]
     if scores is None:
         slices = {"missing": TOO_LONG}
         return [CaseScore(case_id, task_id, "preference_accuracy", math.nan, primary=True, slices=slices)]
-    (better, n_better), (worse, n_worse) = scores
-    value, slices = float(better > worse), {"builder": str(pair["builder"])}
-    found = [CaseScore(case_id, task_id, "preference_accuracy", value, primary=True, slices=slices)]
-    if abs(n_better - n_worse) <= LIKE_LENGTH * max(n_better, n_worse):
-        found.append(CaseScore(case_id, task_id, "preference_like_length", value, slices=slices))
-    return found
+    both, slope = scores
+    slices = {"builder": str(pair["builder"])} | ({"time": "newest third"} if newest else {})
+    values = {
+        "preference_accuracy": both.ahead,
+        "preference_length_controlled": round(both.ahead - slope * both.longer, 9),
+    }
+    if abs(both.longer) <= LIKE_LENGTH * max(both.n_better, both.n_worse):
+        values["preference_like_length"] = both.ahead
+    return [
+        CaseScore(case_id, task_id, metric, float(value > 0), primary=metric == "preference_accuracy", slices=slices)
+        for metric, value in values.items()
+    ]
