@@ -50,6 +50,8 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "preference_pair": (TABLES["pairs"], TABLES["pairs"].version),
     "example": (TABLES["examples"], TABLES["examples"].version),
     "group": (TABLES["groups"], TABLES["groups"].version),
+    "fixture": (TABLES["fixtures"], TABLES["fixtures"].version),
+    "scenario": (TABLES["scenarios"], TABLES["scenarios"].version),
     "quarantine": (TABLES["quarantine"], TABLES["quarantine"].version),
     "message": (Message, 1),
     "eval_case": (EvalCase, EvalCase.version),

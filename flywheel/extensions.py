@@ -144,11 +144,12 @@ class TrainSpec:
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
     weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label and
     weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, where the log
-    has them, log_probs: for each member null, or {ids, log_probs} for each of its actions.
+    has them, log_probs: for each member null, or {ids, log_probs} for each of its actions; for GRPO in the replay
+    environment what `flywheel.replay.read_scenario` reads.
     """
 
     round: int
-    method: Literal["sft", "dpo", "grpo", "kto"]
+    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
     data: Path
     out_dir: Path  # the adapter's folder: written whole, marker last
     work_dir: Path  # checkpoints and logs; may be deleted after the round

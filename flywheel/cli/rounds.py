@@ -95,7 +95,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     *,
     number: RoundOption = None,
     method: Annotated[
-        str | None, typer.Option("--method", help="sft, dpo, kto, grpo or auto; default: train.method.")
+        str | None, typer.Option("--method", help="sft, dpo, kto, grpo, grpo-replay or auto; default: train.method.")
     ] = None,
     plan_file: Annotated[
         Path | None, typer.Option("--plan", help="A plan saved by `plan --out`.", metavar="FILE")

@@ -7,7 +7,7 @@ docs/reference/config.md. Sections stand in modules by what they are about; `fil
 
 from __future__ import annotations
 
-from flywheel.config.datasets import GroupsConfig, PairsConfig
+from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
 from flywheel.config.files import (
     CONFIG_FILE,
     load_config,
@@ -39,6 +39,7 @@ __all__ = [
     "PairsConfig",
     "Pipeline",
     "RedactConfig",
+    "ReplayConfig",
     "RewardsConfig",
     "RulesConfig",
     "SliceRule",

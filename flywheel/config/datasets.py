@@ -1,4 +1,4 @@
-"""Sections on what is trained on: preference pairs and groups of attempts."""
+"""Sections on what is trained on: preference pairs, groups of attempts, the replay environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from flywheel.config._section import Section
 
-__all__ = ["GroupsConfig", "PairsConfig"]
+__all__ = ["GroupsConfig", "PairsConfig", "ReplayConfig"]
 
 
 class PairsConfig(Section):
@@ -45,3 +45,22 @@ class GroupsConfig(Section):
     shift: float = Field(
         default=0.1, ge=0, description="Added to advantages off policy: the baseline lowered by so much (AsymRE)."
     )
+
+
+class ReplayConfig(Section):
+    """How the environment that replays the log is built, and what it answers."""
+
+    reads: list[str] = Field(
+        default=[], description="Tools that only look something up, where their names do not say so: `sql`, say."
+    )
+    acts: list[str] = Field(default=[], description="Tools that change something although their names do not say so.")
+    min_agreement: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of the attempts that made a call in the same world which must have got the same result.",
+    )
+    min_alike: float = Field(
+        default=0.8, gt=0, le=1, description="Share of words in common from which two answers are the same answer."
+    )
+    max_calls: int = Field(default=30, ge=1, description="Most calls of one attempt in the environment.")

@@ -39,10 +39,11 @@ class LoraConfig(Section):
 class TrainConfig(Section):
     """What a round trains, from where, and how."""
 
-    method: Literal["auto", "sft", "dpo", "grpo", "kto"] = Field(
+    method: Literal["auto", "sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(
         default="auto",
         description="'auto': SFT while the start policy seldom makes a well-formed call, then DPO. 'grpo' trains on "
-        "groups of logged attempts, 'kto' on single good and bad actions.",
+        "groups of logged attempts, 'kto' on single good and bad actions, 'grpo-replay' on the policy's own attempts "
+        "in the replay environment.",
     )
     start: Literal["champion", "base"] = Field(default="champion", description="Where a round starts from.")
     reference: Literal["parent", "base"] = Field(
@@ -73,7 +74,8 @@ class TrainConfig(Section):
     batch_size: int = Field(
         default=4,
         ge=1,
-        description="Rows (GRPO: groups) per forward pass; SFT rows that continue one another count as one.",
+        description="Rows per forward pass, or GRPO's groups and scenarios; SFT rows that continue one another count "
+        "as one.",
     )
     accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
     max_length: int = Field(
@@ -105,6 +107,16 @@ class TrainConfig(Section):
         le=1,
         description="Least effective sample size and overlap of attempts with known behaviour, as shares.",
     )
+    replay_attempts: int = Field(default=8, ge=2, description="Attempts at each scenario of the replay environment.")
+    replay_tokens: int = Field(
+        default=512, ge=8, description="Most tokens of one attempt in it, results included; a longer one has no reward."
+    )
+    replay_max_miss: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of attempts that may leave what the log knows before a round stops.",
+    )
     max_kl: float = Field(
         default=5.0, gt=0, description="Mean half squared log-ratio to the reference a token above which a round stops."
     )
@@ -119,6 +131,7 @@ class TrainConfig(Section):
     lora: LoraConfig = LoraConfig()
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 
-    def epochs(self, method: Literal["sft", "dpo", "grpo", "kto"]) -> float:
+    def epochs(self, method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]) -> float:
         """Return the passes over the rows of a round of this method; KTO takes DPO's."""
-        return {"sft": self.sft_epochs, "grpo": self.grpo_epochs}.get(method, self.dpo_epochs)
+        grpo = dict.fromkeys(("grpo", "grpo-replay"), self.grpo_epochs)
+        return {"sft": self.sft_epochs, **grpo}.get(method, self.dpo_epochs)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
-from flywheel.config.datasets import GroupsConfig, PairsConfig
+from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
 from flywheel.config.monitors import MonitorsConfig
@@ -31,6 +31,7 @@ class Config(Section):
     rewards: RewardsConfig = RewardsConfig()
     pairs: PairsConfig = PairsConfig()
     groups: GroupsConfig = GroupsConfig()
+    replay: ReplayConfig = ReplayConfig()
     monitors: MonitorsConfig = MonitorsConfig()
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()

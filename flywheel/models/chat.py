@@ -193,6 +193,10 @@ class ChatFormat:
         """Return the text before an action, ending where the model begins to write."""
         return self._render(messages, tools, generation_prompt=True)
 
+    def conversation(self, messages: Messages, tools: Tools) -> str:
+        """Return the text of a conversation that ends with its last message."""
+        return self._render(messages, tools, generation_prompt=False)
+
     def completion(self, messages: Messages, tools: Tools, action: Mapping[str, Any]) -> str:
         """Return the text of an action as the model would write it, ending with its end-of-turn token.
 

@@ -146,6 +146,15 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
     return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
 
 
+def _fixtures(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    from flywheel.stages.fixtures import build_fixtures
+
+    del project
+    judged = (frames["episodes"], frames["steps"], frames["returns"])
+    fixtures, scenarios = build_fixtures(*judged, config.replay, funnel)
+    return {"fixtures": fixtures, "scenarios": scenarios}
+
+
 _LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
 _LEARNED = {"fit", "scope", "prior_strength"}
 _JUDGED = ("tasks", "episodes", "steps", "returns")
@@ -175,6 +184,8 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _JUDGED, ("groups",), "task", _groups,
           lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=2),
+    Stage("fixtures", _JUDGED, ("fixtures", "scenarios"), "task", _fixtures,
+          lambda c: {"replay": c.replay.model_dump(include={"reads", "acts", "min_agreement"})}),
 )  # fmt: skip
 
 # What a pipeline file may list besides table stages, and what each needs and makes.

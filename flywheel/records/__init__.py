@@ -26,6 +26,7 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
     DataCard,
@@ -58,6 +59,7 @@ __all__ = [
     "Example",
     "Feedback",
     "FileHash",
+    "Fixture",
     "Group",
     "Link",
     "LogEvent",
@@ -71,6 +73,7 @@ __all__ = [
     "Promotion",
     "Quarantined",
     "Reliability",
+    "ReplayScenario",
     "Return",
     "Reward",
     "RivalRow",

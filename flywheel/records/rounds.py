@@ -61,7 +61,7 @@ class RoundManifest(Document):
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
     state: Literal["planned", "built", "trained", "evaluated", "promoted", "held", "failed", "retired"]
-    method: Literal["sft", "dpo", "grpo", "kto"] = Field(description="What was trained.")
+    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What was trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
@@ -112,7 +112,7 @@ class Plan(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
-    method: Literal["sft", "dpo", "grpo", "kto"] = Field(description="What will be trained.")
+    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What will be trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(description="Round whose adapter it starts from; null = base.")
     start_reason: str = Field(description="Why it starts there.")

@@ -6,6 +6,7 @@ from flywheel.records.base import Row
 from flywheel.records.datasets import Example, Group, PreferencePair
 from flywheel.records.episodes import Correction, Episode, Opinion, Reliability, Return, Reward, Step, Task
 from flywheel.records.events import Link, LogEvent, Quarantined
+from flywheel.records.replay import Fixture, ReplayScenario
 
 __all__ = ["TABLES"]
 
@@ -26,5 +27,7 @@ TABLES: dict[str, type[Row]] = {
         PreferencePair,
         Example,
         Group,
+        Fixture,
+        ReplayScenario,
     )
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MethodChoice", "choose_method", "select_rows"]
 
-Method = Literal["sft", "dpo", "grpo", "kto"]
+Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 SAME_ACTION_ROWS = (
     3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from flywheel.records import EventKind, StopReason, ToolStatus
+from flywheel.stages._effects import is_handoff
 from flywheel.stages.rewards.dialogue import Turn, user_turns
-from flywheel.stages.rewards.effects import is_handoff
 from flywheel.stages.rewards.feedback import ADOPTIONS
 from flywheel.stages.rewards.lexicon import says
 from flywheel.stages.rewards.likeness import trigram_cosine

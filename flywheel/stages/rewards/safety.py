@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from flywheel.stages._effects import changes, is_destructive
 from flywheel.stages.rewards.dialogue import Turn, user_turns
-from flywheel.stages.rewards.effects import changes, is_destructive
 from flywheel.stages.rewards.lexicon import orders, says
 from flywheel.stages.rewards.opinions import Opinions, Said
 from flywheel.stages.rewards.sources import Deed, deeds, foreign

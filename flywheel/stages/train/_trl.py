@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from flywheel.config import TrainConfig
 
-__all__ = ["finish", "prepare", "recorder", "trl_arguments", "with_adapter"]
+__all__ = ["finish", "pass_rows", "prepare", "recorder", "trl_arguments", "with_adapter"]
 
 _VERSIONS = ("torch", "transformers", "trl", "peft", "datasets", "flywheel-rl")
 
@@ -49,6 +49,11 @@ _OWNED = {
     "save_only_model": "train.checkpoint_every",
     "push_to_hub": "",
     "packing": "",
+    "num_generations": "train.replay_attempts",
+    "max_completion_length": "train.replay_tokens",
+    "max_tool_calling_iterations": "replay.max_calls",
+    "steps_per_generation": "train.batch_size",
+    "generation_batch_size": "train.batch_size",
 }
 
 
@@ -120,6 +125,14 @@ def _passes(train: TrainConfig, tokens_per_row: int, limit: int) -> tuple[int, i
     return rows, train.accumulation * train.batch_size // rows
 
 
+def pass_rows(most: int, tokens_per_row: int) -> int:
+    """Return the rows of one forward pass: the largest divisor of `most` whose tokens fit into memory, at least 1."""
+    import torch
+
+    limit = _PASS_TOKENS["cuda" if torch.cuda.is_available() else "cpu"]
+    return max((n for n in range(1, most + 1) if most % n == 0 and n * tokens_per_row <= limit), default=1)
+
+
 def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any) -> Any:
     """Return a TRL config with flywheel's settings, the method's values and the user's `[train.trl]` on top.
 
@@ -164,24 +177,34 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
     return kind(**{**settings, **values, **train.trl})
 
 
-def recorder(spec: TrainSpec, tokens_per_row: float) -> TrainerCallback:
-    """Return a callback that appends metrics.jsonl and marks checkpoints as whole, the marker last."""
+def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
+    """Return a callback that appends metrics.jsonl and marks checkpoints as whole, the marker last.
+
+    Where rows have no length of their own (`None`: attempts), tokens are those that TRL counts.
+    """
     from transformers import TrainerCallback
 
     path, per_step = spec.work_dir / "metrics.jsonl", spec.config.train.batch_size * spec.config.train.accumulation
     started, first = time.monotonic(), -1
+    before = 0
 
     class Recorder(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            nonlocal before
+            before = state.num_input_tokens_seen
+
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
             nonlocal first
             first = state.global_step - 1 if first < 0 else first
             steps, seconds = max(1, state.global_step - first), max(time.monotonic() - started, 1e-9)
             numbers = {k: v for k, v in (logs or {}).items() if isinstance(v, (int, float)) and math.isfinite(v)}
+            counted = state.num_input_tokens_seen - before
+            tokens = counted if tokens_per_row is None else tokens_per_row * per_step * steps
             row = {
                 "step": state.global_step,
                 "of": state.max_steps,
                 **numbers,
-                "tokens_per_s": round(tokens_per_row * per_step * steps / seconds, 1),
+                "tokens_per_s": round(tokens / seconds, 1),
                 "eta_s": round(seconds / steps * (state.max_steps - state.global_step), 1),
             }
             with path.open("a", encoding="utf-8") as handle:

@@ -17,7 +17,13 @@ from flywheel.stages.train.spec import read_spec, write_result
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
-_TRAINERS = {"sft": "trl-sft", "dpo": "trl-dpo", "grpo": "offline-grpo", "kto": "logged-kto"}
+_TRAINERS = {
+    "sft": "trl-sft",
+    "dpo": "trl-dpo",
+    "grpo": "offline-grpo",
+    "kto": "logged-kto",
+    "grpo-replay": "replay-grpo",
+}
 
 
 def _die_with(parent: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["changes", "is_destructive", "is_handoff", "looks_up"]
+__all__ = ["changes", "is_destructive", "is_handoff", "is_mere_words", "looks_up"]
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DESTRUCTIVE = re.compile(
@@ -32,6 +32,9 @@ _HANDOFF = re.compile(
 )
 
 
+_THINKS = re.compile(r"^(?:think|plan|reason|reflect)(?:ing)?(?:_|$)")
+
+
 @lru_cache(maxsize=4096)
 def _plain(tool: str) -> str:
     return re.sub(r"[^0-9a-z]+", "_", _CAMEL.sub("_", tool).lower())
@@ -48,6 +51,12 @@ def is_destructive(tool: str) -> bool:
 def is_handoff(tool: str) -> bool:
     """Return whether a tool's name says that it hands the user to a person."""
     return bool(_HANDOFF.search(_plain(tool)))
+
+
+@lru_cache(maxsize=4096)
+def is_mere_words(tool: str) -> bool:
+    """Return whether a tool's name says that its arguments are words to oneself or to a colleague, and do nothing."""
+    return is_handoff(tool) or bool(_THINKS.search(_plain(tool)))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,126 @@
+"""A tokenizer that renders and reads conversations as flywheel does everywhere else.
+
+TRL rolls policies out through the tokenizer's chat template and a response parser that it has for some twenty models.
+Given this tokenizer it sees flywheel's own rendering and parser instead: the tokens that SFT and DPO train and that
+evaluation reads, whatever the base model's template knows of tools.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import FlywheelError, TrainError
+from flywheel.models.chat import ChatFormat
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["MALFORMED", "OTHER_TOOL", "normal_message", "result_ids", "speaking"]
+
+MALFORMED = "malformed"  # key of a parsed message one of whose calls did not parse
+OTHER_TOOL = "another tool"  # what TRL is told a tool is called whose name cannot be a method's
+_ASK = [{"role": "user", "content": "x"}]
+
+
+def speaking(
+    tokenizer: PreTrainedTokenizerBase, prompts: Mapping[str, Sequence[int]], tools: Collection[str]
+) -> PreTrainedTokenizerBase:
+    """Return a copy of a tokenizer that stands in for a prompt where a user message names it, and that parses calls.
+
+    Args:
+        tokenizer: the base model's.
+        prompts: token ids by name: a conversation of one user message with that name is this prompt.
+        tools: names that calls may have; others are told to TRL as `OTHER_TOOL`.
+
+    Raises:
+        TrainError: the template cannot render a result after a call.
+    """
+    kind = type(tokenizer)
+    chat = ChatFormat(tokenizer)
+    _check(chat)
+
+    class Speaking(kind):  # type: ignore[misc, valid-type]
+        def apply_chat_template(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
+            del tools  # they stand in the prompts already
+            if not isinstance(conversation[0], Mapping):
+                return {"input_ids": [_ids(one) for one in conversation]}
+            messages = [normal_message(m) for m in conversation]
+            if not options.get("tokenize", True):
+                return chat.conversation(messages, None)
+            ids = chat.ids(chat.conversation(messages, None))
+            return {"input_ids": ids} if options.get("return_dict", True) else ids
+
+        def parse_response(self, response: Any, *_: Any, **__: Any) -> dict[str, Any]:
+            return _parsed(chat, tokenizer, list(response), tools)
+
+    def _ids(conversation: Any) -> list[int]:
+        return list(prompts[conversation[0]["content"]])
+
+    made = copy.copy(tokenizer)
+    Speaking.__name__ = kind.__name__
+    made.__class__ = Speaking
+    made.response_template = "flywheel"  # any: that there is one keeps TRL from looking for its own
+    return made
+
+
+def normal_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message in the normal form; calls may stand as in OpenAI's."""
+    calls = [{"id": "", **call.get("function", call)} for call in message.get("tool_calls") or ()]
+    kept = {k: v for k, v in message.items() if k in {"role", "content", "name", "tool_call_id"}}
+    return {**kept, "tool_calls": calls} if calls else kept
+
+
+def _parsed(
+    chat: ChatFormat, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], tools: Collection[str]
+) -> dict[str, Any]:
+    text = str(tokenizer.decode(ids)).split(str(tokenizer.eos_token))[0]
+    message = chat.parse(text, None).message
+    calls, content = message.get("tool_calls") or [], str(message.get("content") or "")
+    if any(call["arguments"] is None for call in calls):
+        return {"role": "assistant", "content": content, MALFORMED: True}
+    made = [{"type": "function", "function": _function(call, tools)} for call in calls]
+    return {"role": "assistant", "content": content, **({"tool_calls": made} if made else {})}
+
+
+def _function(call: Mapping[str, Any], tools: Collection[str]) -> dict[str, Any]:
+    if call["name"] in tools:
+        return {"name": call["name"], "arguments": call["arguments"]}
+    return {"name": OTHER_TOOL, "arguments": {"name": call["name"], "arguments": call["arguments"]}}
+
+
+def result_ids(chat: ChatFormat, results: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the tokens that come after an action's end: its results, and the beginning of the next action.
+
+    Args:
+        chat: how the base model reads and writes.
+        results: messages of the role `tool`, in the order of the calls.
+
+    Raises:
+        FlywheelError: the template renders the action differently when results follow.
+    """
+    calls = [{"id": f"call{i:05d}", "name": m["name"], "arguments": {}} for i, m in enumerate(results)]
+    action = {"role": "assistant", "content": "", "tool_calls": calls}
+    answered = [{**m, "tool_call_id": call["id"]} for m, call in zip(results, calls, strict=True)]
+    before = chat.prompt(_ASK, None) + chat.completion(_ASK, None, action)
+    whole = chat.prompt([*_ASK, action, *answered], None)
+    if not whole.startswith(before):
+        raise FlywheelError(
+            "the chat template is not prefix-preserving: an action renders differently when its result follows",
+            hint="use a chat template that does not rewrite earlier turns, or train.method = 'grpo' on logged groups",
+        )
+    return chat.ids(whole[len(before) :])
+
+
+def _check(chat: ChatFormat) -> None:
+    """Refuse a template that cannot show a policy what its call gave back."""
+    try:
+        result_ids(chat, [{"role": "tool", "name": "x", "content": "y"}])
+    except FlywheelError as error:
+        raise TrainError(error.message, hint=error.hint) from None
+    except Exception as error:  # noqa: BLE001 - a template may raise anything
+        raise TrainError(
+            f"the base model's chat template cannot render a tool's result after a call: {type(error).__name__}",
+            hint="use another base model or chat template, or train.method = 'grpo' on logged groups",
+        ) from None

@@ -1,0 +1,190 @@
+"""GRPO on the policy's own attempts in the replay environment, through TRL's GRPOTrainer and `environment_factory`.
+
+Every scenario is attempted several times; recorded results answer the calls. An attempt that leaves what the log knows
+has no reward: it is neither in its group's baseline nor in the loss. Rewards are the mean returns of the recorded
+attempts that ended alike, centred on the group's mean and divided by neither the group's spread nor a length.
+
+GRPO: Shao et al. 2024, arXiv 2402.03300. Without the spread and the lengths: Liu et al. 2025, arXiv 2503.20783.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import TrainError
+from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_tokenizer
+from flywheel.replay import Scenario, read_scenario
+from flywheel.stages.train._rollouts import OVER, Rollouts, method_names
+from flywheel.stages.train._rows import read_rows
+from flywheel.stages.train._speaking import result_ids, speaking
+from flywheel.stages.train._trl import finish, pass_rows, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.checkpoints import newest
+
+if TYPE_CHECKING:
+    from flywheel.config import TrainConfig
+
+__all__ = ["train"]
+
+_WINDOW = 4  # steps over which a limit is judged
+_KL_AT_START = 1e-3
+_ALL_BUT = 0.99  # of attempts without a reward: nothing is learned any more
+_REPORTED = ("rewarded", "missed", "new_end", "malformed", "over_budget", "calls", "calls_missed")
+
+
+class Rolled:
+    """Goes before TRL's GRPOTrainer: results in flywheel's rendering, attempts without a reward out of the loss."""
+
+    def setup(self, rollouts: Rollouts, chat: ChatFormat, limits: dict[str, tuple[float, str]]) -> None:
+        """Give what TRL's own constructor does not take; call it before `train`."""
+        self._rollouts, self._chat, self._limits = rollouts, chat, limits
+        self._past: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
+
+    def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
+        """Return the tokens of results; where an attempt is over, more than fit, which is how TRL ends one."""
+        if any(message["content"] == OVER for message in tool_messages):
+            return [0] * (self.max_completion_length + 1)  # type: ignore[attr-defined]
+        return result_ids(self._chat, tool_messages)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Take attempts without a reward out of the loss: TRL gives them no advantage, but still counts their KL."""
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+        unknown = [i for i, outcome in enumerate(self._rollouts.outcomes) if outcome.reward is None]
+        output["tool_mask"][unknown] = 0
+        trained = (output["completion_mask"] * output["tool_mask"]).sum()
+        output["num_items_in_batch"] = self.accelerator.gather(trained).sum()  # type: ignore[attr-defined]
+        return output
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Add TRL's metrics, and stop where a limit is passed."""
+        super().log(logs, *args, **kwargs)  # type: ignore[misc]
+        step = int(self.state.global_step)  # type: ignore[attr-defined]
+        for name in ("loss", "grad_norm"):
+            if not math.isfinite(logs.get(name) or 0.0):
+                raise TrainError(f"step {step}: the {name} is not a number", hint="lower train.grpo_learning_rate")
+        if step == 1 and (logs.get("kl") or 0.0) > _KL_AT_START:
+            raise TrainError(
+                f"the reference policy is not where the round starts: KL {logs['kl']:.4f} before the first step",
+                hint="was the parent's adapter changed, or trained on another base model?",
+            )
+        for name, (limit, advice) in self._limits.items():
+            if logs.get(name) is not None:
+                self._past[name].append(logs[name])
+                self._judge(step, name, limit, advice)
+
+    def _judge(self, step: int, name: str, limit: float, advice: str) -> None:
+        past = self._past[name]
+        mean = math.fsum(past) / len(past)
+        if len(past) == _WINDOW and mean > limit:
+            raise TrainError(
+                f"step {step}: {name} was {mean:.3f} over {_WINDOW} steps, its limit is {limit:g}",
+                hint=f"{advice}; the last good checkpoint is kept",
+            )
+
+
+def _limits(cfg: TrainConfig) -> dict[str, tuple[float, str]]:
+    nearer = "train on logs of a nearer policy, begin with train.method = 'sft', or raise train.replay_max_miss"
+    ending = "no attempt comes to an end: begin with train.method = 'sft', or raise train.replay_tokens"
+    slower = "raise train.grpo_kl or lower train.grpo_learning_rate"
+    return {
+        "unknown": (cfg.replay_max_miss, f"attempts left what the log knows: {nearer}"),
+        "unrewarded": (_ALL_BUT, ending),
+        "kl": (cfg.max_kl, slower),
+    }
+
+
+def _fitting(
+    scenarios: Sequence[Scenario], chat: ChatFormat, cfg: TrainConfig
+) -> tuple[list[Scenario], dict[str, list[int]]]:
+    """Return the scenarios that leave room for an attempt, and their prompts' token ids.
+
+    Raises:
+        TrainError: none, or more than `train.max_refused` of them do not.
+    """
+    prompts = {s.scenario_id: chat.ids(chat.prompt(s.prompt, s.tools)) for s in scenarios}
+    kept = [s for s in scenarios if len(prompts[s.scenario_id]) + cfg.replay_tokens <= cfg.max_length]
+    refused = len(scenarios) - len(kept)
+    if not kept or refused / len(scenarios) > cfg.max_refused:
+        raise TrainError(
+            f"{refused:,} of {len(scenarios):,} prompts leave no room for {cfg.replay_tokens:,} tokens "
+            f"(train.replay_tokens) within train.max_length = {cfg.max_length:,}",
+            hint="raise train.max_length (memory grows with it), lower train.replay_tokens or raise train.max_refused",
+        )
+    return kept, {s.scenario_id: prompts[s.scenario_id] for s in kept}
+
+
+def _arguments(spec: TrainSpec, n: int, longest: int) -> Any:
+    """Return TRL's settings: one optimiser step a batch of scenarios, rolled out under the policy that it changes."""
+    from trl import GRPOConfig
+
+    cfg = spec.config.train
+    rows = pass_rows(cfg.replay_attempts, longest)
+    at_once = min(cfg.batch_size * cfg.accumulation, n)
+    return trl_arguments(
+        GRPOConfig, spec, longest, learning_rate=cfg.grpo_learning_rate, beta=cfg.grpo_kl, loss_type="dr_grpo",
+        scale_rewards="none", num_generations=cfg.replay_attempts, max_completion_length=cfg.replay_tokens,
+        max_tool_calling_iterations=spec.config.replay.max_calls + 1, per_device_train_batch_size=rows,
+        gradient_accumulation_steps=at_once * cfg.replay_attempts // rows, remove_unused_columns=False,
+    )  # fmt: skip
+
+
+def _met(spec: TrainSpec) -> dict[str, float]:
+    """Return the round's own rates: means over its steps, those before a restart included."""
+    lines = (spec.work_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [row for row in map(json.loads, lines) if "rewarded" in row]
+    return {
+        f"replay_{name}": round(math.fsum(row[name] for row in steps) / max(1, len(steps)), 4) for name in _REPORTED
+    }
+
+
+def train(spec: TrainSpec) -> TrainResult:
+    """Train one round on attempts in the replay environment.
+
+    Raises:
+        TrainError: no scenario fits, the template cannot show results, or a limit was passed.
+        ConfigError: a key under [train.trl] is unknown.
+    """
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    from datasets import Dataset
+    from trl import GRPOTrainer
+
+    class Replayed(Rolled, GRPOTrainer):  # type: ignore[misc]
+        pass
+
+    started, cfg = time.monotonic(), spec.config.train
+    prepare(spec)
+    logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it would print conversations
+    tokenizer = load_tokenizer(spec.config.model)
+    chat = ChatFormat(tokenizer)
+    told = [read_scenario(row) for row in read_rows(spec.data)]
+    scenarios, prompts = _fitting(told, chat, cfg)
+    longest = max(map(len, prompts.values())) + cfg.replay_tokens
+    rollouts = Rollouts(scenarios, spec.config.replay, [tokenizer.eos_token_id])
+    names = list(prompts)
+    trainer = Replayed(
+        model=with_adapter(spec),
+        args=_arguments(spec, len(scenarios), longest),
+        reward_funcs=rollouts.rewards,
+        train_dataset=Dataset.from_dict(
+            {"prompt": [[{"role": "user", "content": name}] for name in names], "scenario": names}
+        ),
+        processing_class=speaking(tokenizer, prompts, method_names(scenarios)),
+        environment_factory=rollouts.factory,
+        callbacks=[recorder(spec, None)],
+    )
+    if spec.reference == "base" and "ref" in trainer.model.peft_config:
+        trainer.model.delete_adapter("ref")  # without it TRL switches the adapter off: the base
+    trainer.setup(rollouts, chat, _limits(cfg))
+    trainer.train(resume_from_checkpoint=newest(spec))
+    state = trainer.state
+    checks = {"scenarios": float(len(scenarios)), "rows_refused": float(len(told) - len(scenarios)), **_met(spec)}
+    tokens = int(state.num_input_tokens_seen)
+    return finish(spec, trainer.model, steps=state.global_step, tokens=tokens, checks=checks, started=started)

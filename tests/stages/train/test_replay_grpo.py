@@ -1,0 +1,168 @@
+"""GRPO in the replay environment on a tiny Llama that makes three calls: one good, one bad, one unknown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flywheel import files
+from flywheel.config import Config, ModelConfig
+from flywheel.errors import TrainError
+from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_base, load_tokenizer
+from flywheel.records import canonical_json
+from flywheel.replay import START, call_text, next_state
+from flywheel.stages.train import replay_grpo
+from flywheel.stages.train._speaking import result_ids
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "move", "parameters": {"type": "object", "properties": {"to": {"type": "string"}}}},
+    }
+]
+PROMPT = [{"role": "user", "content": "Move me."}]
+CALLS = {"good": {"to": "up"}, "bad": {"to": "down"}, "unknown": {"to": "out"}}
+DONE = {"role": "assistant", "content": "Done."}
+
+
+def move(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": "", "name": "move", "arguments": arguments}]}
+
+
+def scenario(name: str = "s0", *, known: tuple[str, ...] = ("good", "bad")) -> dict[str, Any]:
+    texts = {kind: call_text("move", CALLS[kind]) for kind in known}
+    worth = {"good": 1.0, "bad": -1.0, "unknown": 0.0}
+    return {
+        "id": name, "task_id": name, "prompt": PROMPT, "tools": TOOLS, "state": START, "judged_by": "state",
+        "endings": [[next_state(START, text), "", worth[kind], 0.5, 2] for kind, text in texts.items()],
+        "calls": [[START, text, "moved", "ok", True] for text in texts.values()], "n_calls": 1,
+    }  # fmt: skip
+
+
+def texts_of(chat: ChatFormat) -> dict[str, tuple[list[int], list[int], list[int]]]:
+    """Each kind's action, what came back, and the last word, as token ids."""
+    made = {}
+    for kind, arguments in CALLS.items():
+        action = chat.ids(chat.completion(PROMPT, TOOLS, move(arguments)))
+        back = result_ids(chat, [{"role": "tool", "name": "move", "content": "moved"}])
+        made[kind] = (action, back, chat.ids(chat.completion(PROMPT, TOOLS, DONE)))
+    return made
+
+
+TEMPLATE = (  # as SmolLM2's: it knows no tools
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def small(folder: Path) -> Any:
+    """A random Llama that reads bytes, so that a step takes milliseconds."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    marks = {"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, **marks)
+    tokenizer.pad_token, tokenizer.chat_template = tokenizer.eos_token, TEMPLATE
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=1024, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def mover(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model taught to make each of the three calls about equally often, and to end after the result."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models") / "mover"
+    model = small(folder)
+    chat = ChatFormat(load_tokenizer(ModelConfig(base=str(folder))))
+    start = chat.ids(chat.prompt(PROMPT, TOOLS))
+    rows = [start + action + back + last for action, back, last in texts_of(chat).values()]
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    seen = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    labels = ids.masked_fill(seen == 0, -100)
+    labels[:, : len(start)] = -100
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(250):
+        model(input_ids=ids, attention_mask=seen, labels=labels).loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    model.save_pretrained(folder)
+    return folder
+
+
+def spec(folder: Path, model: Path, rows: list[dict[str, Any]], **train: Any) -> TrainSpec:
+    settings = {
+        "max_steps": 4, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 5e-3,
+        "replay_attempts": 8, "replay_tokens": 160, "replay_max_miss": 0.9, "max_kl": 100,
+    }  # fmt: skip
+    config = Config.model_validate({"model": {"base": str(model)}, "train": {**settings, **train}})
+    work = folder / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    files.atomic_write(folder / "train.jsonl", "".join(canonical_json(row) + "\n" for row in rows))
+    data, out = folder / "train.jsonl", folder / "adapter"
+    return TrainSpec(1, "grpo-replay", data, out, work, str(model), None, "parent", config, 0)
+
+
+def metrics(made: TrainSpec) -> list[dict[str, Any]]:
+    lines = (made.work_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [row for row in map(json.loads, lines) if "rewarded" in row]
+
+
+def log_probs(made: TrainSpec) -> dict[str, float]:
+    """How likely each of the three calls is under the trained adapter."""
+    from peft import PeftModel
+
+    cfg = made.config.model
+    model = PeftModel.from_pretrained(load_base(cfg), str(made.out_dir)).eval()
+    chat = ChatFormat(load_tokenizer(cfg))
+    start = chat.ids(chat.prompt(PROMPT, TOOLS))
+    found = {}
+    for kind, (action, _, _) in texts_of(chat).items():
+        ids = torch.tensor([start + action])
+        with torch.inference_mode():
+            logp = torch.log_softmax(model(input_ids=ids).logits[0, len(start) - 1 : -1], -1)
+        found[kind] = float(logp.gather(-1, ids[0, len(start) :, None]).sum())
+    return found
+
+
+def test_what_is_worth_more_becomes_likelier_and_a_miss_teaches_nothing(tmp_path: Path, mover: Path) -> None:
+    made = spec(tmp_path, mover, [scenario("s0"), scenario("s1")], max_steps=5)
+    result: TrainResult = replay_grpo.train(made)
+    seen, found = metrics(made), log_probs(made)
+
+    assert found["good"] > found["bad"] + 0.5
+    assert seen[0]["kl"] == pytest.approx(0.0, abs=1e-3)
+    assert all(0 <= row["missed"] <= 1 and row["new_end"] == 0 for row in seen)
+    assert seen[0]["missed"] > 0
+    assert seen[-1]["reward"] > seen[0]["reward"]
+    assert result.checks["replay_missed"] == pytest.approx(sum(row["missed"] for row in seen) / len(seen), abs=1e-4)
+    assert result.checks["scenarios"] == 2
+    assert result.tokens > 0
+
+
+def test_the_log_that_knows_nothing_is_refused_and_the_checkpoint_kept(tmp_path: Path, mover: Path) -> None:
+    rows = [scenario("s0", known=("unknown",)), scenario("s1", known=("unknown",))]
+    made = spec(tmp_path, mover, rows, replay_max_miss=0.3, max_steps=8)
+
+    with pytest.raises(TrainError, match=r"step 4: unknown was 0\.\d+ over 4 steps, its limit is 0\.3") as refused:
+        replay_grpo.train(made)
+
+    assert "train.replay_max_miss" in refused.value.hint
+    assert (made.work_dir / "checkpoints" / "checkpoint-2" / "complete").exists()
