@@ -29,7 +29,7 @@ from flywheel.errors import ExtensionError
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, RewardsConfig
+    from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, ReplayConfig, RewardsConfig
     from flywheel.records import EvalReport, Promotion, RoundManifest, RuleResult
 
 __all__ = [
@@ -236,6 +236,9 @@ class Holdout:
     pairs: pl.DataFrame
     project_dir: Path
     spent: frozenset[str] = frozenset()  # tasks that earlier decisions used up; where cases are capped, these go last
+    scenarios: pl.DataFrame | None = None  # held-out turns of the replay environment, the results that it knows,
+    fixtures: pl.DataFrame | None = None
+    replay: ReplayConfig | None = None  # and its settings
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class EvalConfig(Section):
     """What a round is judged on."""
 
     suites: list[str] = Field(
-        default=["next_action", "preference", "cases", "safety", "forgetting"],
+        default=["next_action", "preference", "replay", "cases", "safety", "forgetting"],
         description="Suites: names in the flywheel.evaluators group, module:function, or files of own cases. The first "
         "is primary, the others are guardrails.",
     )
@@ -36,6 +36,7 @@ class EvalConfig(Section):
     )
     rival_cases: int = Field(default=40, ge=1, description="Most cases of a suite that a rival is scored on.")
     few_shot: int = Field(default=3, ge=0, description="Successes shown to the rival few_shot.")
+    replay_cases: int = Field(default=50, ge=1, description="Most turns in which a policy is rolled out in the replay.")
     max_new_tokens: int = Field(default=96, ge=1, description="Longest generated action in tokens.")
     batch_size: int = Field(default=8, ge=1, description="Prompts generated or scored together.")
     seed: int = Field(default=0, ge=0, description="Seed of everything sampled.")

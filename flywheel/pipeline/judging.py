@@ -38,7 +38,14 @@ def _holdout(ctx: Context) -> Holdout:
         raise EvalError(
             "no held-out task: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
         )
-    return Holdout(episodes, held["steps"], held["returns"], held["pairs"], ctx.project)
+    turns = {
+        name: read_table(ctx.store, name).filter(pl.col("split") == Split.HOLDOUT).sort(key).collect()
+        for name, key in (("scenarios", "scenario_id"), ("fixtures", "fixture_id"))
+    }
+    return Holdout(
+        episodes, held["steps"], held["returns"], held["pairs"], ctx.project,
+        scenarios=turns["scenarios"], fixtures=turns["fixtures"], replay=ctx.config.replay,
+    )  # fmt: skip
 
 
 def lineage(ctx: Context, number: int | None) -> list[int]:

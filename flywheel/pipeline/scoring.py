@@ -61,7 +61,8 @@ class Scorer:
         settings = asked.model_dump(mode="json", exclude={"suites", "rivals", "rival_cases", "few_shot"})
         made_by = [(s.name, s.version, s.depends_on) for s in suites]
         held = "" if all(s.fixed for s in suites) else self._holdout_sha256
-        return content_id(held, made_by, settings, self._ctx.config.model.dtype)
+        replay = self._ctx.config.replay.model_dump(mode="json")
+        return content_id(held, made_by, settings, replay, self._ctx.config.model.dtype)
 
     def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
         """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""

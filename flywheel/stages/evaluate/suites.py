@@ -93,9 +93,9 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     """Score whether the policy gives the better action of a held-out pair the higher log-probability.
 
     Reference-free: sums over the action's tokens, with no other policy's subtracted. A sum favours short actions, so
-    the same is said twice more: `preference_like_length` of the pairs whose sides differ by at most a tenth in tokens, and
-    `preference_length_controlled` of all pairs, with what length alone explains taken off (`length_slopes`). The newest
-    third of the pairs, by when the better action's episode began, is the slice time=newest third.
+    the same is said twice more: `preference_like_length` of the pairs whose sides differ by at most a tenth in tokens,
+    and `preference_length_controlled` of all pairs, with what length alone explains taken off (`length_slopes`). The
+    newest third of the pairs, by when the better action's episode began, is the slice time=newest third.
     """
     import polars as pl
 
