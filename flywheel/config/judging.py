@@ -68,7 +68,7 @@ class GateConfig(Section):
     )
     growth: dict[str, float] = Field(
         default={"tokens": 0.1},
-        description="Share by which a measure may exceed the champion's; a candidate surely above is rejected.",
+        description="Share by which a measure may exceed that of a champion round; a candidate surely above is held.",
     )
 
 

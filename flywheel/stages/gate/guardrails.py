@@ -10,7 +10,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
-from flywheel.stages.gate.limits import exceeded, limited
+from flywheel.stages.gate.limits import grown, limited, over
 from flywheel.stages.gate.wording import counted, label, signed, summary
 from flywheel.stats.clusters import task_quantile
 from flywheel.stats.multiple import holm
@@ -150,19 +150,19 @@ def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:
     suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not _is_head(r)]
     numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
     numbers |= {f"p: {label(row)}": p for row, p in zip(rows, adjusted, strict=True)}
-    measures = limited(given.report.measures, cfg)
-    beyond = exceeded(measures, cfg)
-    numbers |= {"beyond": float(len(beyond)), "limited": float(len(measures))} if measures else {}
-    verdict = Verdict.REJECT if worse or beyond else Verdict.INCONCLUSIVE if suspect else Verdict.PROMOTE
-    message = " ".join([_worse_message(worse, suspect, adjusted), *_limits_message(len(measures), beyond)])
+    measures = limited(given.report, cfg)
+    beyond, dearer = over(measures, cfg), grown(measures, cfg)
+    numbers |= {"beyond": float(len(beyond)), "grown": float(len(dearer)), "limited": float(len(measures))}
+    verdict = Verdict.REJECT if worse or beyond else Verdict.INCONCLUSIVE if suspect or dearer else Verdict.PROMOTE
+    message = " ".join([_worse_message(worse, suspect, adjusted), *_limits_message(len(measures), beyond, dearer)])
     passed = verdict == Verdict.PROMOTE
     return RuleResult(rule="no_deterioration", passed=passed, verdict=verdict, message=message, numbers=numbers)
 
 
-def _limits_message(measures: int, beyond: list[str]) -> list[str]:
-    if beyond:
-        return [f"Beyond its limit: {'; '.join(beyond)}."]
-    return [f"{counted(measures, 'measure')} within the limits."] if measures else []
+def _limits_message(measures: int, beyond: list[str], dearer: list[str]) -> list[str]:
+    parts = [f"Beyond the limit: {'; '.join(beyond)}."] if beyond else []
+    parts += [f"Dearer than the champion, which a person may allow: {'; '.join(dearer)}."] if dearer else []
+    return parts or ([f"{counted(measures, 'measure')} within the limits."] if measures else [])
 
 
 def _is_head(row: MetricRow) -> bool:

@@ -1,7 +1,8 @@
 """What is measured against its limits: forgetting against fixed ones, cost against the champion's.
 
 `gate.limits` holds for the candidate's mean as it stands: it is taken on a fixed text, where there is no chance to
-allow for. `gate.growth` is a share of the champion's mean, and exceeded when the whole interval of the ratio is above.
+allow for. `gate.growth` is a share of the champion's mean, and exceeded when the whole interval of the ratio is above;
+it holds between rounds only, because a base model that cannot do the work says what it likes at any length.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from flywheel.config import GateConfig
-    from flywheel.records import MeasureRow
+    from flywheel.records import EvalReport, MeasureRow
 
-__all__ = ["exceeded", "limited"]
-
-
-def limited(rows: Sequence[MeasureRow], cfg: GateConfig) -> list[MeasureRow]:
-    """Return the measures that have a limit and were taken."""
-    return [row for row in rows if row.n and (row.measure in cfg.limits or row.measure in cfg.growth)]
+__all__ = ["grown", "limited", "over"]
 
 
-def exceeded(rows: Sequence[MeasureRow], cfg: GateConfig) -> list[str]:
-    """Return a phrase for each measure that is beyond its limit, with its numbers."""
-    return [phrase for row in limited(rows, cfg) for phrase in (_over(row, cfg), _grown(row, cfg)) if phrase]
+def limited(report: EvalReport, cfg: GateConfig) -> list[MeasureRow]:
+    """Return the measures that have a limit here and were taken."""
+    growing = cfg.growth if report.baseline != "base" else {}
+    return [row for row in report.measures if row.n and (row.measure in cfg.limits or row.measure in growing)]
+
+
+def over(rows: Sequence[MeasureRow], cfg: GateConfig) -> list[str]:
+    """Return a phrase for each measure above its fixed limit, with its numbers."""
+    return [phrase for row in rows if (phrase := _over(row, cfg))]
+
+
+def grown(rows: Sequence[MeasureRow], cfg: GateConfig) -> list[str]:
+    """Return a phrase for each measure that is surely more than the champion's by its share, with its numbers."""
+    return [phrase for row in rows if (phrase := _grown(row, cfg))]
 
 
 def _over(row: MeasureRow, cfg: GateConfig) -> str:
