@@ -268,7 +268,8 @@ class Evaluator(Protocol):
     that reads anything but the held-out tables has the method `depends_on(project_dir, cfg)`, which returns a hash of
     it; with `offered(project_dir, cfg)` false, there is nothing to score and a suite that was not asked for by name is
     left out. One with the attribute `rivals = False` is not run on rivals; one with `fixed = True` has no case from the
-    logs, and is not run again when those grow.
+    logs, and is not run again when those grow; with `lists_failures = True` the report names the cases that the
+    candidate failed.
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 
+MOST_NAMES = 20
 # Controls of terminals and of text direction, except a line's end, a tab, and our own colours.
 _CONTROL = re.compile(r"(?!\x1b\[(?:0|31|32)m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -144,8 +145,19 @@ def measure_lines(report: EvalReport, old: str, new: str) -> list[str]:
         span = "-" if m.low is None or m.high is None else f"[{m.low:.2f}, {m.high:.2f}]"
         values = ("-" if value is None else f"{value:.4g}" for value in (m.baseline, m.value, m.ratio))
         rows.append([f"{m.measure} of {m.suite}, {m.unit}", str(m.n), *values, span])
-    seconds = [f"{name} {value:.3g} s" for name, value in sorted(report.timings_s.items()) if ": a case of " in name]
-    return (columns(rows, right=(1, 2, 3, 4)) if report.measures else []) + [f"took  {s}" for s in seconds]
+    sides = ["base" if report.baseline == "base" else f"round {report.baseline}", f"round {report.round}"]
+    for suite in dict.fromkeys(
+        name.partition(": a case of ")[0] for name in report.timings_s if ": a case of " in name
+    ):
+        took = [report.timings_s.get(f"{suite}: a case of {side}") for side in sides]
+        rows.append([f"seconds of {suite}, a case", "", *("-" if t is None else f"{t:.3g}" for t in took), "-", "-"])
+    lines = columns(rows, right=(1, 2, 3, 4)) if len(rows) > 1 else []
+    return lines + [f"failed  {suite}: {_some(cases)}" for suite, cases in sorted(report.failed.items())]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES:,} more"
 
 
 def mark(*, passed: bool) -> str:

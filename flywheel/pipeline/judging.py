@@ -7,14 +7,15 @@ is the same evaluation: it neither spends alpha nor appends a second decision.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from flywheel.errors import EvalError, UsageError
-from flywheel.extensions import Holdout
+from flywheel.extensions import CaseScore, Holdout
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.leaks import asked_in_training
 from flywheel.pipeline.rivals import rival_rows
 from flywheel.pipeline.scoring import Scorer, look_id
-from flywheel.pipeline.suites import chosen_suites
+from flywheel.pipeline.suites import Suite, chosen_suites
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import DATASET
 from flywheel.records import EvalReport, Split
@@ -23,7 +24,7 @@ from flywheel.rounds import round_name
 __all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
 
 
-def _holdout(ctx: Context) -> Holdout:
+def _holdout(ctx: Context, *, needed: bool) -> Holdout:
     import polars as pl
 
     frames = {t: read_table(ctx.store, t) for t in ("episodes", "steps", "returns", "pairs")}
@@ -34,7 +35,7 @@ def _holdout(ctx: Context) -> Holdout:
         for name, key in (("steps", ["episode_id", "index"]), ("returns", ["episode_id", "step"]))
     }
     held["pairs"] = frames["pairs"].filter(pl.col("split") == Split.HOLDOUT).sort("pair_id").collect()
-    if episodes.height == 0:
+    if needed and episodes.height == 0:
         raise EvalError(
             "no held-out task: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
         )
@@ -89,6 +90,29 @@ def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, 
     return candidate, baseline
 
 
+def _with_leaks(ctx: Context, report: EvalReport, suites: Sequence[Suite]) -> EvalReport:
+    """Count own cases that were asked in training: leaks in the primary suite, elsewhere a note on coverage."""
+    from flywheel.stages.evaluate.own import OwnCases, read_cases
+
+    for suite in suites:
+        if isinstance(suite.evaluator, OwnCases):
+            cases = read_cases(ctx.project, ctx.config.eval, suite.evaluator.stem)
+            known = len(asked_in_training(ctx, lineage(ctx, report.round), cases))
+            primary = suite is suites[0]
+            noted = {f"{suite.name}: asked in training": known} if known else {}
+            leaked = report.leaked_tasks + (known if primary else 0)
+            report = report.model_copy(update={"leaked_tasks": leaked, "coverage": report.coverage | noted})
+    return report
+
+
+def _failed(suites: Sequence[Suite], scores: Mapping[str, Sequence[CaseScore]]) -> dict[str, list[str]]:
+    """Return the cases that the candidate failed, by suite, where their names tell a person something."""
+    found = {
+        s.name: [c.case_id for c in scores[s.name] if not c.unit and c.score == 0] for s in suites if s.lists_failures
+    }
+    return {name: cases for name, cases in found.items() if cases}
+
+
 def evaluate(
     ctx: Context, number: int | None = None, *, against: str | None = None, suites: Sequence[str] | None = None
 ) -> EvalReport:
@@ -102,7 +126,7 @@ def evaluate(
 
     candidate, baseline = _sides(ctx, number, against)
     chosen, started = chosen_suites(ctx, suites), time.monotonic()
-    scorer = Scorer(ctx, _holdout(ctx))
+    scorer = Scorer(ctx, _holdout(ctx, needed=not all(suite.fixed for suite in chosen)))
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
     spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))
@@ -122,7 +146,10 @@ def evaluate(
         trained_tasks=trained_tasks(ctx, candidate),
         spent=spent,
         seed=ctx.config.eval.seed,
-    ).model_copy(update={"rivals": rival_rows(ctx, scorer, chosen, scores[candidate], baseline)})
+    )
+    rivals = rival_rows(ctx, scorer, chosen, scores[candidate], baseline)
+    report = report.model_copy(update={"rivals": rivals, "failed": _failed(chosen, scores[candidate])})
+    report = _with_leaks(ctx, report, chosen)
     stored = ctx.registry.report(candidate)
     if stored is not None and stored.model_copy(update={"timings_s": {}}) == report:
         return stored

@@ -31,6 +31,7 @@ class Suite:
     offered: bool
     rivals: bool
     fixed: bool  # no case comes from the logs
+    lists_failures: bool  # its cases have names that tell a person something
 
 
 def open_suite(ctx: Context, name: str) -> Suite:
@@ -58,6 +59,7 @@ def open_suite(ctx: Context, name: str) -> Suite:
         offered is None or bool(offered(*given)),
         bool(getattr(evaluator, "rivals", True)),
         bool(getattr(evaluator, "fixed", False)),
+        bool(getattr(evaluator, "lists_failures", False)),
     )
 
 

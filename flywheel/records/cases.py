@@ -92,7 +92,7 @@ class EvalCase(Document):
 
     document: ClassVar[str] = "eval_case"
 
-    id: str = Field(default="", description="Name of the case, unique over all files; '' takes its content's hash.")
+    id: str = Field(default="", description="Name of the case, unique over all files; '' is its file and line.")
     prompt: str | list[Message] = Field(description="A user's message, or the messages before the answer.")
     system: str = Field(default="", description="System message before a prompt that is a text.")
     tools: list[dict[str, Any]] | None = Field(default=None, description="OpenAI function schemas that are offered.")

@@ -210,6 +210,9 @@ class EvalReport(Document):
     measures: list[MeasureRow] = Field(default_factory=list, description="Tokens written, distance from the base.")
     rivals: list[RivalRow] = Field(default_factory=list, description="The base model, and the base with examples.")
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
+    failed: dict[str, list[str]] = Field(
+        default_factory=dict, description="Own cases that the candidate failed, by suite: their ids."
+    )
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
     spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")

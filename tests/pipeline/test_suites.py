@@ -20,7 +20,7 @@ CASES = [
     {"id": "any", "prompt": "Say something.", "checks": [{"check": "regex", "pattern": "(?s).*"}]},
     {"id": "none", "prompt": "Say 30.", "checks": [{"check": "exact", "any_of": ["a text that nobody writes"]}]},
 ]
-SUITES = ["next_action", "preference", "cases", "safety", "forgetting"]
+SUITES = ["next_action", "preference", "replay", "cases", "safety", "forgetting"]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,9 @@ def judged(trained: Path) -> EvalReport:
 
 def test_every_suite_has_rows_and_the_first_is_primary(judged: EvalReport) -> None:
     whole = {(m.suite, m.metric): m for m in judged.metrics if m.slice == "all"}
-    assert {suite for suite, _ in whole} == {"next_action", "preference", "cases", "safety"}
+    assert {suite for suite, _ in whole} == {"next_action", "preference", "replay", "cases", "safety"}
     assert [key for key, m in whole.items() if m.primary] == [("next_action", "next_action_good")]
+    assert whole["replay", "replay_success"].n == 4
     assert whole["cases", "cases_passed"].n == 2
     assert whole["cases", "cases_passed"].value == 0.5
     assert {metric for suite, metric in whole if suite == "safety"} == {
@@ -74,12 +75,15 @@ def test_what_is_measured_stands_beside_the_scores(judged: EvalReport) -> None:
 
 def test_the_base_with_examples_is_a_rival_on_some_of_the_cases(judged: EvalReport, trained: Path) -> None:
     assert {r.rival for r in judged.rivals} == {"base + 3 examples"}  # the base itself is the baseline
-    assert {r.suite for r in judged.rivals} == {"next_action", "preference", "cases"}
+    assert {r.suite for r in judged.rivals} == {"next_action", "preference", "replay", "cases"}
     assert {r.n for r in judged.rivals if r.metric == "next_action_good"} == {2}
     lines = metric_lines(judged)
     assert lines[0].endswith("base + 3 examples")
     assert any("(2)" in line for line in lines if line.startswith("next_action_good"))
     assert any(line.startswith("kl_to_base of forgetting, nats a token") for line in lines)
+    assert sum(line.startswith("seconds of ") for line in lines) == len(SUITES)
+    assert lines[-1] == "failed  cases: none"
+    assert judged.failed == {"cases": ["none"]}
     page = (trained / "rounds" / "0001" / "report.html").read_text()
     assert "Base + 3 examples" in page
     assert "kl_to_base of forgetting" in page
@@ -125,3 +129,34 @@ def test_a_file_of_cases_is_a_suite_by_its_name(trained: Path, tmp_path: Path) -
     with pytest.raises(UsageError, match="the suite `cases` has no case in evals"):
         project.evaluate(1, suites=["cases"])
     assert all(m.suite == "next_action" for m in project.evaluate(1, suites=["next_action"]).report.metrics)
+
+
+def test_an_own_case_that_was_asked_in_training_blocks_where_it_decides(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    project = Project(folder)
+    row = json.loads((folder / "rounds" / "0001" / "data" / "train.jsonl").read_text().splitlines()[0])
+    asked = [m["content"] for m in row["prompt"] if m["role"] == "user"][-1]
+    case = {"prompt": f"  {asked.upper()} ", "checks": [{"check": "exact", "any_of": ["x"]}]}
+    (folder / "evals" / "copied.jsonl").write_text(f"{json.dumps(case)}\n")
+
+    guard = project.evaluate(1, suites=["safety", "copied"]).report
+    assert (guard.leaked_tasks, guard.coverage["copied: asked in training"]) == (0, 1)
+    assert guard.failed == {"copied": ["evals/copied.jsonl:1"]}
+    found = project.evaluate(1, suites=["copied"], promote=True)
+    assert found.report.leaked_tasks == 1
+    assert found.promotion is not None
+    assert found.promotion.verdict == "BLOCKED"
+    assert "1 case of 1 was of tasks trained on" in found.promotion.rules[0].message
+
+
+def test_doctor_reads_the_cases(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    told = {c.name: c for c in Project(folder).doctor().checks}
+    assert (told["cases"].state, told["cases"].says) == (
+        "ok", "2 own cases in evals/*.jsonl, every check can be used",
+    )  # fmt: skip
+    (folder / "evals" / "bad.jsonl").write_text('{"prompt": "q", "checks": [{"check": "regex", "pattern": "("}]}\n')
+    told = {c.name: c for c in Project(folder).doctor().checks}
+    assert (told["cases"].state, told["cases"].says.partition(": ")[0]) == ("failed", "evals/bad.jsonl:1")

@@ -115,7 +115,7 @@ def _ready(case: EvalCase, place: str, path: Path, where: Where) -> OwnCase:
         raise EvalError(f"{place}: prompt: it must end with something to answer", hint=_SCHEMA)
     content = content_id("case", case.model_dump(mode="json", exclude={"id", "slices", "task"}, by_alias=True))
     task = content_id("own case", case.task) if case.task else content
-    return OwnCase(case.id or content, task, path.stem, prompt, case, tuple(checks))
+    return OwnCase(case.id or place, task, path.stem, prompt, case, tuple(checks))
 
 
 def _messages(case: EvalCase) -> list[dict[str, Any]]:
@@ -133,6 +133,7 @@ class OwnCases:
     """
 
     fixed = True
+    lists_failures = True
 
     def __init__(self, stem: str = "") -> None:
         self.stem = stem
