@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
 
@@ -46,6 +48,14 @@ class EvalConfig(Section):
     checks: dict[str, str] = Field(
         default={}, description="Functions that own cases may name in a `python` check: name = 'module:function'."
     )
+
+    @field_validator("cases")
+    @classmethod
+    def _within_the_project(cls, value: str) -> str:
+        """Refuse a pattern that leads out of the project: cases are committed with it."""
+        if PurePath(value).is_absolute() or ".." in PurePath(value).parts or not value:
+            raise PydanticCustomError("outside", "must be a pattern of files within the project, evals/*.jsonl say")
+        return value
 
 
 class GateConfig(Section):

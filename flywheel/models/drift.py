@@ -35,12 +35,12 @@ def drifts(owner: PolicySet, adapter: Path | None, texts: Sequence[str]) -> list
         if ids.shape[1] < 2:  # noqa: PLR2004 - a token, and one that follows it
             found.append(Drift(0.0, 0.0, 0.0, 0))
             continue
-        with torch.inference_mode():
-            with owner.active(None) as model:
-                base = _logits(model, ids)
-            with owner.active(adapter) as model:
-                policy = base if adapter is None else _logits(model, ids)
-            found.append(_drift(policy, base, ids[0, 1:].to(base.device)))
+        with owner.active(None) as model, torch.inference_mode():
+            base = policy = _logits(model, ids)
+        if adapter is not None:
+            with owner.active(adapter) as model, torch.inference_mode():
+                policy = _logits(model, ids)
+        found.append(_drift(policy, base, ids[0, 1:].to(base.device)))
     return found
 
 
