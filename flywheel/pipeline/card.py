@@ -6,6 +6,7 @@ model's template and checked on the way (`models.lint`): a row that the template
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ _ORIGIN = {
     "dpo": ("pairs", "pair_id", "chosen_episode"),
     "kto": ("examples", "example_id", "episode_id"),
     "grpo": ("groups", "group_id", "episodes_G"),
+    "grpo-replay": ("scenarios", "scenario_id", "episode_id"),
 }
 _SHOWN = 3  # findings told in an error
 
@@ -63,7 +65,7 @@ def _sizes(ctx: Context, rows: Sequence[dict[str, Any]], method: str, dataset_sh
     from flywheel.models.lint import lint_row, rendering
     from flywheel.models.load import base_identity, load_tokenizer
 
-    key = content_id("tokens", 1, dataset_sha256, base_identity(ctx.config.model).sha256, method)
+    key = content_id("tokens", 1, dataset_sha256, base_identity(ctx.config.model).sha256, method, _room(ctx, method))
     known = ctx.store.cached("tokens", key)
     if known is None:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
@@ -71,6 +73,10 @@ def _sizes(ctx: Context, rows: Sequence[dict[str, Any]], method: str, dataset_sh
             attempts = [[lint_row(chat, row, ("completion",)) for row in _actions(one)] for one in _attempts(rows)]
             _refuse([action for actions in attempts for action in actions])
             tokens = [_whole(actions) for actions in attempts if actions]
+        elif method == "grpo-replay":
+            measured = [lint_row(chat, _first_call(row), ("completion",)) for row in rows]
+            _refuse(measured)
+            tokens = [[m.prompt, ctx.config.train.replay_tokens] for m in measured]
         else:
             measured = [lint_row(chat, row, SIDES[method]) for row in rows]
             _refuse(measured)
@@ -78,6 +84,20 @@ def _sizes(ctx: Context, rows: Sequence[dict[str, Any]], method: str, dataset_sh
         known = {"rendering": rendering(chat), "tokens": tokens}
         ctx.store.cache("tokens", key, known)
     return dict(known)
+
+
+def _room(ctx: Context, method: str) -> int:
+    """Return the tokens that an attempt may have; 0 where rows are as long as they are."""
+    return ctx.config.train.replay_tokens if method == "grpo-replay" else 0
+
+
+def _first_call(scenario: dict[str, Any]) -> dict[str, Any]:
+    """Return a scenario as a row whose action is a recorded call: what an attempt will look like."""
+    first = next((call[1] for call in scenario["calls"] if call[0] == scenario["state"]), "")
+    tool, _, arguments = first.partition(" ")
+    given = json.loads(arguments or "{}")
+    call = {"id": "call00000", "name": tool or "none", "arguments": given if isinstance(given, dict) else {}}
+    return {**scenario, "completion": [{"role": "assistant", "tool_calls": [call]}]}
 
 
 def _attempts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

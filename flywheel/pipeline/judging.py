@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout
@@ -20,6 +22,9 @@ from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import DATASET
 from flywheel.records import EvalReport, Split
 from flywheel.rounds import round_name
+
+if TYPE_CHECKING:
+    from flywheel.stages.evaluate.attempts import Attempt
 
 __all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
 
@@ -113,6 +118,21 @@ def _failed(suites: Sequence[Suite], scores: Mapping[str, Sequence[CaseScore]]) 
     return {name: cases for name, cases in found.items() if cases}
 
 
+def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) -> dict[str, list[CaseScore]]:
+    """Return the scores with the slices of their tasks, found and declared; a suite's own slices stand above them."""
+    from flywheel.pipeline.attempts import held_out
+    from flywheel.stages.evaluate.slicing import case_slices
+
+    made: dict[str, list[Attempt]] = {}
+    for attempt in held_out(ctx, holdout.episodes):
+        made.setdefault(attempt.task_id, []).append(attempt)
+    slices = case_slices(made, ctx.config.eval.slices)
+    return {
+        suite: [replace(s, slices={**slices.get(s.task_id, {}), **s.slices}) for s in found]
+        for suite, found in scores.items()
+    }
+
+
 def evaluate(
     ctx: Context, number: int | None = None, *, against: str | None = None, suites: Sequence[str] | None = None
 ) -> EvalReport:
@@ -123,10 +143,12 @@ def evaluate(
         EvalError: there is nothing to evaluate on.
     """
     from flywheel.stages.evaluate.compare import build_report
+    from flywheel.stages.evaluate.slicing import standings
 
     candidate, baseline = _sides(ctx, number, against)
     chosen, started = chosen_suites(ctx, suites), time.monotonic()
-    scorer = Scorer(ctx, _holdout(ctx, needed=not all(suite.fixed for suite in chosen)))
+    holdout = _holdout(ctx, needed=not all(suite.fixed for suite in chosen))
+    scorer = Scorer(ctx, holdout)
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
     spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))
@@ -136,8 +158,8 @@ def evaluate(
         for side in dict.fromkeys((candidate, baseline))
     }
     report = build_report(
-        candidate=scores[candidate],
-        baseline=scores[baseline],
+        candidate=_sliced(ctx, holdout, scores[candidate]),
+        baseline=_sliced(ctx, holdout, scores[baseline]),
         round_number=candidate,
         baseline_name="base" if baseline is None else str(baseline),
         candidate_sha256=manifest.adapter_sha256,
@@ -145,6 +167,7 @@ def evaluate(
         cases_sha256=scorer.cases_sha256(chosen),
         trained_tasks=trained_tasks(ctx, candidate),
         spent=spent,
+        standings=standings(ctx.config.eval.slices),
         seed=ctx.config.eval.seed,
     )
     rivals = rival_rows(ctx, scorer, chosen, scores[candidate], baseline)

@@ -58,7 +58,9 @@ class Scorer:
     def cases_sha256(self, suites: Sequence[Suite], cfg: EvalConfig | None = None) -> str:
         """Identify the cases and everything but the policy that their scores depend on."""
         asked = cfg or self._ctx.config.eval
-        settings = asked.model_dump(mode="json", exclude={"suites", "rivals", "rival_cases", "few_shot"})
+        settings = asked.model_dump(
+            mode="json", exclude={"suites", "slices", "user_tiers", "rivals", "rival_cases", "few_shot"}
+        )
         made_by = [(s.name, s.version, s.depends_on) for s in suites]
         held = "" if all(s.fixed for s in suites) else self._holdout_sha256
         replay = self._ctx.config.replay.model_dump(mode="json")

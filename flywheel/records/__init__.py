@@ -26,13 +26,17 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.forgetting import Certificate, TaintedRound
+from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    CaseGap,
     DataCard,
     EvalReport,
     FileHash,
     MeasureRow,
+    Method,
     MetricRow,
     MonitorRow,
     Plan,
@@ -49,6 +53,8 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "CaseGap",
+    "Certificate",
     "Correction",
     "DataCard",
     "Document",
@@ -65,8 +71,12 @@ __all__ = [
     "LogEvent",
     "MeasureRow",
     "Message",
+    "Method",
     "MetricRow",
     "MonitorRow",
+    "Need",
+    "Night",
+    "NightStage",
     "Opinion",
     "Plan",
     "PreferencePair",
@@ -83,6 +93,7 @@ __all__ = [
     "Split",
     "Step",
     "StopReason",
+    "TaintedRound",
     "Task",
     "ToolCall",
     "ToolStatus",

@@ -16,6 +16,7 @@ __all__ = [
     "EvalReport",
     "FileHash",
     "MeasureRow",
+    "Method",
     "MetricRow",
     "MonitorRow",
     "Plan",
@@ -25,6 +26,8 @@ __all__ = [
     "RuleResult",
     "Verdict",
 ]
+
+Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 
@@ -61,7 +64,7 @@ class RoundManifest(Document):
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
     state: Literal["planned", "built", "trained", "evaluated", "promoted", "held", "failed", "retired"]
-    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What was trained.")
+    method: Method = Field(description="What was trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
@@ -82,6 +85,7 @@ class RoundManifest(Document):
     timings_s: dict[str, float] = Field(default_factory=dict, description="Seconds by phase (not hashed).")
     error: str = Field(default="", description="Why the round failed, if it did.")
     monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
+    erased: str = Field(default="", description="Why the adapter's files were removed; '' while they are there.")
     forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
@@ -112,7 +116,7 @@ class Plan(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
-    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What will be trained.")
+    method: Method = Field(description="What will be trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(description="Round whose adapter it starts from; null = base.")
     start_reason: str = Field(description="Why it starts there.")
@@ -142,6 +146,9 @@ class MetricRow(_Frozen):
     metric: str
     slice: str = Field(
         default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
+    )
+    standing: Literal["found", "declared", "unguarded"] = Field(
+        default="found", description="Of a slice: found, declared, or declared and not to be judged."
     )
     n: int = Field(ge=0, description="Paired cases.")
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
@@ -187,9 +194,18 @@ class RivalRow(_Frozen):
     rival: str = Field(description="'base', or 'base + N examples' that were shown to it as earlier turns.")
     suite: str
     metric: str
-    n: int = Field(ge=0, description="Cases that candidate, baseline and rival were all scored on.")
+    n: int = Field(ge=0, description="Cases that candidate and rival were both scored on.")
     value: float | None = Field(default=None, description="The rival's mean on them; null when there are none.")
     candidate: float | None = Field(default=None, description="The candidate's mean on them.")
+
+
+class CaseGap(_Frozen):
+    """Cases that the old policy has and the new one lacks."""
+
+    slice: str = Field(description="'all', or a slice that lost more than half of its cases.")
+    lacking: int = Field(ge=0)
+    of: int = Field(ge=0)
+    names: list[str] = Field(description="The first of them, by the source's name of the task or the case's id.")
 
 
 class EvalReport(Document):
@@ -210,6 +226,9 @@ class EvalReport(Document):
     measures: list[MeasureRow] = Field(default_factory=list, description="Tokens written, distance from the base.")
     rivals: list[RivalRow] = Field(default_factory=list, description="The base model, and the base with examples.")
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
+    gaps: list[CaseGap] = Field(
+        default_factory=list, description="Cases of the primary suite that the baseline has and the candidate lacks."
+    )
     failed: dict[str, list[str]] = Field(
         default_factory=dict, description="Own cases that the candidate failed, by suite: their ids."
     )
@@ -247,7 +266,9 @@ class Promotion(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1)
-    decision: Literal["promoted", "held", "forced", "rolled_back"]
+    decision: Literal["promoted", "held", "forced", "rolled_back", "forgotten"] = Field(
+        description="forgotten: the champion had learnt from a user who was forgotten."
+    )
     verdict: Verdict | None = Field(default=None, description="null for forced moves and rollbacks.")
     champion_before: int | None = Field(default=None)
     champion_after: int | None = Field(default=None)
