@@ -153,7 +153,10 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
             "--against", help="Round, alias or `base`; default: @champion.", metavar="ROUND", autocompletion=rounds
         ),
     ] = None,
-    suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option("--suite", help="Suite, or file of own cases, to run; may be repeated. Default: eval.suites."),
+    ] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
     logs: Annotated[
         list[str] | None,

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import ExtensionError
-from flywheel.extensions import Holdout, load_extensions
+from flywheel.extensions import Holdout
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.suites import chosen_suites
 from flywheel.pipeline.tables import read_table
 from flywheel.records import Split
 
@@ -36,7 +37,14 @@ def read_holdout(ctx: Context) -> Holdout:
         for name, key in (("steps", ["episode_id", "index"]), ("returns", ["episode_id", "step"]))
     }
     held["pairs"] = frames["pairs"].filter(pl.col("split") == Split.HOLDOUT).sort("pair_id").collect()
-    return Holdout(episodes, held["steps"], held["returns"], held["pairs"], ctx.project)
+    turns = {
+        name: read_table(ctx.store, name).filter(pl.col("split") == Split.HOLDOUT).sort(key).collect()
+        for name, key in (("scenarios", "scenario_id"), ("fixtures", "fixture_id"))
+    }
+    return Holdout(
+        episodes, held["steps"], held["returns"], held["pairs"], ctx.project,
+        scenarios=turns["scenarios"], fixtures=turns["fixtures"], replay=ctx.config.replay,
+    )  # fmt: skip
 
 
 def evaluation_texts(ctx: Context) -> EvaluationTexts:
@@ -59,8 +67,8 @@ def _answers(ctx: Context) -> Iterator[Sequence[dict[str, Any]]]:
 
 
 def _declared(ctx: Context) -> list[str]:
-    suites = load_extensions("evaluators", ctx.config.eval.suites, search=ctx.project)
-    declaring = {name: suite.texts for name, suite in suites.items() if hasattr(suite, "texts")}
+    suites = chosen_suites(ctx, None)
+    declaring = {s.name: s.evaluator.texts for s in suites if hasattr(s.evaluator, "texts")}
     if not declaring:
         return []
     holdout, found = read_holdout(ctx), list[str]()
