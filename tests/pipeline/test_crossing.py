@@ -66,6 +66,24 @@ def test_a_round_is_not_trained_on_what_an_evaluator_declares(project: Project, 
     assert {row["id"] for row in left} == {row["id"] for row in rows if question not in asked(row)}
 
 
+def test_a_round_is_not_trained_on_what_the_projects_own_cases_ask(project: Project, tmp_path: Path) -> None:
+    project.export(tmp_path / "whole", forms=["unpaired"])
+    question = min(asked(json.loads((tmp_path / "whole" / "unpaired.jsonl").read_text().splitlines()[0])))
+    plain = judged_by(project, "nothing", [], method="sft")
+    checks = [{"check": "exact", "any_of": ["x"]}]
+    (project.folder / "evals").mkdir()
+    path = project.folder / "evals" / "mine.jsonl"
+    path.write_text("".join(json.dumps({"prompt": p, "checks": checks}) + "\n" for p in (question, "yes, please")))
+    suites = plain.config.eval.model_copy(update={"suites": ["mine"]})
+    own = Project(project.folder, config=plain.config.model_copy(update={"eval": suites}))
+    gone = own.plan().counts["dropped: 13 words of an evaluation's text"]
+
+    assert 0 < gone < plain.plan().rows
+    assert own.plan().rows == plain.plan().rows - gone
+    path.write_text(json.dumps({"prompt": "yes, please", "checks": checks}) + "\n")
+    assert own.plan().rows == plain.plan().rows
+
+
 def test_what_is_no_text_is_an_error_of_the_evaluator(project: Project) -> None:
     with pytest.raises(ExtensionError, match="its `texts` must give texts"):
         judged_by(project, "wrong", [1]).plan()
