@@ -9,7 +9,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test format schemas sample_logs bench e2e clean
+.PHONY: demo test format schemas sample_logs bench e2e airflow clean
 
 $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
@@ -58,8 +58,16 @@ schemas: $(VENV)/.tested
 sample_logs: $(VENV)/.installed
 	@$(BIN)/python -m flywheel_warehouse.generate
 
+# A driver for the Chromium that is installed, and axe-core from npm; without either, the tests of pages are skipped.
+$(VENV)/.browser: $(VENV)/.tested
+	@echo "make: installing the browser's driver"
+	@$(PIP) install --group browser
+	@mkdir -p $(VENV)/axe-core
+	@if command -v npm >/dev/null; then cd $(VENV)/axe-core && npm pack --silent axe-core@4 >/dev/null && tar xzf axe-core-*.tgz; fi
+	@touch $@
+
 # Long checks, apart from CI.
-e2e: $(VENV)/.tested
+e2e: $(VENV)/.browser
 	@$(BIN)/python -m pytest -m e2e
 
 # Figures that anyone can measure again; the last ones stand in docs/figures.md.
@@ -74,5 +82,16 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/rewards_scale.py 10000 100000
 	@$(BIN)/python benchmarks/rewards.py
 
+# Airflow 3 in an environment of its own, and the shipped DAG run in it both ways (about ten minutes on two cores).
+AIRFLOW ?= .airflow
+$(AIRFLOW)/.installed:
+	@echo "make: installing Airflow into $(AIRFLOW)"
+	@$(PYTHON) -m venv $(AIRFLOW)
+	@$(AIRFLOW)/bin/python -m pip --disable-pip-version-check --quiet --no-input install apache-airflow==3.3.2
+	@touch $@
+
+airflow: $(VENV)/.installed $(AIRFLOW)/.installed
+	@PYTHONPATH=. $(BIN)/python benchmarks/airflow.py $(AIRFLOW)
+
 clean:
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(AIRFLOW) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,7 +4,8 @@
 same rows in the same order in one run. Pairs: TRL's DPOTrainer as it comes, the same with precomputed references, and
 flywheel's. Groups of 8: one logged prompt with eight logged actions, row by row and as a tree. Every side is a process
 of its own (peak memory), and the sides take their steps in turn: a busy machine slows all alike. flywheel's time
-includes its one reference pass where it is compared with stock TRL, and excludes it where TRL precomputes too.
+includes its one reference pass where it is compared with stock TRL, and excludes it where TRL precomputes too. Where
+there is a GPU, all sides run on it, memory is the GPU's, and the tree is measured with both of its kernels.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ANSWER = (10, 100)  # tokens of an action
 GROUP = 8
 PAIR_SIDES = ("stock", "precomputed", "flywheel")
 GROUP_SIDES = ("rows", "tree")
+ON_GPU = ("tree-blocks",)  # beside `tree`, which is one FlexAttention kernel there
 
 
 def logged_pairs(data: Path, folder: Path) -> list[dict[str, list[int]]]:
@@ -78,29 +80,54 @@ def chosen_rows(pairs: list[dict[str, list[int]]], count: int) -> dict[str, Any]
 # --- one side, in a process of its own -----------------------------------------------------------------------------
 
 
+def on_gpu() -> bool:
+    """Return whether torch sees a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def settle() -> None:
+    """Wait until the device has done what it was given."""
+    import torch
+
+    if on_gpu():
+        torch.cuda.synchronize()
+
+
+def peak_gb() -> float:
+    """Return the most memory so far: the GPU's, or the process's."""
+    import torch
+
+    if on_gpu():
+        return torch.cuda.max_memory_allocated() / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
 class Turns:
     """Waits for a line before each step, and answers with the step's seconds and loss."""
 
     def begin(self) -> None:
         """Wait for one's turn."""
         sys.stdin.readline()
+        settle()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def end(self, loss: float) -> None:
         """Say what the step took."""
+        settle()
         took = {"s": time.perf_counter() - self._wall, "cpu_s": time.process_time() - self._cpu, "loss": loss}
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        print("STEP " + json.dumps({**took, "peak_gb": peak}), flush=True)
+        print("STEP " + json.dumps({**took, "peak_gb": peak_gb()}), flush=True)
 
 
-def model_with_lora() -> Any:
+def model_with_lora(dtype: str) -> Any:
     """Return the embedded model under a seeded LoRA."""
     from flywheel.config import ModelConfig
     from flywheel.models.load import load_base
     from peft import LoraConfig, get_peft_model
     from transformers import set_seed
 
-    base = load_base(ModelConfig())
+    base = load_base(ModelConfig.model_validate({"dtype": dtype}))
     set_seed(0)
     return get_peft_model(
         base, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
@@ -108,15 +135,15 @@ def model_with_lora() -> Any:
 
 
 def stock_settings(folder: Path) -> dict[str, Any]:
-    """Return TRL's settings for one pair a step on a CPU; all else is TRL's own default."""
+    """Return TRL's settings for one pair a step; all else is TRL's own default."""
     return {
-        "output_dir": str(folder), "per_device_train_batch_size": 1, "num_train_epochs": 1, "use_cpu": True,
+        "output_dir": str(folder), "per_device_train_batch_size": 1, "num_train_epochs": 1, "use_cpu": not on_gpu(),
         "bf16": False, "learning_rate": 5e-5, "report_to": [], "logging_steps": 1, "save_strategy": "no",
         "disable_tqdm": True, "max_length": None, "beta": 0.1, "seed": 0,
     }  # fmt: skip
 
 
-def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path) -> None:  # noqa: PLR0915 - one side, one story
+def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: str) -> None:  # noqa: PLR0915 - one side, one story
     """Train on one pair a step: TRL's DPOTrainer, or flywheel's over it."""
     from datasets import Dataset
     from flywheel.config import Config
@@ -150,7 +177,7 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path) -> None
             return SequentialSampler(range(len(rows)))
 
     settings = stock_settings(folder / side)
-    tokenizer, model = load_tokenizer(Config().model), model_with_lora()
+    tokenizer, model = load_tokenizer(Config().model), model_with_lora(dtype)
     if side != "flywheel":
         data = Dataset.from_list(rows)
         turns.begin()
@@ -179,16 +206,20 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path) -> None
     trainer.train()
 
 
-def group_side(side: str, rows: list[dict[str, Any]]) -> None:
+def group_side(side: str, rows: list[dict[str, Any]], dtype: str) -> None:
     """Take policy gradient steps on one group each, from rows one by one or from a tree."""
     import torch
+    from flywheel.stages.train.attention import kernels
     from flywheel.stages.train.packed import Scorer
     from flywheel.stages.train.tree import Row
 
-    turns, model = Turns(), model_with_lora()
+    turns, model = Turns(), model_with_lora(dtype)
     scorer = Scorer(model)
+    tree = side.startswith("tree")
+    scorer.kernel = "blocks" if side == "tree-blocks" else kernels(scorer.device.type)[0]
+    together = GROUP if tree or on_gpu() else 2
     optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-6)
-    advantages = torch.tensor([1.0 if i % 2 else -1.0 for i in range(GROUP)])
+    advantages = torch.tensor([1.0 if i % 2 else -1.0 for i in range(GROUP)], device=scorer.device)
     turns.begin()
     turns.end(0.0)
     for row in rows:
@@ -197,10 +228,10 @@ def group_side(side: str, rows: list[dict[str, Any]]) -> None:
         turns.begin()
         total = sum(len(row.trained) for row in members)
         found = 0.0
-        # Rows go two at a time: all eight would need more memory than a small machine has.
-        for at in range(0, GROUP, GROUP if side == "tree" else 2):
-            part = members[at:] if side == "tree" else members[at : at + 2]
-            scores = scorer.shared(part) if side == "tree" else scorer.plain(part)
+        # Without a GPU rows go two at a time: all eight would need more memory than a small machine has.
+        for at in range(0, GROUP, together):
+            part = members[at : at + together]
+            scores = scorer.shared(part) if tree else scorer.plain(part)
             signs = advantages[at : at + len(part)]
             loss = -torch.stack([a * s.sum() for a, s in zip(signs, scores, strict=True)]).sum() / total
             torch.autograd.backward(loss)
@@ -213,14 +244,16 @@ def group_side(side: str, rows: list[dict[str, Any]]) -> None:
 # --- all sides in turn ---------------------------------------------------------------------------------------------
 
 
-def in_turns(what: str, sides: tuple[str, ...], path: Path, turns: int) -> dict[str, list[dict[str, float]]]:
+def in_turns(
+    what: str, sides: tuple[str, ...], path: Path, turns: int, dtype: str
+) -> dict[str, list[dict[str, float]]]:
     """Run every side in its own process, one step at a time, and return what each step took."""
     running = {
         side: subprocess.Popen(
-            [sys.executable, __file__, "--side", f"{what}:{side}", "--rows", str(path)],
+            [sys.executable, __file__, "--side", f"{what}:{side}", "--rows", str(path), "--dtype", dtype],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=(path.parent / f"{what}-{side}.log").open("w"),
             text=True,
         )
         for side in sides
@@ -232,7 +265,7 @@ def in_turns(what: str, sides: tuple[str, ...], path: Path, turns: int) -> dict[
             process.stdin.flush()  # type: ignore[union-attr]
             line = next((text for text in process.stdout or [] if text.startswith("STEP ")), None)
             if line is None:
-                raise SystemExit(f"{what}:{side} ended early")
+                raise SystemExit(f"{what}:{side} ended early: {_end_of(path.parent / f'{what}-{side}.log')}")
             found[side].append(json.loads(line[5:]))
             print(f"{what} {side} turn {turn}: {line[5:].strip()}", file=sys.stderr, flush=True)
     for process in running.values():
@@ -240,13 +273,17 @@ def in_turns(what: str, sides: tuple[str, ...], path: Path, turns: int) -> dict[
     return found
 
 
+def _end_of(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")[-2000:]
+
+
 def summary(steps: list[dict[str, float]], warm: int, computed: float, trained: float, plain: float) -> dict[str, Any]:
     """Return a side's medians over its measured steps."""
     seconds = statistics.median(s["s"] for s in steps[1 + warm :])
     return {
-        "s_a_step": round(seconds, 2),
-        "cpu_s_a_step": round(statistics.median(s["cpu_s"] for s in steps[1 + warm :]), 2),
-        "before_s": round(steps[0]["s"], 2),
+        "s_a_step": round(seconds, 4),
+        "cpu_s_a_step": round(statistics.median(s["cpu_s"] for s in steps[1 + warm :]), 4),
+        "before_s": round(steps[0]["s"], 4),
         "rows_tokens_per_s": round(plain / seconds, 1),
         "useful_share": round(trained / computed, 4),
         "peak_gb": round(max(s["peak_gb"] for s in steps), 2),
@@ -254,13 +291,14 @@ def summary(steps: list[dict[str, float]], warm: int, computed: float, trained: 
     }
 
 
-def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int) -> dict[str, Any]:
+def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int, dtype: str) -> dict[str, Any]:
     """Measure pairs and groups; a side's turns are what comes before, steps to warm up, and those that count."""
     path = folder / "rows.json"
     path.write_text(json.dumps(rows), encoding="utf-8")
+    of_groups = (*GROUP_SIDES, *(ON_GPU if on_gpu() else ()))
     pairs, groups = (
-        in_turns(what, sides, path, 1 + warm + steps)
-        for what, sides in (("pairs", PAIR_SIDES), ("groups", GROUP_SIDES))
+        in_turns(what, sides, path, 1 + warm + steps, dtype)
+        for what, sides in (("pairs", PAIR_SIDES), ("groups", of_groups))
     )
     shape = {"pairs": _shape([(p["prompt_ids"], [p["chosen_ids"], p["rejected_ids"]]) for p in rows["pairs"]])}
     shape["groups"] = _shape([(g["prompt_ids"], g["actions"]) for g in rows["groups"]])
@@ -268,7 +306,7 @@ def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int) -> dict[s
     for what, sides in (("pairs", pairs), ("groups", groups)):
         s = shape[what]
         for side, found in sides.items():
-            shared = side in {"flywheel", "tree"}
+            shared = side not in {"stock", "precomputed", "rows"}
             out[what][side] = summary(
                 found, warm, s["tree_tokens" if shared else "rows_tokens"], s["trained"], s["rows_tokens"]
             )
@@ -277,6 +315,7 @@ def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int) -> dict[s
     out["pairs_ratio"] = round(one["s_a_step"] / (three["s_a_step"] + share), 2)
     out["pairs_ratio_precomputed"] = round(two["s_a_step"] / three["s_a_step"], 2)
     out["groups_ratio"] = round(out["groups"]["rows"]["s_a_step"] / out["groups"]["tree"]["s_a_step"], 2)
+    out["device"], out["dtype"] = device(), dtype
     cpu = {side: out["pairs"][side]["cpu_s_a_step"] for side in PAIR_SIDES}
     before = pairs["flywheel"][0]["cpu_s"] / len(rows["pairs"])
     out["pairs_ratio_cpu"] = round(cpu["stock"] / (cpu["flywheel"] + before), 2)
@@ -288,6 +327,13 @@ def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int) -> dict[s
     )
     out["memory_no_higher"] = three["peak_gb"] <= one["peak_gb"]
     return out
+
+
+def device() -> str:
+    """Return what was measured on."""
+    from flywheel.models.device import describe
+
+    return describe()
 
 
 def _shape(items: list[tuple[list[int], list[list[int]]]]) -> dict[str, float]:
@@ -310,25 +356,30 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=TAU2, help="folder with tau2-bench results")
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each side")
     parser.add_argument("--warm", type=int, default=1, help="steps of each side that do not count")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--save", type=Path, help="write the chosen rows here and stop: --rows takes them elsewhere")
     parser.add_argument("--side", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=Path, help="rows that --save wrote")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if given.side:
             what, _, side = given.side.partition(":")
             rows = json.loads(given.rows.read_text(encoding="utf-8"))[what]
-            pair_side(side, rows, folder) if what == "pairs" else group_side(side, rows)
+            pair_side(side, rows, folder, given.dtype) if what == "pairs" else group_side(side, rows, given.dtype)
             return
         rows = (
             json.loads(given.rows.read_text(encoding="utf-8"))
             if given.rows
             else chosen_rows(logged_pairs(given.data, folder), given.steps + given.warm)
         )
-        found = measure(rows, folder, given.steps, given.warm)
-    for what, sides in (("pairs", PAIR_SIDES), ("groups", GROUP_SIDES)):
-        for side in sides:
-            print(what, side, json.dumps({k: v for k, v in found[what][side].items() if k != "losses"}))
+        if given.save:
+            given.save.write_text(json.dumps(rows), encoding="utf-8")
+            return
+        found = measure(rows, folder, given.steps, given.warm, given.dtype)
+    for what in ("pairs", "groups"):
+        for side, numbers in found[what].items():
+            print(what, side, json.dumps({k: v for k, v in numbers.items() if k != "losses"}))
     print(json.dumps(found) if given.json else json.dumps({k: v for k, v in found.items() if "_" in k}))
 
 

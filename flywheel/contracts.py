@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from flywheel.errors import ContractError
 from flywheel.records import (
     TABLES,
+    Certificate,
     Document,
     EvalReport,
     Feedback,
     LogEvent,
     Message,
+    Night,
     Plan,
     Promotion,
     RoundManifest,
@@ -57,6 +59,8 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "round_manifest": (RoundManifest, RoundManifest.version),
     "eval_report": (EvalReport, EvalReport.version),
     "promotion": (Promotion, Promotion.version),
+    "certificate": (Certificate, Certificate.version),
+    "night": (Night, Night.version),
 }
 
 

@@ -9,6 +9,7 @@ FlywheelError                    anything a user can act on; carries `.hint`
 ├── BusyError                    another run holds the project's lock
 ├── ExtensionError               a plugin is missing or broken
 ├── TrainError                   a training round could not be made or was stopped
+│   └── EvidenceError            there is too little to train on so far; more logs mend it
 └── EvalError                    an evaluation could not be made
 
 Messages name what and where (file:line or id) and never contain text from a log.
@@ -23,6 +24,7 @@ __all__ = [
     "ConfigError",
     "ContractError",
     "EvalError",
+    "EvidenceError",
     "ExitCode",
     "ExtensionError",
     "FlywheelError",
@@ -101,6 +103,15 @@ class ExtensionError(FlywheelError):
 
 class TrainError(FlywheelError):
     """A training round could not be made or was stopped."""
+
+
+class EvidenceError(TrainError):
+    """There is too little to train on so far: `have` of `need` rows."""
+
+    def __init__(self, message: str, *, hint: str = "", have: int = 0, need: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.have = have
+        self.need = need
 
 
 class EvalError(FlywheelError):

@@ -19,6 +19,7 @@ import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, RewardsConfig
-    from flywheel.records import EvalReport, Promotion, RoundManifest, RuleResult
+    from flywheel.records import EvalReport, Method, Promotion, RoundManifest, RuleResult
 
 __all__ = [
     "GROUPS",
@@ -146,7 +147,7 @@ class TrainSpec:
     """
 
     round: int
-    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
+    method: Method
     data: Path
     out_dir: Path  # the adapter's folder: written whole, marker last
     work_dir: Path  # checkpoints and logs; may be deleted after the round
@@ -281,6 +282,11 @@ class Extension:
 
 
 def _entries(group: str) -> dict[str, EntryPoint]:
+    return _known(group, tuple(sys.path))
+
+
+@cache  # a look at every installed distribution's metadata: stages ask hundreds of times in a build
+def _known(group: str, _path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {e.name: e for e in entry_points(group=f"flywheel.{group}")}
 
 

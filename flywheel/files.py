@@ -31,6 +31,7 @@ __all__ = [
     "atomic_write",
     "hash_file",
     "hash_text",
+    "point_to",
     "read_json",
     "remove_partials",
     "shipped",
@@ -160,6 +161,24 @@ def read_json(path: Path) -> Any:
         ) from error
 
 
+def point_to(link: Path, target: Path | None) -> None:
+    """Make `link` a symbolic link to `target` in one step, or remove it where there is no target.
+
+    A file system without links goes without: nothing but a convenience for servers hangs on it.
+    """
+    with contextlib.suppress(OSError):
+        if target is None:
+            if link.is_symlink():
+                link.unlink()
+        elif not link.is_symlink() or link.readlink() != target:
+            partial = link.with_name(f".{link.name}{PARTIAL}")
+            partial.unlink(missing_ok=True)
+            partial.symlink_to(target)
+            if link.is_dir() and not link.is_symlink():  # a copy of the project that followed links
+                shutil.rmtree(link)
+            partial.replace(link)
+
+
 def append_line(path: Path, line: str) -> None:
     """Append one line to a small file, atomically: the whole file is replaced, so no line is ever torn."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -184,7 +203,7 @@ def remove_partials(folder: Path) -> int:
     """Remove what interrupted writes left under `folder`; call only under the project's lock. Return the count."""
     left = sorted(folder.rglob(f".*{PARTIAL}")) if folder.exists() else []
     for path in left:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

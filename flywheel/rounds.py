@@ -3,6 +3,8 @@
     rounds/aliases.json        {"champion": 11, "challenger": 12, "previous": 9, "decisions_sha256": "..."}
     rounds/promotions.jsonl    one decision a line, each with the hash of the line before
     rounds/spent.jsonl         which held-out tasks a decision has used up, chained in the same way
+    rounds/champion            link to the champion's adapter; none while the base model serves
+    rounds/forgotten.jsonl     certificates of forgotten users, chained too
     rounds/canary/             what canaries were looked at, one file a pair of policies
     rounds/0012/               manifest.json config.toml data/ adapter/ eval/ metrics.jsonl train.log report.html
 
@@ -13,7 +15,6 @@ also keeps the hash of the decision that moved it, so that decisions cannot be c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 
 from flywheel import chained, files
 from flywheel.errors import StoreError, UsageError
+from flywheel.ledgers import Ledgers
 from flywheel.records import EvalReport, Promotion, RoundManifest
 
 __all__ = ["ALIASES", "Registry", "round_name"]
@@ -35,15 +37,12 @@ def round_name(number: int | None) -> str:
     return "base" if number is None else f"round {number}"
 
 
-class Registry:
+class Registry(Ledgers):
     """A project's rounds.
 
     Args:
         root: the rounds folder.
     """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
 
     def folder(self, number: int) -> Path:
         """Return a round's folder."""
@@ -82,8 +81,8 @@ class Registry:
         return manifest
 
     def trained(self) -> list[int]:
-        """Return the rounds that have an adapter, in order."""
-        return [n for n in self.numbers() if self.manifest(n).adapter_sha256]
+        """Return the rounds that have an adapter, in order; not those whose adapter was removed."""
+        return [n for n in self.numbers() if (m := self.manifest(n)).adapter_sha256 and not m.erased]
 
     def next_number(self) -> int:
         """Return the round that `train` makes next: the first one that was begun and not finished, else a new one."""
@@ -122,6 +121,12 @@ class Registry:
         wanted = {**before, **self.aliases(), **moves} | ({_HEAD: decided} if decided is not None else {})
         if wanted != before:
             files.write_json(self.root / "aliases.json", wanted)
+        self._link()
+
+    def _link(self) -> None:
+        """Keep `rounds/champion` a link to the champion's adapter; no link while the base model serves."""
+        adapter = self.adapter(self.champion)
+        files.point_to(self.root / "champion", adapter.relative_to(self.root) if adapter is not None else None)
 
     @property
     def champion(self) -> int | None:
@@ -214,7 +219,7 @@ class Registry:
     def _apply(self, promotion: Promotion, head: str) -> None:
         moves: dict[str, int | None] = {"champion": promotion.champion_after}
         if promotion.champion_after != promotion.champion_before:
-            moves["previous"] = promotion.champion_before
+            moves["previous"] = promotion.champion_before if promotion.decision != "forgotten" else None
         challenger = self.aliases()["challenger"]
         if promotion.decision == "held":
             moves["challenger"] = promotion.round
@@ -228,6 +233,7 @@ class Registry:
         Only a decision that follows from the one the aliases stand for moves them: a line that somebody changed or
         added does not.
         """
+        self._link()
         (decisions, bad), head = self.readable(), self._head()
         if not decisions or bad or chained.head_of(self._decisions) == head:
             return False
@@ -238,40 +244,6 @@ class Registry:
             return True
         return False
 
-    # --- spent tasks ----------------------------------------------------------------------------------------------
-
-    @property
-    def _spent(self) -> Path:
-        return self.root / "spent.jsonl"
-
-    def spent(self, look: str) -> frozenset[str]:
-        """Return the held-out tasks that decisions before this look have used up.
-
-        Args:
-            look: identifies an evaluation: candidate, baseline and cases. Its own line and later ones do not count, so
-                that a repeated evaluation is the same evaluation.
-        """
-        tasks: set[str] = set()
-        for line in chained.lines_of(self._spent):
-            entry = json.loads(line)
-            if entry["look"] == look:
-                break
-            tasks.update(entry["tasks"])
-        return frozenset(tasks)
-
-    def spend(self, look: str, number: int, tasks: Sequence[str]) -> str:
-        """Write down that a decision uses these tasks, once a look; return the hash of the last line."""
-        if any(json.loads(line)["look"] == look for line in chained.lines_of(self._spent)):
-            return chained.head_of(self._spent)
-        return chained.append(self._spent, {"look": look, "round": number, "tasks": sorted(tasks)}, head=None)
-
-    def _spent_problems(self) -> list[str]:
-        found = chained.breaks(self._spent, head=None)
-        known = {files.hash_text(line) for line in chained.lines_of(self._spent)}
-        if any(p.spent_sha256 and p.spent_sha256 not in known for p in self.readable()[0]):
-            found.append(f"{self._spent.name} lacks what a decision wrote into it")
-        return found
-
     # --- integrity ------------------------------------------------------------------------------------------------
 
     def problems(self, rounds: Sequence[int]) -> list[str]:
@@ -279,11 +251,13 @@ class Registry:
         _, bad = self.readable()
         found = [f"{self._decisions.name} line {number} does not fit its schema" for number in bad]
         found += [p for p in chained.breaks(self._decisions, head=self._head()) if not bad or "is no entry" not in p]
-        found += self._spent_problems()
+        found += self._spent_problems() + chained.breaks(self._forgotten, head=None)
         return found + [problem for number in rounds for problem in self._file_problems(number)]
 
     def _file_problems(self, number: int) -> list[str]:
         manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS
+        if manifest.erased:
+            return [f"the adapter of round {number} was removed: {manifest.erased}"]
         if not weights.exists():
             return [f"round {number} has no adapter file"]
         if files.hash_file(weights) != manifest.adapter_sha256:
@@ -291,3 +265,10 @@ class Registry:
         others = ((o, self.folder(number) / o.path) for o in manifest.outputs if not o.path.endswith(ADAPTER_WEIGHTS))
         changed = sorted(o.path for o, path in others if not path.exists() or files.hash_file(path) != o.sha256)
         return [f"round {number}: `{path}` is not the file its manifest names" for path in changed]
+
+    def _spent_problems(self) -> list[str]:
+        found = chained.breaks(self._spent, head=None)
+        known = {files.hash_text(line) for line in chained.lines_of(self._spent)}
+        if any(p.spent_sha256 and p.spent_sha256 not in known for p in self.readable()[0]):
+            found.append(f"{self._spent.name} lacks what a decision wrote into it")
+        return found

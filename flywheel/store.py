@@ -7,6 +7,7 @@ Layout under the store's folder:
     snapshots/<stage>/<n>.json       what a stage's output consists of; the highest n is current, the last 20 are kept
     cache/                           recomputable values by content key
     runs.jsonl                       one line a command run
+    forgetting.json                  what a cut-off `forget` still has to do
 
 A part is checked against its table's contract when it is written: polars refuses a wrong name, type or null. A snapshot
 is written last, so a killed stage leaves the old snapshot current and orphan parts that the rerun finds by content.
@@ -28,10 +29,11 @@ from flywheel.records import TABLES, Row, canonical_json, content_id
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PARTITIONS", "Part", "Snapshot", "Store"]
+__all__ = ["FORGETTING", "PARTITIONS", "Part", "Snapshot", "Store"]
 
 LAYOUT = 1
 PARTITIONS = 4
+FORGETTING = "forgetting.json"  # in the store while a user is being forgotten
 _KEPT = 20  # snapshots of a stage
 
 
@@ -212,22 +214,38 @@ class Store:
         document = {**asdict(snapshot), "parts": [asdict(p) for p in ordered]}
         files.write_json(self.root / "snapshots" / stage / f"{number}.json", document)
         self._snapshots[stage, number] = snapshot
-        self._sweep(stage)
+        self.prune(stage)
         return snapshot
 
-    def _sweep(self, stage: str) -> None:
-        """Remove a stage's oldest snapshots, and the parts that only they named; whoever is killed here left more."""
+    def stages(self) -> list[str]:
+        """Return the stages that have a snapshot."""
+        folder = self.root / "snapshots"
+        return sorted(p.name for p in folder.iterdir() if self.numbers(p.name)) if folder.exists() else []
+
+    def prune(self, stage: str, kept: int = _KEPT) -> int:
+        """Remove all but a stage's newest snapshots, and the parts that only they named; return how many went.
+
+        Whoever is killed here left more.
+        """
         numbers = self.numbers(stage)
-        old, kept = numbers[:-_KEPT], numbers[-_KEPT:]
+        old, newest = (numbers[:-kept], numbers[-kept:]) if kept else (numbers, [])
         if not old:
-            return
-        named = {p.path for number in kept for p in self.snapshot(stage, number).parts}
+            return 0
+        named = {p.path for number in newest for p in self.snapshot(stage, number).parts}
         for number in old:
             gone = {p.path for p in self.snapshot(stage, number).parts} - named
             for path in sorted(gone):
                 (self.root / path).unlink(missing_ok=True)
             (self.root / "snapshots" / stage / f"{number}.json").unlink(missing_ok=True)
             self._snapshots.pop((stage, number), None)
+        return len(old)
+
+    def orphans(self) -> list[Path]:
+        """Return the parts that no snapshot names, as interrupted commands leave them; call only under the lock."""
+        snapshots = (self.snapshot(stage, number) for stage in self.stages() for number in self.numbers(stage))
+        named = {p.path for snapshot in snapshots for p in snapshot.parts}
+        there = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
+        return [path for path in there if path.relative_to(self.root).as_posix() not in named]
 
     # --- cache and run log ----------------------------------------------------------------------------------------
 

@@ -35,8 +35,11 @@ max_new_tokens = 4
 """
 
 
-def make_tiny_model(folder: Path) -> Path:
-    """Write a two-layer Llama with random weights (seed 0) and the embedded model's tokenizer; return its folder."""
+def make_tiny_model(folder: Path, *, hidden: int = 32, sharpness: float = 1.0) -> Path:
+    """Write a two-layer Llama with random weights (seed 0) and the embedded model's tokenizer; return its folder.
+
+    As it is, it can be sure of nothing: its logits are too small. With a `sharpness` of 20 an adapter can learn.
+    """
     import torch
     from flywheel.config import ModelConfig
     from flywheel.models.load import load_tokenizer
@@ -45,8 +48,8 @@ def make_tiny_model(folder: Path) -> Path:
     tokenizer = load_tokenizer(ModelConfig())
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
@@ -56,7 +59,9 @@ def make_tiny_model(folder: Path) -> Path:
         pad_token_id=tokenizer.pad_token_id,
     )
     torch.manual_seed(0)
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    model.lm_head.weight.data *= sharpness
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -93,6 +98,7 @@ def digest(project: Path) -> dict[str, Any]:
         "examples",
         "pairs",
         "groups",
+        "fixtures",
     ]
     current = {name: store.current(name) for name in stages}
     return {

@@ -20,6 +20,16 @@ from flywheel.answers.data import (
     StageAnswer,
     StatusAnswer,
 )
+from flywheel.answers.digest import (
+    DigestAnswer,
+    DigestChange,
+    DigestCost,
+    DigestExample,
+    DigestIntent,
+    DigestRate,
+    DigestRound,
+)
+from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, GcRow, MergeAnswer
 from flywheel.answers.looking import (
     ConfigAnswer,
     ConfigValue,
@@ -31,6 +41,7 @@ from flywheel.answers.looking import (
     PreviewSegment,
     QueryAnswer,
     ShowAnswer,
+    ViewAnswer,
 )
 from flywheel.answers.rewards import (
     AuditAnswer,
@@ -71,14 +82,25 @@ __all__ = [
     "ConfigAnswer",
     "ConfigValue",
     "CoverageGap",
+    "DeployAnswer",
     "DiffAnswer",
     "DiffMetric",
+    "DigestAnswer",
+    "DigestChange",
+    "DigestCost",
+    "DigestExample",
+    "DigestIntent",
+    "DigestRate",
+    "DigestRound",
     "DoctorAnswer",
     "DoctorCheck",
     "EvalAnswer",
     "ExplainAnswer",
     "ExportAnswer",
     "ExportFile",
+    "ForgetAnswer",
+    "GcAnswer",
+    "GcRow",
     "GroupRow",
     "IngestAnswer",
     "InitAnswer",
@@ -86,6 +108,7 @@ __all__ = [
     "LogRow",
     "LogsEvalAnswer",
     "LostFields",
+    "MergeAnswer",
     "OffPolicyEstimate",
     "PluginsAnswer",
     "Preview",
@@ -105,4 +128,5 @@ __all__ = [
     "StageAnswer",
     "StatusAnswer",
     "TransportRow",
+    "ViewAnswer",
 ]

@@ -44,7 +44,7 @@ class LostFields(Document):
 
 
 class IngestAnswer(Document):
-    """`flywheel ingest`: read = kept + duplicate + ignored + quarantined."""
+    """`flywheel ingest`: read = kept + duplicate + forgotten + ignored + quarantined."""
 
     document: ClassVar[str] = "cli/ingest"
 
@@ -54,6 +54,7 @@ class IngestAnswer(Document):
     read: int = Field(description="Records read: lines, array elements or rows.")
     kept: int = Field(description="Records that gave at least one new event.")
     duplicate: int = Field(description="Records whose events were all known.")
+    forgotten: int = Field(default=0, description="Records refused because their user was forgotten.")
     ignored: dict[str, int] = Field(description="Understood records that hold no event, by reason.")
     quarantined: dict[str, int] = Field(description="Unreadable records, by reason.")
     first_quarantined: list[str] = Field(description="file:line: reason of the first few.")

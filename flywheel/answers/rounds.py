@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document, EvalReport, Promotion, RuleResult, Verdict
+from flywheel.records import Document, EvalReport, Need, Promotion, RuleResult, Verdict
 
 __all__ = [
     "CanaryAnswer",
@@ -207,3 +207,5 @@ class RunAnswer(Document):
     stages: list[RunStage]
     exit_code: int
     page: str = Field(description="The report page; '' when none was made.")
+    text: str = Field(default="", description="The night in one sentence.")
+    missing: list[Need] = Field(default=[], description="What a waiting night waits for.")

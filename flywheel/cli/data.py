@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel.cli.completing import stages
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns, funnel_lines, size
 from flywheel.cli.session import Session, session
@@ -95,6 +96,7 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     formats = ", ".join(f"{n} {name}" for name, n in a.formats.items()) or "none new"
     rows = [["read", f"{a.read:,}", f"records in {a.files:,} files ({formats}; {a.unchanged:,} unchanged)"]]
     rows += [["kept", f"{a.kept:,}", f"records → {a.events:,} events"], ["duplicate", f"{a.duplicate:,}", ""]]
+    rows += [["forgotten", f"{a.forgotten:,}", "of users who were forgotten"]] if a.forgotten else []
     rows += [["ignored", f"{n:,}", why] for why, n in a.ignored.items()]
     rows += [["quarantined", f"{n:,}", why] for why, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]
@@ -174,7 +176,10 @@ def build(
     ctx: typer.Context,
     *,
     select: Annotated[
-        str | None, typer.Option("--select", help="One stage, or STAGE+ for it and all after.", metavar="STAGE[+]")
+        str | None,
+        typer.Option(
+            "--select", help="One stage, or STAGE+ for it and all after.", metavar="STAGE[+]", autocompletion=stages
+        ),
     ] = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Rebuild fresh stages too.")] = False,
     detailed: DetailedExit = False,

@@ -125,7 +125,7 @@ def doctor(ctx: typer.Context) -> None:
 
 def schedule(
     ctx: typer.Context,
-    scheduler: Annotated[Literal["cron", "systemd"], typer.Argument(help="cron or systemd.")],
+    scheduler: Annotated[Literal["cron", "systemd", "airflow"], typer.Argument(help="cron, systemd or airflow.")],
     *,
     at: Annotated[str, typer.Option("--at", help="Time of day.", metavar="HH:MM")] = "02:30",
     pipeline: Annotated[str, typer.Option("--pipeline", help="What to run.", metavar="NAME")] = "nightly",

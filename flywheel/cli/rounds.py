@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel.cli.completing import pipelines, rounds
 from flywheel.cli.progress import training, working
 from flywheel.cli.render import columns, funnel_lines, metric_lines, monitor_lines, rule_lines, size
 from flywheel.cli.served import evaluate_logs
@@ -16,7 +17,7 @@ from flywheel.cli.session import session
 if TYPE_CHECKING:
     from flywheel.records import DataCard, Plan, Promotion, RoundManifest
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "confirm"]
 
 _MOST_NAMES = 4
 
@@ -145,7 +146,10 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
     *,
     number: Annotated[int | None, typer.Option("--round", help="Default: the newest trained round.", min=1)] = None,
     against: Annotated[
-        str | None, typer.Option("--against", help="Round, alias or `base`; default: @champion.", metavar="ROUND")
+        str | None,
+        typer.Option(
+            "--against", help="Round, alias or `base`; default: @champion.", metavar="ROUND", autocompletion=rounds
+        ),
     ] = None,
     suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
@@ -203,6 +207,7 @@ def _decision_lines(p: Promotion) -> list[str]:
         "held": f"round {p.round} is held, {champion} stays champion",
         "forced": f"round {p.round} is champion by force: {p.reason}",
         "rolled_back": f"round {p.round} is rolled back, {champion} is champion",
+        "forgotten": f"round {p.round} learnt from a user who was forgotten, {champion} is champion",
     }
     return [*rule_lines(p.rules), verdict + words[p.decision]]
 
@@ -218,7 +223,7 @@ def promote(
     """Apply the gate to a round's stored report."""
     current = session(ctx)
     if force:
-        _confirm(f"make round {number} champion without the gate?", yes=yes)
+        confirm(f"make round {number} champion without the gate?", yes=yes)
     decided = current.project().promote(number, force=force, reason=reason)
     current.out.result(_decision_lines(decided), decided)
     if decided.decision == "held":
@@ -229,19 +234,21 @@ def rollback(
     ctx: typer.Context,
     *,
     to: Annotated[
-        str | None, typer.Option("--to", help="Round, or `base`; default: @previous.", metavar="ROUND")
+        str | None,
+        typer.Option("--to", help="Round, or `base`; default: @previous.", metavar="ROUND", autocompletion=rounds),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Move the champion back."""
     current = session(ctx)
-    _confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
+    confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
     decided = current.project().rollback(to, reason=reason)
     current.out.result(_decision_lines(decided), decided)
 
 
-def _confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; without one, end with exit code 2 unless `yes`."""
     import sys
 
     if yes:
@@ -254,7 +261,9 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 def run(
     ctx: typer.Context,
-    pipeline: Annotated[str, typer.Argument(help="Name of a pipeline.", metavar="[PIPELINE]")] = "nightly",
+    pipeline: Annotated[
+        str, typer.Argument(help="Name of a pipeline.", metavar="[PIPELINE]", autocompletion=pipelines)
+    ] = "nightly",
     *,
     since: Annotated[str | None, typer.Option("--from", help="First stage to run.", metavar="STAGE")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Last stage to run.", metavar="STAGE")] = None,
@@ -269,7 +278,8 @@ def run(
         answer = current.project().run(
             pipeline, since=since, until=until, on_stage=lambda name, outcome: current.out.say(f"{name:<9} {outcome}")
         )
-    current.out.result([f"see   {answer.page}" if answer.page else "done"], answer)
+    lines = [answer.text] if answer.text else []
+    current.out.result([*lines, f"see   {answer.page}"] if answer.page else lines, answer)
     if answer.exit_code == 99 and not detailed:  # noqa: PLR2004 - ExitCode.NOTHING, 0 unless asked for
         return
     raise typer.Exit(answer.exit_code)

@@ -19,7 +19,9 @@ from flywheel.config.files import (
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.monitors import MonitorsConfig
+from flywheel.config.nights import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
+from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.whole import Config, Pipeline
 
@@ -34,8 +36,11 @@ __all__ = [
     "GroupsConfig",
     "IngestConfig",
     "LoraConfig",
+    "MlflowConfig",
     "ModelConfig",
     "MonitorsConfig",
+    "NightlyConfig",
+    "NotifyConfig",
     "PairsConfig",
     "Pipeline",
     "RedactConfig",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from flywheel.config._section import Section
+from flywheel.records import Method
 
 __all__ = ["LoraConfig", "ModelConfig", "TrainConfig"]
 
@@ -128,10 +129,18 @@ class TrainConfig(Section):
     checkpoint_every: int = Field(default=10, ge=1, description="Optimiser steps between checkpoints.")
     seed: int = Field(default=0, ge=0, description="Seed of order, initialisation and dropout.")
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
+    accelerate: str = Field(
+        default="",
+        description="Configuration made by `accelerate config`, to train on several devices (DDP; SFT also FSDP); '' "
+        "trains in one process.",
+    )
+    report_to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
+        default=[], description="Trackers that get the metrics too, offline, in the round's folder; must be installed."
+    )
     lora: LoraConfig = LoraConfig()
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 
-    def epochs(self, method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]) -> float:
+    def epochs(self, method: Method) -> float:
         """Return the passes over the rows of a round of this method; KTO takes DPO's."""
         grpo = dict.fromkeys(("grpo", "grpo-replay"), self.grpo_epochs)
         return {"sft": self.sft_epochs, **grpo}.get(method, self.dpo_epochs)

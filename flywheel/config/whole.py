@@ -12,7 +12,9 @@ from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
 from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
 from flywheel.config.monitors import MonitorsConfig
+from flywheel.config.nights import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig
+from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import ModelConfig, TrainConfig
 
 __all__ = ["Config", "Pipeline"]
@@ -37,6 +39,9 @@ class Config(Section):
     eval: EvalConfig = EvalConfig()
     gate: GateConfig = GateConfig()
     canary: CanaryConfig = CanaryConfig()
+    mlflow: MlflowConfig = MlflowConfig()
+    nightly: NightlyConfig = NightlyConfig()
+    notify: NotifyConfig = NotifyConfig()
 
     @model_validator(mode="after")
     def _cost_only_breaks_ties(self) -> Self:

@@ -21,6 +21,7 @@ from flywheel.pipeline.tables import RECORDED
 from flywheel.records import TABLES, LogEvent
 from flywheel.stages.links import follow_links
 from flywheel.stages.tasks import follow_tasks
+from flywheel.stages.threads import follow_threads
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[st
         snapshot = store.current(stage_of(table))
         parts = snapshot.parts if snapshot else ()
         if table == "events":
-            frames[table] = _events(stage, store, parts, config.build.cutoff, partition).collect()
+            found = _events(stage, store, parts, config.build.cutoff, partition).collect()
+            frames[table] = found if stage.by == "all" else follow_threads(found)
         elif table in {"links", "tasks"}:
             continue  # events, and what is made of them, are read through them
         elif stage.by == "all":

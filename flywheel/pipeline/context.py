@@ -11,7 +11,7 @@ from flywheel.config import Config
 from flywheel.rounds import Registry
 from flywheel.store import Store
 
-__all__ = ["Context", "utc_now"]
+__all__ = ["Context", "served_name", "utc_now"]
 
 
 def utc_now() -> datetime:
@@ -29,3 +29,9 @@ class Context:
     registry: Registry
     say: Callable[[str], None] = lambda _: None  # progress, for people
     clock: Callable[[], datetime] = utc_now
+    key: Callable[[], bytes] | None = None  # gives the redaction key, by which users' pseudonyms are made
+
+
+def served_name(ctx: Context, number: int | None) -> str:
+    """Return what a server calls a round, and what logs then say as the policy; 'base' for the base model."""
+    return "base" if number is None else f"{ctx.config.name or ctx.project.name}-round-{number}"

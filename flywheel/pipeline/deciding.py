@@ -6,7 +6,7 @@ has tested on is spent, and no later one counts it as new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.errors import EvalError, UsageError
@@ -20,7 +20,7 @@ from flywheel.stages.gate.ledger import RULE
 if TYPE_CHECKING:
     from flywheel.stages.gate import Decision
 
-__all__ = ["force", "judge", "roll_back"]
+__all__ = ["force", "judge", "newest_clean", "replace_tainted", "roll_back"]
 
 State = Literal["promoted", "held", "retired"]
 
@@ -68,6 +68,11 @@ def _problems(ctx: Context, report: EvalReport, history: Sequence[Promotion]) ->
         for ancestor in lineage(ctx, report.round)[2:]
         if ancestor in retired
     ]
+    found += [
+        f"round {ancestor} learnt from a user who was forgotten"
+        for ancestor in lineage(ctx, report.round)
+        if ancestor in ctx.registry.tainted
+    ]
     spent = len(ctx.registry.spent(_look(report)) & set(report.spends))
     if spent:
         found.append(
@@ -92,7 +97,7 @@ def _record(
     ctx: Context,
     number: int,
     *,
-    decision: Literal["promoted", "held", "forced", "rolled_back"],
+    decision: Literal["promoted", "held", "forced", "rolled_back", "forgotten"],
     champion_after: int | None,
     by: str,
     extra: dict[str, Any],
@@ -116,7 +121,9 @@ def _record(
 
 def _settle(ctx: Context, promotion: Promotion) -> None:
     """Bring the judged round's state in line with the decision; a kill may have come between the two."""
-    states: dict[str, State] = {"promoted": "promoted", "forced": "promoted", "held": "held", "rolled_back": "retired"}
+    states: dict[str, State] = {
+        "promoted": "promoted", "forced": "promoted", "held": "held", "rolled_back": "retired", "forgotten": "retired"
+    }  # fmt: skip
     manifest, state = ctx.registry.manifest(promotion.round), states[promotion.decision]
     if manifest.state != state:
         ctx.registry.save(manifest.model_copy(update={"state": state}))
@@ -134,6 +141,7 @@ def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:
         raise UsageError(
             f"round {number} was rolled back and never becomes champion again", hint="train a new round from its data"
         )
+    _refuse_tainted(ctx, number)
     problems = ctx.registry.problems([number])
     if problems:
         raise UsageError("; ".join(problems), hint="a damaged round is never promoted, not even by force")
@@ -155,4 +163,34 @@ def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotio
     retired = {p.round for p in ctx.registry.promotions() if p.decision == "rolled_back"}
     if target in retired:
         raise UsageError(f"round {target} was itself rolled back", hint="name another with --to, or `--to base`")
+    if target is not None:
+        _refuse_tainted(ctx, target)
     return _record(ctx, champion, decision="rolled_back", champion_after=target, by=by, extra={"reason": reason})
+
+
+def _refuse_tainted(ctx: Context, number: int) -> None:
+    if number in ctx.registry.tainted:
+        raise UsageError(
+            f"round {number} learnt from a user who was forgotten and never becomes champion again",
+            hint="train a new round; it starts afresh from the base",
+        )
+
+
+def newest_clean(ctx: Context, tainted: Collection[int]) -> int | None:
+    """Return the round that became champion last and is neither tainted nor rolled back; None: the base model."""
+    history = ctx.registry.promotions()
+    out = {p.round for p in history if p.decision == "rolled_back"} | {*tainted, *ctx.registry.tainted}
+    crowned = [p.champion_after for p in history if p.champion_after is not None and p.champion_after not in out]
+    sound = [number for number in crowned if not ctx.registry.problems([number])]
+    return sound[-1] if sound else None
+
+
+def replace_tainted(ctx: Context, tainted: Collection[int], *, by: str) -> None:
+    """Point no alias at a tainted round: the champion goes to the newest clean one, the others to nothing."""
+    champion = ctx.registry.champion
+    if champion in tainted and champion is not None:
+        reason = "it learnt from a user who was forgotten"
+        target = newest_clean(ctx, tainted)
+        _record(ctx, champion, decision="forgotten", champion_after=target, by=by, extra={"reason": reason})
+    aliases = ctx.registry.aliases()
+    ctx.registry.point(**{name: None for name, at in aliases.items() if at in tainted and name != "champion"})

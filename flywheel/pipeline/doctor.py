@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -43,6 +44,7 @@ def examine(ctx: Context, key_file: Path) -> list[DoctorCheck]:
         ("clock", lambda: _clock(ctx)),
         ("model", lambda: _model(ctx)),
         ("rounds", lambda: _rounds(ctx)),
+        ("hooks", lambda: _hooks(ctx)),
         ("extensions", _extensions),
     )
     found = []
@@ -105,6 +107,24 @@ def _key(path: Path) -> Iterator[DoctorCheck]:
         wrong = f"`{path.name}` can be read by others" if open_to else ""
         yield _one("key", f"`{path.name}` is private; keep a copy: without it pseudonyms change", wrong=wrong,
                    fix=f"chmod 600 {path.name}")  # fmt: skip
+
+
+def _hooks(ctx: Context) -> Iterator[DoctorCheck]:
+    """Check that a hook could be run; nobody is told anything for it."""
+    cfg, word = ctx.config.notify, (shlex.split(ctx.config.notify.command) or [""])[0]
+    found = shutil.which(str(ctx.project / word) if "/" in word else word)  # as it is looked for when it is run
+    if word and found is None:
+        yield _one("hooks", "", wrong=f"`{word}` of notify.command is not found", fix="give its whole path")
+    elif cfg.webhook and cfg.token_env and not os.environ.get(cfg.token_env):
+        yield _one(
+            "hooks",
+            "",
+            wrong=f"{cfg.token_env} is not set, and the webhook gets no token",
+            fix="set it in the schedule",
+        )
+    else:
+        hooks = [name for name in ("command", "webhook") if getattr(cfg, name)]
+        yield _one("hooks", f"told: {' and '.join(hooks)}" if hooks else "nobody is told how a night ended: [notify]")
 
 
 def _store(ctx: Context) -> Iterator[DoctorCheck]:

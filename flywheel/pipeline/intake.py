@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.stages.ingest.forgotten import Forgotten
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from flywheel.stages.ingest import Batch, LostCounts
     from flywheel.stages.ingest.dedup import Ids
 
-__all__ = ["IngestResult", "default_sources", "ingest_logs", "load_readers"]
+__all__ = ["FORGOTTEN", "IngestResult", "default_sources", "ingest_logs", "load_readers", "without"]
 
+FORGOTTEN = "forgotten"  # in the snapshot: hashes of whom and what ingest refuses
 AUDITS = "audits"  # folder of reviewers' answers, in the project
 _FLUSH_BYTES = 128_000_000
 _SMALL_ROWS, _MANY_PARTS = 20_000, 32
@@ -41,6 +43,7 @@ class IngestResult:
     read: int = 0
     kept: int = 0
     duplicate: int = 0
+    forgotten: int = 0
     events: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
@@ -52,6 +55,7 @@ class IngestResult:
     def funnel(self) -> dict[str, int]:
         """Return the counts in the form of `Funnel.as_dict`."""
         counts = {"considered": self.read, "kept": self.kept, "dropped: duplicate": self.duplicate}
+        counts |= {"dropped: of a forgotten user": self.forgotten} if self.forgotten else {}
         counts |= {f"dropped: ignored, {k}": v for k, v in sorted(self.ignored.items())}
         counts |= {f"dropped: quarantined, {k}": v for k, v in sorted(self.quarantined.items())}
         counts |= {f"note: redacted {k}": v for k, v in sorted(self.redacted.items())}
@@ -75,16 +79,20 @@ class _Intake:
         self._bytes = 0
         self._bad: list[pl.DataFrame] = []
         self._again: dict[str, int] = {}  # files read now, and behind which line
+        self.forgotten = Forgotten(before.extra.get(FORGOTTEN, ()) if before else ())
         self.parts: list[Part] = list(before.parts) if before else []
 
     def add(self, batch: Batch, result: IngestResult) -> None:
         """Take in one batch and count what became of its records."""
-        fresh = self._unseen(batch.events)
+        ours = batch.events.filter(~self.forgotten.refused(batch.events))
+        refused = _records(batch.events) - _records(ours)
+        fresh = self._unseen(ours)
         accepted = batch.read - sum(batch.ignored.values()) - batch.quarantined.height
-        kept = fresh.select("source_file", "source_line").n_unique() if fresh.height else 0
+        kept = _records(fresh)
         result.read += batch.read
         result.kept += kept
-        result.duplicate += accepted - kept
+        result.forgotten += refused
+        result.duplicate += accepted - kept - refused
         result.events += fresh.height
         result.ignored.update(batch.ignored)
         result.redacted.update(batch.redacted)
@@ -158,6 +166,9 @@ class _Intake:
         import polars as pl
 
         self.flush()
+        if self.forgotten.learnt:  # a conversation may have shown late whose it is
+            gone = pl.col("conversation_id").is_in(sorted(self.forgotten.learnt))
+            self.parts = without(self._store, self.parts, gone)
         self._compact()
         before = self._store.read(self._before.parts if self._before else (), "quarantine").collect()
         file = pl.col("source_file").str.split("!/").list.first()
@@ -168,6 +179,23 @@ class _Intake:
         rows = rows.unique(["source_file", "source_line", "reason", "content_hash"], keep="first", maintain_order=True)
         part = self._store.write("quarantine", rows, partition=0)
         self.parts = [p for p in self.parts if p.table != "quarantine"] + ([part] if part is not None else [])
+
+
+def _records(events: pl.DataFrame) -> int:
+    return events.select("source_file", "source_line").n_unique() if events.height else 0
+
+
+def without(store: Store, parts: Sequence[Part], gone: pl.Expr) -> list[Part]:
+    """Return the parts with the events left out for which `gone` is true: a part that holds any is written anew."""
+    kept: list[Part] = []
+    for part in parts:
+        if part.table != "events" or store.read([part], "events").filter(gone).limit(1).collect().is_empty():
+            kept.append(part)
+            continue
+        rest = store.read([part], "events").filter(~gone.fill_null(value=False)).collect()
+        written = store.write("events", rest, partition=part.partition)
+        kept += [written] if written is not None else []
+    return kept
 
 
 def _refuse_too_bad(result: IngestResult, limit: float) -> None:
@@ -234,13 +262,16 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     _refuse_too_bad(result, config.ingest.max_quarantine)
     if not dry_run:
         intake.finish()
-        if before is None or sources != before.extra["sources"] or set(before.parts) != set(intake.parts):
+        extra: dict[str, Any] = {"sources": sources}
+        if intake.forgotten.marks:
+            extra[FORGOTTEN] = sorted(intake.forgotten.marks)
+        if before is None or extra != before.extra or set(before.parts) != set(intake.parts):
             versions = {r.name: r.version for r in readers.values()}
             store.commit(
                 "ingest",
                 fingerprint={"readers": versions},
                 parts=intake.parts,
                 funnel=result.funnel(),
-                extra={"sources": sources},
+                extra=extra,
             )
     return result

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 from flywheel.answers import ChampionAnswer, LogRow, ShowAnswer
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.build import StageStatus, explain_stage
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.explaining import explain_episode
+from flywheel.pipeline.explaining_rounds import explain_gate, explain_round, explain_row, metric_text, rule_names
 from flywheel.pipeline.previews import preview
 from flywheel.pipeline.stages import STAGES
 from flywheel.pipeline.tables import read_table
-from flywheel.records import EvalReport, MetricRow
-from flywheel.rounds import Registry, round_name
+from flywheel.records import EvalReport
+from flywheel.rounds import Registry
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["champion", "explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
+__all__ = ["champion", "episode_id", "explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
 
 _BY_ID = {"episodes": "episode_id", "pairs": "pair_id", "examples": "example_id", "groups": "group_id"}
 _SINGULAR = {"episodes": "episode", "pairs": "pair", "examples": "example", "groups": "group"}
@@ -55,14 +56,6 @@ def next_command(ctx: Context, stages: Sequence[StageStatus], *, known: int, new
     if trained and ctx.registry.manifest(trained[-1]).state == "trained":
         return f"flywheel eval --round {trained[-1]} --promote"
     return "flywheel plan"
-
-
-def metric_text(row: MetricRow) -> str:
-    """Return a metric with its baseline, difference, interval and n in one line."""
-    if row.value is None or row.baseline is None or row.delta is None:
-        return f"{row.metric}: no cases"
-    span = f" [{row.low * 100:+.1f}, {row.high * 100:+.1f}]" if row.low is not None and row.high is not None else ""
-    return f"{row.metric} {row.baseline:.1%} → {row.value:.1%}, {row.delta * 100:+.1f} pp{span}, n {row.n}"
 
 
 def _headline(report: EvalReport | None) -> str:
@@ -106,7 +99,7 @@ def champion(ctx: Context) -> ChampionAnswer:
     made = [p for p in ctx.registry.promotions() if p.champion_after == number and p.champion_before != number]
     return ChampionAnswer(
         round=number,
-        name="base" if number is None else f"{ctx.config.name or ctx.project.name}-round-{number}",
+        name=served_name(ctx, number),
         base_model=manifest.base_model if manifest else ctx.config.model.base,
         base_model_sha256=manifest.base_model_sha256 if manifest else base_identity(ctx.config.model).sha256,
         adapter=str(ctx.registry.adapter(number) or ""),
@@ -173,6 +166,23 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
     return ShowAnswer(kind=_SINGULAR[table], record=_plain(record), preview=sides, rendering=how)
 
 
+def episode_id(ctx: Context, wanted: str) -> str:
+    """Return the episode whose id begins so.
+
+    Raises:
+        UsageError: none, or more than one, does.
+    """
+    found = _find(ctx, "episodes", wanted) if len(wanted) >= _LEAST_ID else None
+    if found is None or found.is_empty():
+        raise UsageError(
+            f"no episode is named `{wanted}`",
+            hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode's id",
+        )
+    if found.height > 1:
+        raise UsageError(f"`{wanted}` begins {found.height} ids of episodes", hint="type more of the id")
+    return str(found["episode_id"][0])
+
+
 def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
     if len(wanted) >= _LEAST_ID:
         for table in _BY_ID:
@@ -191,49 +201,18 @@ def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
 
 
 def explain(ctx: Context, subject: str) -> list[str]:
-    """Return sentences with numbers: why a stage is stale, a round was chosen and held, an episode got its reward.
+    """Return sentences with numbers: why a stage is stale, a round or the gate held, an episode got its reward.
 
     Raises:
         UsageError: nothing has that name or id.
     """
+    if subject == "gate" or subject in rule_names(ctx):
+        return explain_gate(ctx, subject)
     if subject in {s.name for s in STAGES}:
         return explain_stage(ctx.store, ctx.config, subject)
     shown = show(ctx, subject)
     if shown.kind == "round":
-        return _explain_round(ctx, int(shown.record["round"]))
+        return explain_round(ctx, int(shown.record["round"]))
     if shown.kind == "episode":
         return explain_episode(ctx, shown.record)
-    if shown.kind == "pair":
-        return _explain_pair(shown.record)
-    return [f"{shown.kind} {subject}: see `flywheel show {subject}`"]
-
-
-def _explain_round(ctx: Context, number: int) -> list[str]:
-    manifest = ctx.registry.manifest(number)
-    lines = [
-        f"round {number} is {manifest.state}: {manifest.method} from {round_name(manifest.parent)}.",
-        f"Reference policy: {manifest.reference}.",
-        f"Method: {manifest.method}: {manifest.method_reason}",
-    ]
-    if manifest.error:
-        lines.append(f"It failed: {manifest.error}")
-    report = ctx.registry.report(number)
-    if report is not None:
-        lines.append(
-            f"Evaluated beside {report.baseline} on {report.n_cases} cases of {report.n_tasks} held-out tasks."
-        )
-        lines += [f"  {metric_text(m)}" for m in report.metrics if m.slice == "all"]
-    for decision in (p for p in ctx.registry.promotions() if p.round == number):
-        lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
-        lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}" for r in decision.rules]
-    return lines
-
-
-def _explain_pair(record: dict[str, Any]) -> list[str]:
-    return [
-        f"pair {record['pair_id']} by builder {record['builder']}, split {record['split']}.",
-        f"Margin {record['margin']:.2f}, P(chosen better) {record['p_better']:.2f}, weight {record['weight']:.2f}.",
-        f"  chosen: step {record['chosen_step']} of episode {record['chosen_episode']}",
-        f"  rejected: step {record['rejected_step']} of episode {record['rejected_episode']}",
-        f"  both made the same calls for {record['same_prefix_until']} steps before.",
-    ]
+    return explain_row(shown.kind, shown.record)

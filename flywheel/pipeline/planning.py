@@ -9,22 +9,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flywheel import files
-from flywheel.errors import TrainError, UsageError
+from flywheel.errors import EvidenceError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
-from flywheel.records import Plan, canonical_json, content_id
+from flywheel.records import Method, Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import TrainConfig
-    from flywheel.stages.select import Method, MethodChoice
+    from flywheel.stages.select import MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
 
@@ -38,11 +39,13 @@ class PlannedRound:
 
     plan: Plan
     dataset: str  # JSONL
+    origins: str = ""  # JSONL: whose each row is
 
 
 def round_config(ctx: Context) -> dict[str, Any]:
     """Return the configuration that a round's result depends on."""
-    return {"model": ctx.config.model.model_dump(mode="json"), "train": ctx.config.train.model_dump(mode="json")}
+    train = ctx.config.train.model_dump(mode="json", exclude={"report_to"})
+    return {"model": ctx.config.model.model_dump(mode="json"), "train": train}
 
 
 def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -71,6 +74,8 @@ def _start(ctx: Context, number: int) -> tuple[int | None, str]:
     train, champion = ctx.config.train, ctx.registry.champion
     if train.start == "base":
         return None, "train.start is base"
+    if any(certificate.rebase_round == number for certificate in ctx.registry.certificates()):
+        return None, "a user was forgotten since the last round: it starts afresh from the base"
     if champion is None:
         return None, "no champion yet"
     if (number - 1) % train.rebase_every == 0:
@@ -138,14 +143,14 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     }
     if train.method == "grpo":
         funnels["grpo"] = Funnel()
-        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"])
+        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"], users)
     if train.method == "grpo-replay":
         found = funnels["grpo-replay"] = Funnel()
         least = ctx.config.groups.min_range
         rows["grpo-replay"] = select_scenarios(table("scenarios"), table("fixtures"), train, least, found)
     if train.method == "kto":
         funnels["kto"] = Funnel()
-        rows["kto"] = select_actions(examples, train, funnels["kto"])
+        rows["kto"] = select_actions(examples, train, funnels["kto"], users)
     return rows, funnels
 
 
@@ -153,7 +158,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     """Plan a round from the tables as they stand.
 
     Raises:
-        TrainError: there is too little to train on; says what is missing.
+        EvidenceError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
 
@@ -164,9 +169,11 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     choice = _choose(ctx, parent, counts, candidates["sft"])
     rows, funnel = candidates[choice.method], funnels[choice.method]
     if len(rows) < train.min_rows:
-        raise TrainError(
+        raise EvidenceError(
             f"round {number}: {len(rows)} rows for {choice.method}, train.min_rows is {train.min_rows}",
             hint="ingest more logs, or see what was dropped with `flywheel explain pairs`",
+            have=len(rows),
+            need=train.min_rows,
         )
     dataset = "".join(canonical_json(row) + "\n" for row in rows)
     tasks = sorted({row["task_id"] for row in rows})
@@ -191,7 +198,8 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         config=round_config(ctx),
         monitors=monitor_rows(ctx),
     )
-    return PlannedRound(plan.model_copy(update={"same_as": _repeat_of(ctx, plan)}), dataset)
+    whole = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
+    return PlannedRound(whole, dataset, origins_text(ctx.store, rows))
 
 
 def _steps(train: TrainConfig, method: Method, rows: int) -> int:
@@ -214,10 +222,18 @@ def _inputs(ctx: Context, more: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 def _repeat_of(ctx: Context, plan: Plan) -> int | None:
     """Return a trained round of the same start, data and configuration: this one would have the same adapter."""
-    for number in ctx.registry.trained():
+    for number in ctx.registry.numbers():
         manifest = ctx.registry.manifest(number)
+        if not manifest.adapter_sha256:
+            continue
         same_data = manifest.dataset and manifest.dataset[0].sha256 == plan.dataset_sha256
         same_start = (manifest.parent, manifest.method) == (plan.parent, plan.method)
-        if number != plan.round and same_data and same_start and not differing_keys(manifest.config, plan.config):
+        if (
+            number != plan.round
+            and number not in ctx.registry.tainted
+            and same_data
+            and same_start
+            and not differing_keys(manifest.config, plan.config)
+        ):
             return number
     return None

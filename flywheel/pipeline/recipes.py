@@ -1,4 +1,4 @@
-"""Running a pipeline file: the nightly job as one process under one lock, one line a stage."""
+"""Running a pipeline file: the nightly job as one process under one lock, one line a stage; or a stage a process."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from pathlib import Path
 from flywheel import files
 from flywheel.answers import RunAnswer, RunStage
 from flywheel.config import Pipeline, load_pipeline, merge_overrides
-from flywheel.errors import ConfigError, ExitCode, TrainError, UsageError
+from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
 from flywheel.pipeline.build import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import judge
+from flywheel.pipeline.evidence import lacks_rows, lacks_tasks
 from flywheel.pipeline.intake import default_sources, ingest_logs
 from flywheel.pipeline.judging import evaluate
+from flywheel.pipeline.nights import Journal
+from flywheel.pipeline.notifying import notify
 from flywheel.pipeline.page import write_page
 from flywheel.pipeline.planning import make_plan
 from flywheel.pipeline.stages import check_order
 from flywheel.pipeline.training import train_round
-from flywheel.records import Promotion
+from flywheel.records import Need, Promotion
 
 __all__ = ["find_recipe", "recipe_names", "run_recipe"]
 
-UNJUDGED = {"trained", "evaluated"}
+_UNJUDGED = {"trained", "evaluated"}
+_AFTER_TRAINING = {"eval", "gate", "report"}
 
 # What a bare name means when the project has no file of that name.
 _DEFAULTS = {"nightly": "dpo_nightly"}
@@ -57,30 +61,49 @@ def find_recipe(project: Path, name: str) -> Pipeline:
 
 
 class _Run:
-    """One run of a recipe: what each stage needs from the ones before it."""
+    """One run of a recipe, whole or in part: what each stage needs from the ones before it, in this process or not."""
 
-    def __init__(self, ctx: Context, key: bytes) -> None:
+    def __init__(self, ctx: Context, key: bytes, journal: Journal, *, trains: bool) -> None:
         self.ctx = ctx
         self.key = key
-        self.round: int | None = None
+        self.journal = journal
+        self.round = journal.night.round if journal.unfinished else None
+        self.missing: list[Need] = [] if trains else list(journal.night.missing)
         self.promotion: Promotion | None = None
         self.page = ""
-        self.waiting = False
 
-    def stage(self, name: str) -> str:
-        """Run one stage and return its outcome in a few words."""
+    def step(self, name: str) -> RunStage:
+        """Run one stage, and keep the journal."""
+        started, skipped = time.monotonic(), bool(self.missing) and name in _AFTER_TRAINING
+        self.journal.begin(name)
+        try:
+            outcome = "skipped: waiting for more evidence" if skipped else self._stage(name)
+        except Exception as error:
+            self.journal.failed(name, error, time.monotonic() - started)
+            raise
+        seconds = time.monotonic() - started
+        self.journal.know(number=self.round, missing=self.missing, page=self.page)
+        self.journal.done(name, outcome, seconds, skipped=skipped)
+        return RunStage(stage=name, outcome=outcome, seconds=round(seconds, 3))
+
+    def _stage(self, name: str) -> str:
         action = {
             "ingest": self._ingest,
             "train": self._train,
             "eval": self._eval,
             "gate": self._gate,
             "report": self._report,
+            "notify": self.tell,
         }
         if name in action:
-            return "skipped: nothing new to train on" if self.waiting else action[name]()
+            return action[name]()
         (status,) = build(self.ctx.store, self.ctx.config, self.ctx.project, stages=select_stages(name))
         rows = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
         return f"{status.state}: {rows}"
+
+    def tell(self) -> str:
+        """Run the hooks of [notify] and return what became of them."""
+        return notify(self.journal.conclude(), self.ctx.config.notify, self.ctx.project)
 
     def _ingest(self) -> str:
         paths = default_sources(self.ctx.config, self.ctx.project)
@@ -91,44 +114,67 @@ class _Run:
         )
 
     def _train(self) -> str:
-        waiting = [n for n in self.ctx.registry.trained() if self.ctx.registry.manifest(n).state in UNJUDGED]
-        if waiting:  # an earlier night was cut off between training and the gate
-            self.round = waiting[-1]
+        registry = self.ctx.registry
+        trained = registry.trained()
+        unjudged = [n for n in trained if registry.manifest(n).state in _UNJUDGED]
+        if unjudged:  # an earlier night was cut off between training and the gate
+            self.round = unjudged[-1]
             return f"round {self.round} is trained and not judged yet"
-        number = self.ctx.registry.next_number()
-        if number not in self.ctx.registry.numbers():
-            try:
-                plan = make_plan(self.ctx, number).plan
-            except TrainError as error:
-                self.waiting = True
-                return f"waiting: {error.message}"
-            if plan.same_as is not None:
-                self.waiting = True
-                return f"nothing new since round {plan.same_as}"
+        if self.round in trained:  # or between the gate and the end
+            return f"round {self.round} is judged; what comes after is still to do"
+        number = registry.next_number()
+        self.missing = [] if number in registry.numbers() else self._lacks(number)
+        if self.missing:
+            self.round = None
+            return f"waiting: {' and '.join(map(str, self.missing))}"
         manifest = train_round(self.ctx, number)
         self.round = number
         return f"round {number}: {manifest.method}, {sum(1 for _ in manifest.outputs)} files"
 
+    def _lacks(self, number: int) -> list[Need]:
+        unjudgeable = lacks_tasks(self.ctx)
+        if unjudgeable:
+            return unjudgeable
+        try:
+            planned = make_plan(self.ctx, number)
+        except EvidenceError as error:
+            return [Need(what="rows to train on", have=error.have, need=error.need)]
+        lacks = lacks_rows(self.ctx, planned)
+        if not lacks and planned.plan.same_as is not None:  # min_new_rows is 0
+            return [Need(what=f"rows that differ from round {planned.plan.same_as}'s", have=0, need=1)]
+        return lacks
+
     def _eval(self) -> str:
-        report = evaluate(self.ctx, self.round)
-        self.round = report.round
+        number = self._judged()
+        if self._decision(number) is not None:  # judged again on tonight's tables it would be another test
+            return f"round {number} is judged already"
+        report = evaluate(self.ctx, number)
         return f"round {report.round} beside {report.baseline}: {report.n_cases} cases"
 
     def _gate(self) -> str:
-        if self.round is None:
-            self.round = self.ctx.registry.resolve("latest")
-        self.promotion = judge(self.ctx, self.round or 0, by="run")
+        number = self._judged()
+        self.promotion = self._decision(number) or judge(self.ctx, number, by="run")
         return f"{self.promotion.decision}: {self.promotion.verdict}"
 
     def _report(self) -> str:
+        self.page = str(write_page(self.ctx, self._judged()))
+        return self.page
+
+    def _decision(self, number: int) -> Promotion | None:
+        """Return the gate's decision on a round that is not waiting for one."""
+        if self.ctx.registry.manifest(number).state in _UNJUDGED:
+            return None
+        return next((p for p in reversed(self.ctx.registry.promotions()) if p.round == number), None)
+
+    def _judged(self) -> int:
+        """Return the night's round; the newest where a part of the pipeline runs alone."""
         if self.round is None:
             self.round = self.ctx.registry.resolve("latest")
-        self.page = str(write_page(self.ctx, self.round or 0))
-        return self.page
+        return self.round or 0
 
     def exit_code(self) -> ExitCode:
         """Return what the run's end means."""
-        if self.waiting:
+        if self.missing:
             return ExitCode.NOTHING
         held = self.promotion is not None and self.promotion.decision == "held"
         return ExitCode.HELD if held else ExitCode.DONE
@@ -152,7 +198,7 @@ def run_recipe(
     until: str | None = None,
     on_stage: Callable[[str, str], None] = lambda _name, _outcome: None,
 ) -> RunAnswer:
-    """Run a pipeline's stages in order.
+    """Run a pipeline's stages in order; a stage that fails ends the run, but the hooks are told.
 
     Args:
         ctx: the project, locked.
@@ -167,11 +213,38 @@ def run_recipe(
         FlywheelError: a stage failed; what was finished stays, and the same command goes on from there.
     """
     pipeline = find_recipe(ctx.project, name)
-    run = _Run(replace(ctx, config=merge_overrides(ctx.config, pipeline.overrides)), key)
-    done = []
-    for stage in _between(pipeline.stages, since, until):
-        started = time.monotonic()
-        outcome = run.stage(stage)
-        on_stage(stage, outcome)
-        done.append(RunStage(stage=stage, outcome=outcome, seconds=round(time.monotonic() - started, 3)))
-    return RunAnswer(pipeline=pipeline.name, stages=done, exit_code=int(run.exit_code()), page=run.page)
+    ctx = replace(ctx, config=merge_overrides(ctx.config, pipeline.overrides))
+    names = _between(pipeline.stages, since, until)
+    journal = Journal(ctx, pipeline.name, anew="train" in names)
+    run = _Run(ctx, key, journal, trains="train" in names)
+    if names[0] == pipeline.stages[0]:
+        _sweep(ctx)
+    done = _each(run, names, on_stage, last=pipeline.stages[-1])
+    code = int(run.exit_code())
+    if names == ["notify"]:  # alone, it fails with the night: a scheduler takes its last task's state for the run's
+        code = int(ExitCode.FAILED if journal.night.outcome == "failed" else ExitCode.DONE)
+    return RunAnswer(
+        pipeline=pipeline.name, stages=done, exit_code=code, page=run.page, text=journal.night.text, missing=run.missing
+    )
+
+
+def _sweep(ctx: Context) -> None:
+    """Remove the parts of killed stages, to which other rows came before they ran again."""
+    for orphan in ctx.store.orphans():
+        orphan.unlink(missing_ok=True)
+
+
+def _each(run: _Run, names: list[str], on_stage: Callable[[str, str], None], *, last: str) -> list[RunStage]:
+    """Run the stages in turn; with the pipeline's last one, or what would have led to it, the night is over."""
+    done: list[RunStage] = []
+    for stage in names:
+        try:
+            done.append(run.step(stage))
+        except Exception:
+            if "notify" in names and stage != "notify":
+                on_stage("notify", run.tell())
+            run.journal.end(over=names[-1] == last)
+            raise
+        on_stage(stage, done[-1].outcome)
+    run.journal.end(over=names[-1] == last)
+    return done

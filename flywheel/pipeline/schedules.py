@@ -1,4 +1,4 @@
-"""Schedules that run the nightly job: a crontab line, or a systemd service with its timer.
+"""Schedules that run the nightly job: a crontab line, a systemd service with its timer, or an Airflow DAG.
 
 In: where the project and the command are, and when. Out: the file's text. A gate that holds is a normal night.
 """
@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
+from flywheel import files
 from flywheel.errors import ExitCode, UsageError
 
 __all__ = ["SCHEDULERS", "schedule"]
 
+_WHOLE = re.MULTILINE | re.DOTALL
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\Z")
 
 _CRON = """\
 # flywheel: every night at {hour:02d}:{minute:02d}. Exit {held} is a gate that held: a normal night.
 # Add it with: flywheel schedule cron | (crontab -l 2>/dev/null; cat -) | crontab -
-{minute} {hour} * * * cd {folder} && {command} run {pipeline} >> {log} 2>&1
+{minute} {hour} * * * cd {folder} && mkdir -p .flywheel && {command} run {pipeline} >> {log} 2>&1
 """
 
 _SYSTEMD = """\
@@ -50,7 +53,8 @@ Persistent=true
 WantedBy=timers.target
 """
 
-SCHEDULERS = {"cron": _CRON, "systemd": _SYSTEMD}
+_TEMPLATES = {"cron": _CRON, "systemd": _SYSTEMD}
+SCHEDULERS = (*_TEMPLATES, "airflow")
 
 
 def schedule(scheduler: str, *, folder: Path, command: Path, at: str, pipeline: str) -> str:
@@ -64,8 +68,10 @@ def schedule(scheduler: str, *, folder: Path, command: Path, at: str, pipeline: 
         raise UsageError(f"unknown scheduler `{scheduler}`", hint=f"schedulers: {', '.join(SCHEDULERS)}")
     if when is None:
         raise UsageError(f"`{at}` is no time of day", hint="write it as HH:MM, such as 02:30")
+    if scheduler == "airflow":
+        return _dag(folder, command, f"{int(when[2])} {int(when[1])} * * *", pipeline)
     quoted = _for_systemd if scheduler == "systemd" else _for_cron
-    return SCHEDULERS[scheduler].format(
+    return _TEMPLATES[scheduler].format(
         hour=int(when[1]),
         minute=int(when[2]),
         folder=quoted(folder),
@@ -86,3 +92,27 @@ def _for_cron(path: Path) -> str:
 def _for_systemd(path: Path) -> str:
     """Escape a path for a unit file, where % begins a specifier."""
     return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+
+
+def _dag(folder: Path, command: Path, at: str, pipeline: str) -> str:
+    """Return the shipped DAG with this project's values in place of its examples."""
+    from flywheel.pipeline.recipes import find_recipe
+
+    text = (files.shipped("pipelines") / "airflow" / "flywheel_nightly.py").read_text(encoding="utf-8")
+    values = {"PROJECT": str(folder), "COMMAND": str(command), "PIPELINE": pipeline, "SCHEDULE": at}
+    for name, value in values.items():
+        text = _assigned(text, name, _literal(value))
+    return _assigned(text, "STAGES", _tuple(find_recipe(folder, pipeline).stages))
+
+
+def _assigned(text: str, name: str, value: str) -> str:
+    """Replace what a name of the module is assigned: a line, or lines up to a closing parenthesis."""
+    return re.sub(rf"^{name} = (?:\(\n.*?^\)|.*?)$", lambda _: f"{name} = {value}", text, count=1, flags=_WHOLE)
+
+
+def _literal(value: str) -> str:
+    return repr(value) if '"' in value or "\\" in value or not value.isprintable() else f'"{value}"'
+
+
+def _tuple(stages: Sequence[str]) -> str:
+    return "".join(["(\n", *(f"    {_literal(stage)},\n" for stage in stages), ")"])

@@ -164,12 +164,12 @@ STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
           columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=3),
+          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=4),
     Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASKED}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
           lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
-          lambda c: ("rewards", c.rewards.signals), version=3),
+          lambda c: ("rewards", c.rewards.signals), version=4),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
           lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=2),
@@ -195,6 +195,7 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "eval": (("round", "episodes", "steps", "returns", "pairs"), ("eval_report",)),
     "gate": (("eval_report",), ("promotion",)),
     "report": (("eval_report",), ("page",)),
+    "notify": ((), ("notification",)),
 }
 
 

@@ -1,7 +1,7 @@
 """Executing a plan: dataset and manifest first, then the trainer's process, then the adapter's hashes.
 
-Order of writes, each atomic: data/train.jsonl, config.toml, manifest.json (state built), adapter/ (by the trainer),
-manifest.json (state trained). Killed anywhere, the same command again goes on from what is there.
+Order of writes, each atomic: data/train.jsonl, data/origins.jsonl, config.toml, manifest.json (state built), adapter/
+(by the trainer), manifest.json (state trained). Killed anywhere, the same command again goes on from what is there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from flywheel import files
-from flywheel.config import render_default_config
+from flywheel.config import Config, render_default_config
 from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.origins import ORIGINS
 from flywheel.pipeline.planning import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.watching import refuse_red
 from flywheel.records import FileHash, Plan, RoundManifest
@@ -79,6 +80,7 @@ def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None, reason: str)
     folder = ctx.registry.folder(plan.round)
     shutil.rmtree(folder, ignore_errors=True)  # no manifest: nothing in it was ever finished
     files.atomic_write(folder / DATASET, planned.dataset)
+    files.atomic_write(folder / ORIGINS, planned.origins)
     files.atomic_write(folder / "config.toml", render_default_config(ctx.config))
     data = FileHash(path=DATASET, sha256=plan.dataset_sha256, size_bytes=(folder / DATASET).stat().st_size)
     shared = {
@@ -99,16 +101,26 @@ def _spec(ctx: Context, manifest: RoundManifest) -> TrainSpec:
         base_model=manifest.base_model,
         start_adapter=ctx.registry.adapter(manifest.parent),
         reference=manifest.reference,
-        config=ctx.config,
+        config=_placed(ctx),
         seed=manifest.seed,
         cache_dir=ctx.store.root / "cache",
         behaviours=_served(ctx) if manifest.method == "grpo" else {},
     )
 
 
+def _placed(ctx: Context) -> Config:
+    """Return the configuration with train.accelerate as a path that holds from any folder."""
+    train = ctx.config.train
+    if not train.accelerate:
+        return ctx.config
+    place = str(ctx.project / Path(train.accelerate).expanduser())
+    return ctx.config.model_copy(update={"train": train.model_copy(update={"accelerate": place})})
+
+
 def _served(ctx: Context) -> dict[str, str]:
     """Return the adapters under whose round's name logs may say that they were served."""
-    found = {round_name(n): ctx.registry.adapter(n) for n in ctx.registry.trained()}
+    clean = [n for n in ctx.registry.trained() if n not in ctx.registry.tainted]
+    found = {name: ctx.registry.adapter(n) for n in clean for name in (round_name(n), served_name(ctx, n))}
     return {name: str(folder) for name, folder in found.items() if folder is not None}
 
 

@@ -8,6 +8,7 @@ project.ingest(["logs"]); project.build(); project.train(); project.evaluate(pro
 from __future__ import annotations
 
 from flywheel.project.data import DataCommands
+from flywheel.project.keeping import KeepCommands
 from flywheel.project.looking import LookCommands
 from flywheel.project.opened import KEY_FILE, find_project
 from flywheel.project.rounds import RoundCommands
@@ -15,7 +16,7 @@ from flywheel.project.rounds import RoundCommands
 __all__ = ["KEY_FILE", "Project", "find_project"]
 
 
-class Project(DataCommands, RoundCommands, LookCommands):
+class Project(DataCommands, RoundCommands, LookCommands, KeepCommands):
     """A folder with logs, a store and rounds.
 
     Args:

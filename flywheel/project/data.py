@@ -190,6 +190,7 @@ def _ingest_answer(found: IngestResult, *, dry_run: bool) -> IngestAnswer:
         read=found.read,
         kept=found.kept,
         duplicate=found.duplicate,
+        forgotten=found.forgotten,
         ignored=dict(sorted(found.ignored.items())),
         quarantined=dict(sorted(found.quarantined.items())),
         first_quarantined=found.first_bad,

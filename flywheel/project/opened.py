@@ -13,7 +13,7 @@ from flywheel.config import CONFIG_FILE, Config, load_config
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.rounds import Registry
-from flywheel.store import Store
+from flywheel.store import FORGETTING, Store
 
 __all__ = ["KEY_FILE", "Opened", "find_project"]
 
@@ -53,7 +53,7 @@ class Opened:
     @property
     def context(self) -> Context:
         """The project as pipeline actions get it."""
-        return Context(self.folder, self.config, self.store, self.registry, self._say)
+        return Context(self.folder, self.config, self.store, self.registry, self._say, key=self._passing_key)
 
     @contextmanager
     def locked(self, command: str) -> Iterator[Context]:
@@ -66,7 +66,22 @@ class Opened:
             self.store.create()
             files.remove_partials(self.registry.root)
             self.registry.recover()
+            self._finish_forgetting()
             yield self.context
+
+    def _finish_forgetting(self) -> None:
+        """Go on with a `forget` that was cut off, before any command looks at what is to be forgotten."""
+        if (self.store.root / FORGETTING).exists():
+            from flywheel.pipeline.forgetting import resume
+
+            resume(self.context)
+
+    def _tell(self) -> None:
+        """Write rounds down elsewhere too, where the project asks for it; nothing that goes wrong there counts."""
+        if self.config.mlflow.tracking_uri:
+            from flywheel.pipeline.tracking import tell_mlflow
+
+            tell_mlflow(self.context)
 
     def key(self) -> bytes:
         """Return the redaction key: FLYWHEEL_KEY, else the project's key file, made on first use outside the store."""

@@ -70,7 +70,10 @@ class RoundCommands(Opened):
             chosen = check_number(ctx, number)
             if chosen not in ctx.registry.numbers():
                 build(ctx.store, ctx.config, self.folder)
-            return train_round(ctx, chosen, plan=plan, reason=reason.strip() if force else "", on_metrics=on_metrics)
+            why = reason.strip() if force else ""
+            made = train_round(ctx, chosen, plan=plan, reason=why, on_metrics=on_metrics)
+            self._tell()
+            return made
 
     def evaluate(
         self,
@@ -95,7 +98,9 @@ class RoundCommands(Opened):
         with self.locked("eval") as ctx:
             report = evaluate(ctx, number, against=against, suites=suites)
             promotion = judge(ctx, report.round, by="eval --promote") if promote else None
-            return EvalAnswer(report=report, promotion=promotion, page=str(write_page(ctx, report.round)))
+            page = write_page(ctx, report.round)
+            self._tell()
+            return EvalAnswer(report=report, promotion=promotion, page=str(page))
 
     def compare_logs(
         self, logs: Sequence[Path | str], *, old: str | None = None, new: str | None = None
@@ -159,6 +164,7 @@ class RoundCommands(Opened):
             else:
                 decided = deciding.judge(ctx, number, by="promote")
             write_page(ctx, number)
+            self._tell()
             return decided
 
     def rollback(self, to: str | None = None, *, reason: str = "") -> Promotion:
@@ -170,7 +176,9 @@ class RoundCommands(Opened):
         from flywheel.pipeline.deciding import roll_back
 
         with self.locked("rollback") as ctx:
-            return roll_back(ctx, to, reason=reason, by="rollback")
+            decided = roll_back(ctx, to, reason=reason, by="rollback")
+            self._tell()
+            return decided
 
     def run(
         self,
@@ -189,7 +197,9 @@ class RoundCommands(Opened):
         from flywheel.pipeline.recipes import run_recipe
 
         with self.locked(f"run {pipeline}") as ctx:
-            return run_recipe(ctx, pipeline, key=self.key(), since=since, until=until, on_stage=on_stage)
+            answer = run_recipe(ctx, pipeline, key=self.key(), since=since, until=until, on_stage=on_stage)
+            self._tell()
+            return answer
 
     def champion(self) -> ChampionAnswer:
         """Return what to serve: base model, adapter, hashes and the decision behind it.
@@ -216,4 +226,4 @@ def _with_method(ctx: Context, method: str) -> Context:
     config = Config.model_validate(
         {**ctx.config.model_dump(), "train": {**ctx.config.train.model_dump(), "method": method}}
     )
-    return Context(ctx.project, config, ctx.store, ctx.registry, ctx.say, ctx.clock)
+    return Context(ctx.project, config, ctx.store, ctx.registry, ctx.say, ctx.clock, ctx.key)

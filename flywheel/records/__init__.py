@@ -25,12 +25,16 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.forgetting import Certificate, TaintedRound
+from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    CaseGap,
     DataCard,
     EvalReport,
     FileHash,
+    Method,
     MetricRow,
     MonitorRow,
     Plan,
@@ -46,6 +50,8 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "CaseGap",
+    "Certificate",
     "Correction",
     "DataCard",
     "Document",
@@ -60,8 +66,12 @@ __all__ = [
     "Link",
     "LogEvent",
     "Message",
+    "Method",
     "MetricRow",
     "MonitorRow",
+    "Need",
+    "Night",
+    "NightStage",
     "Opinion",
     "Plan",
     "PreferencePair",
@@ -77,6 +87,7 @@ __all__ = [
     "Split",
     "Step",
     "StopReason",
+    "TaintedRound",
     "Task",
     "ToolCall",
     "ToolStatus",

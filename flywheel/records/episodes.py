@@ -45,7 +45,9 @@ class Episode(Row):
         default=None, description="What was asked first, where the source names no task; attempts are recognised by it."
     )
     tool_signature: str = Field(default="", description="Hash of the names of the tools at hand.")
-    policy: str = Field(description="Policy that acted; 'unknown' when no event names one.")
+    policy: str = Field(
+        description="Policy that acted; where no event names one, a model that is called as a round is; else 'unknown'."
+    )
     model: str | None = Field(default=None, description="Model, as the log names it.")
     user: str | None = Field(default=None, description="Pseudonym of the user.")
     started: datetime | None = Field(default=None, description="First event's time.")

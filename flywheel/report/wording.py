@@ -107,6 +107,8 @@ _HELD: dict[Verdict | None, tuple[str, str, Literal["good", "bad", "unsure", "pl
 
 def _moved(data: ReportData, promotion: Promotion) -> VerdictWords:
     reason = f": {promotion.reason}" if promotion.reason else ""
+    if promotion.decision == "forgotten":
+        return VerdictWords("Forgotten", f"Round {data.round} is champion no more{reason}.", "bad")
     if promotion.decision == "rolled_back":
         after = "the base model" if promotion.champion_after is None else f"round {promotion.champion_after}"
         return VerdictWords("Rolled back", f"The champion was rolled back to {after}{reason}.", "bad")
@@ -116,7 +118,7 @@ def _moved(data: ReportData, promotion: Promotion) -> VerdictWords:
 def verdict_words(data: ReportData) -> VerdictWords:
     """Return the verdict in one sentence, with the primary metric's numbers."""
     name, promotion = f"Round {data.round}", data.promotion
-    if promotion is not None and promotion.decision in {"forced", "rolled_back"}:
+    if promotion is not None and promotion.decision in {"forced", "rolled_back", "forgotten"}:
         return _moved(data, promotion)
     if promotion is not None and promotion.decision == "promoted":
         return VerdictWords("Promoted", f"{name} was promoted: {_evidence(data)}.", "good")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "dump",
     "first_state",
     "in_holdout",
+    "is_round",
     "next_state",
     "normal_text",
     "parse",
@@ -46,6 +48,15 @@ SLOTS: tuple[tuple[str, str], ...] = (
     (r"'[^'\n]{1,200}'|\\\"(?:[^\"\\\n]){1,200}\\\"", "<QUOTED>"),
     (r"\b(?:[a-z]+[-_#])?[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\b", "<ID>"),  # three digits or more
 )
+
+
+# How tables name a round ("round 3"), and how `flywheel champion` has it served ("shop-round-3").
+_ROUND = re.compile(r"(?:.*-)?round[ -]\d+")
+
+
+def is_round(name: str) -> bool:
+    """Whether a name is a round's, as a log says it of a policy or a model."""
+    return _ROUND.fullmatch(name) is not None
 
 
 def parse(text: str, *, exact: bool) -> Any:

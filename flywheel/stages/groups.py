@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
+from flywheel.stages._canonical import is_round
 from flywheel.stages._context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = ["advantages", "build_groups", "gradients", "step_advantages"]
 STD_EPSILON = 1e-4  # as GRPO implementations have it
 UNKNOWN = "unknown"
 LOGGED = "logprobs"  # tag of episodes whose every call was logged with its token log-probabilities
-_ROUND = re.compile(r"round \d+")
 LONG = 10  # steps from which an early step's share of the return is discounted
 ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones
 
@@ -174,7 +173,7 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
 def _behaviour(policy: str, tags: Sequence[str]) -> str:
     if LOGGED in tags:
         return "logged"
-    return "rescore" if _ROUND.fullmatch(policy) else UNKNOWN
+    return "rescore" if is_round(policy) else UNKNOWN
 
 
 def _group(members: pl.DataFrame, fragments: dict[str, list[Fragment]], shift: float) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from flywheel.errors import TrainError
-from flywheel.records import Split, canonical_json, content_id
+from flywheel.errors import EvidenceError
+from flywheel.records import Method, Split, canonical_json, content_id
 from flywheel.stages._overlap import answers_shared, too_long_winded
 from flywheel.stages._users import direction, rows_allowed, user_weights
 
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["MethodChoice", "choose_method", "select_rows"]
+__all__ = ["MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
 
-Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 SAME_ACTION_ROWS = (
     3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others
@@ -67,7 +66,7 @@ def choose_method(  # noqa: PLR0913 - one count a method
         n_scenarios: scenarios that GRPO in the replay environment would attempt.
 
     Raises:
-        TrainError: too few rows for any method that fits.
+        EvidenceError: too few rows for any method that fits.
     """
     rows = {"sft": (n_examples, "examples"), "dpo": (n_pairs, "pairs")}
     rows |= {"kto": (n_actions, "actions"), "grpo": (n_groups, "groups"), "grpo-replay": (n_scenarios, "scenarios")}
@@ -81,9 +80,11 @@ def choose_method(  # noqa: PLR0913 - one count a method
             other = f"; pairs: {n_pairs:,}, too few" if wishes[0] != method else ""
             return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
     found = " and ".join(f"{rows[m][0]:,} {rows[m][1]}" for m in wishes)
-    raise TrainError(
+    raise EvidenceError(
         f"too little to train on: {found}, train.min_rows is {cfg.min_rows:,} ({rate})",
         hint="ingest more logs or feedback; `flywheel explain examples` and `... pairs` say what was dropped",
+        have=max(rows[m][0] for m in wishes),
+        need=cfg.min_rows,
     )
 
 
@@ -156,18 +157,28 @@ def _nobody_decides(
     import polars as pl
 
     episode, key = ("episode_id", "example_id") if method == "sft" else ("chosen_episode", "pair_id")
-    who = pl.Series("_user", [users.get(e) for e in table[episode]], dtype=pl.String)
-    table = table.with_columns(who)
-    counts = {user: n for user, n in table.group_by("_user").len().iter_rows() if user is not None}
-    funnel.note("users unknown: rows that no cap holds for", table["_user"].null_count())
+    table = table.with_columns(pl.Series("_user", [users.get(e) for e in table[episode]], dtype=pl.String))
+    counts = known_users(table, funnel)
     if method == "dpo":
         table = funnel.drop(table, _contested(table), "one user decides a contested choice")
-    allowed = rows_allowed(counts, cfg.max_rows_per_user, cfg.max_user_share)
-    table = table.sort("weight", key, descending=[True, False])
-    place = pl.int_range(pl.len()).over("_user")
-    table = funnel.drop(table, pl.col("_user").is_not_null() & (place >= allowed), "over a user's share")
+    table = share_out(table.sort("weight", key, descending=[True, False]), counts, cfg, funnel)
     weights = pl.Series("_by_user", user_weights(table["_user"].to_list()), dtype=pl.Float64)
     return table.with_columns(weight=pl.col("weight") * weights).drop("_user")
+
+
+def known_users(table: pl.DataFrame, funnel: Funnel) -> dict[str, int]:
+    """Return the rows of each user in the column `_user`; rows without one are noted."""
+    funnel.note("users unknown: rows that no cap holds for", table["_user"].null_count())
+    return {user: n for user, n in table.group_by("_user").len().iter_rows() if user is not None}
+
+
+def share_out(table: pl.DataFrame, counts: Mapping[str, int], cfg: TrainConfig, funnel: Funnel) -> pl.DataFrame:
+    """Keep the first rows of each user in `_user`, as many as one may have of all that `counts` says."""
+    import polars as pl
+
+    allowed = rows_allowed(counts, cfg.max_rows_per_user, cfg.max_user_share)
+    place = pl.int_range(pl.len()).over("_user")
+    return funnel.drop(table, pl.col("_user").is_not_null() & (place >= allowed), "over a user's share")
 
 
 def _contested(table: pl.DataFrame) -> pl.Expr:

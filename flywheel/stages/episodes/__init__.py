@@ -18,6 +18,7 @@ from flywheel.stages._canonical import (
     dump,
     first_state,
     in_holdout,
+    is_round,
     next_state,
     parse,
     task_of_key,
@@ -108,7 +109,7 @@ def _conversations(events: pl.DataFrame) -> Iterator[_Log]:
 
     happened = pl.when(~pl.col("kind").is_in(_LATER)).then(pl.col("ts"))
     ordered = (
-        events.unique("event_id", keep="first")
+        events.unique(["conversation_id", "event_id"], keep="first")
         .with_columns(exact=pl.col("payload").str.contains(_BIG_INTEGER))
         .sort("conversation_id", "seq", "event_id")
         .with_columns(order=pl.coalesce("ts", happened.forward_fill().over("conversation_id")))
@@ -144,6 +145,9 @@ def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str
     calls = [call for action in transcript.actions for call in action.calls]
     acting = [row for row in log.rows if row.kind == "model_call"] or log.rows
     policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in log.rows)
+    model = _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows)
+    if policy is None and model is not None and is_round(model):
+        policy = model  # a server lists an adapter as a model of its own
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
     policies = {row.policy for row in acting if row.policy}
     tags = transcript.tags | ({"mixed_policies"} if len(policies) > 1 else set())
@@ -157,7 +161,7 @@ def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str
         "request": request,
         "tool_signature": tools_of(list(transcript.tools) or None),
         "policy": policy or "unknown",
-        "model": _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows),
+        "model": model,
         "user": _commonest(row.user for row in log.rows),
         "started": min(times, default=None),
         "ended": max(times, default=None),

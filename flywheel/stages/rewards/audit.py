@@ -33,7 +33,7 @@ def audit(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg
     given = events.filter(
         (pl.col("kind") == EventKind.FEEDBACK.value) & pl.col("source_file").str.starts_with(f"{AUDITS}/")
     )
-    told = given.unique("event_id").join(
+    told = given.unique(["conversation_id", "event_id"]).join(
         episodes.select("conversation_id", "episode_id", "task_id"), on="conversation_id"
     )
     found: dict[tuple[str, str], dict[str, tuple[str, Any, dict[str, Any]]]] = {}

@@ -26,7 +26,7 @@ def build_corrections(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.Da
 
     edits = events.filter(
         (pl.col("kind") == "feedback") & pl.col("payload").str.contains('"name":"edit"', literal=True)
-    ).unique("event_id")
+    ).unique(["conversation_id", "event_id"])
     if edits.is_empty():
         return pl.DataFrame(schema=polars_schema(Correction))
     homes = episodes.select("episode_id", "task_id", "conversation_id")

@@ -90,7 +90,7 @@ def _requests(episodes: pl.DataFrame, events: pl.DataFrame) -> dict[str, dict[st
 
     rows = (
         events.filter((pl.col("kind") == "request") & pl.col("payload").str.contains(_BY_USER, literal=True))
-        .unique("event_id")
+        .unique(["conversation_id", "event_id"])
         .join(episodes.select("conversation_id", "episode_id"), on="conversation_id")
         .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
         .select("episode_id", "event_id", "ts", "payload")

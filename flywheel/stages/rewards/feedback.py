@@ -30,7 +30,7 @@ HEAVY = 0.6  # changed by this share or more, it was replaced
 
 ADOPTIONS = frozenset({"export", "copy", "apply", "download", "merge", "send", "accept", "insert", "save"})
 _RETENTIONS = frozenset({"retained", "retention", "kept", "persisted"})
-_REVERTS = frozenset({"undo", "revert", "reject", "discard", "rollback"})
+_REVERTS = frozenset({"undo", "revert", "reject", "discard", "rollback", "rewind"})
 _COMPLAINTS = frozenset({"complaint", "report", "ticket"})
 
 

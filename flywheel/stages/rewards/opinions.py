@@ -112,7 +112,7 @@ def judgements(
     found: dict[tuple[str, str], list[Said]] = defaultdict(list)
     rows = (
         events.filter(pl.col("kind") == kind)
-        .unique("event_id")
+        .unique(["conversation_id", "event_id"])
         .join(episodes.select("conversation_id", "episode_id", "task_id"), on="conversation_id")
         .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
         .select("episode_id", "task_id", "event_id", "ts", "payload")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.stages.train.packed import Scorer
+from flywheel.stages.train.processes import world
 from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours, score_once
 from flywheel.stages.train.sharing import Sharing, decide
 from flywheel.stages.train.tree import Row, grow
@@ -97,7 +98,8 @@ def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> Lo
     base_only = spec.reference == "base" or spec.start_adapter is None
     weights = "" if base_only or spec.start_adapter is None else _hash(spec.start_adapter)
     identity = (
-        _base_hash(spec), weights, spec.config.model.dtype, scorer.sharing, torch.get_num_threads(),
+        _base_hash(spec), weights, spec.config.model.dtype, scorer.sharing and scorer.kernel,
+        torch.get_num_threads(),
         str(next(scorer.model.parameters()).device), torch.__version__, transformers.__version__,
     )  # fmt: skip
     cache = ReferenceCache(spec.cache_dir / "reference" if spec.cache_dir else None, identity)
@@ -173,6 +175,16 @@ class Logged:
             )
         return loss
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Take a pass; after a step's last one the processes that share the step agree on its gradient.
+
+        The rows are scored by the model itself, past DDP's wrapper, whose own averaging therefore never begins.
+        """
+        loss: torch.Tensor = super().training_step(*args, **kwargs)  # type: ignore[misc]
+        if world() > 1 and self.accelerator.sync_gradients:  # type: ignore[attr-defined]
+            _average([p for p in self.items.scorer.model.parameters() if p.grad is not None])
+        return loss
+
     def _step(self) -> int:
         return int(self.state.global_step)  # type: ignore[attr-defined]
 
@@ -181,7 +193,8 @@ class Logged:
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Add the step's metrics, and stop where a limit is passed."""
-        logs |= {name: math.fsum(values) / len(values) for name, values in sorted(self._seen.items())}
+        seen = _gathered(self._seen)
+        logs |= {name: math.fsum(values) / len(values) for name, values in sorted(seen.items())}
         self._seen.clear()
         super().log(logs, *args, **kwargs)  # type: ignore[misc]
         if not math.isfinite(logs.get("grad_norm", 0.0)):
@@ -199,6 +212,27 @@ class Logged:
                 f"step {self._step()}: {name} was {mean:.3f} over {_WINDOW} steps, its limit is {limit:g}",
                 hint=f"{advice}; the last good checkpoint is kept",
             )
+
+
+def _average(trained: Sequence[torch.nn.Parameter]) -> None:
+    """Replace each gradient by its mean over the processes."""
+    import torch.distributed as dist
+
+    for parameter in trained:
+        dist.all_reduce(parameter.grad)
+        if parameter.grad is not None:
+            parameter.grad /= world()
+
+
+def _gathered(seen: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return a step's metrics from all processes, so that all of them judge by the same numbers."""
+    import torch.distributed as dist
+
+    if world() == 1:
+        return dict(seen)
+    parts: list[dict[str, list[float]]] = [{} for _ in range(world())]
+    dist.all_gather_object(parts, dict(seen))
+    return {name: [v for part in parts for v in part.get(name, [])] for name in sorted({n for p in parts for n in p})}
 
 
 def collate(rows: Sequence[dict[str, int]]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ action tokens are in the loss: tool results and user text are part of prompts.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,16 +79,36 @@ def _ids(chat: ChatFormat, text: str) -> list[int]:
     return ids
 
 
-def demonstrations(rows: list[dict[str, list[int]]]) -> list[dict[str, list[int]]]:
+def demonstrations(
+    rows: list[dict[str, list[int]]], weights: Sequence[float] | None = None
+) -> list[dict[str, list[Any]]]:
     """Return SFT rows as `input_ids` and `labels`; a row whose tokens begin another row's is trained inside that one.
 
     The steps of one conversation continue one another, so their shared beginning is computed once. Every trained token
     keeps the context that it has in a row of its own, and so its loss and its gradient.
+
+    Args:
+        rows: tokenised rows.
+        weights: one a row, positive; each trained token then has the sum of its rows' as `weights`, scaled to a mean
+            of 1, so that a row of twice the weight counts as the row twice. Left out where all are equal.
     """
-    whole = sorted((row["prompt_ids"] + row["completion_ids"], len(row["prompt_ids"])) for row in rows)
-    made: list[dict[str, list[int]]] = []
-    for ids, start in reversed(whole):
+    whole = sorted(
+        (row["prompt_ids"] + row["completion_ids"], len(row["prompt_ids"]), w)
+        for row, w in zip(rows, weights or [1.0] * len(rows), strict=True)
+    )
+    made: list[dict[str, list[Any]]] = []
+    for ids, start, weight in reversed(whole):
         if not made or made[-1]["input_ids"][: len(ids)] != ids:
-            made.append({"input_ids": ids, "labels": [_NO_LOSS] * len(ids)})
+            made.append({"input_ids": ids, "labels": [_NO_LOSS] * len(ids), "weights": [0.0] * len(ids)})
         made[-1]["labels"][start : len(ids)] = ids[start:]
-    return made
+        for place in range(start, len(ids)):  # a row that is there twice counts twice
+            made[-1]["weights"][place] += weight
+    differ = weights is not None and len({w for row in made for w in row["weights"] if w > 0}) > 1
+    return _scaled(made) if differ else [{k: row[k] for k in ("input_ids", "labels")} for row in made]
+
+
+def _scaled(rows: list[dict[str, list[Any]]]) -> list[dict[str, list[Any]]]:
+    """Scale tokens' weights to a mean of 1 over the trained tokens."""
+    found = [w for row in rows for w in row["weights"] if w > 0]
+    mean = math.fsum(found) / len(found)
+    return [{**row, "weights": [w / mean for w in row["weights"]]} for row in rows]

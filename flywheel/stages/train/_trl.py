@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import shutil
 import time
 from importlib.metadata import version
@@ -17,6 +18,7 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import atomic_folder, atomic_write
 from flywheel.models.load import load_base, quiet, require_safetensors
 from flywheel.stages.train.checkpoints import checkpoints, mark_whole
+from flywheel.stages.train.processes import first, together, world
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -65,6 +67,8 @@ def prepare(spec: TrainSpec) -> None:
     quiet()
     if spec.config.train.threads:
         torch.set_num_threads(spec.config.train.threads)
+    if world() > 1 and torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
     # Deterministic mode fills new memory; nothing reads it, and it costs a tenth to a quarter of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
@@ -118,11 +122,23 @@ def _check_passthrough(kind: type[Any], given: dict[str, Any]) -> None:
             raise ConfigError(f"`train.trl.{key}` is not yours to set: flywheel's promises rest on it", hint=hint)
 
 
-def _passes(train: TrainConfig, tokens_per_row: int, limit: int) -> tuple[int, int]:
-    """Return the rows of one forward pass, a divisor of the batch, and the passes of one optimiser step."""
-    fitting = [n for n in range(1, train.batch_size + 1) if train.batch_size % n == 0 and n * tokens_per_row <= limit]
-    rows = max(fitting, default=1)
-    return rows, train.accumulation * train.batch_size // rows
+def _passes(train: TrainConfig, tokens_per_row: int, limit: int, processes: int = 1) -> tuple[int, int]:
+    """Return the rows of one forward pass, a divisor of the batch, and a process's passes of one optimiser step.
+
+    A step trains the same rows however many processes share them.
+
+    Raises:
+        ConfigError: they cannot be shared out equally.
+    """
+    share, rest = divmod(train.accumulation * train.batch_size, processes)
+    if rest:
+        raise ConfigError(
+            f"a step of {train.batch_size} x {train.accumulation} rows cannot be shared by {processes} processes",
+            hint="set train.batch_size to a multiple of the processes",
+        )
+    divisors = [n for n in range(1, train.batch_size + 1) if train.batch_size % n == 0 and share % n == 0]
+    rows = max((n for n in divisors if n * tokens_per_row <= limit), default=1)
+    return rows, share // rows
 
 
 def pass_rows(most: int, tokens_per_row: int) -> int:
@@ -149,7 +165,7 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
 
     _check_passthrough(kind, spec.config.train.trl)
     train, gpu = spec.config.train, torch.cuda.is_available()
-    rows, passes = _passes(train, longest, _PASS_TOKENS["cuda" if gpu else "cpu"])
+    rows, passes = _passes(train, longest, _PASS_TOKENS["cuda" if gpu else "cpu"], world())
     settings: dict[str, Any] = {
         "output_dir": str(checkpoints(spec)),
         "num_train_epochs": train.epochs(spec.method),
@@ -165,7 +181,8 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         "save_strategy": "steps",
         "save_steps": train.checkpoint_every,
         "save_total_limit": 2,
-        "report_to": [],
+        "report_to": list(train.report_to),
+        "run_name": f"round {spec.round}",
         "use_cpu": not gpu,
         "bf16": gpu and spec.config.model.dtype == "bfloat16",
         "gradient_checkpointing": rows * longest > _KEEP_TOKENS,
@@ -185,7 +202,7 @@ def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
     from transformers import TrainerCallback
 
     path, per_step = spec.work_dir / "metrics.jsonl", spec.config.train.batch_size * spec.config.train.accumulation
-    started, first = time.monotonic(), -1
+    started, begun = time.monotonic(), -1
     before = 0
 
     class Recorder(TrainerCallback):  # type: ignore[misc]
@@ -194,9 +211,11 @@ def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
             before = state.num_input_tokens_seen
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
-            nonlocal first
-            first = state.global_step - 1 if first < 0 else first
-            steps, seconds = max(1, state.global_step - first), max(time.monotonic() - started, 1e-9)
+            nonlocal begun
+            if not first():
+                return
+            begun = state.global_step - 1 if begun < 0 else begun
+            steps, seconds = max(1, state.global_step - begun), max(time.monotonic() - started, 1e-9)
             numbers = {k: v for k, v in (logs or {}).items() if isinstance(v, (int, float)) and math.isfinite(v)}
             counted = state.num_input_tokens_seen - before
             tokens = counted if tokens_per_row is None else tokens_per_row * per_step * steps
@@ -211,7 +230,9 @@ def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
                 handle.write(json.dumps(row) + "\n")
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            together()  # every process has written its part
+            if first():
+                mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     return Recorder()
 
@@ -219,7 +240,23 @@ def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
 def finish(
     spec: TrainSpec, model: Any, *, steps: int, tokens: int, checks: dict[str, float], started: float
 ) -> TrainResult:
-    """Write the adapter's folder whole (safetensors only, without a frozen copy) and return the result."""
+    """Write the adapter's folder whole (safetensors only, without a frozen copy) and return the result.
+
+    Of several processes the first writes.
+    """
+    if first():
+        _write_adapter(spec, model)
+    together()
+    return TrainResult(
+        steps=steps,
+        tokens=tokens,
+        checks=checks,
+        timings_s={"training": round(time.monotonic() - started, 3)},
+        versions={name: version(name) for name in _VERSIONS},
+    )
+
+
+def _write_adapter(spec: TrainSpec, model: Any) -> None:
     with atomic_folder(spec.out_dir) as partial:
         model.save_pretrained(partial, selected_adapters=["default"], safe_serialization=True)
         config = json.loads((partial / "adapter_config.json").read_text(encoding="utf-8"))
@@ -231,10 +268,3 @@ def finish(
             p for p in partial.iterdir() if p.name not in {"adapter_config.json", "adapter_model.safetensors"}
         ]:
             shutil.rmtree(extra) if extra.is_dir() else extra.unlink()
-    return TrainResult(
-        steps=steps,
-        tokens=tokens,
-        checks=checks,
-        timings_s={"training": round(time.monotonic() - started, 3)},
-        versions={name: version(name) for name in _VERSIONS},
-    )

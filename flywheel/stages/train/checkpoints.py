@@ -39,7 +39,7 @@ def newest(spec: TrainSpec) -> Path | None:
         if (path / _WHOLE).exists():
             whole.append(path)
         else:
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # of several processes another may be quicker
     return max(whole, key=_step, default=None)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flywheel.stages.train.attention import kernels
 from flywheel.stages.train.tree import Row, Tree, grow
 
 if TYPE_CHECKING:
@@ -64,7 +65,14 @@ def decide(scorer: Scorer, batches: Sequence[Sequence[Row]], *, dropout: float =
     ratio = sum(t.plain for t in trees) / max(1, sum(len(t.ids) for t in trees))
     if ratio < _WORTH:
         return Sharing(on=False, reason=f"rows share too little ({ratio:.2f} plain tokens a computed one)", ratio=ratio)
-    return _checked(scorer, batches[_cheapest(trees)], ratio)
+    batch, tried = batches[_cheapest(trees)], list[str]()
+    for kernel in kernels(scorer.device.type):
+        scorer.kernel = kernel
+        found = _checked(scorer, batch, ratio)
+        tried.append(f"{kernel}: {found.reason}")
+        if found.on:
+            break
+    return replace(found, reason="; ".join(tried))
 
 
 def _cheapest(trees: Sequence[Tree]) -> int:

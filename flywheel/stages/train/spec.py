@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -22,6 +21,8 @@ from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import write_json
 from flywheel.stages.train.checkpoints import trim_metrics
+from flywheel.stages.train.processes import command
+from flywheel.stages.train.tracking import environment
 
 __all__ = ["launch", "read_spec", "write_result", "write_spec"]
 
@@ -35,7 +36,6 @@ _ENVIRONMENT = {
     "HF_DATASETS_OFFLINE": "1",
     "DO_NOT_TRACK": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "WANDB_DISABLED": "true",
     "PYTHONUNBUFFERED": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # see flywheel.models
 }
@@ -122,10 +122,16 @@ def _crashed(status: int, log: Path) -> TrainError:
 
 def _run(spec: TrainSpec, path: Path, on_metrics: Callable[[dict[str, Any]], None]) -> int:
     tail = _Tail(spec.work_dir / "metrics.jsonl")
-    command = [sys.executable, "-m", "flywheel.stages.train.worker", str(path), str(os.getpid())]
+    train = spec.config.train
+    arguments = command(path, train.accelerate, spec.method)
+    trackers = environment(train.report_to, spec.out_dir.parent / "tracking", os.environ)
     with (spec.work_dir / "train.log").open("ab") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **_ENVIRONMENT}
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **_ENVIRONMENT, **trackers},
         )
         try:
             while process.poll() is None:

@@ -1,11 +1,14 @@
 """SFT on what succeeded, through TRL's SFTTrainer: the loss is on action tokens only.
 
-Steps that continue one another are one sequence with several trained actions.
+Steps that continue one another are one sequence with several trained actions. A row's weight stands at each of its
+trained tokens; a step's loss is their weighted sum over the number of the step's trained tokens.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.chat import ChatFormat
@@ -14,7 +17,58 @@ from flywheel.stages.train._rows import demonstrations, read_rows, tokenise
 from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
 from flywheel.stages.train.checkpoints import newest
 
-__all__ = ["train"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["train", "weighted"]
+
+
+class _Weighed:
+    """A model whose log-probabilities of trained tokens are multiplied with their weights."""
+
+    def __init__(self, model: Any, weights: torch.Tensor) -> None:
+        self._model, self._weights = model, weights
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __call__(self, **inputs: Any) -> Any:
+        outputs = self._model(**inputs)
+        outputs.log_probs = outputs.log_probs * self._weights[:, 1:].to(outputs.log_probs)
+        return outputs
+
+
+def weighted(trainer: type[Any]) -> type[Any]:
+    """Return TRL's SFTTrainer with a weight at each token, from the column `weights`."""
+
+    class Weighted(trainer):  # type: ignore[misc]
+        def _set_signature_columns_if_needed(self) -> None:
+            super()._set_signature_columns_if_needed()
+            if "weights" not in self._signature_columns:
+                self._signature_columns.append("weights")
+
+        def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+            weights = inputs.pop("weights")
+            return super().compute_loss(_Weighed(model, weights), inputs, *args, **kwargs)
+
+    return Weighted
+
+
+def _collator(pad: int) -> Callable[[Sequence[dict[str, Any]]], dict[str, Any]]:
+    """Return TRL's own collator with weights beside the labels."""
+    import torch
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+    plain = DataCollatorForLanguageModeling(pad_token_id=pad)
+
+    def collate(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        batch: dict[str, Any] = plain([{k: row[k] for k in ("input_ids", "labels")} for row in rows])
+        batch["weights"] = torch.zeros(batch["labels"].shape)
+        for place, row in enumerate(rows):
+            batch["weights"][place, : len(row["weights"])] = torch.tensor(row["weights"])
+        return batch
+
+    return collate
 
 
 def train(spec: TrainSpec) -> TrainResult:
@@ -30,14 +84,17 @@ def train(spec: TrainSpec) -> TrainResult:
     started = time.monotonic()
     prepare(spec)
     tokenizer = load_tokenizer(spec.config.model)
-    data = tokenise(read_rows(spec.data), ChatFormat(tokenizer), ("completion",), spec.config.train)
-    rows = demonstrations(data.rows)
+    raw = read_rows(spec.data)
+    data = tokenise(raw, ChatFormat(tokenizer), ("completion",), spec.config.train)
+    rows = demonstrations(data.rows, [float(raw[i].get("weight", 1.0)) for i in data.kept])
+    by_weight = "weights" in rows[0]
     lengths = [len(row["input_ids"]) for row in rows]
-    trainer = SFTTrainer(
+    trainer = (weighted(SFTTrainer) if by_weight else SFTTrainer)(
         model=with_adapter(spec),
         args=trl_arguments(SFTConfig, spec, max(lengths), learning_rate=spec.config.train.sft_learning_rate),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
+        **({"data_collator": _collator(tokenizer.pad_token_id)} if by_weight else {}),
         callbacks=[recorder(spec, sum(lengths) / len(rows))],
     )
     trainer.train(resume_from_checkpoint=newest(spec))

@@ -12,9 +12,10 @@ from pathlib import Path
 from flywheel.errors import FlywheelError
 from flywheel.extensions import load_extension
 from flywheel.files import write_json
+from flywheel.stages.train.processes import first
 from flywheel.stages.train.spec import read_spec, write_result
 
-__all__ = ["main"]
+__all__ = ["die_with", "main"]
 
 _PR_SET_PDEATHSIG = 1
 _TRAINERS = {
@@ -26,11 +27,15 @@ _TRAINERS = {
 }
 
 
-def _die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends, however that ends (Linux; elsewhere a no-op)."""
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent ends, however that ends (Linux; elsewhere a no-op).
+
+    Args:
+        parent: the process that started this one; 0 where a launcher stands between.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if parent and os.getppid() != parent:
         sys.exit(1)
 
 
@@ -45,7 +50,7 @@ def _told(error: Exception, log: Path) -> dict[str, str]:
 
 def main(spec_path: Path, parent: int) -> int:
     """Train as the spec says; leave result.json, or error.json with a message for the user."""
-    _die_with(parent)
+    die_with(parent)
     spec = read_spec(spec_path)
     try:
         result = load_extension("trainers", _TRAINERS[spec.method])(spec)
@@ -56,7 +61,8 @@ def main(spec_path: Path, parent: int) -> int:
         traceback.print_exc()
         write_json(spec.work_dir / "error.json", _told(error, spec.work_dir / "train.log"))
         return 1
-    write_result(result, spec.work_dir / "result.json")
+    if first():
+        write_result(result, spec.work_dir / "result.json")
     return 0
 
 

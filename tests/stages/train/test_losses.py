@@ -95,6 +95,42 @@ def test_the_naive_gradient_runs_away_from_what_was_logged() -> None:
     assert found[3] < 0.01
 
 
+def _asymre(baseline: float, *, topr: bool) -> list[float]:
+    """Where policy gradients on logged answers end, with rewards (0, 1, .5, 1) above a fixed baseline."""
+    behaviour = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+    advantages = torch.tensor([0.0, 1.0, 0.5, 1.0], dtype=torch.float64) - baseline
+    logits = behaviour.log().requires_grad_()
+    known = torch.ones(4, dtype=torch.bool)
+    for _ in range(1500):
+        scores = logits.log_softmax(-1)
+        weights = losses.topr_weights(advantages, scores - behaviour.log(), known) if topr else torch.ones(4)
+        (gradient,) = torch.autograd.grad((behaviour * weights * advantages * scores).sum(), logits)
+        logits = (logits + 8 * gradient).detach().requires_grad_()
+    found: list[float] = logits.detach().softmax(-1).tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("baseline", "limit"),
+    [
+        (-0.1, [0.095238, 0.628571, 0.171429, 0.104762]),
+        (0.0, [0, 0.705882, 0.176471, 0.117647]),
+        (0.2, [0, 0.918519, 0.051852, 0.02963]),
+    ],
+)
+def test_a_lowered_baseline_ends_at_its_closed_form(baseline: float, limit: list[float]) -> None:
+    """The closed form: (mu (r - V) - t)+ / (V_mu - V). The lower the baseline, the closer to what was logged."""
+    assert _asymre(baseline, topr=False) == pytest.approx(limit, abs=1e-3)
+    if baseline <= 0:  # nothing lies below the baseline: the taper has nothing to do
+        assert _asymre(baseline, topr=True) == pytest.approx(limit, abs=1e-3)
+    else:  # what lies below is left alone once it is gone, instead of being pushed for ever
+        assert _asymre(baseline, topr=True) == pytest.approx([0, 0.24 / 0.325, 0.045 / 0.325, 0.04 / 0.325], abs=5e-3)
+
+
+def test_a_baseline_at_the_mean_collapses_to_one_answer() -> None:
+    assert max(_asymre(0.425, topr=False)) > 0.99
+
+
 def _displaced(nll_weight: float) -> tuple[float, float]:
     """The chosen action's log-probability before and after 50 steps of DPO; the sides are two tokens much alike."""
     model = tiny("llama", vocabulary=64, spread=0.0)

@@ -96,6 +96,38 @@ def test_any_rows_score_alike_both_ways(family: str, seed: int, shapes: list[tup
             assert torch.allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_kernel_gives_what_blocks_give(family: str) -> None:
+    """FlexAttention has no way back on CPUs; on a GPU every round compares the gradients too."""
+    scorer, rows = Scorer(model(family)), several_levels(2)
+    rows += [Row((*rows[2].ids[:32], *range(3, 123), *range(own, own + 40)), ((150, 192),)) for own in range(5)]
+    with torch.no_grad():
+        expected = torch.cat(scorer.shared(rows))
+        scorer.kernel = "flex"
+        found = torch.cat(scorer.shared(rows))
+
+    assert len(grow(rows).ids) > 2 * 128  # several squares, some of them empty
+    assert torch.allclose(found, expected, atol=5e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_on_a_gpu_both_kernels_give_the_plain_gradients(family: str) -> None:
+    made = tiny(family).to("cuda")
+    scorer, found = Scorer(made), {}
+    for rows in (several_levels(), several_levels(3)[:3]):  # another length: the compiled kernel takes both
+        for kernel in ("plain", "blocks", "flex"):
+            scorer.kernel = kernel
+            scores = torch.cat(scorer.plain(rows) if kernel == "plain" else scorer.shared(rows))
+            made.zero_grad()
+            torch.autograd.backward((scores * torch.linspace(-1, 2, len(scores), device="cuda")).sum())
+            found[kernel] = (scores, torch.cat([p.grad.flatten() for p in made.parameters() if p.grad is not None]))
+        for kernel in ("blocks", "flex"):
+            assert torch.allclose(found[kernel][0], found["plain"][0], atol=1e-4)
+            assert torch.nn.functional.cosine_similarity(found[kernel][1], found["plain"][1], dim=0) > 0.9999
+
+
 def test_recomputed_activations_change_no_gradient() -> None:
     made, rows = tiny("llama"), several_levels()
     scorer = Scorer(made)

@@ -3,8 +3,9 @@
 In: lines of a session; one reply is told a content block a line, under one message id. Out: pieces of replies, results
 with their status, what users wrote, and what they did without words: refused a call, changed a patch, interrupted.
 Sub-agents (sidechains) are conversations of their own. Text that the program put into a user's mouth is a system
-message. The summary of a compaction stands for all that was said before it. Titles, snapshots, queues and other
-bookkeeping give nothing. System prompt and tools are never logged.
+message. The summary of a compaction stands for all that was said before it. Messages follow one another by name, a tree
+where a user went back (`threads.py`); of titles, snapshots, queues and other bookkeeping only that link is kept. System
+prompt and tools are never logged.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ClaudeCodeReader:
     """Reads session files of Claude Code."""
 
     name = "claude_code"
-    version = 1
+    version = 2
 
     def sniff(self, sample: Sample) -> float:
         """Return how many records have what only these files have."""
@@ -55,8 +56,9 @@ class ClaudeCodeReader:
                 raise BadRecordError("bad_record", "no session id")
             return
         if kind not in _TOLD:
-            if record.get("subtype") == "compact_boundary":
-                yield request([], _source(record, {}, session), line, _COMPACTED)
+            compacted = record.get("subtype") == "compact_boundary"
+            if compacted or ident(record.get("uuid")):  # a link of the chain, at least
+                yield _threaded(request([], _source(record, {}, session), line, _COMPACTED if compacted else {}))
             return
         message = record.get("message")
         if not isinstance(message, dict):
@@ -64,7 +66,12 @@ class ClaudeCodeReader:
         source = _source(record, message, session)
         told = _reply(message, source) if kind == "assistant" else _heard(record, message, source)
         for event in told:
-            yield {**event, "seq": line}
+            yield _threaded({**event, "seq": line})
+
+
+def _threaded(event: Event) -> Event:
+    """Say that an event follows the message named as its parent: edits and rewinds fork the chain."""
+    return {**event, "payload": event["payload"] | {"threaded": True}} if event["span_id"] else event
 
 
 def _is_told(record: Any) -> bool:
@@ -100,7 +107,7 @@ def _source(record: Mapping[str, Any], message: Mapping[str, Any], session: str)
         "model": model,
         "policy": f"{agent}/{model}" if model else None,
         "span_id": names["message"],
-        "parent_id": ident(record.get("parentUuid")),
+        "parent_id": ident(first(record, ("parentUuid", "logicalParentUuid"))),
         "ids": [f"{kind}:{name}" for kind, name in names.items() if name],
     }
 

@@ -45,7 +45,11 @@ def result(content: Any = "exit 1", **more: Any) -> dict[str, Any]:
 
 
 def read(record: Any) -> list[dict[str, Any]]:
-    return list(READER.read(record, 4))
+    """Events without the mark that each follows its parent, which all of a session's messages have."""
+    found = list(READER.read(record, 4))
+    for event in found:
+        assert event["payload"].pop("threaded", False) == bool(event["span_id"])
+    return found
 
 
 def test_a_reply_is_told_a_block_a_line() -> None:
@@ -129,7 +133,8 @@ def test_sub_agents_are_conversations_of_their_own() -> None:
 def test_what_is_no_talk_gives_nothing() -> None:
     assert read({"type": "summary", "summary": "Orders", "leafUuid": "u-9"}) == []
     assert read({"type": "queue-operation", "operation": "enqueue", "sessionId": SESSION}) == []
-    assert read(line("system", None, subtype="api_metrics")) == []
+    (link,) = read(line("system", None, subtype="api_metrics", uuid="u-8"))
+    assert (link["span_id"], link["payload"]) == ("u-8", {"messages": []})
     (failed,) = read(line("assistant", {"id": "m", "role": "assistant", "model": "<synthetic>", "content": [SAY]}))
     assert (failed["kind"], failed["payload"]) == ("request", {"messages": [], "tags": ["api_error"]})
 

@@ -1,0 +1,253 @@
+"""Does it learn: rounds on real logs beside stock TRL, judged on tasks that none of them has trained on.
+
+`python benchmarks/learn.py [--json] [--quick] [--logs wiki|tau2] [--data FOLDER] [--work FOLDER] [--seeds 0 1 2]
+[--arms flywheel sft dpo] [--plot FILE]`: SmolLM2-135M; the logs in three parts, one more for each round. `flywheel`
+is what its commands do: ingest, build, plan, train, promote. `sft` is TRL's SFTTrainer on every step of the successes,
+`dpo` its DPOTrainer on random pairs of a success and a failure of one task; both go on from their own last round and
+train as many tokens as flywheel's round did, with flywheel's adapter, batch and learning rates. Measured before and
+after each round on held-out tasks: next-tool and preference accuracy; and on a fixed text: KL to the base, perplexity.
+
+Everything is kept in --work by the hash of its settings and logs: a killed run goes on, seeds and arms may be run one
+by one or beside one another (`--prepare` first; flywheel's arm of a seed before the others, which take its budget).
+A call with an empty --arms prints what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from learn_arms import ARMS, ROUNDS, Settings, flywheel_round, make_parts, open_project, stock_round
+from learn_measure import HELD_OUT, MEASURES, Scores, measure, summarise
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+LOGS = {"wiki": SHARED / "verifiers-wiki-search", "tau2": SHARED / "tau2-bench" / "airline"}
+NAMES = {"flywheel": "flywheel", "sft": "TRL SFT on successes", "dpo": "TRL DPO on random pairs"}
+TITLES = {"next_tool": "next-tool accuracy", "preference_accuracy": "preference accuracy"}
+QUICK: dict[str, Any] = {
+    "dtype": "bfloat16", "max_rows": 8, "max_cases": 3, "max_length": 1280, "max_new_tokens": 16, "eval_batch": 1,
+}  # fmt: skip
+
+
+def say(text: str) -> None:
+    """Tell progress on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Return what the figures depend on; a GPU takes more cases, in bfloat16."""
+    import torch
+
+    gpu = torch.cuda.is_available()
+    chosen: dict[str, Any] = {
+        "logs": args.logs,
+        "base": args.base,
+        "dtype": args.dtype or ("bfloat16" if gpu else "float32"),
+        "holdout_share": 0.35,
+        "max_length": 8192 if gpu else 3072,
+        "max_rows": 20_000 if gpu else 400,
+        "max_cases": 400 if gpu else 60,
+        "max_new_tokens": 96,
+        "eval_batch": 32 if gpu else 8,
+        "train": json.loads(args.train),
+    }
+    return Settings(**{**chosen, **(QUICK if args.quick else {})})
+
+
+def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a file holds; make it first where it is missing."""
+    from flywheel.files import read_json, write_json
+
+    if not path.exists():
+        write_json(path, make())
+    found: dict[str, Any] = read_json(path)
+    return found
+
+
+class Bench:
+    """One setting of the benchmark in its folder."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from flywheel.config import ModelConfig
+        from flywheel.files import atomic_folder
+        from flywheel.models.load import base_identity
+        from flywheel.records import content_id
+
+        self.settings = settings_of(args)
+        known = {**asdict(self.settings), "base": base_identity(ModelConfig(base=args.base)).sha256}
+        self.data = args.data or LOGS[args.logs]
+        self.work: Path = args.work
+        parts = self.work / f"logs-{content_id(str(self.data))[:8]}"
+        if not parts.is_dir():
+            with atomic_folder(parts) as partial:
+                digest = make_parts(self.data, partial)
+                (partial / "digest").write_text(digest, encoding="utf-8")
+        self.parts = [parts / f"part{i + 1}" for i in range(ROUNDS)]
+        digest = (parts / "digest").read_text(encoding="utf-8")
+        self.folder: Path = self.work / content_id(known, digest)[:12]
+        say(f"settings and results: {self.folder}")
+        kept(self.folder / "settings.json", lambda: asdict(self.settings))
+
+    def judge(self) -> Any:
+        """Return the project with all logs, whose held-out tasks everyone is measured on."""
+        with contextlib.redirect_stdout(sys.stderr):
+            return open_project(self.folder / "judge", self.parts, self.settings, 0, max_per_task=24)
+
+    def base(self) -> Scores:
+        """Return the base model's scores."""
+        return kept(self.folder / "base.json", lambda: measure(self.judge(), None))
+
+    def place(self, arm: str, seed: int, number: int) -> Path:
+        """Return where an arm's round is kept."""
+        return self.folder / f"{arm}-{seed}" / f"round{number}.json"
+
+    def run(self, arm: str, seed: int) -> None:
+        """Train and measure every round of an arm."""
+        for number in range(1, ROUNDS + 1):
+            path = self.place(arm, seed, number)
+            if path.exists():
+                continue
+            trained = kept(path.with_name(f"trained{number}.json"), lambda n=number: self.train(arm, seed, n))  # type: ignore[misc]
+            say(f"{arm}, seed {seed}, round {number}: {json.dumps(trained)}")
+            scores = measure(self.judge(), Path(trained["adapter"]))
+            kept(path, lambda t=trained, s=scores: {"trained": t, "scores": s})  # type: ignore[misc]
+            say(f"  {line(summarise([scores], self.base(), {}))}")
+
+    def train(self, arm: str, seed: int, number: int) -> dict[str, Any]:
+        """Train one round of an arm on the parts revealed so far."""
+        folder = self.folder / f"{arm}-{seed}"
+        if arm == "flywheel":
+            found: dict[str, Any] = flywheel_round(
+                open_project(folder, self.parts[:number], self.settings, seed), number
+            )
+            return found
+        budget = self.place("flywheel", seed, number).with_name(f"trained{number}.json")
+        if not budget.exists():
+            raise SystemExit(f"run --arms flywheel --seeds {seed} first: its rounds set the budget")
+        tokens = json.loads(budget.read_text(encoding="utf-8"))["trained_tokens"]
+        start = folder / f"adapter{number - 1}" if number > 1 else None
+        logs = open_project(folder / f"logs{number}", self.parts[:number], self.settings, seed)
+        stock: dict[str, Any] = stock_round(arm, logs, folder, number=number, tokens=tokens, start=start)
+        return stock
+
+    def results(self) -> dict[str, Any]:
+        """Return everything measured so far."""
+        found: dict[str, dict[int, list[dict[str, Any]]]] = {a: {n: [] for n in range(1, ROUNDS + 1)} for a in ARMS}
+        for path in sorted(self.folder.glob("*-*/round*.json")):
+            arm, number = path.parent.name.rpartition("-")[0], int(path.stem[-1])
+            found[arm][number].append(json.loads(path.read_text(encoding="utf-8")))
+        base = self.base()
+        out: dict[str, Any] = {"settings": asdict(self.settings), "base": summarise([base], base, {}), "arms": {}}
+        for arm, rounds in found.items():
+            for number, seeds in rounds.items():
+                if seeds:
+                    others = {o: [r["scores"] for r in found[o][number]] for o in ARMS if o != arm}
+                    made = summarise([r["scores"] for r in seeds], base, others)
+                    made["trained"] = [r["trained"] for r in seeds]
+                    out["arms"].setdefault(arm, {})[str(number)] = made
+        last = out["arms"].get("flywheel", {}).get(str(ROUNDS), {})
+        for name in MEASURES if last else ():
+            for other in ("base", "sft", "dpo"):
+                if f"over_{other}" in last[name]:
+                    out[f"{name}_over_{other}"] = last[name][f"over_{other}"]
+        return out
+
+
+def line(made: dict[str, Any]) -> str:
+    """Return a summary as one line."""
+    rates = [f"{n} {shown(made[n])}" for n in HELD_OUT if made[n]["cases"]]
+    return "; ".join([*rates, f"kl {made['kl']:.4f}", f"perplexity {made['perplexity']:.2f}"])
+
+
+def shown(rate: dict[str, Any]) -> str:
+    """Return a rate with its interval."""
+    if rate["mean"] is None:
+        return "none"
+    if rate["low"] is None:
+        return f"{rate['mean']:.3f}"
+    return f"{rate['mean']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]"
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return the results as a table for people, in Markdown."""
+    heads = ["", "round", "method", "trained tokens", *HELD_OUT, "KL", "perplexity"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    rows = [("base", "0", {**found["base"], "trained": []})]
+    rows += [(arm, n, made) for arm, rounds in found["arms"].items() for n, made in rounds.items()]
+    for arm, number, made in rows:
+        tokens = [t["trained_tokens"] for t in made["trained"]]
+        methods = "/".join(sorted({t["method"] for t in made["trained"]}))
+        cells = [arm, number, methods, f"{sum(tokens) // max(1, len(tokens)):,}", *(shown(made[n]) for n in HELD_OUT)]
+        lines.append("| " + " | ".join([*cells, f"{made['kl']:.4f}", f"{made['perplexity']:.2f}"]) + " |")
+    return "\n".join(lines)
+
+
+def plot(found: dict[str, Any], path: Path) -> None:
+    """Draw the learning curves: each measure before and after each round, with its interval over tasks."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "learn"
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    looks = {"flywheel": ("#0b6e4f", "o"), "sft": ("#b5651d", "s"), "dpo": ("#3b5b92", "^")}
+    for ax, name in zip(figure.subplots(1, len(MEASURES)), MEASURES, strict=True):
+        for shift, (arm, rounds) in enumerate(found["arms"].items()):
+            points = [(0, found["base"][name]), *((int(n), made[name]) for n, made in rounds.items())]
+            points = [(n, p) for n, p in points if p["mean"] is not None]
+            x = [n + (shift - 1) * 0.06 for n, _ in points]
+            y = [p["mean"] for _, p in points]
+            low = [p["mean"] - (p["low"] if p["low"] is not None else p["mean"]) for _, p in points]
+            high = [(p["high"] if p["high"] is not None else p["mean"]) - p["mean"] for _, p in points]
+            color, marker = looks[arm]
+            ax.errorbar(x, y, [low, high], label=NAMES[arm], color=color, marker=marker, capsize=3, linewidth=1.4)
+        ax.set_title(TITLES[name], fontsize=10)
+        ax.set_xlabel("round")
+        ax.set_xticks(range(ROUNDS + 1), ["base", *map(str, range(1, ROUNDS + 1))])
+        ax.set_ylim(-0.02, 1.02)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].legend(fontsize=8, frameon=False, loc="upper left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def main() -> None:
+    """Train what is asked for, then print everything measured so far."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true", help="last line: one JSON object")
+    parser.add_argument("--quick", action="store_true", help="few rows and cases: does it run")
+    parser.add_argument("--logs", choices=sorted(LOGS), default="wiki")
+    parser.add_argument("--data", type=Path, help="folder with these logs, if not beside the repository")
+    parser.add_argument("--work", type=Path, default=ROOT / ".learn", help="where everything is kept")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--arms", choices=ARMS, nargs="*", default=list(ARMS))
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: bfloat16 on a GPU")
+    parser.add_argument(
+        "--base", default="embedded", help="base model: a folder or .gguf file instead of the embedded one"
+    )
+    parser.add_argument("--train", default="{}", help="JSON: other values under [train], for all arms")
+    parser.add_argument("--prepare", action="store_true", help="only split the logs and measure the base")
+    parser.add_argument("--plot", type=Path, help="write the learning curves to this SVG file")
+    args = parser.parse_args()
+    bench = Bench(args)
+    say(f"base: {line(summarise([bench.base()], bench.base(), {}))}")
+    if not args.prepare:
+        for arm in args.arms:
+            for seed in args.seeds:
+                bench.run(arm, seed)
+    found = bench.results()
+    print(table(found))
+    if args.plot is not None:
+        plot(found, args.plot)
+    if args.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What a shell completes: stages, rounds, aliases and pipelines of the project at hand; light, as it runs on every Tab.
+
+In: what was typed of a word. Out: the words that it could become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["pipelines", "rounds", "stages", "subjects"]
+
+
+def rounds(incomplete: str) -> list[str]:
+    """Complete a round's number or alias."""
+    return [name for name in _rounds() if name.startswith(incomplete)]
+
+
+def stages(incomplete: str) -> list[str]:
+    """Complete a stage of `build --select`."""
+    return [name for name in _stages() if name.startswith(incomplete)]
+
+
+def subjects(incomplete: str) -> list[str]:
+    """Complete what `explain` explains: a stage, the gate, a round."""
+    return [name for name in (*_stages(), "gate", *_rounds()) if name.startswith(incomplete)]
+
+
+def pipelines(incomplete: str) -> list[str]:
+    """Complete a pipeline's name."""
+    from flywheel.pipeline.recipes import recipe_names
+
+    return [name for name in recipe_names(_folder()) if name.startswith(incomplete)]
+
+
+def _folder() -> Path:
+    from flywheel.project.opened import find_project
+
+    return find_project(Path.cwd())
+
+
+def _stages() -> Iterator[str]:
+    from flywheel.pipeline.stages import STAGES
+
+    yield from (stage.name for stage in STAGES)
+
+
+def _rounds() -> Iterator[str]:
+    from flywheel.config import CONFIG_FILE, load_config
+    from flywheel.errors import FlywheelError
+    from flywheel.rounds import ALIASES, Registry
+
+    folder = _folder()
+    try:
+        registry = Registry(folder / load_config(folder / CONFIG_FILE).rounds)
+        yield from (str(number) for number in registry.numbers())
+    except FlywheelError:  # a broken flywheel.toml completes nothing
+        return
+    yield from ("latest", *(f"@{alias}" for alias in ALIASES))

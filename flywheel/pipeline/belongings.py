@@ -1,0 +1,184 @@
+"""What of a project is a user's: conversations, single judgements, rows of tables, rows that rounds were trained on.
+
+In: a pseudonym and the project as it stands. Out: `Belongings`, as ids and counts; nothing is changed.
+
+A conversation is the user's where the user says or asks something in it, and where nobody is named as speaking and the
+user is who judged it most. Everything recorded of it goes, whoever recorded it. Of other people's conversations only
+the user's own judgements go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.funnel import Funnel
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.origins import ORIGINS, from_snapshots, read_origins
+from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.training import DATASET
+from flywheel.records import Split, content_id
+from flywheel.stages.ingest.forgotten import LATE
+from flywheel.stages.links import COLUMNS as LINKED
+from flywheel.stages.links import build_links, follow_links
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Belongings", "belongings", "row_ids"]
+
+_OF_EPISODES = ("episodes", "steps", "tasks", "opinions", "corrections", "rewards", "returns", "examples")
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What is a user's; JSON-ready, so that a forgetting that was cut off goes on with it."""
+
+    user: str
+    conversations: list[str] = field(default_factory=list)  # as recorded
+    events: list[str] = field(default_factory=list)  # the user's judgements of other people's conversations
+    names: list[str] = field(default_factory=list)  # kind:id by which a late judgement could mean these conversations
+    episodes: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)  # rows by table
+    rounds: dict[str, list[str]] = field(default_factory=dict)  # round → ids of its rows that go
+    unknown: dict[str, int] = field(
+        default_factory=dict
+    )  # round → how many of them go as nobody can tell whose they are
+    holdout_share: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return asdict(self)
+
+
+def belongings(ctx: Context, user: str) -> Belongings:
+    """Return what is the user's; without any event, nothing is."""
+    import polars as pl
+
+    events = _homed(ctx)
+    theirs = _conversations(events, user)
+    inside = pl.col("home").is_in(theirs)
+    gone = events.filter(inside | (pl.col("user") == user))
+    if gone.is_empty():
+        return Belongings(user)
+    whole = sorted({*theirs, *gone.filter(inside & ~pl.col("single"))["conversation_id"]})
+    single = gone.filter(~pl.col("conversation_id").is_in(whole))
+    episodes = sorted(content_id("episode", conversation) for conversation in theirs)
+    rounds, unknown = _rounds(ctx, user, set(episodes))
+    return Belongings(
+        user,
+        conversations=whole,
+        events=sorted(single["event_id"]),
+        names=_names(events, inside),
+        episodes=episodes,
+        counts={"conversations": len(theirs), "events": gone.height} | _counts(ctx, user, episodes),
+        rounds=rounds,
+        unknown=unknown,
+        holdout_share=_holdout_share(ctx, episodes),
+    )
+
+
+def _homed(ctx: Context) -> pl.DataFrame:
+    """Return every event's names with its `home`: the conversation it belongs to; `single` where it came alone."""
+    import polars as pl
+
+    table = ctx.store.table("events", "ingest")
+    links = build_links(table.select(LINKED).collect(), Funnel())
+    alone = links.filter(pl.col("state") == "joined")["event_id"].drop_nulls()
+    columns = ("event_id", "conversation_id", "kind", "user", "ids", "span_id", "tool_call_id")
+    events = table.select(*columns, recorded="conversation_id")
+    return (
+        follow_links(events, links)
+        .rename({"conversation_id": "home"})
+        .rename({"recorded": "conversation_id"})
+        .with_columns(single=pl.col("event_id").is_in(alone.implode()))
+        .collect()
+    )
+
+
+def _conversations(events: pl.DataFrame, user: str) -> list[str]:
+    """Return the conversations that are the user's."""
+    import polars as pl
+
+    named = events.filter(pl.col("user").is_not_null()).with_columns(late=pl.col("kind").is_in(LATE))
+    spoken = named.filter(~pl.col("late"))
+    theirs = set(spoken.filter(pl.col("user") == user)["home"])
+    silent = named.filter(~pl.col("home").is_in(spoken["home"].unique().implode()))
+    most = silent.group_by("home", "user").len().sort("home", "len", "user", descending=[False, True, False])
+    first = most.unique("home", keep="first", maintain_order=True)
+    return sorted(theirs | set(first.filter(pl.col("user") == user)["home"]))
+
+
+def _names(events: pl.DataFrame, inside: pl.Expr) -> list[str]:
+    """Return the names that mean the user's conversations and no other."""
+    import polars as pl
+
+    spoken = events.filter(~pl.col("kind").is_in(LATE)).with_columns(mine=inside)
+    told = [
+        spoken.select("mine", name=pl.col("ids")).explode("name"),
+        spoken.select("mine", name="span:" + pl.col("span_id")),
+        spoken.select("mine", name="call:" + pl.col("tool_call_id")),
+    ]
+    names = pl.concat(told).drop_nulls("name").group_by("name").agg(pl.col("mine").all())
+    return sorted(names.filter("mine")["name"])
+
+
+def _counts(ctx: Context, user: str, episodes: list[str]) -> dict[str, int]:
+    """Return how many rows of each derived table are the user's."""
+    import polars as pl
+
+    of = {name: pl.col("episode_id").is_in(episodes) for name in _OF_EPISODES}
+    of["pairs"] = (
+        pl.col("chosen_episode").is_in(episodes)
+        | pl.col("rejected_episode").is_in(episodes)
+        | pl.col("users").list.contains(user)
+    )
+    of["groups"] = pl.col("episodes_G").list.eval(pl.element().is_in(episodes)).list.any()
+    of["fixtures"] = pl.col("episodes").list.eval(pl.element().is_in(episodes)).list.any()
+    of["scenarios"] = pl.col("episode_id").is_in(episodes)
+    of["reliability"] = (pl.col("kind") == "user") & (pl.col("name") == user)
+    stage = {table: s.name for s in STAGES for table in s.makes}
+    return {
+        table: int(ctx.store.table(table, stage[table]).filter(mine).select(pl.len()).collect().item())
+        for table, mine in sorted(of.items())
+    }
+
+
+def _holdout_share(ctx: Context, episodes: list[str]) -> float:
+    import polars as pl
+
+    held = ctx.store.table("tasks", "tasks").filter(pl.col("split") == Split.HOLDOUT.value).select("episode_id")
+    ids = held.collect()["episode_id"]
+    return round(float(ids.is_in(episodes).sum()) / len(ids), 6) if len(ids) else 0.0
+
+
+def row_ids(path: Path) -> Iterator[str]:
+    """Yield the ids of a dataset's rows."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        yield json.loads(line)["id"]
+
+
+def _rounds(ctx: Context, user: str, episodes: set[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Return each round's rows that go: the user's, and those of which nobody can tell any more whose they are."""
+    found: dict[str, list[str]] = {}
+    unknown: dict[str, int] = {}
+    for number in ctx.registry.numbers():
+        folder = ctx.registry.folder(number)
+        ids = list(row_ids(folder / DATASET))
+        origins = read_origins(folder / ORIGINS)
+        origins |= from_snapshots(ctx.store, (i for i in ids if i not in origins))
+        lost = [i for i in ids if i not in origins]
+        theirs = [i for i in ids if i in origins and _of(origins[i], user, episodes)]
+        if theirs or lost:
+            found[str(number)] = [*theirs, *lost]
+        if lost:
+            unknown[str(number)] = len(lost)
+    return found, unknown
+
+
+def _of(origin: Iterable[frozenset[str]], user: str, episodes: set[str]) -> bool:
+    behind, users = origin
+    return user in users or not episodes.isdisjoint(behind)

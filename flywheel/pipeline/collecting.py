@@ -1,0 +1,165 @@
+"""`flywheel gc`: removes what nothing needs any more, and says how much that is.
+
+In: the store, the rounds, and how much is kept. Out: counts and bytes. What a round's provenance names stays, so does
+what `diff` and `explain` read; a removed adapter leaves its manifest, data and evaluation. Killed anywhere, the same
+command again removes the rest: whatever refers to a file goes, or says that it is gone, before the file does.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from flywheel.answers import GcAnswer, GcRow
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.judging import lineage
+from flywheel.store import Snapshot
+
+__all__ = ["Kept", "collect"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How much stays: snapshots of each stage, days of a cached value, rounds with their adapters (0: all of them)."""
+
+    snapshots: int = 3
+    days: int = 30
+    rounds: int = 0
+    tainted: bool = True  # adapters that learnt from forgotten users
+    provenance: bool = True  # tables that rounds were made from
+
+
+@dataclass(frozen=True)
+class _Find:
+    """Something that can go: its paths, and what is written down before they do."""
+
+    what: str
+    why: str
+    paths: tuple[Path, ...]
+    first: Callable[[], object] = lambda: None
+
+
+def collect(ctx: Context, kept: Kept, *, dry_run: bool = False) -> GcAnswer:
+    """Remove what `kept` does not keep, or only count it.
+
+    Args:
+        ctx: the project, locked.
+        kept: how much stays.
+        dry_run: remove nothing.
+    """
+    rows: dict[str, GcRow] = {}
+    for find in _finds(ctx, kept):
+        size = sum(_size(path) for path in find.paths)
+        before = rows.get(find.what, GcRow(what=find.what, count=0, size_bytes=0, why=find.why))
+        rows[find.what] = GcRow(
+            what=find.what, count=before.count + len(find.paths), size_bytes=before.size_bytes + size, why=find.why
+        )
+        if not dry_run:
+            find.first()
+            for path in find.paths:
+                _remove(path)
+    found = list(rows.values())
+    return GcAnswer(
+        dry_run=dry_run, rows=found, count=sum(r.count for r in found), size_bytes=sum(r.size_bytes for r in found)
+    )
+
+
+def _size(path: Path) -> int:
+    inside = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return sum(p.stat().st_size for p in inside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _finds(ctx: Context, kept: Kept) -> Iterator[_Find]:
+    for path in ctx.store.orphans():
+        yield _Find("orphan parts", "no snapshot names them: a command was interrupted", (path,))
+    yield from _snapshots(ctx, kept)
+    yield from _cache(ctx, kept)
+    yield from _leftovers(ctx)
+    yield from _adapters(ctx, kept)
+
+
+def _snapshots(ctx: Context, kept: Kept) -> Iterator[_Find]:
+    """Yield old snapshots, each with the parts that no remaining one names: the snapshot first, then its parts."""
+    needed = set(_named(ctx)) if kept.provenance else set()
+    stay, go = list[Snapshot](), list[tuple[Path, Snapshot]]()
+    for stage in ctx.store.stages():
+        numbers = ctx.store.numbers(stage)
+        for number in numbers:
+            snapshot = ctx.store.snapshot(stage, number)
+            if number in numbers[-max(1, kept.snapshots) :] or f"{stage}/{number}" in needed:
+                stay.append(snapshot)
+            else:
+                go.append((ctx.store.root / "snapshots" / stage / f"{number}.json", snapshot))
+    named = {part.path for snapshot in stay for part in snapshot.parts}
+    for path, snapshot in go:
+        gone = sorted({part.path for part in snapshot.parts} - named)
+        named |= set(gone)
+        parts = tuple(at for one in gone if (at := ctx.store.root / one).exists())
+        yield _Find("old snapshots", "no round was made from them, newer ones stand", (path, *parts))
+
+
+def _named(ctx: Context) -> Iterator[str]:
+    """Yield the snapshots that rounds were made from."""
+    for number in ctx.registry.numbers():
+        for table in ctx.registry.manifest(number).inputs.values():
+            yield table["snapshot"]
+
+
+def _cache(ctx: Context, kept: Kept) -> Iterator[_Find]:
+    before = ctx.clock() - timedelta(days=kept.days)
+    for path in sorted(p for p in (ctx.store.root / "cache").rglob("*") if p.is_file()):
+        if datetime.fromtimestamp(path.stat().st_mtime, UTC) < before:
+            yield _Find("cached values", f"older than {kept.days} days; they can be computed again", (path,))
+
+
+def _leftovers(ctx: Context) -> Iterator[_Find]:
+    """Yield checkpoints of rounds that are done, and folders of rounds that were never begun for good."""
+    root = ctx.registry.root
+    folders = sorted(p for p in root.iterdir() if p.name.isdigit() and p.is_dir()) if root.exists() else []
+    for folder in folders:
+        if not (folder / "manifest.json").exists():
+            yield _Find("unfinished rounds", "without a manifest a round is begun anew", (folder,))
+        elif (folder / "work").exists() and ctx.registry.manifest(int(folder.name)).adapter_sha256:
+            yield _Find("checkpoints", "their rounds are trained", (folder / "work",))
+
+
+def _adapters(ctx: Context, kept: Kept) -> Iterator[_Find]:
+    """Yield adapters that nothing serves, starts from or goes back to; their manifests say so first."""
+    made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
+    newest = set(made[-kept.rounds :]) if kept.rounds else set(made)
+    needed = set(_ancestors(ctx, (n for n in ctx.registry.aliases().values() if n is not None)))
+    tainted = ctx.registry.tainted
+    for number in made:
+        folder = ctx.registry.folder(number) / "adapter"
+        if not folder.exists() or number in needed:
+            continue
+        if kept.tainted and number in tainted:
+            yield _Find("tainted adapters", "they learnt from users who were forgotten", (folder,),
+                        _erase(ctx, number, "it learnt from a user who was forgotten"))  # fmt: skip
+        elif number not in newest:
+            yield _Find("old adapters", f"not of the newest {kept.rounds} rounds, and no alias needs them", (folder,),
+                        _erase(ctx, number, f"flywheel gc --keep-rounds {kept.rounds}"))  # fmt: skip
+
+
+def _ancestors(ctx: Context, rounds: Iterable[int]) -> Iterator[int]:
+    for number in rounds:
+        yield from lineage(ctx, number)
+
+
+def _erase(ctx: Context, number: int, why: str) -> Callable[[], object]:
+    def write_down() -> None:
+        manifest = ctx.registry.manifest(number)
+        if not manifest.erased:
+            ctx.registry.save(manifest.model_copy(update={"erased": why}))
+
+    return write_down

@@ -1,0 +1,104 @@
+"""`flywheel deploy merge`: a round as one plain model, in safetensors and if asked for in GGUF.
+
+In: a trained round. Out: a folder, written whole or not at all, with `flywheel.json` beside the weights: what it is,
+and by what name logs should call it. GGUF is made by llama.cpp's own converter, which the user installs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from flywheel import files
+from flywheel.answers import MergeAnswer
+from flywheel.config import ModelConfig
+from flywheel.errors import FlywheelError, UsageError
+from flywheel.models.load import base_identity
+from flywheel.models.merging import merge
+from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.deploying import refuse_unsound
+
+__all__ = ["find_converter", "merge_round"]
+
+ABOUT = "flywheel.json"
+CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf.py", "convert_hf_to_gguf")
+PLACE = "LLAMA_CPP"  # environment variable: llama.cpp's checkout
+
+
+def merge_round(ctx: Context, number: int, folder: Path, *, gguf: bool = False, name: str = "") -> MergeAnswer:
+    """Write a round merged into its base.
+
+    Args:
+        ctx: the project, locked.
+        number: the round.
+        folder: where to; must not exist, be empty, or be an earlier one of these.
+        gguf: also make `model.gguf`.
+        name: by what name it is served; '' for the project's name and the round.
+
+    Raises:
+        UsageError: the folder holds something else, the round may not serve, or there is no converter.
+        FlywheelError: the base is not the one it was trained on, or the logits differ.
+    """
+    refuse_unsound(ctx, number)
+    if folder.exists() and any(folder.iterdir()) and not (folder / ABOUT).exists():
+        raise UsageError(f"`{folder}` is not empty and is no merged model", hint="give an empty folder with --to")
+    converter = find_converter() if gguf else None
+    manifest, cfg = ctx.registry.manifest(number), ctx.config.model
+    base = ModelConfig(base=manifest.base_model, revision=cfg.revision, dtype=cfg.dtype, download=cfg.download)
+    if base_identity(base).sha256 != manifest.base_model_sha256:
+        raise FlywheelError(
+            f"the base model is not the one that round {number} was trained on", hint="set [model] base back to it"
+        )
+    with files.atomic_folder(folder) as partial:
+        made = merge(base, ctx.registry.folder(number) / "adapter", partial)
+        weights = sorted(partial.glob("*.safetensors"))
+        if converter is not None:
+            _convert(converter, partial, partial / "model.gguf")
+        answer = MergeAnswer(
+            folder=str(folder),
+            round=number,
+            name=name or served_name(ctx, number),
+            base_model=manifest.base_model,
+            adapter_sha256=manifest.adapter_sha256,
+            weights_sha256=files.hash_text("".join(files.hash_file(path) for path in weights)),
+            size_bytes=sum(path.stat().st_size for path in weights),
+            largest_difference=made.largest_difference,
+            gguf=str(folder / "model.gguf") if gguf else "",
+        )
+        files.write_json(partial / ABOUT, answer.model_dump(mode="json", exclude={"folder", "gguf"}))
+    return answer
+
+
+def find_converter() -> Path:
+    """Return llama.cpp's converter: in the folder that LLAMA_CPP names, else on the PATH.
+
+    Raises:
+        UsageError: there is none.
+    """
+    given = os.environ.get(PLACE)
+    inside = [Path(given) / name for name in CONVERTERS] if given else []
+    on_path = [Path(found) for name in CONVERTERS if (found := shutil.which(name))]
+    for path in (*inside, *on_path):
+        if path.is_file():
+            return path
+    raise UsageError(
+        f"llama.cpp's converter ({CONVERTERS[0]}) is not here",
+        hint=f"clone https://github.com/ggml-org/llama.cpp and set {PLACE} to its folder; or leave --gguf out",
+    )
+
+
+def _convert(converter: Path, model: Path, out: Path) -> None:
+    command = [sys.executable] if converter.suffix == ".py" else []
+    done = subprocess.run(
+        [*command, str(converter), str(model), "--outfile", str(out), "--outtype", "auto"],
+        capture_output=True, text=True, check=False, errors="replace",
+    )  # fmt: skip
+    if done.returncode != 0 or not out.is_file():
+        last = (done.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
+        raise FlywheelError(
+            f"{converter.name} ended with {done.returncode}: {last[:300]}",
+            hint="does this llama.cpp know the model's architecture? update it; the merged safetensors need no GGUF",
+        )

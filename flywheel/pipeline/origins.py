@@ -1,0 +1,97 @@
+"""Whose a round's rows are: the episodes and the pseudonyms of the users behind each.
+
+In: rows with their ids, and the tables that they were taken from. Out: `data/origins.jsonl`, a line a row. Rows are
+trained on without it; it says later which of them, and which adapters, came from a user who wants to be forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flywheel.pipeline.tables import read_table
+from flywheel.records import canonical_json
+from flywheel.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+__all__ = ["ORIGINS", "Origin", "from_snapshots", "origins_text", "read_origins"]
+
+ORIGINS = "data/origins.jsonl"
+
+# Of each table rows may come from: its id, the columns with episodes, the columns with users.
+_TABLES = {
+    "examples": ("example_id", ("episode_id",), ("user",)),
+    "pairs": ("pair_id", ("chosen_episode", "rejected_episode"), ("users",)),
+    "groups": ("group_id", ("episodes_G",), ()),
+}
+
+
+class Origin(NamedTuple):
+    """Where a row comes from."""
+
+    episodes: frozenset[str]
+    users: frozenset[str]
+
+
+def origins_text(store: Store, rows: Iterable[dict[str, Any]]) -> str:
+    """Return the origins of rows of the current tables, as JSON lines in the rows' order."""
+    ids = [row["id"] for row in rows]
+    found: dict[str, Origin] = {}
+    for table in _TABLES:
+        found |= _origins(store.table(table, table), table, ids)
+    found |= _of_scenarios(store, ids)
+    lines = (
+        {"id": one, "episodes": sorted(found[one].episodes), "users": sorted(found[one].users)}
+        for one in ids
+        if one in found
+    )
+    return "".join(canonical_json(line) + "\n" for line in lines)
+
+
+def read_origins(path: Path) -> dict[str, Origin]:
+    """Return row id → origin as a round's file says; nothing where a round has none."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {row["id"]: Origin(frozenset(row["episodes"]), frozenset(row["users"])) for row in map(json.loads, lines)}
+
+
+def from_snapshots(store: Store, ids: Iterable[str]) -> dict[str, Origin]:
+    """Return the origins of rows of older rounds, as far as any snapshot that is still there knows them."""
+    wanted, found = set(ids), dict[str, Origin]()
+    for table in _TABLES:
+        for number in reversed(store.numbers(table)):
+            if wanted - found.keys():
+                parts = [p for p in store.snapshot(table, number).parts if (store.root / p.path).exists()]
+                found |= _origins(store.read(parts, table), table, sorted(wanted - found.keys()))
+    return found
+
+
+def _origins(frame: pl.LazyFrame, table: str, ids: list[str]) -> dict[str, Origin]:
+    import polars as pl
+
+    key, episodes, users = _TABLES[table]
+    rows = frame.filter(pl.col(key).is_in(ids)).select(key, *episodes, *users).collect()
+    return {
+        row[key]: Origin(frozenset(_flat(row[c] for c in episodes)), frozenset(_flat(row[c] for c in users)))
+        for row in rows.iter_rows(named=True)
+    }
+
+
+def _of_scenarios(store: Store, ids: list[str]) -> dict[str, Origin]:
+    """Return the origins of scenarios: any attempt at the task, on its side of the holdout, may lend them a result."""
+    import polars as pl
+
+    places = store.table("scenarios", "fixtures").filter(pl.col("scenario_id").is_in(ids))
+    attempts = read_table(store, "episodes").select("task_id", "split", episode="episode_id")
+    joined = places.select("scenario_id", "task_id", "split").join(attempts, on=["task_id", "split"], how="left")
+    rows = joined.group_by("scenario_id").agg("episode").collect()
+    return {name: Origin(frozenset(episodes), frozenset()) for name, episodes in rows.iter_rows()}
+
+
+def _flat(values: Iterable[Any]) -> Iterable[str]:
+    for value in values:
+        yield from value if isinstance(value, list) else [value] if value is not None else []

@@ -1,0 +1,156 @@
+"""Attempts that a user went back on: conversations that are trees, as attempts that begin alike.
+
+In: a partition's events, where each belongs. Out: the same, with every conversation that was rewound told as its last
+path and, under a name of its own, each attempt that was given up, from the beginning and with the fork as feedback.
+
+A reader that knows which message an event follows says `threaded` in its payload; `span_id` is then the message and
+`parent_id` the one before. Results of parallel calls fork a tree too, and are no attempts: what was given up holds a
+reply that the path does not. Where a chain is broken nothing is taken apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from flywheel.records import EventKind
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["follow_threads"]
+
+_MARK = '"threaded":true'
+_BY_USER = '"role":"user"'  # as canonical JSON writes it
+_REWIND = '{"annotator":"human","name":"rewind","target":"session"}'
+
+
+def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
+    """Return events with attempts that were given up as conversations of their own; most logs have none.
+
+    An event before the fork stands in every attempt that it is part of, under the same `event_id`.
+    """
+    import polars as pl
+
+    marked = events.filter(pl.col("payload").str.contains(_MARK, literal=True))
+    if marked.is_empty():
+        return events
+    forked = _forked(marked)
+    told = [events.filter(~pl.col("conversation_id").is_in(forked))]
+    for name in forked:
+        own = _of(events, name)
+        told += _apart(own, _Tree(own))
+    return pl.concat(told)
+
+
+def _of(events: pl.DataFrame, conversation: str) -> pl.DataFrame:
+    import polars as pl
+
+    return events.filter(pl.col("conversation_id") == conversation).sort("ts", "seq", "event_id", nulls_last=False)
+
+
+def _forked(marked: pl.DataFrame) -> list[str]:
+    """Return the conversations in which several messages follow one."""
+    import polars as pl
+
+    links = marked.select("conversation_id", "span_id", "parent_id").drop_nulls().unique()
+    found = links.group_by("conversation_id", "parent_id").len().filter(pl.col("len") > 1)["conversation_id"]
+    return sorted(found.unique())
+
+
+class _Attempt(NamedTuple):
+    """An attempt that was given up: all its messages, those that are its own, and the message that came instead."""
+
+    messages: set[str]
+    own: set[str]
+    instead: str
+
+
+def _apart(events: pl.DataFrame, tree: _Tree) -> Iterator[pl.DataFrame]:
+    """Yield the events of the last path, then those of each attempt that was given up, with what took its place."""
+    import polars as pl
+
+    span = pl.col("span_id")
+    own = tree.dropped.union(*(attempt.own for attempt in tree.attempts.values()))
+    yield events.filter(span.is_null() | ~span.is_in(sorted(own)))
+    for leaf, attempt in sorted(tree.attempts.items()):
+        path = events.filter(span.is_in(sorted(attempt.messages)))
+        fork = events.filter(span == attempt.instead).head(1)
+        back = fork.with_columns(kind=pl.lit(EventKind.FEEDBACK.value), payload=pl.lit(_REWIND))
+        name = f"{events['conversation_id'][0]}/{leaf}"
+        yield pl.concat([path, back]).with_columns(conversation_id=pl.lit(name))
+
+
+class _Tree:
+    """One conversation's messages as a tree.
+
+    Attributes:
+        attempts: those that were given up, by their last message.
+        dropped: what users wrote and took back before any reply.
+    """
+
+    def __init__(self, events: pl.DataFrame) -> None:
+        self.attempts: dict[str, _Attempt] = {}
+        self.dropped: set[str] = set()
+        self._order: dict[str, int] = {}
+        self._parents: dict[str, str | None] = {}
+        self._children: dict[str, list[str]] = defaultdict(list)
+        self._replies: dict[str, set[str]] = defaultdict(set)
+        self._words: set[str] = set()
+        for at, row in enumerate(events.select("span_id", "parent_id", "kind", "payload").iter_rows()):
+            if row[0] is not None and _MARK in row[3]:
+                self._take(at, *row)
+        for message, parent in self._parents.items():
+            if parent in self._order:
+                self._children[parent].append(message)
+        waiting = [(one, set[str](), "") for one, parent in self._parents.items() if parent not in self._order]
+        while waiting:
+            waiting += self._walk(*waiting.pop())
+
+    def _take(self, at: int, message: str, parent: str | None, kind: str, payload: str) -> None:
+        self._order[message] = at
+        self._parents.setdefault(message, parent)
+        if kind == EventKind.MODEL_CALL.value:
+            self._replies[message].add(str(orjson.loads(payload).get("response_id") or message))
+        elif kind == EventKind.REQUEST.value and _BY_USER in payload:
+            self._words.add(message)
+
+    def _walk(self, root: str, before: set[str], instead: str) -> Iterator[tuple[str, set[str], str]]:
+        """Follow the last path below a message; yield each fork with what stood before it and what came instead."""
+        path = self._path(root)
+        kept, forks = set(path), list[tuple[str, str]]()
+        for message, following in itertools.pairwise(path):
+            for other in self._children[message]:
+                below = self._below(other) if other != following else set()
+                if self._said(below) - self._said(path):
+                    forks.append((other, following))
+                elif below & self._words:
+                    self.dropped |= below
+                else:
+                    kept |= below
+        if instead:
+            self.attempts[max(kept, key=self._order.__getitem__)] = _Attempt(before | kept, kept, instead)
+        for other, following in forks:
+            yield other, before | (kept - self._below(following)), following
+
+    def _below(self, message: str) -> set[str]:
+        found, waiting = {message}, [message]
+        while waiting:
+            following = [one for one in self._children[waiting.pop()] if one not in found]
+            found.update(following)
+            waiting += following
+        return found
+
+    def _path(self, root: str) -> list[str]:
+        """Return the messages from one to the last that follows it."""
+        path = [max(self._below(root), key=self._order.__getitem__)]
+        while path[-1] != root:
+            path.append(str(self._parents[path[-1]]))
+        return path[::-1]
+
+    def _said(self, messages: Iterable[str]) -> set[str]:
+        return {reply for message in messages for reply in self._replies.get(message, ())}

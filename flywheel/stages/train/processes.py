@@ -1,0 +1,109 @@
+"""One process or several: the command that starts them, their rank, and what they must do together.
+
+`train.accelerate` names a configuration made by `accelerate config`. The worker is then started once a device, under
+`accelerate launch`; on CPUs under torch's own launcher, which accelerate has none for. The launcher dies with flywheel,
+the workers with the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flywheel.errors import ConfigError
+from flywheel.records import Method
+
+__all__ = ["command", "first", "read_accelerate", "together", "world"]
+
+WORKER = "flywheel.stages.train.worker"
+_KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "FSDP")
+_SHARDED = "FSDP"
+
+
+def world() -> int:
+    """Return how many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def first() -> bool:
+    """Return whether this process is the one that writes."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def together() -> None:
+    """Wait for the other processes, where there are any."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+
+
+def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
+    """Return what an accelerate configuration says, checked.
+
+    Raises:
+        ConfigError: there is no such file, it is none of accelerate's, or it asks for what flywheel does not do.
+    """
+    import yaml  # type: ignore[import-untyped]
+
+    hint = "make it with `accelerate config --config_file FILE`, or leave train.accelerate out"
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"train.accelerate: `{path}` cannot be read ({type(error).__name__})", hint=hint) from error
+    if not isinstance(found, dict) or "distributed_type" not in found:
+        raise ConfigError(f"train.accelerate: `{path}` is no configuration of accelerate's", hint=hint)
+    kind, processes = str(found["distributed_type"]), found.get("num_processes", 1)
+    if kind not in _KINDS:
+        raise ConfigError(
+            f"train.accelerate: distributed_type {kind[:20]} is not supported", hint=f"one of {', '.join(_KINDS)}"
+        )
+    if not isinstance(processes, int) or processes < 1:
+        raise ConfigError("train.accelerate: num_processes is not a number of processes", hint=hint)
+    if kind == _SHARDED and method != "sft":
+        raise ConfigError(
+            f"train.accelerate: {method} under FSDP is not supported, its shared beginnings need the model whole",
+            hint="use distributed_type MULTI_GPU (DDP)",
+        )
+    if kind != "NO" and processes > 1 and method == "grpo-replay":
+        raise ConfigError(
+            "train.accelerate: grpo-replay on several devices is not supported",
+            hint="leave train.accelerate out: its attempts are made in one process",
+        )
+    return found
+
+
+def command(spec: Path, accelerate: str, method: Method) -> list[str]:
+    """Return the command that trains a spec; under a launcher where train.accelerate names a configuration.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+    """
+    parent = str(os.getpid())
+    if not accelerate:
+        return [sys.executable, "-m", WORKER, str(spec), parent]
+    file = Path(accelerate)
+    found = read_accelerate(file, method)
+    worker = ["-m", WORKER, str(spec), "0"]
+    launched = ["accelerate.commands.launch", "--config_file", str(file)]
+    if found["distributed_type"] == "MULTI_CPU":
+        processes = str(found.get("num_processes", 1))
+        launched = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
+    return [sys.executable, "-m", "flywheel.stages.train.processes", parent, *launched, *worker]
+
+
+def _launch(parent: int, module: str, arguments: list[str]) -> None:
+    """Become a launcher that ends with flywheel."""
+    from flywheel.stages.train.worker import die_with
+
+    die_with(parent)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _launch(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -1,0 +1,214 @@
+"""The night's journal: told once, gone on with when cut off, whole or a stage a process; and what a night waits for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flywheel.config import load_config
+from flywheel.errors import EvidenceError, FlywheelError, IngestError
+from flywheel.pipeline.evidence import lacks_rows, lacks_tasks
+from flywheel.pipeline.planning import make_plan
+from flywheel.project import Project
+from flywheel.records import Promotion, RuleResult
+from tests.nights import poison, write_night
+from tests.projects import FLYWHEEL, write_config
+
+if TYPE_CHECKING:
+    from flywheel.answers import RunAnswer
+
+_TABLES = [
+    "links", "episodes", "tasks", "opinions", "rewards", "reliability", "returns", "examples", "pairs", "groups",
+    "fixtures",
+]  # fmt: skip
+STAGES = ["ingest", *_TABLES, "notify"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose nightly pipeline trains nothing, with one night of logs and a hook."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "nightly.toml").write_text(f'name = "nightly"\nstages = {json.dumps(STAGES)}\n')
+    hook = 'name = "shop"\n[notify]\ncommand = "tee -a told.jsonl"\non = ["done", "failed", "waiting"]\n'
+    (tmp_path / "flywheel.toml").write_text(hook)
+    write_night(tmp_path / "logs", 0)
+    return tmp_path
+
+
+def run(project: Path, stage: str | None = None) -> RunAnswer:
+    return Project(project).run(since=stage, until=stage)
+
+
+def told(project: Path) -> list[dict[str, Any]]:
+    path = project / "told.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def journal(project: Path) -> dict[str, Any]:
+    night: dict[str, Any] = json.loads((project / ".flywheel" / "night.json").read_text())
+    return night
+
+
+def test_a_whole_night_is_told_once_and_over(project: Path) -> None:
+    answer = run(project)
+
+    assert (answer.exit_code, answer.text) == (0, "shop: done")
+    assert [s.stage for s in answer.stages] == STAGES
+    (night,) = told(project)
+    assert (night["outcome"], night["exit_code"], night["project"]) == ("done", 0, "shop")
+    assert [s["state"] for s in night["stages"]] == ["done"] * len(_TABLES) + ["done", "running"]
+    assert journal(project)["ended_at"] is not None
+    run(project)
+    assert journal(project)["night"] != night["night"]
+
+
+def test_a_stage_a_process_is_the_same_night(project: Path) -> None:
+    for stage in STAGES:
+        assert run(project, stage).exit_code == 0
+
+    (night,) = told(project)
+    assert [s["stage"] for s in night["stages"]] == STAGES
+    assert journal(project)["ended_at"] is not None
+
+
+def test_a_failed_night_is_told_with_its_stage_its_reason_and_no_text_of_the_log(project: Path) -> None:
+    poison(project / "logs" / "bad.jsonl")
+    with pytest.raises(IngestError):
+        run(project)
+
+    (night,) = told(project)
+    assert (night["outcome"], night["exit_code"], night["failed_stage"]) == ("failed", 1, "ingest")
+    assert "unreadable" in night["error"]
+    assert "cut-off" not in json.dumps(night)
+    assert journal(project)["ended_at"] is not None
+
+
+def test_a_failed_stage_of_its_own_process_is_told_and_fails_the_last_task(project: Path) -> None:
+    poison(project / "logs" / "bad.jsonl")
+    with pytest.raises(IngestError):
+        run(project, "ingest")
+    assert journal(project)["ended_at"] is None
+    answer = run(project, "notify")
+
+    assert answer.exit_code == 1
+    assert [n["failed_stage"] for n in told(project)] == ["ingest"]
+
+
+def test_a_retried_stage_is_no_failure(project: Path) -> None:
+    bad = project / "logs" / "bad.jsonl"
+    poison(bad)
+    with pytest.raises(IngestError):
+        run(project, "ingest")
+    bad.unlink()
+    for stage in STAGES:
+        assert run(project, stage).exit_code == 0
+    assert [n["outcome"] for n in told(project)] == ["done"]
+
+
+def test_a_night_that_was_killed_goes_on_under_its_id(project: Path) -> None:
+    run(project, "ingest")
+    night = journal(project)
+    night["stages"].append({"stage": "links", "state": "running", "outcome": "", "seconds": 0.0})
+    (project / ".flywheel" / "night.json").write_text(json.dumps(night))
+
+    assert run(project, "notify").exit_code == 1  # nobody ran it again
+    assert [(n["failed_stage"], n["error"]) for n in told(project)] == [("links", "the process was cut off")]
+    (project / ".flywheel" / "night.json").write_text(json.dumps(night))
+    run(project)
+    assert [(n["night"], n["outcome"]) for n in told(project)][1:] == [(night["night"], "done")]
+
+
+def test_a_damaged_journal_is_no_obstacle(project: Path) -> None:
+    run(project)
+    (project / ".flywheel" / "night.json").write_text("{")
+    assert run(project).exit_code == 0
+
+
+def test_hooks_that_fail_do_not_fail_the_night(project: Path) -> None:
+    text = (project / "flywheel.toml").read_text().replace("tee -a told.jsonl", "false")
+    (project / "flywheel.toml").write_text(text)
+    done = subprocess.run([FLYWHEEL, "-C", str(project), "run"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "shop: done\n")
+    assert "notify    command: exit 1\n" in done.stderr
+
+
+def test_parts_that_no_snapshot_names_are_swept_when_a_night_begins(project: Path) -> None:
+    run(project)
+    parts = sorted((project / ".flywheel" / "tables").rglob("*.parquet"))
+    orphan = parts[0].with_name("part-" + "0" * 32 + ".parquet")
+    orphan.write_bytes(b"left by a killed stage")
+    run(project)
+    assert sorted((project / ".flywheel" / "tables").rglob("*.parquet")) == parts
+
+
+@pytest.fixture
+def planned(project: Path, tiny_model: Path) -> Project:
+    """The same project with its tables and a model to plan with."""
+    write_config(project, tiny_model)
+    run(project)
+    return Project(project)
+
+
+def missing(project: Project, **nightly: float) -> list[tuple[int, int]]:
+    config = project.config.model_copy(update={"nightly": project.config.nightly.model_copy(update=nightly)})
+    ctx = Project(project.folder, config=config).context
+    return [(need.have, need.need) for need in lacks_rows(ctx, make_plan(ctx, 1)) + lacks_tasks(ctx)]
+
+
+def held(numbers: dict[str, float], *, verdict: str = "INCONCLUSIVE") -> Promotion:
+    rule = RuleResult.model_validate(
+        {"rule": "superiority", "passed": False, "verdict": verdict, "message": "", "numbers": numbers}
+    )
+    return Promotion.model_validate(
+        {"round": 1, "decision": "held", "verdict": verdict, "rules": [rule], "by": "t", "at": "2026-01-01T00:00:00Z"}
+    )
+
+
+def test_a_night_waits_for_rows_and_for_held_out_tasks(planned: Project) -> None:
+    """24 conversations, 3 in 4 with an outcome; 12 rows at most; of the held-out tasks what the hash gives."""
+    have = Project(planned.folder).query(
+        "SELECT count(DISTINCT e.task_id) AS n FROM episodes e JOIN returns r USING (episode_id)"
+        " WHERE e.split = 'holdout' AND r.step IS NULL AND r.known AND NOT r.provisional"
+    )["n"][0].as_py()  # fmt: skip
+    assert missing(planned, min_new_rows=12) == ([(have, 5)] if have < 5 else [])
+    assert missing(planned, min_new_rows=13)[0] == (12, 13)
+    spent = planned.query("SELECT DISTINCT task_id FROM episodes WHERE split = 'holdout'")["task_id"].to_pylist()
+    planned.registry.spend("look", 1, spent)
+    assert missing(planned)[-1] == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "need"),
+    [
+        ({"n": 10.0, "n_tasks": 10.0, "needed_n": 31.0}, 31),  # the decision named it
+        ({"n": 20.0, "n_tasks": 10.0, "needed_n": 31.0}, 16),  # two cases a task
+        ({"n": 10.0, "n_tasks": 10.0, "mde": 0.2}, 40),  # half the difference, four times the cases
+        ({"n": 10.0, "n_tasks": 10.0, "needed_n": 5000.0}, 50),  # no more are ever looked at
+        ({"n": 10.0, "n_tasks": 10.0, "needed_n": 1.0}, 5),  # gate.min_cases
+    ],
+)
+def test_after_two_held_rounds_as_many_as_would_decide(numbers: dict[str, float], need: int, planned: Project) -> None:
+    text = (planned.folder / "flywheel.toml").read_text().replace("max_cases = 4", "max_cases = 50")
+    (planned.folder / "flywheel.toml").write_text(text)
+    project = Project(planned.folder)
+    project.registry.spend("look", 1, project.query("SELECT DISTINCT task_id FROM episodes")["task_id"].to_pylist())
+    project.registry.decide(held(numbers))
+    assert missing(project)[-1] == (0, 5)
+    project.registry.decide(held({"n": 1.0}, verdict="BLOCKED"))  # tested nothing
+    assert missing(project)[-1] == (0, 5)
+    project.registry.decide(held(numbers))
+    assert missing(project)[-1] == (0, need)
+
+
+def test_too_few_rows_for_any_round_say_how_many_there_are(planned: Project) -> None:
+    config = load_config(planned.folder / "flywheel.toml")
+    config = config.model_copy(update={"train": config.train.model_copy(update={"min_rows": 500})})
+    with pytest.raises(EvidenceError) as caught:
+        make_plan(Project(planned.folder, config=config).context, 1)
+    assert (caught.value.have, caught.value.need) == (12, 500)
+    assert isinstance(caught.value, FlywheelError)

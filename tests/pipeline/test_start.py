@@ -1,0 +1,49 @@
+"""Where a round starts: from the champion, and every so many rounds from the base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel import files
+from flywheel.pipeline.deciding import force
+from flywheel.project import Project
+from flywheel.rounds import ADAPTER_WEIGHTS
+from tests.projects import TINY_CONFIG
+from tests.reports import manifest
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, sample_logs: Path) -> Project:
+    """Logs that are read and built, and three rounds of which the second is champion."""
+    folder = tmp_path_factory.mktemp("start")
+    (folder / "flywheel.toml").write_text(TINY_CONFIG.format(model=tiny_model), encoding="utf-8")
+    made = Project(folder)
+    made.ingest([sample_logs])
+    for number in (1, 2, 3):
+        weights = made.registry.folder(number) / "adapter" / ADAPTER_WEIGHTS
+        weights.parent.mkdir(parents=True)
+        weights.write_text(f"weights {number}")
+        made.registry.save(manifest(number, adapter_sha256=files.hash_file(weights)))
+    with made.locked("test") as ctx:
+        force(ctx, 2, reason="a test", by="test")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("train", "parent", "reason"),
+    [
+        ({"rebase_every": 5}, 2, "round 2 is champion"),
+        ({"rebase_every": 3}, None, "every 3 rounds one starts afresh from the base"),
+        ({"rebase_every": 1}, None, "every 1 rounds one starts afresh from the base"),
+        ({"rebase_every": 5, "start": "base"}, None, "train.start is base"),
+    ],
+)
+def test_a_round_starts_from_the_champion_or_afresh(
+    project: Project, train: dict[str, Any], parent: int | None, reason: str
+) -> None:
+    config = project.config.model_copy(update={"train": project.config.train.model_copy(update=train)})
+    plan = Project(project.folder, config=config).plan()
+
+    assert (plan.round, plan.parent, plan.start_reason) == (4, parent, reason)

@@ -1,0 +1,166 @@
+"""Rewound conversations: the last path stands, what was given up is an attempt of its own that was undone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from flywheel.contracts import polars_schema
+from flywheel.project import Project
+from flywheel.records import LogEvent
+from flywheel.stages.threads import follow_threads
+from hypothesis import given
+from hypothesis import strategies as st
+
+SESSION = "0b4e7d1e-0000-4000-8000-00000000000d"
+
+
+class Session:
+    """A Claude Code session that is written line by line."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def say(self, uuid: str, parent: str | None, kind: str, message: dict[str, Any] | None, **more: Any) -> None:
+        at = f"2026-10-01T09:{len(self.lines):02}:00.000Z"
+        self.lines.append(
+            {"parentUuid": parent, "sessionId": SESSION, "type": kind, "uuid": uuid, "timestamp": at}
+            | ({"message": message} if message else {})
+            | more
+        )
+
+    def user(self, uuid: str, parent: str | None, text: str) -> None:
+        self.say(uuid, parent, "user", {"role": "user", "content": text})
+
+    def reply(self, uuid: str, parent: str, text: str, *calls: str, response: str | None = None) -> None:
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+        blocks += [{"type": "tool_use", "id": c, "name": "Bash", "input": {"command": f"run {c}"}} for c in calls]
+        message = {"id": response or f"msg-{uuid}", "role": "assistant", "model": "claude-x", "content": blocks}
+        self.say(uuid, parent, "assistant", message)
+
+    def result(self, uuid: str, parent: str, call: str) -> None:
+        block = {"type": "tool_result", "tool_use_id": call, "content": "done", "is_error": False}
+        self.say(uuid, parent, "user", {"role": "user", "content": [block]})
+
+    def built(self, folder: Path) -> Project:
+        path = folder / "logs" / f"{SESSION}.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in self.lines), encoding="utf-8")
+        (folder / "flywheel.toml").touch()
+        project = Project(folder)
+        project.ingest([path.parent])
+        project.build()
+        return project
+
+
+def rewound() -> Session:
+    """Two calls side by side, then two attempts given up, one with a branch of its own, and one that stands."""
+    log = Session()
+    log.user("u1", None, "where are orders 7 and 8?")
+    log.reply("a1", "u1", "", "t1", response="r1")
+    log.reply("a2", "a1", "", "t2", response="r1")
+    log.result("t1r", "a1", "t1")
+    log.result("t2r", "a2", "t2")
+    log.reply("a3", "t2r", "Both are lost.")
+    log.say("s1", "a3", "system", None, subtype="turn_duration")
+    log.user("u2", "s1", "cancel order 7 for me")
+    log.reply("a4", "u2", "", "t3")
+    log.result("t3r", "a4", "t3")
+    log.reply("a5", "t3r", "Order 8 is cancelled.")
+    log.user("u3", "t3r", "no, seven")
+    log.reply("a6", "u3", "Order 9 is cancelled.")
+    log.user("u4", "s1", "please cance")
+    log.user("u5", "s1", "please cancel order number seven")
+    log.reply("a7", "u5", "Order 7 is cancelled.")
+    return log
+
+
+def texts(project: Project, conversation: str) -> list[str]:
+    """What the agent said in a conversation, in order."""
+    episodes = project.store.table("episodes", "episodes").collect()
+    steps = project.store.table("steps", "episodes").collect()
+    mine = episodes.filter(pl.col("conversation_id") == conversation)["episode_id"]
+    rows = steps.filter(pl.col("episode_id").is_in(mine.implode())).sort("index")
+    return [json.loads(action).get("content") or "" for action in rows["action"]]
+
+
+def test_the_last_path_stands_and_what_was_given_up_is_undone(tmp_path: Path) -> None:
+    project = rewound().built(tmp_path)
+    episodes = project.store.table("episodes", "episodes").collect()
+
+    assert sorted(episodes["conversation_id"]) == [SESSION, f"{SESSION}/a5", f"{SESSION}/a6"]
+    assert texts(project, SESSION) == ["", "Both are lost.", "Order 7 is cancelled."]
+    assert texts(project, f"{SESSION}/a6") == ["", "Both are lost.", "", "Order 9 is cancelled."]
+    assert texts(project, f"{SESSION}/a5") == ["", "Both are lost.", "", "Order 8 is cancelled."]
+    assert episodes["task_id"].n_unique() == 1
+    assert episodes["n_tool_errors"].to_list() == [0, 0, 0]
+
+    undone = project.store.table("rewards", "rewards").filter(pl.col("signal") == "undo").collect()
+    events = project.store.table("events", "ingest").collect()
+    lines = dict(events.select("event_id", "source_line").iter_rows())
+    named = dict(episodes.select("episode_id", "conversation_id").iter_rows())
+    found = {named[episode]: lines[evidence[0]] for episode, evidence in undone["episode_id", "evidence"].iter_rows()}
+    # The line that shows it is the one which the user wrote instead; an attempt within an attempt too.
+    assert found == {f"{SESSION}/a6": 15, f"{SESSION}/a5": 12}
+
+
+def test_calls_side_by_side_are_no_attempts(tmp_path: Path) -> None:
+    log = rewound()
+    del log.lines[6:]
+    assert texts(log.built(tmp_path), SESSION) == ["", "Both are lost."]
+
+
+def test_a_broken_chain_takes_nothing_apart(tmp_path: Path) -> None:
+    log = rewound()
+    del log.lines[7:13]  # what was given up is not there
+    log.lines = [line for line in log.lines if line["uuid"] not in {"a3", "s1"}]
+    assert texts(log.built(tmp_path), SESSION) == ["", "Order 7 is cancelled."]
+
+
+def threaded(parents: list[int | None]) -> pl.DataFrame:
+    """One conversation in which message i follows message parents[i]; replies and words in turn."""
+    rows = []
+    for i, parent in enumerate(parents):
+        kind = "model_call" if i % 2 else "request"
+        payload: dict[str, Any] = {"message": {}} if i % 2 else {"messages": [{"role": "user"}]}
+        rows.append(
+            {
+                "event_id": f"e{i}", "conversation_id": "c", "seq": i, "kind": kind, "span_id": f"m{i}",
+                "parent_id": None if parent is None else f"m{parent}",
+                "payload": json.dumps(payload | {"threaded": True}, separators=(",", ":")),
+            }
+        )  # fmt: skip
+    schema = {name: kind for name, kind in polars_schema(LogEvent).items() if name in rows[0]}
+    return pl.DataFrame(rows, schema=schema).with_columns(ts=pl.lit(None, pl.Datetime("us", "UTC")))
+
+
+@given(st.data())
+def test_a_message_is_given_up_once_or_stands(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 14))
+    parents = [data.draw(st.none() | st.integers(0, i - 1)) if i else None for i in range(count)]
+    events = threaded(parents)
+    found = follow_threads(events)
+    again = follow_threads(events.sample(fraction=1.0, shuffle=True, seed=count))
+
+    def rows(frame: pl.DataFrame) -> list[Any]:
+        return sorted(frame.select("conversation_id", "event_id", "kind").iter_rows())
+
+    main = set(found.filter(pl.col("conversation_id") == "c")["span_id"])
+    spoken = found.filter(pl.col("kind") == "model_call")
+    assert rows(found) == rows(again)
+    assert f"m{count - 1}" in main
+    assert set(spoken["span_id"]) == {f"m{i}" for i in range(1, count, 2)}  # no reply is lost
+    for conversation in set(found["conversation_id"]) - {"c"}:
+        attempt = found.filter(pl.col("conversation_id") == conversation)
+        told = set(attempt.filter(pl.col("kind") != "feedback")["span_id"])
+        assert conversation.removeprefix("c/") in told - main
+        assert attempt.filter(pl.col("kind") == "feedback").height == 1
+        # From the beginning: whoever speaks follows somebody who is there too.
+        assert all(parents[int(m[1:])] is None or f"m{parents[int(m[1:])]}" in told for m in told)
+
+
+def test_a_chain_that_bites_its_tail_stays_as_it_is() -> None:
+    events = threaded([None, 0, 1, 2]).with_columns(parent_id=pl.Series(["m3", "m0", "m1", "m2"]))
+    assert follow_threads(events).sort("seq").equals(events)

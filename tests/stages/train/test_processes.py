@@ -1,0 +1,120 @@
+"""Several processes: the step of one shared by two, the same loss and nearly the same adapter; clear refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from flywheel.config import TrainConfig
+from flywheel.errors import ConfigError
+from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.stages.train import tracking
+from flywheel.stages.train._trl import _passes
+from flywheel.stages.train.processes import command
+from flywheel.stages.train.spec import launch
+from safetensors.torch import load_file
+from tests.stages.train.test_round import spec
+
+TWO_CPUS = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_CPU
+num_machines: 1
+num_processes: 2
+use_cpu: true
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_two_processes_train_what_one_trains(tmp_path: Path, tiny_model: Path, method: Literal["sft", "dpo"]) -> None:
+    (tmp_path / "two.yaml").write_text(TWO_CPUS, encoding="utf-8")
+    found: dict[str, list[dict[str, Any]]] = {}
+    adapters: dict[str, dict[str, torch.Tensor]] = {}
+    reference: Literal["none", "base"] = "none" if method == "sft" else "base"
+    for name, config in (("one", ""), ("two", str(tmp_path / "two.yaml"))):
+        made = spec(
+            tmp_path / name, tiny_model, method, reference=reference, max_steps=3, batch_size=4, accelerate=config
+        )
+        seen: list[dict[str, Any]] = []
+        launch(made, seen.append)
+        found[name] = [row for row in seen if "loss" in row]
+        adapters[name] = load_file(made.out_dir / ADAPTER_WEIGHTS)
+    assert [row["step"] for row in found["two"]] == [1, 2, 3], "one process writes"
+    for one, two in zip(found["one"], found["two"], strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-3)
+    moved = max(float(w.abs().max()) for k, w in adapters["one"].items() if "lora_B" in k)
+    assert moved > 0
+    for name, weights in adapters["one"].items():
+        assert torch.allclose(weights, adapters["two"][name], atol=moved / 50), name
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no configuration of accelerate's"),
+        ("a: [", "cannot be read"),
+        ("distributed_type: DEEPSPEED\nnum_processes: 2", "DEEPSPEED is not supported"),
+        ("distributed_type: MULTI_GPU\nnum_processes: many", "num_processes"),
+        ("distributed_type: FSDP\nnum_processes: 2", "dpo under FSDP is not supported"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "accelerate.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=told) as raised:
+        command(tmp_path / "spec.json", str(file), "dpo")
+    assert raised.value.hint
+
+
+def test_a_configuration_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        command(tmp_path / "spec.json", str(tmp_path / "none.yaml"), "sft")
+
+
+def test_fsdp_is_accepted_for_sft_and_goes_through_accelerate(tmp_path: Path) -> None:
+    file = tmp_path / "fsdp.yaml"
+    file.write_text("distributed_type: FSDP\nnum_processes: 2\n", encoding="utf-8")
+    assert "accelerate.commands.launch" in command(tmp_path / "spec.json", str(file), "sft")
+
+
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "processes", "expected"),
+    [(4, 1, 1, (4, 1)), (4, 1, 2, (2, 1)), (4, 1, 4, (1, 1)), (2, 3, 2, (1, 3)), (4, 2, 2, (4, 1))],
+)
+def test_a_step_trains_the_same_rows_in_any_number_of_processes(
+    batch: int, accumulation: int, processes: int, expected: tuple[int, int]
+) -> None:
+    rows, passes = _passes(TrainConfig(batch_size=batch, accumulation=accumulation), 10, 1000, processes)
+    assert (rows, passes) == expected
+    assert rows * passes * processes == batch * accumulation
+
+
+def test_rows_that_cannot_be_shared_out_are_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be shared by 3 processes"):
+        _passes(TrainConfig(batch_size=4), 10, 1000, 3)
+
+
+def test_a_tracker_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [])  # nothing can be found
+    with pytest.raises(ConfigError, match="wandb is not installed") as raised:
+        tracking.environment(["wandb"], tmp_path, {})
+    assert raised.value.hint == "pip install wandb"
+
+
+def test_trackers_stay_in_the_round_and_offline_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    own = tracking.environment([], tmp_path, {})
+    assert own["WANDB_DISABLED"] == "true"
+    assert own["WANDB_MODE"] == "offline"
+    assert all(str(tmp_path) in own[k] for k in ("TENSORBOARD_LOGGING_DIR", "WANDB_DIR", "MLFLOW_TRACKING_URI"))
+    named = tracking.environment([], tmp_path, {"MLFLOW_TRACKING_URI": "http://tracking.example"})
+    assert named["MLFLOW_TRACKING_URI"] == "http://tracking.example"
+
+
+def test_tensorboard_gets_the_metrics(tmp_path: Path, tiny_model: Path) -> None:
+    pytest.importorskip("tensorboard")
+    made = spec(tmp_path, tiny_model, max_steps=2, report_to=["tensorboard"])
+    launch(made)
+    assert list((tmp_path / "tracking" / "tensorboard").rglob("events.out.tfevents.*"))
