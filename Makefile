@@ -58,8 +58,16 @@ schemas: $(VENV)/.tested
 sample_logs: $(VENV)/.installed
 	@$(BIN)/python -m flywheel_warehouse.generate
 
+# A driver for the Chromium that is installed, and axe-core from npm; without either, the tests of pages are skipped.
+$(VENV)/.browser: $(VENV)/.tested
+	@echo "make: installing the browser's driver"
+	@$(PIP) install --group browser
+	@mkdir -p $(VENV)/axe-core
+	@if command -v npm >/dev/null; then cd $(VENV)/axe-core && npm pack --silent axe-core@4 >/dev/null && tar xzf axe-core-*.tgz; fi
+	@touch $@
+
 # Long checks, apart from CI.
-e2e: $(VENV)/.tested
+e2e: $(VENV)/.browser
 	@$(BIN)/python -m pytest -m e2e
 
 # Figures that anyone can measure again; the last ones stand in docs/figures.md.

@@ -124,14 +124,18 @@ class Bench:
         """Train one round of an arm on the parts revealed so far."""
         folder = self.folder / f"{arm}-{seed}"
         if arm == "flywheel":
-            return flywheel_round(open_project(folder, self.parts[:number], self.settings, seed), number)
+            found: dict[str, Any] = flywheel_round(
+                open_project(folder, self.parts[:number], self.settings, seed), number
+            )
+            return found
         budget = self.place("flywheel", seed, number).with_name(f"trained{number}.json")
         if not budget.exists():
             raise SystemExit(f"run --arms flywheel --seeds {seed} first: its rounds set the budget")
         tokens = json.loads(budget.read_text(encoding="utf-8"))["trained_tokens"]
         start = folder / f"adapter{number - 1}" if number > 1 else None
         logs = open_project(folder / f"logs{number}", self.parts[:number], self.settings, seed)
-        return stock_round(arm, logs, folder, number=number, tokens=tokens, start=start)
+        stock: dict[str, Any] = stock_round(arm, logs, folder, number=number, tokens=tokens, start=start)
+        return stock
 
     def results(self) -> dict[str, Any]:
         """Return everything measured so far."""

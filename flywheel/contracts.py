@@ -59,8 +59,8 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "round_manifest": (RoundManifest, RoundManifest.version),
     "eval_report": (EvalReport, EvalReport.version),
     "promotion": (Promotion, Promotion.version),
-    "night": (Night, Night.version),
     "certificate": (Certificate, Certificate.version),
+    "night": (Night, Night.version),
 }
 
 

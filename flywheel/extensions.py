@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, RewardsConfig
-    from flywheel.records import EvalReport, Promotion, RoundManifest, RuleResult
+    from flywheel.records import EvalReport, Method, Promotion, RoundManifest, RuleResult
 
 __all__ = [
     "GROUPS",
@@ -147,7 +147,7 @@ class TrainSpec:
     """
 
     round: int
-    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
+    method: Method
     data: Path
     out_dir: Path  # the adapter's folder: written whole, marker last
     work_dir: Path  # checkpoints and logs; may be deleted after the round

@@ -20,6 +20,15 @@ from flywheel.answers.data import (
     StageAnswer,
     StatusAnswer,
 )
+from flywheel.answers.digest import (
+    DigestAnswer,
+    DigestChange,
+    DigestCost,
+    DigestExample,
+    DigestIntent,
+    DigestRate,
+    DigestRound,
+)
 from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, GcRow, MergeAnswer
 from flywheel.answers.looking import (
     ConfigAnswer,
@@ -32,6 +41,7 @@ from flywheel.answers.looking import (
     PreviewSegment,
     QueryAnswer,
     ShowAnswer,
+    ViewAnswer,
 )
 from flywheel.answers.rewards import (
     AuditAnswer,
@@ -75,6 +85,13 @@ __all__ = [
     "DeployAnswer",
     "DiffAnswer",
     "DiffMetric",
+    "DigestAnswer",
+    "DigestChange",
+    "DigestCost",
+    "DigestExample",
+    "DigestIntent",
+    "DigestRate",
+    "DigestRound",
     "DoctorAnswer",
     "DoctorCheck",
     "EvalAnswer",
@@ -111,4 +128,5 @@ __all__ = [
     "StageAnswer",
     "StatusAnswer",
     "TransportRow",
+    "ViewAnswer",
 ]

@@ -19,6 +19,7 @@ __all__ = [
     "PreviewSegment",
     "QueryAnswer",
     "ShowAnswer",
+    "ViewAnswer",
 ]
 
 
@@ -115,3 +116,14 @@ class QueryAnswer(Document):
     columns: list[str]
     rows: list[list[Any]] = Field(description="Values by column; times as ISO text.")
     total: int = Field(description="Rows of the whole result.")
+
+
+class ViewAnswer(Document):
+    """`flywheel view`."""
+
+    document: ClassVar[str] = "cli/view"
+
+    page: str = Field(description="File to open in a browser; with a fragment where one episode was asked for.")
+    round: int | None = Field(description="Round whose trained tokens are marked; null without one.")
+    episodes: int
+    pages: int = Field(description="Files that hold them.")

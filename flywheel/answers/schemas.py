@@ -12,8 +12,17 @@ from flywheel.answers.data import (
     ReadersAnswer,
     StatusAnswer,
 )
+from flywheel.answers.digest import DigestAnswer
 from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, MergeAnswer
-from flywheel.answers.looking import ConfigAnswer, DoctorAnswer, ExplainAnswer, PluginsAnswer, QueryAnswer, ShowAnswer
+from flywheel.answers.looking import (
+    ConfigAnswer,
+    DoctorAnswer,
+    ExplainAnswer,
+    PluginsAnswer,
+    QueryAnswer,
+    ShowAnswer,
+    ViewAnswer,
+)
 from flywheel.answers.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
 from flywheel.answers.rounds import (
     CanaryAnswer,
@@ -34,6 +43,6 @@ ANSWERS: dict[str, type[Document]] = {
         InitAnswer, IngestAnswer, QuarantineAnswer, QuarantineRetry, ReadersAnswer, BuildAnswer, StatusAnswer,
         LogAnswer, EvalAnswer, LogsEvalAnswer, CanaryAnswer, ShowAnswer, ExplainAnswer, ExportAnswer, PluginsAnswer,
         RunAnswer, DoctorAnswer, ConfigAnswer, QueryAnswer, DiffAnswer, ChampionAnswer, RewardsAnswer, AuditAnswer,
-        AuditQuestion, ForgetAnswer, GcAnswer, DeployAnswer, MergeAnswer,
+        AuditQuestion, ForgetAnswer, GcAnswer, DeployAnswer, MergeAnswer, ViewAnswer, DigestAnswer,
     )
 }  # fmt: skip

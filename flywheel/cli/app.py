@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from flywheel import __version__
-from flywheel.cli import data, deploy, forget, judge, keep, look, rounds, served
+from flywheel.cli import data, deploy, digest, forget, judge, keep, look, rounds, served
 from flywheel.cli.render import Output
 from flywheel.cli.session import Session
 from flywheel.errors import FlywheelError
@@ -61,6 +61,7 @@ rounds.add_commands(app)
 served.add_commands(app)
 judge.add_commands(app)
 look.add_commands(app)
+digest.add_commands(app)
 keep.add_commands(app)
 forget.add_commands(app)
 deploy.add_commands(app)

@@ -1,14 +1,16 @@
-"""log, show, explain, diff, champion, schema, plugins: looking at what is there and why."""
+"""log, show, view, explain, diff, champion, schema, plugins: looking at what is there and why."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flywheel.cli.completing import rounds, subjects
 from flywheel.cli.preview import preview_lines
+from flywheel.cli.progress import working
 from flywheel.cli.render import columns, plain
 from flywheel.cli.session import session
 
@@ -52,6 +54,34 @@ def show(
     answer = current.project().show(subject)
     lines = preview_lines(answer) if answer.rendering else [answer.kind, plain(answer.record)]
     current.out.result(lines, answer)
+
+
+def view(
+    ctx: typer.Context,
+    subject: Annotated[
+        str | None, typer.Argument(help="Round or episode; default: the newest round.", metavar="ROUND|EPISODE")
+    ] = None,
+    *,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Write a folder that any web server can serve.", metavar="DIR")
+    ] = None,
+    opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write the episodes as pages to look at in a browser.
+
+    Steps, tool calls and results, rewards with their evidence, pairs side by side, trained tokens shaded. The pages
+    stand by themselves, from disk or from a web server. Of an episode, one page with nothing else.
+    """
+    current = session(ctx)
+    with working(current.out, "writing pages"):
+        answer = current.project().view(subject, bundle=bundle)
+    said = f"{answer.episodes:,} episodes on {answer.pages:,} pages" if answer.episodes > 1 else "1 episode"
+    current.out.result([said, f"open  {answer.page}"], answer)
+    if opened:
+        import webbrowser
+
+        path, _, fragment = answer.page.partition("#")
+        webbrowser.open(Path(path).as_uri() + (f"#{fragment}" if fragment else ""))
 
 
 def explain(
@@ -156,5 +186,5 @@ def plugins(ctx: typer.Context) -> None:
 
 def add_commands(app: typer.Typer) -> None:
     """Register this file's commands."""
-    for command in (log, show, explain, diff, champion, schema, plugins):
+    for command in (log, show, view, explain, diff, champion, schema, plugins):
         app.command()(command)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from flywheel.config._section import Section
 
 __all__ = ["CanaryConfig", "EvalConfig", "GateConfig", "SliceRule"]
 
+SliceColumn = Literal["policy", "model", "user", "source_format", "tool_signature", "started"]
+
 
 class SliceRule(Section):
-    """A declared slice of tasks: what stands here must all hold; patterns are shell patterns but for `request`."""
+    """A declared slice of tasks: what stands here must all hold; patterns are shell patterns but for `request`.
+
+    Columns are those of the table episodes that are known before the policy acts: policy, model, user, source_format,
+    tool_signature, started (2026-11-21T08:00:00).
+    """
 
     name: str = Field(min_length=1, description="Name of the slice.")
     task: str = Field(default="", description="Pattern of the task's name in the source; '' for any.")
     tool: str = Field(default="", description="Pattern of a tool that the old policy called; '' for any.")
     tier: str = Field(default="", description="Pattern of the user's tier; '' for any.")
     request: str = Field(default="", description="Regular expression found in the first request; '' for any.")
+    language: str = Field(default="", description="Pattern of the request's language (en, de, ...); '' for any.")
+    intent: str = Field(default="", description="Pattern of the found cluster that the request is in; '' for any.")
+    tag: str = Field(default="", description="Pattern of a tag of the episode; '' for any.")
+    where: dict[SliceColumn, str] = Field(default={}, description="Column of the episode = pattern; all must hold.")
+    guarded: bool = Field(default=True, description="Whether it can hold a promotion; false: shown and never judged.")
 
 
 class EvalConfig(Section):
@@ -38,12 +51,21 @@ class GateConfig(Section):
     """When a round may become champion."""
 
     rules: list[str] = Field(
-        default=["validity", "superiority", "non_inferior", "no_deterioration"],
+        default=["validity", "superiority", "non_inferior", "slices", "no_deterioration"],
         description="Rules, all of which must hold: names in the flywheel.gates group or module:function.",
     )
     alpha: float = Field(default=0.1, gt=0, lt=1, description="Long-run share of false promotions (LORD++).")
     initial_wealth: float = Field(default=0.05, gt=0, lt=1, description="LORD++ starting wealth w0.")
     margin: float = Field(default=0.03, gt=0, lt=1, description="Non-inferiority margin of guardrail metrics.")
+    slice_margin: float = Field(
+        default=0.1, gt=0, lt=1, description="Loss that every declared slice must be shown not to have had."
+    )
+    found_margin: float = Field(
+        default=0.2, gt=0, lt=1, description="Loss of a found slice; what looks more like it than like none is held."
+    )
+    found_share: float = Field(
+        default=0.05, ge=0, le=1, description="Share of the cases from which on a found slice can hold by that."
+    )
     min_cases: int = Field(default=5, ge=1, description="Fewest paired cases on the primary metric.")
     max_gap: float = Field(
         default=0.0, ge=0, lt=1, description="Share of the old policy's cases that a new one's logs may lack."

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from flywheel.config._section import Section
+from flywheel.records import Method
 
 __all__ = ["LoraConfig", "ModelConfig", "TrainConfig"]
 
@@ -139,7 +140,7 @@ class TrainConfig(Section):
     lora: LoraConfig = LoraConfig()
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 
-    def epochs(self, method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]) -> float:
+    def epochs(self, method: Method) -> float:
         """Return the passes over the rows of a round of this method; KTO takes DPO's."""
         grpo = dict.fromkeys(("grpo", "grpo-replay"), self.grpo_epochs)
         return {"sft": self.sft_epochs, **grpo}.get(method, self.dpo_epochs)

@@ -39,9 +39,9 @@ class Config(Section):
     eval: EvalConfig = EvalConfig()
     gate: GateConfig = GateConfig()
     canary: CanaryConfig = CanaryConfig()
+    mlflow: MlflowConfig = MlflowConfig()
     nightly: NightlyConfig = NightlyConfig()
     notify: NotifyConfig = NotifyConfig()
-    mlflow: MlflowConfig = MlflowConfig()
 
     @model_validator(mode="after")
     def _cost_only_breaks_ties(self) -> Self:

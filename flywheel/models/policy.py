@@ -1,4 +1,4 @@
-"""A model with or without an adapter, as evaluators see it: greedy actions and log-probabilities, in batches.
+"""A model with or without an adapter, as evaluators see it: greedy actions and log-probabilities (`scoring.py`).
 
 `PolicySet` loads the base model once and switches adapters, so the base, the champion and the candidate share it.
 """
@@ -8,15 +8,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.extensions import Generation
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
-
-if TYPE_CHECKING:
-    import torch
+from flywheel.models.scoring import Batches
 
 __all__ = ["HFPolicy", "PolicySet"]
 
@@ -41,6 +39,12 @@ class PolicySet:
         self._model: Any = load_base(model)
         self.window = int(getattr(self._model.config, "max_position_embeddings", 0) or 0)
         self._adapters: dict[str, str] = {}
+        self.batches = Batches(evaluation.batch_size, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+
+    def ids(self, text: str) -> list[int]:
+        """Return a rendered text's tokens."""
+        found: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return found
 
     def policy(self, adapter: Path | None, name: str, sha256: str = "") -> HFPolicy:
         """Return the base model with an adapter folder, or the plain base.
@@ -103,39 +107,16 @@ class HFPolicy:
             texts = [text + chat.completion(p, t, c) for text, (p, t, c) in zip(texts, after, strict=True)]
         return [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield positions in batches of like length, longest first, so that the peak comes first."""
-        order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-        size = self._set.config.batch_size
-        yield from (order[i : i + size] for i in range(0, len(order), size))
-
     def generate(self, prompts: Prompts, tools: ToolLists, *, max_new_tokens: int) -> list[Generation]:
         """Return the greedy next action after each prompt, in order."""
         import torch
 
         chat, tokenizer = self._set.chat, self._set.tokenizer
-        texts = [chat.prompt(p, t) for p, t in zip(prompts, tools, strict=True)]
-        found: dict[int, Generation] = {}
+        asked = [self._set.ids(chat.prompt(p, t)) for p, t in zip(prompts, tools, strict=True)]
         with self._set.active(self._adapter) as model, torch.inference_mode():
-            for batch in self._batches([len(t) for t in texts]):
-                inputs = tokenizer(
-                    [texts[i] for i in batch], return_tensors="pt", padding=True, add_special_tokens=False
-                )
-                output = model.generate(
-                    **inputs.to(model.device),
-                    max_new_tokens=max_new_tokens,
-                    do_sample=False,
-                    temperature=None,
-                    top_p=None,
-                    top_k=None,
-                    pad_token_id=tokenizer.pad_token_id,
-                    eos_token_id=tokenizer.eos_token_id,
-                )
-                written = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :])
-                found |= {
-                    i: chat.parse(_until(w, tokenizer.eos_token), tools[i]) for i, w in zip(batch, written, strict=True)
-                }
-        return [found[i] for i in range(len(texts))]
+            written = self._set.batches.greedy(model, asked, max_new_tokens)
+        texts = tokenizer.batch_decode(written)
+        return [chat.parse(_until(w, tokenizer.eos_token), t) for w, t in zip(texts, tools, strict=True)]
 
     def log_prob(
         self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]]
@@ -143,48 +124,15 @@ class HFPolicy:
         """Return (sum of log-probabilities in nats, number of tokens) of each completion's tokens, in order."""
         import torch
 
-        chat, tokenizer = self._set.chat, self._set.tokenizer
-        rows = []
-        for prompt, tool, completion in zip(prompts, tools, completions, strict=True):
-            before = tokenizer(chat.prompt(prompt, tool), add_special_tokens=False)["input_ids"]
-            after = tokenizer(chat.completion(prompt, tool, completion), add_special_tokens=False)["input_ids"]
-            rows.append((before, after))
-        found: dict[int, tuple[float, int]] = {}
+        chat, ids = self._set.chat, self._set.ids
+        rows = [
+            (ids(chat.prompt(prompt, tool)), ids(chat.completion(prompt, tool, completion)))
+            for prompt, tool, completion in zip(prompts, tools, completions, strict=True)
+        ]
         with self._set.active(self._adapter) as model, torch.inference_mode():
-            for batch in self._batches([len(b) + len(a) for b, a in rows]):
-                scores = _scores(model, [rows[i] for i in batch], tokenizer.pad_token_id)
-                found |= {i: (s, len(rows[i][1])) for i, s in zip(batch, scores, strict=True)}
-        return [found[i] for i in range(len(rows))]
+            scores = self._set.batches.log_probs(model, rows)
+        return [(score, len(after)) for score, (_, after) in zip(scores, rows, strict=True)]
 
 
 def _until(text: str, end: str) -> str:
     return text.split(end, 1)[0]
-
-
-def _scores(model: Any, rows: Sequence[tuple[list[int], list[int]]], pad: int) -> list[float]:
-    """Return each row's completion log-probability; logits are computed at completion positions only."""
-    import torch
-
-    width = max(len(b) + len(a) for b, a in rows)
-    keep = max(len(a) for _, a in rows) + 1
-    ids = torch.full((len(rows), width), pad)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for i, (before, after) in enumerate(rows):
-        both = torch.tensor(before + after)
-        ids[i, width - len(both) :] = both
-        mask[i, width - len(both) :] = 1
-    position = (mask.cumsum(-1) - 1).clamp(min=0)
-    device = model.device
-    output = model(
-        input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=position.to(device), logits_to_keep=keep
-    )
-    logp = torch.log_softmax(output.logits.float(), -1)
-    return [_tail_score(logp[i], ids[i], len(after)) for i, (_, after) in enumerate(rows)]
-
-
-def _tail_score(logp: torch.Tensor, ids: torch.Tensor, n: int) -> float:
-    """Sum the log-probabilities of the last n tokens; logp holds the last positions' distributions."""
-    if n == 0:
-        return 0.0
-    targets = ids[-n:].to(logp.device)
-    return float(logp[-n - 1 : -1].gather(-1, targets[:, None]).sum())

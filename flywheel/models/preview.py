@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from flywheel.models.chat import ChatFormat
 
-__all__ = ["Segment", "segments"]
+__all__ = ["Segment", "segments", "tokens"]
 
 
 class Segment(NamedTuple):
@@ -48,3 +48,33 @@ def segments(
 def _segment(chat: ChatFormat, text: str, *, trained: bool) -> Segment:
     ids = chat.ids(text)
     return Segment(str(chat.tokenizer.decode(ids)), trained, len(ids))
+
+
+def tokens(
+    chat: ChatFormat,
+    prompt: Sequence[Mapping[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    answer: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """Return the trained text of an answer in tokens; one after the other they are the text.
+
+    A character that is written in several tokens stands with its last one.
+
+    Raises:
+        FlywheelError: the template renders a prompt differently when an action follows.
+    """
+    history, found = list(prompt), []
+    for message in answer:
+        if message["role"] == "assistant":
+            found += _cut(chat, chat.completion(history, tools, message))
+        history.append(message)
+    return found
+
+
+def _cut(chat: ChatFormat, text: str) -> list[str]:
+    if not chat.tokenizer.is_fast:  # no offsets: decoded one by one
+        return [str(chat.tokenizer.decode([one])) for one in chat.ids(text)]
+    spans = chat.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    ends = [end for _, end in spans]
+    starts = [0, *ends[:-1]]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True) if end > start]

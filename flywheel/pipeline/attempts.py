@@ -6,12 +6,11 @@ has a store of its own, because two policies' logs often use the same conversati
 
 from __future__ import annotations
 
-import re
+import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +23,15 @@ from flywheel.pipeline.intake import ingest_logs
 from flywheel.pipeline.stages import stages_for
 from flywheel.pipeline.tables import read_table
 from flywheel.stages._canonical import normal_text
-from flywheel.stages.evaluate.served import Act, Attempt
+from flywheel.stages.evaluate.attempts import Act, Attempt
 from flywheel.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.config import SliceRule
     from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "choose", "declared_slices", "policy_of", "read_attempts", "read_store"]
+__all__ = ["Log", "choose", "held_out", "policy_of", "read_attempts", "read_store"]
 
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
@@ -80,6 +78,22 @@ def read_store(ctx: Context) -> Log:
     return _log(tables, {})
 
 
+def held_out(ctx: Context, episodes: pl.DataFrame) -> list[Attempt]:
+    """Return the logged attempts at the held-out tasks of a round: what its slices are made of.
+
+    Args:
+        ctx: the project.
+        episodes: the held-out rows of the table.
+    """
+    ids = episodes.lazy().select("episode_id")
+    talks = episodes.lazy().select("conversation_id")
+    tables = {t: read_table(ctx.store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
+    held = {t: table.join(ids, on="episode_id", how="semi") for t, table in tables.items() if t != "events"}
+    events = tables["events"].join(talks, on="conversation_id", how="semi")
+    tiers = _tiers(ctx.config, ctx.project, ctx.key()) if ctx.key is not None else {}
+    return _log(held | {"events": events}, tiers).attempts
+
+
 def policy_of(log: Log) -> str | None:
     """Return how a side is called, where all its attempts have the same name."""
     mine = (log.names[a.episode_id] - {"unknown"} for a in log.attempts)
@@ -109,8 +123,10 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
                 tags=frozenset(row["tags"]),
                 well_formed=not made["malformed"],
                 acts=tuple(
-                    Act(key or TEXT, _kind(action)) for key, action in zip(made["keys"], made["actions"], strict=True)
+                    Act(key or TEXT, _kind(action), known["chance"].get(event))
+                    for key, action, event in zip(made["keys"], made["actions"], made["events"], strict=True)
                 ),
+                columns=_columns(row),
                 amounts={name: float(row[name]) for name in _AMOUNTS if row[name] is not None},
             )
         )
@@ -120,7 +136,23 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
     return Log(attempts, guessed, names, 0, 0)
 
 
-_NO_STEPS: dict[str, Any] = {"observation": None, "tools": [], "malformed": False, "keys": [], "actions": []}
+_COLUMNS = ("policy", "model", "user", "source_format", "tool_signature")
+
+
+def _columns(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what declared slices may look at: what was known of an episode before its policy acted."""
+    started = {"started": row["started"].isoformat()} if row["started"] is not None else {}
+    return {name: str(row[name]) for name in _COLUMNS if row[name] is not None} | started
+
+
+_NO_STEPS: dict[str, Any] = {
+    "observation": None,
+    "tools": [],
+    "malformed": False,
+    "keys": [],
+    "actions": [],
+    "events": [],
+}
 TEXT = "text"  # an action that calls no tool
 
 
@@ -155,13 +187,30 @@ def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
             malformed=pl.col("malformed").any(),
             keys=pl.col("action_key").sort_by("index"),
             actions=pl.col("action").sort_by("index"),
+            events=pl.col("event_id").sort_by("index"),
         )
     )
+    chances = tables["events"].filter(pl.col("payload").str.contains_any([*_CHANCES])).select("event_id", "payload")
     return {
+        "chance": {event: _chance(payload) for event, payload in chances.collect().iter_rows()},
         "outcome": dict(outcome.collect().iter_rows()),
         "task": dict(task.collect().iter_rows()),
         "steps": {row["episode_id"]: row for row in steps.collect().iter_rows(named=True)},
     }
+
+
+_CHANCES = ('"propensity":', '"completion_logprobs":[')  # as canonical JSON writes them
+
+
+def _chance(payload: str) -> float | None:
+    """Return the log-probability of an action, as its call was logged: by its propensity, else by its tokens' sum."""
+    call = orjson.loads(payload)
+    told, tokens = call.get("propensity"), call.get("completion_logprobs")
+    if isinstance(told, int | float) and not isinstance(told, bool) and 0 < told <= 1:
+        return math.log(told)
+    if not isinstance(tokens, list) or not tokens or not all(isinstance(t, int | float) and t <= 0 for t in tokens):
+        return None
+    return math.fsum(tokens)
 
 
 def _request(observation: str) -> str:
@@ -201,22 +250,3 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     if any(not user or not tier for user, tier in rows):
         raise ConfigError(f"`{path}` has a line without user or tier", hint="its first line must be: user,tier")
     return {redactor.user(user): tier for user, tier in rows if user and tier}
-
-
-def declared_slices(rules: Sequence[SliceRule]) -> Callable[[Attempt], dict[str, str]]:
-    """Return a function from an attempt to its declared slices, as kind → value."""
-    patterns = [(rule, re.compile(rule.request, re.IGNORECASE)) for rule in rules]
-
-    def slices(attempt: Attempt) -> dict[str, str]:
-        return {f"slice {rule.name}": "yes" for rule, pattern in patterns if _holds(rule, pattern, attempt)}
-
-    return slices
-
-
-def _holds(rule: SliceRule, pattern: re.Pattern[str], attempt: Attempt) -> bool:
-    return (
-        fnmatchcase(attempt.name, rule.task or "*")
-        and (not rule.tool or any(fnmatchcase(tool, rule.tool) for tool in attempt.tools))
-        and (not rule.tier or fnmatchcase(attempt.tier or "", rule.tier))
-        and bool(pattern.search(attempt.request))
-    )

@@ -26,7 +26,7 @@ from flywheel.pipeline.attempts import Log, choose, policy_of, read_attempts, re
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.from_logs import judged_sides
 from flywheel.records import content_id
-from flywheel.stages.evaluate.served import Attempt
+from flywheel.stages.evaluate.attempts import Attempt
 from flywheel.stats.online import e_process
 from flywheel.stats.sequence import confidence_sequence, sample_ratio_p
 

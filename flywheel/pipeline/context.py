@@ -29,6 +29,7 @@ class Context:
     registry: Registry
     say: Callable[[str], None] = lambda _: None  # progress, for people
     clock: Callable[[], datetime] = utc_now
+    key: Callable[[], bytes] | None = None  # gives the redaction key, by which users' pseudonyms are made
 
 
 def served_name(ctx: Context, number: int | None) -> str:

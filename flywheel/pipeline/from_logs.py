@@ -17,12 +17,14 @@ from typing import NamedTuple
 from flywheel.answers import CoverageGap, LogsEvalAnswer, OffPolicyEstimate
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extension
-from flywheel.pipeline.attempts import Log, choose, declared_slices, policy_of, read_attempts
+from flywheel.pipeline.attempts import Log, choose, policy_of, read_attempts
 from flywheel.pipeline.context import Context
 from flywheel.records import EvalReport, MetricRow, RuleResult, Verdict, content_id
+from flywheel.stages.evaluate.attempts import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
 from flywheel.stages.evaluate.off_policy import HEADLINE, off_policy
-from flywheel.stages.evaluate.served import NOT_JUDGED, SUITE, Attempt, Served, serve
+from flywheel.stages.evaluate.served import NOT_JUDGED, SUITE, Served, serve
+from flywheel.stages.evaluate.slicing import standings
 from flywheel.stages.gate import Decision, decide
 from flywheel.stages.gate.wording import counted, label
 from flywheel.stats.ope import Estimate
@@ -53,11 +55,13 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
     """
     sides = _sides(ctx, logs, old, new, key)
     (before, after), outcome, notes = judged_sides(sides)
-    served = serve(before.attempts, after.attempts, declared=declared_slices(ctx.config.eval.slices))
+    served = serve(before.attempts, after.attempts, rules=ctx.config.eval.slices)
     names = (old or policy_of(before) or logs[0].name, new or policy_of(after) or logs[-1].name)
-    found = compare(served.new, served.old, suite=SUITE, seed=ctx.config.eval.seed)
+    found = compare(
+        served.new, served.old, suite=SUITE, seed=ctx.config.eval.seed, standings=standings(ctx.config.eval.slices)
+    )
     report = _report(found, served, names, _leaked(ctx, new or "", after, served))
-    notes += _notes(ctx, served, sides, names)
+    notes += _notes(served, sides, names)
     decided = decide(
         GateInput(report, None, (), _problems(served, ctx.config.gate.max_gap)),
         {name: load_extension("gates", name, search=ctx.project) for name in ctx.config.gate.rules},
@@ -151,7 +155,7 @@ def _problems(served: Served, most: float) -> list[str]:
     return found
 
 
-def _notes(ctx: Context, served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> list[str]:
+def _notes(served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> list[str]:
     found = []
     for log, side, name in zip(sides, ("old", "new"), names, strict=True):
         mine = {n for a in log.attempts for n in log.names[a.episode_id]}
@@ -166,9 +170,7 @@ def _notes(ctx: Context, served: Served, sides: tuple[Log, Log], names: tuple[st
         )
     if served.only_new:
         found.append(f"{counted(served.only_new, 'case')} of the new policy only, which say nothing")
-    present = {kind for score in served.old for kind in score.slices}
-    lonely = [rule.name for rule in ctx.config.eval.slices if f"slice {rule.name}" not in present]
-    return found + [f"the declared slice {name} has no case of its own" for name in lonely]
+    return found
 
 
 def _vetoed(decided: Decision, estimates: Sequence[Estimate], served: Served) -> tuple[Verdict, list[RuleResult]]:

@@ -22,6 +22,7 @@ from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
     from flywheel.models.policy import PolicySet
+    from flywheel.stages.evaluate.attempts import Attempt
 
 __all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
 
@@ -90,7 +91,7 @@ class _Scorer:
 
     def cases_sha256(self, suites: Sequence[str]) -> str:
         """Identify the cases and everything but the policy that their scores depend on."""
-        settings = self._ctx.config.eval.model_dump(mode="json", exclude={"suites"})
+        settings = self._ctx.config.eval.model_dump(mode="json", exclude={"suites", "slices", "user_tiers"})
         versions = [self._versions.get(s, "by path") for s in suites]
         return content_id(self._holdout_sha256, list(suites), versions, settings, self._ctx.config.model.dtype)
 
@@ -137,6 +138,21 @@ def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, 
     return candidate, baseline
 
 
+def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) -> dict[str, list[CaseScore]]:
+    """Return the scores with the slices of their tasks, found and declared; a suite's own slices stand above them."""
+    from flywheel.pipeline.attempts import held_out
+    from flywheel.stages.evaluate.slicing import case_slices
+
+    made: dict[str, list[Attempt]] = {}
+    for attempt in held_out(ctx, holdout.episodes):
+        made.setdefault(attempt.task_id, []).append(attempt)
+    slices = case_slices(made, ctx.config.eval.slices)
+    return {
+        suite: [replace(s, slices={**slices.get(s.task_id, {}), **s.slices}) for s in found]
+        for suite, found in scores.items()
+    }
+
+
 def evaluate(
     ctx: Context, number: int | None = None, *, against: str | None = None, suites: Sequence[str] | None = None
 ) -> EvalReport:
@@ -147,10 +163,12 @@ def evaluate(
         EvalError: there is nothing to evaluate on.
     """
     from flywheel.stages.evaluate.compare import build_report
+    from flywheel.stages.evaluate.slicing import standings
 
     candidate, baseline = _sides(ctx, number, against)
     chosen, started = list(suites or ctx.config.eval.suites), time.monotonic()
-    scorer = _Scorer(ctx, _holdout(ctx))
+    holdout = _holdout(ctx)
+    scorer = _Scorer(ctx, holdout)
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
     spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))
@@ -159,8 +177,8 @@ def evaluate(
         side: {suite: scorer.scores(side, suite) for suite in chosen} for side in dict.fromkeys((candidate, baseline))
     }
     report = build_report(
-        candidate=scores[candidate],
-        baseline=scores[baseline],
+        candidate=_sliced(ctx, holdout, scores[candidate]),
+        baseline=_sliced(ctx, holdout, scores[baseline]),
         round_number=candidate,
         baseline_name="base" if baseline is None else str(baseline),
         candidate_sha256=manifest.adapter_sha256,
@@ -168,6 +186,7 @@ def evaluate(
         cases_sha256=scorer.cases_sha256(chosen),
         trained_tasks=trained_tasks(ctx, candidate),
         spent=spent,
+        standings=standings(ctx.config.eval.slices),
         seed=ctx.config.eval.seed,
     )
     stored = ctx.registry.report(candidate)

@@ -21,7 +21,7 @@ from flywheel.rounds import Registry
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["champion", "explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
+__all__ = ["champion", "episode_id", "explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
 
 _BY_ID = {"episodes": "episode_id", "pairs": "pair_id", "examples": "example_id", "groups": "group_id"}
 _SINGULAR = {"episodes": "episode", "pairs": "pair", "examples": "example", "groups": "group"}
@@ -164,6 +164,23 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
         return ShowAnswer(kind="episode", record=_plain(record))
     sides, how = preview(ctx, _SINGULAR[table], record)
     return ShowAnswer(kind=_SINGULAR[table], record=_plain(record), preview=sides, rendering=how)
+
+
+def episode_id(ctx: Context, wanted: str) -> str:
+    """Return the episode whose id begins so.
+
+    Raises:
+        UsageError: none, or more than one, does.
+    """
+    found = _find(ctx, "episodes", wanted) if len(wanted) >= _LEAST_ID else None
+    if found is None or found.is_empty():
+        raise UsageError(
+            f"no episode is named `{wanted}`",
+            hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode's id",
+        )
+    if found.height > 1:
+        raise UsageError(f"`{wanted}` begins {found.height} ids of episodes", hint="type more of the id")
+    return str(found["episode_id"][0])
 
 
 def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel import files
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.showing import Shower
 from flywheel.pipeline.stages import STAGES
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import training_metrics
@@ -17,14 +17,15 @@ from flywheel.records import EvalReport, MetricRow
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.report import CaseRow, EpisodeView, Histogram, PairView, PastRound, SignalRow, SignalView, StepView
+    from flywheel.report import Agreement, CaseRow, Histogram, PastRound, SignalRow
 
-__all__ = ["write_page"]
+__all__ = ["Cases", "write_page"]
 
 _EPISODES = 40  # in the page; all of them are a `flywheel show` away
 _PAIRS = 12
-_PROMPT_TAIL = 2
 _BINS = 20
+_SILENT = 1e-9  # a sum of votes that is no vote
+_LEAST_BOTH, _MOST_AGREEMENTS = 5, 24  # episodes on which two signals must have voted; rows
 
 
 def write_page(ctx: Context, number: int) -> Path:
@@ -33,7 +34,7 @@ def write_page(ctx: Context, number: int) -> Path:
 
     manifest, report = ctx.registry.manifest(number), ctx.registry.report(number)
     decisions = [p for p in ctx.registry.promotions() if p.round == number]
-    cases = _Cases(ctx, report)
+    cases, shower = Cases(ctx, report), Shower(ctx, number)
     data = ReportData(
         project=ctx.config.name or ctx.project.name,
         manifest=manifest,
@@ -41,12 +42,13 @@ def write_page(ctx: Context, number: int) -> Path:
         promotion=decisions[-1] if decisions else None,
         funnels=_funnels(ctx),
         signals=_signals(ctx),
+        agreements=_agreements(ctx),
         returns=_returns(ctx),
         training=training_metrics(ctx.registry.folder(number)),
         wins=cases.rows(report.wins if report else ()),
         regressions=cases.rows(report.regressions if report else ()),
-        episodes=_episodes(ctx, cases.linked),
-        pairs=_pairs(ctx),
+        episodes=list(shower.episodes(_shown(ctx, cases.linked))),
+        pairs=shower.pairs(_pairs(ctx, shower.rows)),
         history=_history(ctx, number),
     )
     path = ctx.registry.folder(number) / "report.html"
@@ -75,11 +77,52 @@ def _signals(ctx: Context) -> list[SignalRow]:
     rows = (
         _table(ctx, "rewards")
         .group_by("signal", "family", "kind")
-        .agg(n=pl.len(), mean=pl.col("score").mean(), share_positive=(pl.col("score") > 0).mean())
+        .agg(n=pl.len(), mean=pl.col("score").mean(), share_positive=(pl.col("score") > 0).mean(), counts=_bins())
         .sort("kind", "signal", "family")
         .collect()
     )
-    return [SignalRow(**row) for row in rows.iter_rows(named=True)]
+    unbounded = ("cost",)  # in units of their own: no scale to spread over
+    return [
+        SignalRow(**{**row, "counts": () if row["kind"] in unbounded else row["counts"]})
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _bins() -> pl.Expr:
+    """Return how many scores lie in each bin; the last bin holds its upper edge."""
+    import polars as pl
+
+    from flywheel.report import SCORE_EDGES
+
+    score, inner = pl.col("score"), SCORE_EDGES[1:-1]
+    below = [(score < edge).sum() for edge in inner]
+    counts = [a - b for a, b in zip([*below, pl.len()], [pl.lit(0), *below], strict=True)]
+    return pl.concat_list([count.cast(pl.Int64) for count in counts]).first()
+
+
+def _agreements(ctx: Context) -> list[Agreement]:
+    """Return how often two signals that voted on an episode judged it alike, the commonest two first."""
+    import polars as pl
+
+    from flywheel.report import Agreement
+    from flywheel.stats.paired import wilson
+
+    votes = _table(ctx, "rewards").filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
+    cast = (
+        votes.group_by("episode_id", "signal")
+        .agg(score=(pl.col("score") * pl.col("weight")).sum())
+        .filter(pl.col("score").abs() > _SILENT)
+    )
+    both = cast.join(cast, on="episode_id", suffix="_2").filter(pl.col("signal") < pl.col("signal_2"))
+    alike = ((pl.col("score") > 0) == (pl.col("score_2") > 0)).sum()
+    rows = both.group_by("signal", "signal_2").agg(n=pl.len(), alike=alike).filter(pl.col("n") >= _LEAST_BOTH)
+    found = []
+    for first, second, n, same in (
+        rows.sort("n", "signal", "signal_2", descending=[True, False, False]).collect().rows()
+    ):
+        span = wilson(same, n)
+        found.append(Agreement(first, second, n, same / n, span.low, span.high))
+    return found[:_MOST_AGREEMENTS]
 
 
 def _returns(ctx: Context) -> Histogram | None:
@@ -101,7 +144,7 @@ def _returns(ctx: Context) -> Histogram | None:
     return Histogram(edges=[round(float(e), 4) for e in edges], counts=counts)
 
 
-class _Cases:
+class Cases:
     """Links evaluation cases to logged episodes of the same task or state."""
 
     def __init__(self, ctx: Context, report: EvalReport | None) -> None:
@@ -138,70 +181,19 @@ def _bare(case: str) -> str:
     return case.rpartition(":")[2]
 
 
-def _episodes(ctx: Context, linked: Sequence[str]) -> list[EpisodeView]:
+def _shown(ctx: Context, linked: Sequence[str]) -> list[str]:
+    """Return the ids of the page's episodes: those behind wins and regressions first."""
+    ids = _table(ctx, "episodes").select("episode_id").sort("episode_id").collect()["episode_id"].to_list()
+    first = set(linked)
+    return [*linked, *(i for i in ids if i not in first)][:_EPISODES]
+
+
+def _pairs(ctx: Context, trained: frozenset[str]) -> Sequence[Mapping[str, Any]]:
+    """Return the pairs with the largest margins, those that the round was trained on first."""
     import polars as pl
 
-    ids = _table(ctx, "episodes").select("episode_id").sort("episode_id").collect()["episode_id"].to_list()
-    chosen = [*linked, *(i for i in ids if i not in set(linked))][:_EPISODES]
-    rows = {
-        name: _table(ctx, name).filter(pl.col("episode_id").is_in(chosen)).collect().rows_by_key(
-            "episode_id", named=True, include_key=True
-        )
-        for name in ("episodes", "steps", "returns", "rewards")
-    }  # fmt: skip
-    return [_view({name: rows[name].get(i, []) for name in rows}) for i in chosen]
-
-
-def _chips(rewards: Sequence[Mapping[str, Any]], step: int | None) -> list[SignalView]:
-    return [
-        {"signal": r["signal"], "score": r["score"], "evidence": r["evidence"]}
-        for r in sorted(rewards, key=lambda r: str(r["signal"]))
-        if r["step"] == step
-    ]
-
-
-def _view(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> EpisodeView:
-    (episode,) = rows["episodes"]
-    returns = {r["step"]: r for r in rows["returns"]}
-    whole = returns.get(None)
-    steps: list[StepView] = [
-        {
-            "observation": json.loads(step["observation"]),
-            "action": json.loads(step["action"]),
-            "status": step["tool_status"],
-            "credit": returns[step["index"]]["value"] if step["index"] in returns else None,
-            "signals": _chips(rows["rewards"], step["index"]),
-        }
-        for step in sorted(rows["steps"], key=lambda s: int(s["index"]))
-    ]
-    return {
-        "id": episode["episode_id"],
-        "task": episode["task_id"],
-        "policy": episode["policy"],
-        "split": episode["split"],
-        "p_success": whole["p_success"] if whole else None,
-        "value": whole["value"] if whole else None,
-        "signals": _chips(rows["rewards"], None),
-        "steps": steps,
-        "tail": json.loads(episode["tail"]),
-    }
-
-
-def _pairs(ctx: Context) -> list[PairView]:
-    rows = _table(ctx, "pairs").sort(["margin", "pair_id"], descending=[True, False]).head(_PAIRS).collect()
-    return [
-        {
-            "chosen": json.loads(row["chosen"]),
-            "rejected": json.loads(row["rejected"]),
-            "prompt_tail": json.loads(row["prompt"])[-_PROMPT_TAIL:],
-            "margin": row["margin"],
-            "builder": row["builder"],
-            "task": row["task_id"],
-            "chosen_episode": row["chosen_episode"],
-            "rejected_episode": row["rejected_episode"],
-        }
-        for row in rows.iter_rows(named=True)
-    ]
+    order = [pl.col("pair_id").is_in(sorted(trained)), pl.col("margin"), pl.col("pair_id")]
+    return _table(ctx, "pairs").sort(order, descending=[True, True, False]).head(_PAIRS).collect().to_dicts()
 
 
 def _history(ctx: Context, number: int) -> list[PastRound]:

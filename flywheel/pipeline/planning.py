@@ -18,14 +18,14 @@ from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.watching import monitor_rows
-from flywheel.records import Plan, canonical_json, content_id
+from flywheel.records import Method, Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import TrainConfig
-    from flywheel.stages.select import Method, MethodChoice
+    from flywheel.stages.select import MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
 

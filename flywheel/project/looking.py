@@ -11,12 +11,14 @@ from flywheel.answers import (
     AuditQuestion,
     ConfigAnswer,
     ConfigValue,
+    DigestAnswer,
     DoctorAnswer,
     ExplainAnswer,
     LogAnswer,
     PluginsAnswer,
     RewardsAnswer,
     ShowAnswer,
+    ViewAnswer,
 )
 from flywheel.config import CONFIG_FILE, origins
 from flywheel.extensions import list_extensions
@@ -105,6 +107,34 @@ class LookCommands(Opened):
         from flywheel.pipeline.overview import show
 
         return show(self.context, subject)
+
+    def report(self, since: str = "7d", *, as_of: str | None = None) -> DigestAnswer:
+        """Return a span of time in numbers: what was learnt, what still fails, what it cost.
+
+        Args:
+            since: how long the span is: 7d, 24h, 2w.
+            as_of: where it ends, a date or a time; the newest event by default, never the clock.
+
+        Raises:
+            UsageError: a span or a date that is none, or logs without times.
+        """
+        from flywheel.pipeline.digest import digest, moment, span
+
+        return digest(self.context, span(since), moment(as_of) if as_of is not None else None)
+
+    def view(self, subject: str | None = None, *, bundle: Path | None = None) -> ViewAnswer:
+        """Write the episodes' viewer as a folder of pages, or one episode as one page, and return what to open.
+
+        Args:
+            subject: a round, whose trained tokens are marked, or an episode; the newest round by default.
+            bundle: the folder to write; one within the store by default.
+
+        Raises:
+            UsageError: nothing was built, nothing has that name, or the folder holds something else.
+        """
+        from flywheel.pipeline.viewing import view
+
+        return view(self.context, subject, bundle.resolve() if bundle else None)
 
     def explain(self, subject: str) -> ExplainAnswer:
         """Return sentences with numbers on why a stage is stale, a round was held, or an episode got its reward.

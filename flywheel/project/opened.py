@@ -53,7 +53,7 @@ class Opened:
     @property
     def context(self) -> Context:
         """The project as pipeline actions get it."""
-        return Context(self.folder, self.config, self.store, self.registry, self._say)
+        return Context(self.folder, self.config, self.store, self.registry, self._say, key=self._passing_key)
 
     @contextmanager
     def locked(self, command: str) -> Iterator[Context]:

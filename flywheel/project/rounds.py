@@ -226,4 +226,4 @@ def _with_method(ctx: Context, method: str) -> Context:
     config = Config.model_validate(
         {**ctx.config.model_dump(), "train": {**ctx.config.train.model_dump(), "method": method}}
     )
-    return Context(ctx.project, config, ctx.store, ctx.registry, ctx.say, ctx.clock)
+    return Context(ctx.project, config, ctx.store, ctx.registry, ctx.say, ctx.clock, ctx.key)

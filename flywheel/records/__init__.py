@@ -30,9 +30,11 @@ from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    CaseGap,
     DataCard,
     EvalReport,
     FileHash,
+    Method,
     MetricRow,
     MonitorRow,
     Plan,
@@ -48,6 +50,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "TABLES",
+    "CaseGap",
     "Certificate",
     "Correction",
     "DataCard",
@@ -63,6 +66,7 @@ __all__ = [
     "Link",
     "LogEvent",
     "Message",
+    "Method",
     "MetricRow",
     "MonitorRow",
     "Need",

@@ -67,6 +67,7 @@ class LogEvent(Row):
     - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,
       "tools": [...], "response_id", "finish_reason", "input_tokens", "output_tokens", "cost_usd", "latency_s",
       "prompt_token_ids", "completion_token_ids", "completion_logprobs", "sampling": {...},
+      "propensity": the probability with which the policy chose this action, for off-policy estimates,
       "fragment": "block" or "delta" where the message is a piece of one (pieces with one response_id, or a run of
       pieces without any, are joined in order), "summary": true where it is a whole trace's own input and output,
       used only if the trace (by its id; without one the conversation) has no other call}

@@ -15,6 +15,7 @@ __all__ = [
     "DataCard",
     "EvalReport",
     "FileHash",
+    "Method",
     "MetricRow",
     "MonitorRow",
     "Plan",
@@ -23,6 +24,8 @@ __all__ = [
     "RuleResult",
     "Verdict",
 ]
+
+Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 
@@ -59,7 +62,7 @@ class RoundManifest(Document):
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
     state: Literal["planned", "built", "trained", "evaluated", "promoted", "held", "failed", "retired"]
-    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What was trained.")
+    method: Method = Field(description="What was trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
@@ -111,7 +114,7 @@ class Plan(Document):
 
     schema_version: int = 1
     round: int = Field(ge=1, description="Number of the round.")
-    method: Literal["sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(description="What will be trained.")
+    method: Method = Field(description="What will be trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
     parent: int | None = Field(description="Round whose adapter it starts from; null = base.")
     start_reason: str = Field(description="Why it starts there.")
@@ -142,6 +145,9 @@ class MetricRow(_Frozen):
     slice: str = Field(
         default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
     )
+    standing: Literal["found", "declared", "unguarded"] = Field(
+        default="found", description="Of a slice: found, declared, or declared and not to be judged."
+    )
     n: int = Field(ge=0, description="Paired cases.")
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
     value: float | None = Field(default=None, description="Candidate's mean.")
@@ -166,6 +172,15 @@ class MetricRow(_Frozen):
     )
 
 
+class CaseGap(_Frozen):
+    """Cases that the old policy has and the new one lacks."""
+
+    slice: str = Field(description="'all', or a slice that lost more than half of its cases.")
+    lacking: int = Field(ge=0)
+    of: int = Field(ge=0)
+    names: list[str] = Field(description="The first of them, by the source's name of the task or the case's id.")
+
+
 class EvalReport(Document):
     """One round judged beside another on cases that no training row touched; or two policies, from their logs."""
 
@@ -182,6 +197,9 @@ class EvalReport(Document):
     leaked_tasks: int = Field(ge=0, description="Cases whose task was trained on; must be 0.")
     metrics: list[MetricRow]
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
+    gaps: list[CaseGap] = Field(
+        default_factory=list, description="Cases of the primary suite that the baseline has and the candidate lacks."
+    )
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
     spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")

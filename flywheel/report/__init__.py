@@ -1,9 +1,12 @@
-"""A round's report: one self-contained HTML page from plain values (`ReportData` → `build_report`)."""
+"""Pages from plain values: a round's report (`ReportData` → `build_report`), the episodes' viewer (`bundle_pages`)."""
 
 from __future__ import annotations
 
 from flywheel.report.build import build_report
+from flywheel.report.bundle import BundleData, bundle_pages, episode_page
 from flywheel.report.data import (
+    SCORE_EDGES,
+    Agreement,
     CaseRow,
     EpisodeView,
     Histogram,
@@ -13,9 +16,13 @@ from flywheel.report.data import (
     SignalRow,
     SignalView,
     StepView,
+    TrainedView,
 )
 
 __all__ = [
+    "SCORE_EDGES",
+    "Agreement",
+    "BundleData",
     "CaseRow",
     "EpisodeView",
     "Histogram",
@@ -25,5 +32,8 @@ __all__ = [
     "SignalRow",
     "SignalView",
     "StepView",
+    "TrainedView",
     "build_report",
+    "bundle_pages",
+    "episode_page",
 ]

@@ -21,23 +21,38 @@ from flywheel.report.text import clean, clip, island, policy, short
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["build_report"]
+__all__ = ["build_report", "render"]
 
 
 def build_report(data: ReportData) -> str:
     """Return the report of a round as the text of an HTML file, ready for UTF-8."""
     from markupsafe import Markup
 
-    style, script = _asset("style.css"), _asset("viewer.js")
-    page = _environment().get_template("page.html.jinja")
-    return page.render(
+    return render(
+        "page.html.jinja",
+        "viewer.js",
+        _island(data),
         **_sections(data),
         data=data,
-        policy=policy(style=style, script=script),
-        style=Markup(style),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own file
-        island=Markup(_island(data)),  # noqa: S704 - `island` escapes all that HTML knows
         figures={name: Markup(svg) for name, svg in _figures(data).items()},  # noqa: S704 - serialised XML
+    )
+
+
+def render(template: str, script: str, values: object, **context: Any) -> str:
+    """Return a page with its style, the scripts `draw.js` and `script`, and `values` as its JSON island."""
+    from markupsafe import Markup
+
+    style, code = _asset("style.css"), f"{_asset('draw.js')}\n{_asset(script)}"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            **context,
+            policy=policy(style=style, script=code),
+            style=Markup(style),  # noqa: S704 - our own file
+            script=Markup(code),  # noqa: S704 - our own file
+            island=Markup(island(values)),  # noqa: S704 - `island` escapes all that HTML knows
+        )
     )
 
 
@@ -46,6 +61,7 @@ def _asset(name: str) -> str:
     return (files("flywheel.report") / name).read_text(encoding="utf-8").strip()
 
 
+@cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -78,12 +94,12 @@ def _finalize(value: Any) -> Any:
     return clean(value) if type(value) is str else value
 
 
-def _island(data: ReportData) -> str:
+def _island(data: ReportData) -> dict[str, Any]:
     linked = {
         name: sorted({episode for row in rows for episode in row.episodes})
         for name, rows in (("regressions", data.regressions), ("wins", data.wins))
     }
-    return island({"episodes": list(data.episodes), **linked})
+    return {"episodes": [views.shown_episode(episode) for episode in data.episodes], **linked}
 
 
 def _figures(data: ReportData) -> dict[str, str]:
@@ -95,6 +111,8 @@ def _figures(data: ReportData) -> dict[str, str]:
         "slices_plain": plots.forest(slices, name="slices-plain", binary=False),
         "funnel": plots.funnel(views.funnels_of(data)),
         "signals": plots.signal_scores(data.signals),
+        "distributions": plots.signal_spread(data.signals),
+        "agreements": plots.agreements(data.agreements),
         "returns": plots.return_histogram(data.returns),
         "training": plots.training_curves(data.training),
         "drift": plots.drift(data.history, current=data.round),
@@ -111,6 +129,7 @@ def _sections(data: ReportData) -> Mapping[str, Any]:
         "metrics": views.metric_rows(data, slices=False),
         "slices": views.metric_rows(data, slices=True),
         "funnel": views.funnel_rows(views.funnels_of(data)),
+        "distributions": views.signal_table(data.signals),
         "returns": views.histogram_table(data),
         "training": views.training_table(data.training),
         "regressions": views.case_list(data.regressions, report.regressions if report else (), shown),

@@ -13,6 +13,8 @@ from typing import Any, NotRequired, TypedDict
 from flywheel.records import EvalReport, Promotion, RoundManifest
 
 __all__ = [
+    "SCORE_EDGES",
+    "Agreement",
     "CaseRow",
     "EpisodeView",
     "Histogram",
@@ -22,7 +24,10 @@ __all__ = [
     "SignalRow",
     "SignalView",
     "StepView",
+    "TrainedView",
 ]
+
+SCORE_EDGES = (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0)  # of the bins in which a signal's scores are counted
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,10 @@ class SignalRow:
     """One signal's opinions in summary.
 
     Args:
-        mean: mean score, in [-1, 1] for votes and [0, 1] for costs and risks; None without opinions.
+        mean: mean score, in [-1, 1] for votes, in [0, 1] for risks, in the family's unit for costs; None without
+            opinions.
         share_positive: share of opinions with a score above 0.
+        counts: opinions by score, a number for each bin of `SCORE_EDGES`; () where that is not known.
     """
 
     signal: str
@@ -40,6 +47,19 @@ class SignalRow:
     n: int
     mean: float | None
     share_positive: float | None
+    counts: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often two signals that both voted on an episode voted the same way, with its 95 % interval."""
+
+    first: str
+    second: str
+    n: int
+    share: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -76,11 +96,24 @@ class PastRound:
 
 
 class SignalView(TypedDict):
-    """A reward chip: one signal's opinion."""
+    """A reward chip: one signal's opinion, the events that it rests on, and what they say, a sentence each."""
 
     signal: str
     score: float
+    weight: NotRequired[float]
+    kind: NotRequired[str]
+    family: NotRequired[str]
     evidence: NotRequired[Sequence[str]]
+    says: NotRequired[Sequence[str]]
+
+
+class TrainedView(TypedDict):
+    """What a round trained of an action: the text with its control tokens, as the side of one of its rows."""
+
+    side: str
+    row: str
+    text: str
+    tokens: int
 
 
 class StepView(TypedDict):
@@ -91,6 +124,29 @@ class StepView(TypedDict):
     status: NotRequired[Sequence[str]]
     credit: NotRequired[float | None]
     signals: NotRequired[Sequence[SignalView]]
+    trained: NotRequired[Sequence[TrainedView]]
+
+
+class PairView(TypedDict):
+    """A preference pair: the last messages of the prompt and the two actions, in the form of `records.Message`.
+
+    `chosen_tokens` and `rejected_tokens` are the trained texts token by token; without them words are compared.
+    """
+
+    chosen: Sequence[Mapping[str, Any]]
+    rejected: Sequence[Mapping[str, Any]]
+    id: NotRequired[str]
+    prompt_tail: NotRequired[Sequence[Mapping[str, Any]]]
+    margin: NotRequired[float | None]
+    builder: NotRequired[str]
+    task: NotRequired[str]
+    chosen_episode: NotRequired[str]
+    rejected_episode: NotRequired[str]
+    chosen_step: NotRequired[int]
+    rejected_step: NotRequired[int]
+    chosen_tokens: NotRequired[Sequence[str]]
+    rejected_tokens: NotRequired[Sequence[str]]
+    trained: NotRequired[bool]
 
 
 class EpisodeView(TypedDict):
@@ -103,21 +159,10 @@ class EpisodeView(TypedDict):
     p_success: NotRequired[float | None]
     value: NotRequired[float | None]
     signals: NotRequired[Sequence[SignalView]]
+    started: NotRequired[str]
+    pairs: NotRequired[Sequence[PairView]]
     steps: NotRequired[Sequence[StepView]]
     tail: NotRequired[Sequence[Mapping[str, Any]]]
-
-
-class PairView(TypedDict):
-    """A preference pair: the last messages of the prompt and the two actions, in the form of `records.Message`."""
-
-    chosen: Sequence[Mapping[str, Any]]
-    rejected: Sequence[Mapping[str, Any]]
-    prompt_tail: NotRequired[Sequence[Mapping[str, Any]]]
-    margin: NotRequired[float | None]
-    builder: NotRequired[str]
-    task: NotRequired[str]
-    chosen_episode: NotRequired[str]
-    rejected_episode: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -132,6 +177,7 @@ class ReportData:
         baseline: what the baseline is called ("base", "round 3"); '' takes the evaluation's word.
         funnels: stage → counts in the form of `Funnel.as_dict`, in the order of the stages.
         signals: a row for each signal.
+        agreements: a row for every two signals that voted on the same episodes.
         returns: histogram of the episodes' returns.
         training: the lines of metrics.jsonl.
         wins: cases that only this round got right; when empty, the evaluation's ids stand in.
@@ -148,6 +194,7 @@ class ReportData:
     baseline: str = ""
     funnels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     signals: Sequence[SignalRow] = ()
+    agreements: Sequence[Agreement] = ()
     returns: Histogram | None = None
     training: Sequence[Mapping[str, Any]] = ()
     wins: Sequence[CaseRow] = ()

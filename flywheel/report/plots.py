@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.records import MetricRow
-from flywheel.report.data import Histogram, PastRound, SignalRow
+from flywheel.report.data import Agreement, Histogram, PastRound, SignalRow
 from flywheel.report.svg import ACCENT, BAD, GOOD, INK, LINE, PAPER, SECOND, SOFT, drawing, to_svg
 from flywheel.report.wording import count, difference
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["CURVES", "drift", "forest", "funnel", "return_histogram", "signal_scores", "training_curves"]
+__all__ = [
+    "CURVES", "agreements", "drift", "forest", "funnel", "return_histogram", "signal_scores", "signal_spread",
+    "training_curves",
+]  # fmt: skip
 
 _WIDTH_IN, _ROW_IN, _LABEL = 7.2, 0.28, 30
 _MOST_ROWS = 24
@@ -138,8 +141,8 @@ def _key(ax: Axes, place: int, label: str, colour: str) -> None:
 
 
 def signal_scores(rows: Sequence[SignalRow]) -> str:
-    """Return each signal's mean score as a bar from zero."""
-    drawn = [r for r in rows if r.n and math.isfinite(_finite(r.mean))][:_MOST_ROWS]
+    """Return each signal's mean score as a bar from zero; costs have units of their own, and are left out."""
+    drawn = [r for r in rows if r.n and r.kind != "cost" and math.isfinite(_finite(r.mean))][:_MOST_ROWS]
     if not drawn:
         return ""
     with drawing():
@@ -147,15 +150,58 @@ def signal_scores(rows: Sequence[SignalRow]) -> str:
         ax = _axes(figure, (2.2, 0.55, 1.0, 0.1))
         labels = _row_labels(ax, [r.signal for r in drawn])
         means = [_finite(r.mean) for r in drawn]
-        against = [r.kind in {"cost", "risk"} for r in drawn]
+        against = [r.kind == "risk" for r in drawn]
         colours = [SECOND if cost else ACCENT for cost in against]
         ax.barh(range(len(drawn)), means, height=0.55, color=colours)
         ax.axvline(0, color=LINE, linewidth=1)
         for y, row in enumerate(drawn):
             ax.text(1.02, y, f"n = {count(row.n)}", transform=ax.get_yaxis_transform(), va="center", fontsize=9)
         ax.set_xlim(min(0, *means, -1) * 1.04, 1.04)
-        ax.set_xlabel("mean score (blue: votes on success; orange: severity of costs and risks)")
+        ax.set_xlabel("mean score (blue: votes on success; orange: severity of risks)")
         return to_svg(figure, name="signals", title="Mean score of each reward signal", labels=labels)
+
+
+def signal_spread(rows: Sequence[SignalRow]) -> str:
+    """Return how each signal's scores are spread, as shares of its opinions from lowest to highest."""
+    drawn = [r for r in rows if sum(r.counts)][:_MOST_ROWS]
+    if not drawn:
+        return ""
+    votes = [(BAD, 1.0), (BAD, 0.45), (SOFT, 0.5), (GOOD, 0.45), (GOOD, 1.0)]
+    harms = [(SOFT, 0.5), (SOFT, 0.5), (SOFT, 0.5), (SECOND, 0.45), (SECOND, 1.0)]
+    with drawing():
+        figure = _figure(0.75 + _ROW_IN * len(drawn))
+        ax = _axes(figure, (2.2, 0.55, 1.0, 0.1))
+        labels = _row_labels(ax, [r.signal for r in drawn])
+        for y, row in enumerate(drawn):
+            left = 0.0
+            for n, (colour, alpha) in zip(row.counts, harms if row.kind == "risk" else votes, strict=True):
+                share = 100 * n / sum(row.counts)
+                ax.barh([y], [share], left=left, height=0.55, color=colour, alpha=alpha)
+                left += share
+            ax.text(1.02, y, f"n = {count(row.n)}", transform=ax.get_yaxis_transform(), va="center", fontsize=9)
+        ax.set_xlim(0, 100)
+        ax.set_xlabel("% of opinions (red: against, green: for, orange: risk; pale: weaker)")
+        return to_svg(figure, name="spread", title="Spread of each signal's scores", labels=labels)
+
+
+def agreements(rows: Sequence[Agreement]) -> str:
+    """Return how often signals agree, a row for every two, with intervals; the broken line is a coin."""
+    drawn = rows[:_MOST_ROWS]
+    if not drawn:
+        return ""
+    with drawing():
+        figure = _figure(0.75 + _ROW_IN * len(drawn))
+        ax = _axes(figure, (2.9, 0.55, 1.0, 0.1))
+        labels = _row_labels(ax, [f"{r.first} · {r.second}" for r in drawn])
+        ax.axvline(50, color=LINE, linewidth=1, linestyle=(0, (3, 3)))
+        for y, row in enumerate(drawn):
+            colour = _tone(row.low - 0.5, row.high - 0.5)
+            ax.plot([100 * row.low, 100 * row.high], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
+            ax.plot([100 * row.share], [y], marker="o", markersize=6, color=colour, linestyle="none")
+            ax.text(1.02, y, f"n = {count(row.n)}", transform=ax.get_yaxis_transform(), va="center", fontsize=9)
+        ax.set_xlim(-3, 103)
+        ax.set_xlabel("% of the episodes on which both voted that they judged alike")
+        return to_svg(figure, name="agreements", title="How often signals agree", labels=labels)
 
 
 def training_curves(metrics: Sequence[Mapping[str, Any]]) -> str:

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from flywheel.records import MetricRow
-from flywheel.report.data import CaseRow, PairView, ReportData
+from flywheel.report.data import SCORE_EDGES, CaseRow, EpisodeView, PairView, ReportData, SignalRow
+from flywheel.report.differing import Piece, differing, words
 from flywheel.report.plots import CURVES
 from flywheel.report.text import clean, clip
 from flywheel.report.wording import number
@@ -20,7 +21,6 @@ from flywheel.report.wording import number
 __all__ = [
     "CaseList",
     "FunnelRow",
-    "Marked",
     "PairCard",
     "Table",
     "case_list",
@@ -31,6 +31,9 @@ __all__ = [
     "histogram_table",
     "metric_rows",
     "pair_cards",
+    "shown_episode",
+    "shown_pair",
+    "signal_table",
     "training_table",
 ]
 
@@ -66,22 +69,14 @@ class CaseList:
 
 
 @dataclass(frozen=True)
-class Marked:
-    """A text in three parts, of which the middle one differs from the other side's."""
-
-    before: str
-    changed: str
-    after: str
-
-
-@dataclass(frozen=True)
 class PairCard:
-    """A pair as shown: the prompt's last messages as (role, text), and both sides with what differs marked."""
+    """A pair as shown: the prompt's last messages as (role, text), and both sides in pieces, token by token or word."""
 
     pair: PairView
     prompt: Sequence[tuple[str, str]]
-    chosen: Marked
-    rejected: Marked
+    chosen: Sequence[Piece]
+    rejected: Sequence[Piece]
+    unit: str
 
 
 def metric_rows(data: ReportData, *, slices: bool) -> list[MetricRow]:
@@ -145,21 +140,46 @@ def histogram_table(data: ReportData) -> Table | None:
     return Table(["Return", *splits], rows)
 
 
+def signal_table(rows: Sequence[SignalRow]) -> Table | None:
+    """Return how many opinions of each signal lie in each bin of scores."""
+    known = [row for row in rows if row.counts]
+    if not known:
+        return None
+    bins = [f"{number(low)} to {number(high)}" for low, high in pairwise(SCORE_EDGES)]
+    return Table(["Signal", *bins], [[clip(row.signal, 60), *(f"{n:,}" for n in row.counts)] for row in known])
+
+
 def _at(counts: Sequence[int], i: int) -> str:
     return f"{counts[i]:,}" if i < len(counts) else number(None)
 
 
 def pair_cards(pairs: Sequence[PairView]) -> list[PairCard]:
     """Return the first pairs as cards."""
-    cards = []
-    for pair in pairs[:MOST_PAIRS]:
-        chosen, rejected = (_said(pair[side]) for side in ("chosen", "rejected"))
-        prompt = [
-            (clip(str(m.get("role", "")), 20), clip(_message_text(m), LONGEST_TEXT))
-            for m in pair.get("prompt_tail") or ()
-        ]
-        cards.append(PairCard(pair, prompt, *_mark(chosen, rejected)))
-    return cards
+    return [_card(pair) for pair in pairs[:MOST_PAIRS]]
+
+
+def _card(pair: PairView) -> PairCard:
+    prompt = [
+        (clip(str(m.get("role", "")), 20), clip(_message_text(m), LONGEST_TEXT)) for m in pair.get("prompt_tail") or ()
+    ]
+    chosen, rejected = pair.get("chosen_tokens"), pair.get("rejected_tokens")
+    if chosen and rejected:
+        return PairCard(pair, prompt, *differing(chosen, rejected), "tokens")
+    return PairCard(pair, prompt, *differing(words(_said(pair["chosen"])), words(_said(pair["rejected"]))), "words")
+
+
+def shown_pair(pair: PairView) -> dict[str, Any]:
+    """Return a pair as the viewer draws it."""
+    card = _card(pair)
+    kept = ("id", "builder", "margin", "task", "trained", "chosen_episode", "chosen_step", "rejected_episode",
+            "rejected_step")  # fmt: skip
+    facts = {key: value for key, value in pair.items() if key in kept}
+    return {**facts, "chosen": list(card.chosen), "rejected": list(card.rejected), "unit": card.unit}
+
+
+def shown_episode(episode: EpisodeView) -> dict[str, Any]:
+    """Return an episode as the viewer draws it."""
+    return {**episode, "pairs": [shown_pair(pair) for pair in episode.get("pairs") or ()]}
 
 
 def _said(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -182,24 +202,6 @@ def _arguments(given: object) -> str:
         return json.dumps(given, indent=2, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
         return "(arguments that cannot be shown)"
-
-
-def _mark(left: str, right: str) -> tuple[Marked, Marked]:
-    """Return both texts cut where they begin and cease to differ, moved out to whole words."""
-    if left == right:
-        return Marked(left, "", ""), Marked(right, "", "")
-    shorter = min(len(left), len(right))
-    start = next((i for i in range(shorter) if left[i] != right[i]), shorter)
-    while start and not (left[start - 1].isspace() or left[start - 1] in "\"'([{,:="):
-        start -= 1
-    end = next((i for i in range(shorter - start) if left[-1 - i] != right[-1 - i]), shorter - start)
-    while end and not (left[-end].isspace() or left[-end] in "\"')]},.;:="):
-        end -= 1
-    return _cut(left, start, end), _cut(right, start, end)
-
-
-def _cut(text: str, start: int, end: int) -> Marked:
-    return Marked(text[:start], text[start : len(text) - end], text[len(text) - end :])
 
 
 def facts(data: ReportData) -> list[tuple[str, str]]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import EvidenceError
-from flywheel.records import Split, canonical_json, content_id
+from flywheel.records import Method, Split, canonical_json, content_id
 from flywheel.stages._overlap import answers_shared, too_long_winded
 from flywheel.stages._users import direction, rows_allowed, user_weights
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
 
-Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 SAME_ACTION_ROWS = (
     3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others

@@ -1,6 +1,6 @@
 """Exact and robust statistics: numbers in, numbers out, nothing known of records or files.
 
-    paired      exact McNemar, mid-p, Wilson interval, rule of three
+    paired      exact McNemar, mid-p, Wilson and Newcombe intervals, rule of three
     tango       score interval of a paired difference, non-inferiority
     clusters    several cases of one task: exact sign-flip test, design effect, clustered bootstrap, paired t
     planning    sample sizes, power, least detectable difference

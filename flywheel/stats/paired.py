@@ -6,7 +6,7 @@ import math
 from statistics import NormalDist
 from typing import NamedTuple
 
-__all__ = ["Interval", "mcnemar_better", "mcnemar_mid_p", "mcnemar_two_sided", "rule_of_three", "wilson"]
+__all__ = ["Interval", "mcnemar_better", "mcnemar_mid_p", "mcnemar_two_sided", "newcombe", "rule_of_three", "wilson"]
 
 _EXACT_UP_TO = 2_000  # beyond, the sum of integers is slower than the incomplete beta function and no more accurate
 
@@ -64,6 +64,15 @@ def wilson(successes: float, n: float, confidence: float = 0.95) -> Interval:
     middle = (rate + z * z / (2 * n)) / shrink
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / shrink
     return Interval(max(0.0, middle - half), min(1.0, middle + half))
+
+
+def newcombe(successes: float, n: float, successes_before: float, n_before: float) -> Interval:
+    """Return the 95 % interval of the difference of two independent rates, by Newcombe's hybrid of Wilson's (1998)."""
+    now, before = wilson(successes, n), wilson(successes_before, n_before)
+    rate, old = successes / n, successes_before / n_before
+    down = math.sqrt((rate - now.low) ** 2 + (before.high - old) ** 2)
+    up = math.sqrt((now.high - rate) ** 2 + (old - before.low) ** 2)
+    return Interval(rate - old - down, rate - old + up)
 
 
 def rule_of_three(n: int) -> float:

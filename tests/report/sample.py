@@ -8,7 +8,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from flywheel.records import EvalReport, FileHash, MetricRow, Promotion, RoundManifest, RuleResult, Verdict, content_id
-from flywheel.report import CaseRow, EpisodeView, Histogram, PairView, PastRound, ReportData, SignalRow, StepView
+from flywheel.report import (
+    Agreement,
+    CaseRow,
+    EpisodeView,
+    Histogram,
+    PairView,
+    PastRound,
+    ReportData,
+    SignalRow,
+    StepView,
+)
 
 __all__ = ["full_data", "hostile_data", "manifest", "minimal_data", "parse_svg"]
 
@@ -151,7 +161,19 @@ def _episode(i: int) -> EpisodeView:
             "action": _call("run_sql", query=sql),
             "status": ["ok" if good else "failed"],
             "credit": 0.31 if good else -0.44,
-            "signals": [] if good else [{"signal": "tool_error", "score": -0.6, "evidence": [content_id("e", i)]}],
+            "trained": [{"side": "chosen", "row": content_id("pair", i), "text": f"{sql}<end>", "tokens": 21}]
+            if i < 3
+            else [],
+            "signals": []
+            if good
+            else [
+                {
+                    "signal": "tool_error",
+                    "score": -0.6,
+                    "evidence": [content_id("e", i)],
+                    "says": ["result of run_sql, failed: “Catalog Error”"],
+                }
+            ],
         },
         {
             "observation": [
@@ -174,8 +196,13 @@ def _episode(i: int) -> EpisodeView:
         "split": "holdout" if i % 5 == 0 else "train",
         "p_success": 0.91 if good else 0.12,
         "value": 0.78 if good else -0.81,
-        "signals": [{"signal": "thanks" if good else "complaint", "score": 0.5 if good else -0.7}],
+        "signals": [
+            {"signal": "thanks" if good else "complaint", "score": 0.5 if good else -0.7},
+            {"signal": "cost", "family": "tokens", "kind": "cost", "score": 1020.0},
+        ],
+        "started": f"2026-03-{1 + i % 28:02d}T08:00:00+00:00",
         "steps": steps,
+        "pairs": [_pair(i // 3)] if i % 3 < 2 and i < 12 else [],
         "tail": [
             {"role": "user", "content": "Thanks, exactly what I needed." if good else "That is wrong. Look again."}
         ],
@@ -185,6 +212,10 @@ def _episode(i: int) -> EpisodeView:
 def _pair(i: int) -> PairView:
     where = "WHERE status = 'returned' AND month(shipped_at) = 3"
     return {
+        "id": content_id("pair", i),
+        "chosen_step": 1,
+        "rejected_step": 1,
+        "trained": i == 0,
         "chosen": [_call("run_sql", query=f"SELECT count(*) FROM orders {where}")],
         "rejected": [_call("run_sql", query=f"SELECT count(*) FROM order {where}")],
         "prompt_tail": [{"role": "user", "content": QUESTIONS[i % 3]}, _result("list_tables", "customers\norders")],
@@ -228,14 +259,15 @@ def _training() -> list[dict[str, Any]]:
 
 
 def _signals() -> list[SignalRow]:
-    rows: list[tuple[str, str, str, int, float, float]] = [
-        ("outcome", "outcome", "outcome", 84, 0.19, 0.595),
-        ("tool_error", "tools", "implicit", 506, -0.11, 0.0),
-        ("thumbs", "explicit", "implicit", 31, 0.42, 0.742),
-        ("thanks", "words", "implicit", 188, 0.5, 1.0),
-        ("complaint", "words", "implicit", 97, -0.7, 0.0),
-        ("abandon", "leaving", "implicit", 44, -0.3, 0.0),
-        ("latency", "cost", "cost", 506, 0.24, 0.91),
+    rows: list[tuple[str, str, str, int, float, float, tuple[int, ...]]] = [
+        ("outcome", "outcome", "outcome", 84, 0.19, 0.595, (34, 0, 0, 0, 50)),
+        ("tool_error", "tools", "implicit", 506, -0.11, 0.0, (20, 86, 400, 0, 0)),
+        ("thumbs", "explicit", "implicit", 31, 0.42, 0.742, (8, 0, 0, 0, 23)),
+        ("thanks", "words", "implicit", 188, 0.5, 1.0, (0, 0, 0, 188, 0)),
+        ("complaint", "words", "implicit", 97, -0.7, 0.0, (97, 0, 0, 0, 0)),
+        ("abandon", "leaving", "implicit", 44, -0.3, 0.0, (0, 44, 0, 0, 0)),
+        ("risk", "safety", "risk", 12, 0.4, 1.0, (0, 0, 0, 9, 3)),
+        ("latency", "seconds", "cost", 506, 2.94, 0.91, ()),
     ]
     return [SignalRow(*row) for row in rows]
 
@@ -250,6 +282,11 @@ def full_data(**changes: Any) -> ReportData:
         "baseline": "round 1",
         "funnels": _funnels(),
         "signals": _signals(),
+        "agreements": [
+            Agreement("complaint", "tool_error", 41, 0.878, 0.744, 0.947),
+            Agreement("outcome", "thanks", 33, 0.606, 0.437, 0.753),
+            Agreement("adopted", "complaint", 12, 0.083, 0.015, 0.354),
+        ],
         "returns": Histogram(
             edges=[-1 + i / 5 for i in range(11)],
             counts={"train": [22, 48, 61, 30, 18, 24, 41, 66, 72, 23], "holdout": [5, 11, 17, 8, 6, 5, 9, 17, 19, 4]},
@@ -304,13 +341,14 @@ def hostile_data(text: str) -> ReportData:
     call = {"id": text, "name": text, "arguments": {text: [text, {text: text}]}}
     action = {"role": "assistant", "content": text, "reasoning": text, "tool_calls": [call]}
     broken = {"role": "assistant", "tool_calls": [{"name": text, "arguments": None, "arguments_raw": text}]}
-    chip: Any = {"signal": text, "score": -1.0, "evidence": [text]}
+    chip: Any = {"signal": text, "score": -1.0, "family": text, "kind": text, "evidence": [text], "says": [text]}
     step: StepView = {
         "observation": [message, {"role": text, "content": text}, {"role": "tool", "name": text, "status": text}],
         "action": action,
         "status": [text],
         "credit": math.nan,
         "signals": [chip],
+        "trained": [{"side": text, "row": text, "text": text, "tokens": 3}],
     }
     episode: EpisodeView = {
         "id": text, "task": text, "policy": text, "split": text, "p_success": math.inf,
@@ -318,6 +356,7 @@ def hostile_data(text: str) -> ReportData:
     }  # fmt: skip
     pair: PairView = {
         "chosen": [action], "rejected": [broken], "prompt_tail": [message, {"role": text}], "margin": math.nan,
+        "chosen_tokens": [text, " ", text], "rejected_tokens": [text, text + " "], "id": text,
         "builder": text, "task": text, "chosen_episode": text, "rejected_episode": "elsewhere" + text,
     }  # fmt: skip
     report = _report().model_copy(
@@ -346,7 +385,11 @@ def hostile_data(text: str) -> ReportData:
         report=report,
         promotion=_promotion().model_copy(update={"rules": [rule], "reason": text, "by": text}),
         funnels={text: {"considered": 3, "kept": 1, "dropped: " + text: 2}},
-        signals=[SignalRow(text, text, text, 3, math.nan, None), SignalRow(text, text, "implicit", 3, 0.5, 0.5)],
+        signals=[
+            SignalRow(text, text, text, 3, math.nan, None),
+            SignalRow(text, text, "implicit", 3, 0.5, 0.5, (0, 1, 1, 1, 0)),
+        ],
+        agreements=[Agreement(text, text, 5, 0.5, 0.2, 0.8)],
         returns=Histogram([0, 0.5, 1], {text: [1, 2], "train": [0, 0]}),
         training=[{"step": 1, "loss": 0.5, text: text}, {"step": 2, "loss": math.inf}, {"loss": text}, {"loss": 0.4}],
         wins=[CaseRow(text, text, text, (text, "elsewhere" + text))],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from flywheel.records import content_id
-from flywheel.report import CaseRow, Histogram
+from flywheel.report import CaseRow, Histogram, PairView
+from flywheel.report.differing import Piece, differing, words
 from flywheel.report.views import (
     case_list,
     commands,
@@ -18,6 +20,8 @@ from flywheel.report.views import (
     pair_cards,
     training_table,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.report.sample import full_data, hostile_data, minimal_data
 
 
@@ -80,15 +84,34 @@ def test_the_histogram_is_a_row_a_bin() -> None:
     assert table.rows == [["\u22121 to 0", "1,200", "3"], ["0 to 1", "2", "\u2013"]]
 
 
+def _marked(side: Sequence[Piece]) -> str:
+    return "|".join(piece["text"] for piece in side if piece["differs"])
+
+
+def _text(side: Sequence[Piece]) -> str:
+    return "".join(piece["text"] for piece in side)
+
+
 def test_a_pair_marks_what_differs_by_whole_words() -> None:
     card = pair_cards(full_data().pairs)[0]
 
-    assert (card.chosen.changed, card.rejected.changed) == ("orders", "order")
-    assert card.chosen.before == card.rejected.before
-    assert card.chosen.before + card.chosen.changed + card.chosen.after == (
+    assert (card.unit, _marked(card.chosen), _marked(card.rejected)) == ("words", " orders", " order")
+    assert _text(card.chosen) == (
         'run_sql {\n  "query": "SELECT count(*) FROM orders WHERE status = \'returned\' AND month(shipped_at) = 3"\n}'
     )
     assert [role for role, _ in card.prompt] == ["user", "tool"]
+
+
+def test_a_pair_with_tokens_marks_tokens() -> None:
+    pair: PairView = {
+        **full_data().pairs[0],
+        "chosen_tokens": ["a", "b", "c", "d"],
+        "rejected_tokens": ["a", "x", "c", "d", "e"],
+    }
+
+    card = pair_cards([pair])[0]
+
+    assert (card.unit, _marked(card.chosen), _marked(card.rejected)) == ("tokens", "b", "x|e")
 
 
 @pytest.mark.parametrize(
@@ -97,19 +120,41 @@ def test_a_pair_marks_what_differs_by_whole_words() -> None:
         ("same", "same", ("", "")),
         ("", "b", ("(empty message)", "b")),
         ("aa", "aaa", ("aa", "aaa")),
-        ("x y", "x z", ("y", "z")),
+        ("x y", "x z", (" y", " z")),
     ],
 )
 def test_marks_at_the_edges(chosen: str, rejected: str, marked: tuple[str, str]) -> None:
     card = pair_cards([{"chosen": [{"content": chosen}], "rejected": [{"content": rejected}]}])[0]
 
-    assert (card.chosen.changed, card.rejected.changed) == marked
+    assert (_marked(card.chosen), _marked(card.rejected)) == marked
+
+
+@given(st.lists(st.sampled_from("abc ")), st.lists(st.sampled_from("abc ")))
+def test_pieces_are_the_sides_and_what_is_not_marked_is_common(left: list[str], right: list[str]) -> None:
+    sides = differing(left, right)
+
+    assert [_text(side) for side in sides] == ["".join(left), "".join(right)]
+    assert len({"".join(p["text"] for p in side if not p["differs"]) for side in sides}) == 1
+    assert not (left == right and any(p["differs"] for side in sides for p in side))
+
+
+@given(st.text())
+def test_words_are_the_text(text: str) -> None:
+    assert "".join(words(text)) == text
+
+
+def test_what_is_too_long_to_compare_is_marked_whole_between_its_ends() -> None:
+    left, right = differing(["a", *map(str, range(4000)), "z"], ["a", "x", "5", "z"])
+
+    assert [piece["differs"] for piece in left] == [False, True, False]
+    assert right == [{"text": "a", "differs": False}, {"text": "x5", "differs": True}, {"text": "z", "differs": False}]
 
 
 def test_calls_that_did_not_parse_show_the_models_text() -> None:
-    card = pair_cards(hostile_data("{oops").pairs)[0]
+    pair = hostile_data("{oops").pairs[0]
+    card = pair_cards([{"chosen": pair["chosen"], "rejected": pair["rejected"]}])[0]
 
-    assert "{oops {oops" in card.rejected.before + card.rejected.changed + card.rejected.after
+    assert "{oops {oops" in _text(card.rejected)
 
 
 def test_what_makes_the_round_again_names_the_baseline() -> None:

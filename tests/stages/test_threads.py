@@ -123,7 +123,8 @@ def threaded(parents: list[int | None]) -> pl.DataFrame:
     """One conversation in which message i follows message parents[i]; replies and words in turn."""
     rows = []
     for i, parent in enumerate(parents):
-        kind, payload = ("model_call", {"message": {}}) if i % 2 else ("request", {"messages": [{"role": "user"}]})
+        kind = "model_call" if i % 2 else "request"
+        payload: dict[str, Any] = {"message": {}} if i % 2 else {"messages": [{"role": "user"}]}
         rows.append(
             {
                 "event_id": f"e{i}", "conversation_id": "c", "seq": i, "kind": kind, "span_id": f"m{i}",

@@ -14,6 +14,7 @@ from flywheel.stats.clusters import (
     cluster,
     critical_value,
     design_effect,
+    mean_difference,
     paired_t_interval,
     sign_flip_better,
 )
@@ -178,3 +179,34 @@ def test_a_hundred_thousand_cases_take_seconds_at_most() -> None:
 
     assert sign_flip_better(data) < 1e-9
     assert design_effect(data) == pytest.approx(1.0, abs=0.05)
+
+
+def test_one_draw_gives_the_interval_and_both_tests() -> None:
+    rng = np.random.default_rng(8)
+    data = _in_tasks([float(v) for v in rng.uniform(-0.6, 0.7, 120)], 3)
+    worse = data._replace(sums=[-s for s in data.sums])
+    found = mean_difference(data, seed=4)
+
+    assert found.interval == bootstrap_interval(data, seed=4)
+    assert found.p_better == bootstrap_better(data, seed=4)
+    assert found.p_worse == bootstrap_better(worse, seed=4)
+    assert found.method == "bootstrap over 40 tasks"
+    assert mean_difference(_in_tasks([0.5, 0.1, -0.3] * 3, 1)).method == "t over 9 tasks"
+
+
+def test_thousands_of_tasks_need_no_draws() -> None:
+    rng = np.random.default_rng(9)
+    values = [float(v) for v in rng.normal(0.02, 0.4, 6_000).clip(-1, 1)]
+    data = _in_tasks(values, 2)
+    found, drawn = mean_difference(data), bootstrap_interval(data)
+
+    assert found.method == "t over 3000 tasks"
+    assert found.interval == pytest.approx(drawn, abs=6e-4)
+    assert found.p_better == pytest.approx(bootstrap_better(data), abs=2e-3)
+
+
+def test_thousands_of_tasks_of_which_one_is_everything_are_drawn() -> None:
+    values = [0.001] * 2_999 + [-1.0]
+
+    assert mean_difference(_in_tasks(values, 1)).method == "bootstrap over 3000 tasks"
+    assert mean_difference(_in_tasks(values, 1)).p_better > 0.05

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.stats.paired import mcnemar_better, mcnemar_mid_p, mcnemar_two_sided, rule_of_three, wilson
+from flywheel.stats.paired import mcnemar_better, mcnemar_mid_p, mcnemar_two_sided, newcombe, rule_of_three, wilson
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
@@ -79,3 +79,23 @@ def test_without_cases_everything_is_possible() -> None:
 def test_rule_of_three() -> None:
     assert rule_of_three(300) == pytest.approx(0.01)
     assert rule_of_three(2) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rates", "low", "high"),
+    [((56, 70, 48, 80), 0.0524, 0.3339), ((9, 10, 3, 10), 0.1705, 0.8090), ((10, 10, 0, 20), 0.6791, 1.0)],
+)
+def test_newcombe_on_the_examples_of_his_paper(rates: tuple[int, int, int, int], low: float, high: float) -> None:
+    found = newcombe(*rates)
+
+    assert found.low == pytest.approx(low, abs=5e-5)
+    assert found.high == pytest.approx(high, abs=5e-5)
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(50, 90), st.integers(50, 90))
+def test_newcombe_turns_about_when_the_sides_are_exchanged(a: int, b: int, n: int, m: int) -> None:
+    one, other = newcombe(a, n, b, m), newcombe(b, m, a, n)
+
+    assert one.low == pytest.approx(-other.high)
+    assert one.high == pytest.approx(-other.low)
+    assert -1 <= one.low <= a / n - b / m <= one.high <= 1

@@ -13,10 +13,13 @@ from typing import NamedTuple
 
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore
-from flywheel.records import FRESH, EvalReport, MetricRow
-from flywheel.stages.evaluate.rows import Label, Pair, row, slice_rows
+from flywheel.records import FRESH, CaseGap, EvalReport, MetricRow
+from flywheel.stages.evaluate.rows import Label, Pair, Standing, row, slice_rows
+from flywheel.stages.evaluate.slicing import gaps
 
 __all__ = ["Comparison", "build_report", "compare"]
+
+NAMED = 20  # cases of a gap whose names are told
 
 Scores = Mapping[str, CaseScore]
 
@@ -31,7 +34,7 @@ class Comparison(NamedTuple):
     tasks: list[str]  # of the headline metric's pairs
 
 
-def compare(
+def compare(  # noqa: PLR0913 - two sides, and how they are compared
     candidate: Sequence[CaseScore],
     baseline: Sequence[CaseScore],
     *,
@@ -39,6 +42,7 @@ def compare(
     primary: bool = True,
     seed: int = 0,
     spent: Collection[str] = (),
+    standings: Mapping[str, Standing] | None = None,
 ) -> Comparison:
     """Set the candidate's scores beside the baseline's.
 
@@ -49,6 +53,7 @@ def compare(
         primary: whether the suite's headline metric decides superiority.
         seed: of the bootstrap.
         spent: tasks that earlier decisions used; where the headline metric has some, a row of the others is added.
+        standings: declared kinds of slices; each has a row of the headline metric, found ones where they have cases.
 
     Raises:
         EvalError: a case is scored twice, or a score does not fit its metric.
@@ -71,7 +76,7 @@ def compare(
             fresh = [pair for pair in pairs if pair.candidate.task_id not in spent]
             if primary and len(fresh) < len(pairs):
                 rows.append(row(fresh, label._replace(slice=FRESH), seed))
-            rows += slice_rows(pairs, label, seed)
+            rows += slice_rows(pairs, label, seed, standings if primary else None)
         coverage |= _coverage(mine, other, suite, metric if metric != headline else "")
     binary = [p for p in heads if p.candidate.binary]
     return Comparison(
@@ -162,6 +167,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
     cases_sha256: str,
     trained_tasks: Collection[str],
     spent: Collection[str] = (),
+    standings: Mapping[str, Standing] | None = None,
     seed: int = 0,
 ) -> EvalReport:
     """Return the report of one round beside another.
@@ -176,6 +182,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         cases_sha256: identity of the cases and settings.
         trained_tasks: tasks that the candidate, or a round it descends from, was trained on.
         spent: tasks that earlier decisions have used.
+        standings: declared kinds of slices of the primary suite.
         seed: of the bootstrap.
     """
     suites = list(dict.fromkeys([*candidate, *baseline]))
@@ -187,6 +194,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
             primary=suite == suites[0],
             seed=seed,
             spent=spent,
+            standings=standings,
         )
         for suite in suites
     }
@@ -207,9 +215,23 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         leaked_tasks=sum(task in trained_tasks for task in cases.values()),
         metrics=[row for part in parts.values() for row in part.metrics],
         coverage={name: count for part in parts.values() for name, count in part.coverage.items()},
+        gaps=_gaps(candidate.get(suites[0], ()), baseline.get(suites[0], ())) if suites else [],
         wins=parts[suites[0]].wins if suites else [],
         regressions=parts[suites[0]].regressions if suites else [],
         spends=[task for task in parts[suites[0]].tasks if task not in spent] if suites else [],
         spent=sum(task in spent for task in parts[suites[0]].tasks) if suites else 0,
         seed=seed,
     )
+
+
+def _gaps(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore]) -> list[CaseGap]:
+    """Return the cases of a suite's headline metric that the candidate lacks, over all and by slice, by their ids."""
+    headline = _headline(candidate, baseline)
+    have = {s.case_id: s for s in baseline if s.metric == headline and not math.isnan(s.score)}
+    ours = {s.case_id for s in candidate if s.metric == headline and not math.isnan(s.score)}
+    slices = {
+        case: {kind: (values,) if isinstance(values, str) else values for kind, values in score.slices.items()}
+        for case, score in have.items()
+    }
+    found = gaps(sorted(have), have.keys() - ours, slices, {})
+    return [CaseGap(slice=g.slice, lacking=g.lacking, of=g.of, names=g.names[:NAMED]) for g in found]

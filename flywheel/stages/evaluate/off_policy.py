@@ -1,9 +1,10 @@
 """Off-policy estimates from two logs: what the new policy's choices would have earned in what the old one tried.
 
-In: both sides' attempts, case by case. Out: estimates with certificates. Probabilities of actions are counted: a case's
-attempts say how often each policy took which action, and what the old one earned with it. A log with one attempt a case
-counts the new policy's action as all that it does; where the old one did something else, the weight is near zero, the
-mean weight is far from 1, and the certificate refuses. Token probabilities are never multiplied along an answer.
+In: both sides' attempts, case by case. Out: estimates with certificates. The probability of an action is the one that
+its log tells (a propensity, or the action's token log-probabilities), else it is counted: a case's attempts say how
+often each policy took which action. A case that the old policy tried once, without saying how likely that was, tells
+nothing about its probabilities; where those are half of the rows or more, every number is refused. Probabilities are
+never multiplied over more than five decisions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.stages.evaluate.served import Act, Attempt, Served
+from flywheel.stages.evaluate.attempts import Act, Attempt
+from flywheel.stages.evaluate.served import Served
 from flywheel.stats.ope import (
     LONGEST,
     Estimate,
@@ -37,6 +39,8 @@ __all__ = ["CLIP", "HEADLINE", "off_policy"]
 HEADLINE = "DR"
 CLIP = 10.0
 _END = Act("end", "end")
+LOGGED, COUNTED, UNKNOWN = "logged", "counted", "unknown"
+MOST_UNKNOWN = 0.5  # share of rows whose old probability is unknown from which on nothing is estimated
 _SHRINK = 1.0  # attempts that the case's mean counts for, and the log's mean in the case's
 
 
@@ -44,6 +48,7 @@ class _Row(NamedTuple):
     """One judged attempt of the old policy: its first action, weighted."""
 
     unit: str
+    source: str  # where the old policy's probability is from: logged, counted or unknown
     weight: float
     kind_weight: float
     reward: float
@@ -59,13 +64,15 @@ def off_policy(served: Served, *, seed: int = 0) -> list[Estimate]:
     rows, own = _rows(served)
     if not rows:
         return []
-    columns: Sequence[Floats] = [np.array([row[i] for row in rows], dtype=np.float64) for i in range(1, 7)]
+    columns: Sequence[Floats] = [np.array([row[i] for row in rows], dtype=np.float64) for i in range(2, 8)]
     weights, kinds, rewards, q, v, surprise = columns
     units = [row.unit for row in rows]
     typical = float((surprise <= np.quantile(np.array(own), 0.9) + 1e-12).mean())
 
+    sources = Counter(row.source for row in rows)
+
     def made(name: str, terms: Floats, by: Floats) -> Estimate:
-        return estimate(name, terms, by, units, typical=typical, seed=seed)
+        return _sourced(estimate(name, terms, by, units, typical=typical, seed=seed), sources)
 
     clipped = np.minimum(weights, CLIP)
     return [
@@ -74,8 +81,23 @@ def off_policy(served: Served, *, seed: int = 0) -> list[Estimate]:
         made("DM", v, weights),
         made("DR", dr_terms(clipped, rewards, q, v), weights),
         made("MIPS", ips_terms(kinds, rewards, clip=CLIP), kinds),
-        _pdis(served, seed),
+        _sourced(_pdis(served, seed), sources),
     ]
+
+
+def _sourced(found: Estimate, sources: Counter[str]) -> Estimate:
+    """Say where the old policy's probabilities are from, and refuse the estimate where they are unknown."""
+    certificate = found.certificate
+    numbers = certificate.numbers | {name: float(sources[name]) for name in (LOGGED, COUNTED, UNKNOWN)}
+    if sources[UNKNOWN] < MOST_UNKNOWN * sources.total():
+        return found._replace(certificate=certificate._replace(numbers=numbers))
+    reason = (
+        f"the old policy's probabilities are unknown for {sources[UNKNOWN]:,} of {sources.total():,} rows: the log "
+        "tells no propensity, and it tried their tasks once"
+    )
+    return Estimate(
+        found.name, None, None, None, found.n, Certificate(REFUSED, [reason, *certificate.reasons], numbers)
+    )
 
 
 def _rows(served: Served) -> tuple[list[_Row], list[float]]:
@@ -90,7 +112,8 @@ def _rows(served: Served) -> tuple[list[_Row], list[float]]:
         if not made or not new:
             continue
         e, b, kind = _chances(new, [_first(a) for a in made])
-        rows += _weighted(made, e, b, kind, _Case(served.units[case], overall))
+        source = _source([_first(a) for a in served.acted[case]["old"]])
+        rows += _weighted(made, e, b, kind, _Case(served.units[case], overall, source))
         own += [-math.log(e[act.key]) for act in new]
     return rows, own
 
@@ -100,19 +123,46 @@ class _Case(NamedTuple):
 
     unit: str
     overall: float
+    source: str
 
 
 def _first(attempt: Attempt) -> Act:
     return attempt.acts[0] if attempt.acts else _END
 
 
+def _source(old: Sequence[Act]) -> str:
+    """Return where a case's old probabilities are from."""
+    if all(act.log_prob is not None for act in old):
+        return LOGGED
+    return COUNTED if len(old) > 1 else UNKNOWN
+
+
+def _told(acts: Sequence[Act]) -> dict[str, float]:
+    """Return each action's probability as the log tells it; {} unless it tells all of them."""
+    found: dict[str, list[float]] = {}
+    for act in acts:
+        if act.log_prob is None:
+            return {}
+        found.setdefault(act.key, []).append(math.exp(act.log_prob))
+    return {key: math.fsum(told) / len(told) for key, told in found.items()}
+
+
 def _chances(new: Sequence[Act], old: Sequence[Act]) -> tuple[dict[str, float], dict[str, float], dict[str, str]]:
-    """Return e(a), b(a) and each action's kind; e smoothed by half an attempt spread over every action seen."""
+    """Return e(a), b(a) and each action's kind.
+
+    As logged, else counted: e smoothed by half an attempt spread over every action seen. An action that the new policy
+    was not seen to take keeps its counted e, so that no weight is 0.
+    """
     taken, logged = Counter(a.key for a in new), Counter(a.key for a in old)
     kind = {a.key: a.kind for a in (*new, *old)}
     extra = 0.5 / len(kind)
     e = {key: (taken[key] + extra) / (len(new) + 0.5) for key in kind}
-    return e, {key: n / len(old) for key, n in logged.items()}, kind
+    told = _told(new)
+    if told:
+        unseen = [key for key in e if key not in told]
+        left = max(0.5 / (len(new) + 0.5), 1 - math.fsum(told.values())) / max(1, len(unseen))
+        e = {key: min(e[key], left) for key in unseen} | told
+    return e, {key: n / len(old) for key, n in logged.items()} | _told(old), kind
 
 
 def _weighted(
@@ -128,7 +178,9 @@ def _weighted(
         mean = (total - reward + _SHRINK * case.overall) / (len(made) - 1 + _SHRINK)
         q = {a: (sums[a] - reward * (a == key) + _SHRINK * mean) / (counts[a] - (a == key) + _SHRINK) for a in e}
         v = math.fsum(p * q[a] for a, p in e.items())
-        yield _Row(case.unit, e[key] / b[key], marginal_weight(e, b, kind, key), reward, q[key], v, -math.log(e[key]))
+        weight = e[key] / b[key]
+        kinds = marginal_weight(e, b, kind, key)
+        yield _Row(case.unit, case.source, weight, kinds, reward, q[key], v, -math.log(e[key]))
 
 
 # --- whole attempts ------------------------------------------------------------------------------------------------

@@ -8,28 +8,27 @@ interval where tasks are few. P-values take the task, not the case, as the unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from flywheel.extensions import CaseScore
 from flywheel.records import MetricRow
 from flywheel.stats.clusters import (
     Clusters,
-    bootstrap_better,
-    bootstrap_interval,
     cluster,
     critical_value,
     design_effect,
-    paired_t_interval,
+    mean_difference,
     sign_flip_better,
 )
 from flywheel.stats.paired import Interval
 from flywheel.stats.tango import tango_interval
 
-__all__ = ["Label", "Pair", "row", "slice_rows"]
+__all__ = ["Label", "Pair", "Standing", "row", "slice_rows"]
+
+Standing = Literal["found", "declared", "unguarded"]
 
 LEAST_SLICE = 5
-LEAST_TASKS = 20  # a bootstrap over fewer is too sure of itself; Student's t is not
 
 
 class Pair(NamedTuple):
@@ -52,40 +51,56 @@ class Label(NamedTuple):
     binary: bool
     primary: bool
     slice: str = "all"
+    standing: Standing = "found"
 
 
-def slice_rows(pairs: Sequence[Pair], label: Label, seed: int) -> Iterator[MetricRow]:
-    """Yield a row for each slice that is large enough to say something and is not everything."""
-    slices: dict[str, list[Pair]] = {}
+def slice_rows(
+    pairs: Sequence[Pair], label: Label, seed: int, standings: Mapping[str, Standing] | None = None
+) -> Iterator[MetricRow]:
+    """Yield a row for each found slice that is large enough to say something and is not everything, and each declared.
+
+    Args:
+        pairs: of the headline metric.
+        label: of the rows.
+        seed: of the bootstrap.
+        standings: of declared kinds of slices; they have a row even where they have no case.
+    """
+    declared = standings or {}
+    slices: dict[str, list[Pair]] = {f"{kind}=yes": [] for kind in declared}
+    kinds = dict.fromkeys(slices, "")
     for pair in pairs:
-        for name, values in pair.candidate.slices.items():
+        for kind, values in pair.candidate.slices.items():
             for value in (values,) if isinstance(values, str) else values:
-                slices.setdefault(f"{name}={value}", []).append(pair)
+                slices.setdefault(f"{kind}={value}", []).append(pair)
+                kinds[f"{kind}={value}"] = kind
     for name, members in sorted(slices.items()):
-        if LEAST_SLICE <= len(members) < len(pairs):
-            yield row(members, label._replace(slice=name), seed)
+        standing = declared.get(kinds[name] or name.removesuffix("=yes"), "found")
+        if standing != "found" or LEAST_SLICE <= len(members) < len(pairs):
+            yield row(members, label._replace(slice=name, standing=standing), seed)
 
 
 def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
     """Return one row: means, difference, interval and p-values, tasks as units."""
     named = {"suite": label.suite, "metric": label.metric, "slice": label.slice}
     if not pairs:
-        return MetricRow(**named, n=0, binary=label.binary, primary=label.primary)
+        return MetricRow(**named, standing=label.standing, n=0, binary=label.binary, primary=label.primary)
     differences = [p.difference for p in pairs]
     data = cluster(differences, [p.candidate.task_id for p in pairs])
-    worse = data._replace(sums=[-s for s in data.sums])
-    wins, losses = (sum(d * sign > 0 for d in differences) for sign in (1, -1))
+    wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     effect = design_effect(data)
     if label.binary:
         interval, method = _binary_interval(data, wins, losses, effect)
-        p_better, p_worse = sign_flip_better(data), sign_flip_better(worse)
+        p_better = sign_flip_better(data)
+        p_worse = sign_flip_better(data._replace(sums=[-s for s in data.sums]))
     else:
-        interval, method = _real_interval(data, seed)
-        p_better, p_worse = bootstrap_better(data, seed=seed), bootstrap_better(worse, seed=seed)
+        found = mean_difference(data, seed=seed)
+        interval = Interval(max(-1.0, found.interval.low), min(1.0, found.interval.high))
+        method, p_better, p_worse = found.method, found.p_better, found.p_worse
     baseline = math.fsum(p.baseline.score for p in pairs) / len(pairs)
     value = math.fsum(p.candidate.score for p in pairs) / len(pairs)
     return MetricRow(
         **named,
+        standing=label.standing,
         n=len(pairs),
         baseline=baseline,
         value=value,
@@ -110,11 +125,3 @@ def _binary_interval(data: Clusters, wins: int, losses: int, effect: float) -> t
     if not data.clustered:
         return interval, "Tango"
     return interval, f"Tango, {len(data.sums)} tasks, design effect {effect:.1f}"
-
-
-def _real_interval(data: Clusters, seed: int) -> tuple[Interval, str]:
-    tasks = len(data.sums)
-    if tasks >= LEAST_TASKS:
-        return bootstrap_interval(data, seed=seed), f"bootstrap over {tasks} tasks"
-    low, high = paired_t_interval(data)
-    return Interval(max(-1.0, low), min(1.0, high)), f"t over {tasks} tasks"

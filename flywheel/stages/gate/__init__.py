@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.records import RuleResult, Verdict
 from flywheel.stages.gate.guardrails import no_deterioration, non_inferior
+from flywheel.stages.gate.slices import slices
 from flywheel.stages.gate.superiority import superiority
 from flywheel.stages.gate.validity import validity
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from flywheel.config import GateConfig
     from flywheel.extensions import GateInput, GateRule
 
-__all__ = ["Decision", "decide", "no_deterioration", "non_inferior", "superiority", "validity"]
+__all__ = ["Decision", "decide", "no_deterioration", "non_inferior", "slices", "superiority", "validity"]
 
 _GRAVEST_FIRST = (Verdict.BLOCKED, Verdict.REJECT, Verdict.INCONCLUSIVE, Verdict.PROMOTE)
 

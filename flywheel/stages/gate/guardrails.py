@@ -20,8 +20,9 @@ from flywheel.stats.tango import non_inferiority_z
 if TYPE_CHECKING:
     from flywheel.config import GateConfig
     from flywheel.extensions import GateInput
+    from flywheel.records import EvalReport
 
-__all__ = ["no_deterioration", "non_inferior"]
+__all__ = ["Guard", "guard_of", "is_head", "judged", "no_deterioration", "non_inferior", "p_worse"]
 
 ALPHA = 0.05
 BETA = 0.2
@@ -29,7 +30,7 @@ _NORMAL = NormalDist()
 _INTERVAL_WIDTH = 2 * _NORMAL.inv_cdf(0.975)
 
 
-class _Guard(NamedTuple):
+class Guard(NamedTuple):
     """One guardrail: its statistic against the margin, and the cases that would give the power to pass."""
 
     row: MetricRow
@@ -39,10 +40,12 @@ class _Guard(NamedTuple):
 
     @property
     def shown(self) -> bool:
+        """Whether it is shown not to be worse by the margin."""
         return self.z > self.critical
 
     @property
     def powered(self) -> bool:
+        """Whether an equal candidate would have been shown four times in five or more."""
         return self.row.n >= self.needed
 
 
@@ -51,7 +54,8 @@ def _critical(row: MetricRow) -> float:
     return task_quantile(row.n_tasks, 1 - ALPHA) if clustered else _NORMAL.inv_cdf(1 - ALPHA)
 
 
-def _guard(row: MetricRow, margin: float, guardrails: int) -> _Guard:
+def guard_of(row: MetricRow, margin: float, guardrails: int) -> Guard:
+    """Return the test of "worse by the margin" on a row with cases; the power is shared among the guardrails."""
     if not row.binary:
         return _real_guard(row, margin, guardrails)
     effect = row.design_effect
@@ -59,16 +63,16 @@ def _guard(row: MetricRow, margin: float, guardrails: int) -> _Guard:
     # at the margin's edge at least that share of cases differs, however few differed here
     discordance = max(margin, (row.wins + row.losses) / row.n)
     needed = cases_for_non_inferiority(discordance, margin, guardrails=guardrails, alpha=ALPHA, beta=BETA) * effect
-    return _Guard(row, z, _critical(row), round(needed))
+    return Guard(row, z, _critical(row), round(needed))
 
 
-def _real_guard(row: MetricRow, margin: float, guardrails: int) -> _Guard:
+def _real_guard(row: MetricRow, margin: float, guardrails: int) -> Guard:
     delta, low, high = row.delta or 0.0, row.low, row.high
     if low is None or high is None or high <= low:
-        return _Guard(row, 0.0, _critical(row), row.n + 1)  # no spread was seen, so nothing can be said about it
+        return Guard(row, 0.0, _critical(row), row.n + 1)  # no spread was seen, so nothing can be said about it
     error = (high - low) / _INTERVAL_WIDTH
     z_power = _NORMAL.inv_cdf(1 - ALPHA) + _NORMAL.inv_cdf(1 - BETA / guardrails)
-    return _Guard(row, (delta + margin) / error, _critical(row), round(row.n * (z_power * error / margin) ** 2))
+    return Guard(row, (delta + margin) / error, _critical(row), round(row.n * (z_power * error / margin) ** 2))
 
 
 def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
@@ -78,8 +82,8 @@ def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
     uncorrected because all must pass; the power to pass is corrected instead. A guardrail with too few cases could not
     pass if nothing were wrong: it is named, and watched by `no_deterioration` only.
     """
-    rows = [r for r in given.report.metrics if r.n > 0 and not _is_head(r) and r.slice != FRESH]
-    guards = [_guard(row, cfg.margin, len(rows)) for row in rows]
+    rows = [r for r in judged(given.report) if not is_head(r)]
+    guards = [guard_of(row, cfg.margin, len(rows)) for row in rows]
     shown = [g for g in guards if g.shown]
     failed = [g for g in guards if g.powered and not g.shown]
     unpowered = [g for g in guards if not g.powered and not g.shown]
@@ -97,7 +101,7 @@ def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
     return RuleResult(rule="non_inferior", passed=not failed, verdict=verdict, message=message, numbers=numbers)
 
 
-def _guard_message(shown: list[_Guard], failed: list[_Guard], unpowered: list[_Guard], margin: float) -> str:
+def _guard_message(shown: list[Guard], failed: list[Guard], unpowered: list[Guard], margin: float) -> str:
     if not (shown or failed or unpowered):
         return "There is no guardrail beside the primary metric (n 0)."
     edge = f"{margin * 100:.1f} pp"
@@ -119,7 +123,8 @@ def _span(row: MetricRow) -> str:
     return f", [{low}, {high}]{' pp' if row.binary else ''}"
 
 
-def _p_worse(row: MetricRow) -> float | None:
+def p_worse(row: MetricRow) -> float | None:
+    """Return the one-sided p-value of "no worse"; McNemar's where the row brings none and is binary."""
     if row.p_worse is None and row.binary:
         return mcnemar_better(row.losses, row.wins)
     return row.p_worse
@@ -141,12 +146,11 @@ def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: 
     are. Looks worse: a guardrail's own test at 5 %, uncorrected. That is no proof, but a slice with too few cases to
     prove anything is exactly where harm hides; it is named, and more of its cases are asked for.
     """
-    rows_all = [row for row in given.report.metrics if row.n > 0 and row.slice != FRESH]
-    tested = [(row, p) for row in rows_all if (p := _p_worse(row)) is not None]
+    tested = [(row, p) for row in judged(given.report) if (p := p_worse(row)) is not None]
     rows = [row for row, _ in tested]
     adjusted = holm([p for _, p in tested], _weights(rows))
     worse = [(row, q) for row, q in zip(rows, adjusted, strict=True) if q <= ALPHA]
-    suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not _is_head(r)]
+    suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not is_head(r)]
     numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
     numbers |= {f"p: {label(row)}": p for row, p in zip(rows, adjusted, strict=True)}
     verdict = Verdict.REJECT if worse else Verdict.INCONCLUSIVE if suspect else Verdict.PROMOTE
@@ -156,7 +160,13 @@ def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: 
     )
 
 
-def _is_head(row: MetricRow) -> bool:
+def judged(report: EvalReport) -> list[MetricRow]:
+    """Return the rows with cases that may hold a promotion: all but those of unguarded slices and of fresh tasks."""
+    return [r for r in report.metrics if r.n > 0 and r.slice != FRESH and r.standing != "unguarded"]
+
+
+def is_head(row: MetricRow) -> bool:
+    """Return whether a row is the primary metric on all cases."""
     return row.primary and row.slice == "all"
 
 

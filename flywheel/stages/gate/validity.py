@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["validity"]
 
 MOST_MISSING = 0.2
+SHOWN = 5  # cases of a gap that are named in a reason
 
 
 def validity(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
@@ -82,7 +83,10 @@ def _data(report: EvalReport) -> Iterator[str]:
         were = "was" if report.leaked_tasks == 1 else "were"
         yield f"{counted(report.leaked_tasks, 'case')} of {report.n_cases:,} {were} of tasks trained on"
     for name, cases in _gaps(report):
-        yield f"the candidate lacks {counted(cases, 'case')} of {name} that the baseline has"
+        yield f"the candidate lacks {counted(cases, 'case')} of {name} that the baseline has{_named(report, name)}"
+    for gap in report.gaps:
+        if gap.slice != "all":
+            yield f"it lacks {gap.lacking:,} of {counted(gap.of, 'case')} where {gap.slice}"
     primary = [r for r in report.metrics if r.primary and r.slice == "all"]
     if len(primary) > 1:
         yield f"{len(primary)} metrics are marked primary, and only one can decide"
@@ -92,6 +96,15 @@ def _gaps(report: EvalReport) -> list[tuple[str, int]]:
     """Return (suite, or suite and metric, cases) for each gap; see `evaluate.compare` for the names of counts."""
     parts = ((name.split(": "), count) for name, count in sorted(report.coverage.items()) if count)
     return [(" ".join([p[0], *p[2:]]), count) for p, count in parts if p[1:2] == ["gap"]]
+
+
+def _named(report: EvalReport, name: str) -> str:
+    """Return the first cases of the primary suite's gap in brackets; '' for other suites."""
+    primary = next((r.suite for r in report.metrics if r.primary), "")
+    whole = next((gap for gap in report.gaps if gap.slice == "all"), None)
+    if whole is None or name != primary:
+        return ""
+    return f" ({', '.join(whole.names[:SHOWN])}{', ...' if whole.lacking > SHOWN else ''})"
 
 
 def _gap(report: EvalReport) -> int:

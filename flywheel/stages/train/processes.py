@@ -12,16 +12,16 @@ import runpy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from flywheel.errors import ConfigError
+from flywheel.records import Method
 
 __all__ = ["command", "first", "read_accelerate", "together", "world"]
 
 WORKER = "flywheel.stages.train.worker"
 _KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "FSDP")
 _SHARDED = "FSDP"
-Method = Literal["sft", "dpo", "grpo", "kto"]
 
 
 def world() -> int:

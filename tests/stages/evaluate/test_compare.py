@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from flywheel.records import MetricRow
+    from flywheel.stages.evaluate.rows import Standing
 
 
 def scores(
@@ -245,3 +246,27 @@ def test_spent_tasks_are_left_out_of_a_row_of_its_own() -> None:
     assert (found.metrics[0].n, fresh.n, fresh.primary) == (10, 8, True)
     assert len(found.tasks) == 10
     assert all(r.slice != "fresh" for r in compare(scores([1.0]), scores([0.0]), suite="s", spent={"x"}).metrics)
+
+
+def test_what_a_candidate_lacks_is_named_over_all_and_by_slice() -> None:
+    base = [CaseScore(f"c{i}", f"t{i}", "good", 1.0, slices={"tool": "refund" if i < 6 else "find"}) for i in range(20)]
+
+    found = report({"one": base[4:]}, {"one": base})
+    assert [(g.slice, g.lacking, g.of, g.names) for g in found.gaps] == [
+        ("all", 4, 20, ["c0", "c1", "c2", "c3"]),
+        ("tool=refund", 4, 6, ["c0", "c1", "c2", "c3"]),
+    ]
+    assert report({"one": base}, {"one": base}).gaps == []
+
+
+def test_declared_slices_have_a_row_even_without_a_case() -> None:
+    one = [CaseScore(f"c{i}", f"t{i}", "good", 1.0, slices={"slice few": "yes"} if i < 2 else {}) for i in range(9)]
+    standing: dict[str, Standing] = {"slice few": "declared", "slice none": "declared", "slice chat": "unguarded"}
+
+    rows = compare(one, one, suite="s", standings=standing).metrics
+    assert [(r.slice, r.standing, r.n) for r in rows] == [
+        ("all", "found", 9),
+        ("slice chat=yes", "unguarded", 0),
+        ("slice few=yes", "declared", 2),
+        ("slice none=yes", "declared", 0),
+    ]

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from flywheel.config import SliceRule
 from flywheel.stages.evaluate.compare import compare
 from flywheel.stages.evaluate.served import Attempt, serve
 from flywheel.stages.evaluate.slices import intents, language, task_groups
@@ -95,9 +96,10 @@ def test_slices_come_from_the_old_side_only_and_never_twice() -> None:
 
 def test_declared_slices_and_tiers() -> None:
     old = [attempt(f"{i}", 1.0, tier="gold" if i % 2 else "free") for i in range(6)]
-    found = serve(old, old, declared=lambda a: {"slice first": "yes"} if a.task_id == "0" else {})
+    found = serve(old, old, rules=[SliceRule(name="first", request="question 0"), SliceRule(name="paid", tier="gold")])
 
     assert dict(found.old[0].slices) == {"slice first": ("yes",), "tier": ("free",)}
+    assert dict(found.old[2].slices) == {"slice paid": ("yes",)}  # the found tier=gold holds the same cases
 
 
 def test_language() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flywheel.config import GateConfig
 from flywheel.extensions import GateInput
-from flywheel.records import RuleResult, Verdict
+from flywheel.records import CaseGap, RuleResult, Verdict
 from flywheel.stages.gate.validity import validity
 from tests.reports import entry, given_input, manifest, report, row
 
@@ -40,6 +40,16 @@ BLOCKED: list[tuple[dict[str, Any], str]] = [
     (
         {"coverage": {"a: offered": 4, "a: scored": 3, "a: gap": 1, "b: gap: form": 2}},
         "the candidate lacks 1 case of a that the baseline has; the candidate lacks 2 cases of b form",
+    ),
+    (
+        {
+            "coverage": {"next_action: gap": 7},
+            "gaps": [
+                CaseGap(slice="all", lacking=7, of=40, names=[f"c{i}" for i in range(7)]),
+                CaseGap(slice="tool=refund", lacking=4, of=6, names=["c0"]),
+            ],
+        },
+        "next_action that the baseline has (c0, c1, c2, c3, c4, ...); it lacks 4 of 6 cases where tool=refund",
     ),
 ]
 

@@ -1,0 +1,182 @@
+"""Log-probabilities and greedy continuations in batches, what inputs share computed once where that is worth it.
+
+In: rows of token ids. Out: one number, or one list of tokens, a row, in order. Before a model's first shared pass two
+rows are scored both ways; one whose cache flywheel does not continue rightly is scored side by side.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.models.prefixes import Leaves, plan_saving, walk
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Batches", "plain_log_probs", "shared_log_probs"]
+
+_WORTH = 1.15  # plain tokens for each computed one; below, sharing does not pay for its passes
+_LIMITS = {"float32": 1e-3, "bfloat16": 0.25}  # largest difference a token, by the weights' type
+
+Row = tuple[list[int], list[int]]  # what is read, what is scored
+
+
+class Batches:
+    """Scores and continues rows.
+
+    Args:
+        batch_size: most rows together.
+        pad: a token to fill up with.
+        end: token that ends a continuation.
+    """
+
+    def __init__(self, batch_size: int, pad: int, end: int) -> None:
+        self.size, self.pad, self.end = batch_size, pad, end
+        self.shares: bool | None = None  # None until it was tried
+
+    def log_probs(self, model: Any, rows: Sequence[Row]) -> list[float]:
+        """Return the log-probability of each row's second part, in nats."""
+        score = shared_log_probs if self._shares(model, rows) else plain_log_probs
+        return score(model, rows, self.size, self.pad)
+
+    def greedy(self, model: Any, prompts: Sequence[list[int]], most: int) -> list[list[int]]:
+        """Return the greedy continuation of each prompt, at most so many tokens, padded after its end."""
+        shares = not _slides(model) and self._shares(model, [(prompt[:-1], prompt[-1:]) for prompt in prompts])
+        heads, rests = [prompt[:-1] for prompt in prompts], [1 + most] * len(prompts)
+        leaves = walk(model, heads, rests, self.size) if shares else _apart([len(p) for p in prompts], self.size)
+        found: dict[int, list[int]] = {}
+        for leaf in leaves:
+            written = self._continue(model, [prompts[i] for i in leaf.rows], leaf, most)
+            found |= dict(zip(leaf.rows, written, strict=True))
+        return [found[i] for i in range(len(prompts))]
+
+    def _shares(self, model: Any, rows: Sequence[Row]) -> bool:
+        """Return whether rows share enough, and the model is known to score them alike that way."""
+        if self.shares is False or _saving(rows) < _WORTH:
+            return False
+        if self.shares is None:
+            self.shares = self._holds(model, rows)
+        return self.shares
+
+    def _holds(self, model: Any, rows: Sequence[Row]) -> bool:
+        """Return whether a shared pass over two rows that share gives what the model gives side by side."""
+        two = _two(rows)
+        limit = _LIMITS["bfloat16" if "bfloat16" in str(model.dtype) else "float32"]
+        try:
+            shared = shared_log_probs(model, two, 1, self.pad)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
+            if "out of memory" in str(error).lower():
+                raise
+            return False
+        plain = plain_log_probs(model, two, 1, self.pad)
+        return all(
+            abs(a - b) <= limit * max(1, len(after)) for a, b, (_, after) in zip(shared, plain, two, strict=True)
+        )
+
+    def _continue(self, model: Any, prompts: Sequence[list[int]], leaf: Leaves, most: int) -> list[list[int]]:
+        """Continue prompts after their shared beginning; shorter ones are padded between it and the rest."""
+        import torch
+
+        width = max(len(p) for p in prompts)
+        ids = torch.full((len(prompts), width), self.pad)
+        mask = torch.zeros((len(prompts), width), dtype=torch.long)
+        for i, prompt in enumerate(prompts):
+            ids[i, : leaf.depth] = torch.tensor(prompt[: leaf.depth])
+            ids[i, width - len(prompt) + leaf.depth :] = torch.tensor(prompt[leaf.depth :])
+            mask[i, : leaf.depth] = mask[i, width - len(prompt) + leaf.depth :] = 1
+        output = model.generate(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            max_new_tokens=most,
+            do_sample=False,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            pad_token_id=self.pad,
+            eos_token_id=self.end,
+            **({"past_key_values": leaf.cache} if leaf.cache is not None else {}),
+        )
+        written: list[list[int]] = output[:, width:].tolist()
+        return written
+
+
+def _saving(rows: Sequence[Row]) -> float:
+    return plan_saving([before[:-1] for before, _ in rows], [1 + len(after) for _, after in rows])
+
+
+def _slides(model: Any) -> bool:
+    """Return whether a layer looks back a number of places, which padding within a row would make fewer tokens."""
+    return bool(getattr(model.config.get_text_config(), "sliding_window", None))
+
+
+def _two(rows: Sequence[Row]) -> list[Row]:
+    """Return the two rows, neighbours in order, that share a beginning and have the fewest tokens."""
+    order = sorted(range(len(rows)), key=lambda i: rows[i])
+    pairs = [(rows[a], rows[b]) for a, b in itertools.pairwise(order)]
+    sharing = [pair for pair in pairs if _saving(pair) > 1]
+    return list(min(sharing, key=lambda pair: (sum(len(b) + len(a) for b, a in pair), pair))) if sharing else []
+
+
+def _apart(lengths: Sequence[int], size: int) -> Iterator[Leaves]:
+    """Yield rows in batches of like length, longest first, so that the peak comes first."""
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    yield from (Leaves(order[i : i + size], 0, None) for i in range(0, len(order), size))
+
+
+def plain_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int) -> list[float]:
+    """Return each row's log-probability, rows side by side."""
+    found: dict[int, float] = {}
+    for leaf in _apart([len(b) + len(a) for b, a in rows], size):
+        found |= dict(zip(leaf.rows, _scores(model, [rows[i] for i in leaf.rows], leaf, pad), strict=True))
+    return [found[i] for i in range(len(rows))]
+
+
+def shared_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int) -> list[float]:
+    """Return each row's log-probability, shared beginnings computed once."""
+    found: dict[int, float] = {}
+    for leaf in walk(model, [before[:-1] for before, _ in rows], [1 + len(after) for _, after in rows], size):
+        found |= dict(zip(leaf.rows, _scores(model, [rows[i] for i in leaf.rows], leaf, pad), strict=True))
+    return [found[i] for i in range(len(rows))]
+
+
+def _scores(model: Any, rows: Sequence[Row], leaf: Leaves, pad: int) -> list[float]:
+    """Return scores of rows that go on from one cache, padded after their end, where nothing looks at the padding.
+
+    Logits are computed from the first scored token of any row on.
+    """
+    import torch
+
+    rests = [before[leaf.depth :] + after for before, after in rows]
+    width = max(map(len, rests))
+    ids = torch.full((len(rows), width), pad)
+    for i, rest in enumerate(rests):
+        ids[i, : len(rest)] = torch.tensor(rest)
+    first = min(max(0, len(before) - leaf.depth - 1) for before, _ in rows)
+    device = model.device
+    cached = {"past_key_values": leaf.cache} if leaf.cache is not None else {}
+    output = model(
+        input_ids=ids.to(device),
+        position_ids=torch.arange(leaf.depth, leaf.depth + width, device=device)[None].expand(len(rows), -1),
+        logits_to_keep=torch.arange(first, width, device=device),
+        use_cache=bool(cached),
+        **cached,
+    )
+    starts = [len(before) - leaf.depth - first for before, _ in rows]
+    return [
+        _score(output.logits[i], start - 1, after)
+        for i, (start, (_, after)) in enumerate(zip(starts, rows, strict=True))
+    ]
+
+
+def _score(logits: torch.Tensor, at: int, after: list[int]) -> float:
+    """Sum the log-probabilities of tokens of which the first is predicted at `at`; a first token of all has none."""
+    import torch
+
+    told = after if at >= 0 else after[1:]
+    at = max(at, 0)
+    if not told:
+        return 0.0
+    logp = torch.log_softmax(logits[at : at + len(told)].float(), -1)
+    return float(logp.gather(-1, torch.tensor(told, device=logp.device)[:, None]).sum())

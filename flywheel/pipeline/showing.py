@@ -1,0 +1,238 @@
+"""Episodes as the report and the viewer show them: steps, chips with what they rest on, pairs, and what was trained.
+
+In: the tables as they stand, and the rows of a round. Out: `EpisodeView`s, in batches, so that a bundle of any size
+needs the memory of one batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import FlywheelError
+from flywheel.models.preview import tokens
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.tables import read_table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.models.chat import ChatFormat
+    from flywheel.report import EpisodeView, PairView, SignalView, StepView, TrainedView
+
+__all__ = ["Shower"]
+
+BATCH = 1000
+PROMPT_TAIL = 2
+_EXCERPT = 240
+_TABLES = ("episodes", "steps", "returns", "rewards")
+Record = Mapping[str, Any]
+
+
+class Shower:
+    """Shows episodes and pairs of a project, with an eye on what one round trained.
+
+    Args:
+        ctx: the project.
+        number: the round whose trained actions are marked; None marks none.
+    """
+
+    def __init__(self, ctx: Context, number: int | None) -> None:
+        self._ctx, self._number = ctx, number
+
+    def episodes(self, ids: Sequence[str]) -> Iterator[EpisodeView]:
+        """Yield the episodes with these ids, in their order."""
+        for start in range(0, len(ids), BATCH):
+            yield from self._batch(ids[start : start + BATCH])
+
+    @property
+    def rows(self) -> frozenset[str]:
+        """Ids of the rows that the round was trained on."""
+        return frozenset(self._rows)
+
+    def pairs(self, rows: Sequence[Record]) -> list[PairView]:
+        """Return rows of the table of pairs as they are shown."""
+        return [self._pair(row) for row in rows]
+
+    def _batch(self, ids: Sequence[str]) -> Iterator[EpisodeView]:
+        import polars as pl
+
+        among = pl.col("episode_id").is_in(list(ids))
+        rows = {name: _by_episode(read_table(self._ctx.store, name).filter(among)) for name in _TABLES}
+        rows["pairs"] = self._pairs_of(ids)
+        wanted = {e for rewards in rows["rewards"].values() for reward in rewards for e in reward["evidence"]}
+        says = _said(self._ctx, wanted)
+        for one in ids:
+            yield self._view({name: found.get(one, []) for name, found in rows.items()}, says)
+
+    def _pairs_of(self, ids: Sequence[str]) -> dict[Any, list[Any]]:
+        import polars as pl
+
+        sides = ("chosen_episode", "rejected_episode")
+        rows = read_table(self._ctx.store, "pairs").filter(pl.any_horizontal(pl.col(s).is_in(list(ids)) for s in sides))
+        found: dict[Any, list[Any]] = {}
+        for row in rows.sort("pair_id").collect().iter_rows(named=True):
+            for episode in sorted({row[side] for side in sides}):
+                found.setdefault(episode, []).append(row)
+        return found
+
+    def _view(self, rows: Mapping[str, Sequence[Record]], says: Mapping[str, str]) -> EpisodeView:
+        (episode,) = rows["episodes"]
+        returns = {r["step"]: r for r in rows["returns"]}
+        whole = returns.get(None)
+        steps: list[StepView] = [
+            {
+                "observation": json.loads(step["observation"]),
+                "action": json.loads(step["action"]),
+                "status": step["tool_status"],
+                "credit": returns[step["index"]]["value"] if step["index"] in returns else None,
+                "signals": _chips(rows["rewards"], step["index"], says),
+                "trained": self._trained.get((episode["episode_id"], step["index"]), []),
+            }
+            for step in sorted(rows["steps"], key=lambda s: int(s["index"]))
+        ]
+        return {
+            "id": episode["episode_id"],
+            "task": episode["task_id"],
+            "policy": episode["policy"],
+            "split": episode["split"],
+            "started": episode["started"].isoformat() if episode["started"] else "",
+            "p_success": whole["p_success"] if whole else None,
+            "value": whole["value"] if whole else None,
+            "signals": _chips(rows["rewards"], None, says),
+            "steps": steps,
+            "pairs": self.pairs(rows["pairs"]),
+            "tail": json.loads(episode["tail"]),
+        }
+
+    # --- what is trained ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _chat(self) -> ChatFormat | None:
+        from flywheel.models.chat import ChatFormat
+        from flywheel.models.load import load_tokenizer
+
+        try:
+            return ChatFormat(load_tokenizer(self._ctx.config.model))
+        except FlywheelError:  # no base model here: what is trained is then shown by words
+            return None
+
+    def _tokens(self, prompt: Any, tools: Any, answer: Any) -> list[str]:
+        """Return the trained tokens of an action; none where the base model's template cannot tell."""
+        if self._chat is None:
+            return []
+        try:
+            return tokens(self._chat, prompt, tools, answer)
+        except FlywheelError:
+            return []
+
+    def _pair(self, row: Record) -> PairView:
+        prompt, tools = json.loads(row["prompt"]), json.loads(row["tools"]) if row["tools"] else None
+        chosen, rejected = json.loads(row["chosen"]), json.loads(row["rejected"])
+        kept = ("margin", "builder", "chosen_episode", "rejected_episode", "chosen_step", "rejected_step")
+        view: PairView = {
+            **{name: row[name] for name in kept},  # type: ignore[typeddict-item]  # the names are PairView's
+            "id": row["pair_id"],
+            "task": row["task_id"],
+            "chosen": chosen,
+            "rejected": rejected,
+            "prompt_tail": prompt[-PROMPT_TAIL:],
+            "chosen_tokens": self._tokens(prompt, tools, chosen),
+            "rejected_tokens": self._tokens(prompt, tools, rejected),
+            "trained": row["pair_id"] in self._rows,
+        }
+        return view
+
+    @cached_property
+    def _rows(self) -> dict[str, Record]:
+        """Return the round's rows by their ids."""
+        if self._number is None or self._number not in self._ctx.registry.numbers():
+            return {}
+        folder = self._ctx.registry.folder(self._number)
+        files = [folder / data.path for data in self._ctx.registry.manifest(self._number).dataset]
+        lines = [line for path in files if path.is_file() for line in path.read_text(encoding="utf-8").splitlines()]
+        return {str(row["id"]): row for row in map(json.loads, lines) if "id" in row}
+
+    @cached_property
+    def _trained(self) -> dict[tuple[str, int], list[TrainedView]]:
+        """Return what the round trained, by episode and step; rows that the tables no longer hold are left out."""
+        found: dict[tuple[str, int], list[TrainedView]] = {}
+        for episode, step, row, side, answer in self._sides():
+            parts = self._tokens(row["prompt"], row.get("tools"), answer)
+            if parts:
+                view: TrainedView = {"side": side, "row": row["id"], "text": "".join(parts), "tokens": len(parts)}
+                found.setdefault((episode, step), []).append(view)
+        return found
+
+    def _sides(self) -> Iterator[tuple[str, int, Record, str, Any]]:
+        """Yield each trained action's episode and step, its row, which side of it it is, and the action."""
+        for pair in self._current("pairs", "pair_id"):
+            row = self._rows[pair["pair_id"]]
+            for side in ("chosen", "rejected"):
+                if side in row:
+                    yield pair[f"{side}_episode"], pair[f"{side}_step"], row, side, row[side]
+        for example in self._current("examples", "example_id"):
+            row = self._rows[example["example_id"]]
+            side = "undesired" if row.get("label") is False else "demonstration"
+            yield example["episode_id"], example["step"], row, side, row.get("completion", [])
+
+    def _current(self, table: str, key: str) -> list[dict[str, Any]]:
+        import polars as pl
+
+        if not self._rows:
+            return []
+        rows = read_table(self._ctx.store, table).filter(pl.col(key).is_in(list(self._rows)))
+        return rows.drop("prompt", "tools").sort(key).collect().to_dicts()
+
+
+def _by_episode(rows: pl.LazyFrame) -> dict[Any, list[Any]]:
+    return rows.collect().rows_by_key("episode_id", named=True, include_key=True)
+
+
+def _chips(rewards: Sequence[Record], step: int | None, says: Mapping[str, str]) -> list[SignalView]:
+    return [
+        {
+            "signal": r["signal"],
+            "score": r["score"],
+            "weight": r["weight"],
+            "kind": r["kind"],
+            "family": r["family"],
+            "evidence": r["evidence"],
+            "says": [says[e] for e in r["evidence"] if e in says],
+        }
+        for r in sorted(rewards, key=lambda r: str(r["signal"]))
+        if r["step"] == step
+    ]
+
+
+def _said(ctx: Context, wanted: set[str]) -> dict[str, str]:
+    """Return what each event says, in a line."""
+    import polars as pl
+
+    events = read_table(ctx.store, "events").filter(pl.col("event_id").is_in(sorted(wanted)))
+    rows = events.select("event_id", "kind", "tool_name", "payload").collect()
+    return {event: _line(kind, tool, json.loads(payload)) for event, kind, tool, payload in rows.iter_rows()}
+
+
+def _line(kind: str, tool: str | None, payload: Record) -> str:
+    if kind in {"feedback", "outcome"}:
+        value = payload.get("value", payload.get("label"))
+        words = [str(payload.get("name", kind)), "" if value is None else f"{value}", _quoted(payload.get("comment"))]
+        return " ".join(filter(None, words))
+    if kind == "tool_result":
+        return f"result of {tool or 'a call'}, {payload.get('status')}: {_quoted(payload.get('content'))}"
+    if kind == "request":
+        said = [m.get("content") for m in payload.get("messages") or () if m.get("role") == "user"]
+        return f"user: {_quoted(said[-1] if said else None)}"
+    message = payload.get("message") or {}
+    calls = ", ".join(str(call.get("name")) for call in message.get("tool_calls") or ())
+    return f"agent: {calls or _quoted(message.get('content'))}" if kind == "model_call" else f"call of {tool}"
+
+
+def _quoted(text: Any) -> str:
+    if not isinstance(text, str) or not text.strip():
+        return ""
+    one = " ".join(text[: 2 * _EXCERPT].split())
+    return f"“{one if len(one) <= _EXCERPT else one[:_EXCERPT] + '…'}”"

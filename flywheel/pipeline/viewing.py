@@ -1,0 +1,120 @@
+"""Writing the episodes' viewer: a folder that opens from disk or from any web server, or one episode as one file.
+
+In: the tables, and a round. Out: `index.html`, pages of some episodes each, the round's report beside them; written
+whole or not at all, the same tables give the same bytes. Only a folder that this wrote is replaced.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flywheel import files
+from flywheel.answers import ViewAnswer
+from flywheel.errors import UsageError
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.overview import episode_id
+from flywheel.pipeline.page import Cases
+from flywheel.pipeline.showing import Shower
+from flywheel.pipeline.tables import read_table
+
+if TYPE_CHECKING:
+    from flywheel.report import BundleData
+
+__all__ = ["view"]
+
+MANIFEST = "bundle.json"
+
+
+def view(ctx: Context, subject: str | None, bundle: Path | None) -> ViewAnswer:
+    """Write a viewer for a round, or for an episode by the first digits of its id; by default for the newest round.
+
+    Raises:
+        UsageError: nothing was built, nothing has that name, or the folder is not one that flywheel wrote.
+    """
+    number, episode = _named(ctx, subject)
+    if episode and bundle is None:
+        return _one(ctx, episode)
+    folder = bundle or ctx.store.root / "view"
+    ids = _ids(ctx)
+    if not ids:
+        raise UsageError("there are no episodes yet", hint="flywheel build")
+    if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
+        raise UsageError(f"`{folder}` is no viewer of flywheel's", hint="name a folder that is new or empty")
+    answer = _write(ctx, folder, number, ids)
+    if episode:
+        answer = answer.model_copy(update={"page": f"{answer.page}#episode-{episode}"})
+    return answer
+
+
+def _named(ctx: Context, subject: str | None) -> tuple[int | None, str]:
+    """Return the round and the episode meant."""
+    numbers = ctx.registry.numbers()
+    newest = numbers[-1] if numbers else None
+    if subject is None:
+        return newest, ""
+    if subject.isdigit() or subject.startswith("@") or subject == "latest":
+        return ctx.registry.resolve(subject), ""
+    return newest, episode_id(ctx, subject)
+
+
+def _ids(ctx: Context) -> list[str]:
+    """Return all episodes, the newest first."""
+    import polars as pl
+
+    rows = read_table(ctx.store, "episodes").select("episode_id", "started")
+    return (
+        rows.sort(pl.col("started"), pl.col("episode_id"), descending=[True, False], nulls_last=True)
+        .collect()["episode_id"]
+        .to_list()
+    )
+
+
+def _data(ctx: Context, number: int | None, ids: list[str]) -> BundleData:
+    from flywheel.report import BundleData
+
+    report = ctx.registry.report(number) if number is not None else None
+    cases = Cases(ctx, report)
+    sides = {
+        name: frozenset(e for row in cases.rows(found) for e in row.episodes)
+        for name, found in (
+            ("regressions", report.regressions if report else ()),
+            ("wins", report.wins if report else ()),
+        )
+    }
+    about = f"Trained tokens and pairs are those of round {number}." if number is not None else "No round yet."
+    page = ctx.registry.folder(number) / "report.html" if number is not None else None
+    return BundleData(
+        project=ctx.config.name or ctx.project.name,
+        episodes=Shower(ctx, number).episodes(ids),
+        note=f"{len(ids):,} episodes, the newest first. {about}",
+        links=[(f"Report of round {number}", "report.html")] if page and page.is_file() else [],
+        **sides,
+    )
+
+
+def _write(ctx: Context, folder: Path, number: int | None, ids: list[str]) -> ViewAnswer:
+    from flywheel.report import bundle_pages
+
+    data = _data(ctx, number, ids)
+    with files.atomic_folder(folder) as partial:
+        pages = 0
+        for name, text in bundle_pages(data):
+            files.atomic_write(partial / name, text)
+            pages += 1
+        if data.links and number is not None:
+            shutil.copyfile(ctx.registry.folder(number) / "report.html", partial / "report.html")
+        answer = ViewAnswer(page=str(folder / "index.html"), round=number, episodes=len(ids), pages=pages - 1)
+        files.write_json(partial / MANIFEST, answer.model_dump(mode="json", exclude={"page"}))
+    return answer
+
+
+def _one(ctx: Context, episode: str) -> ViewAnswer:
+    from flywheel.report import episode_page
+
+    numbers = ctx.registry.numbers()
+    number = numbers[-1] if numbers else None
+    path = ctx.store.root / "view-episodes" / f"{episode}.html"
+    files.atomic_write(path, episode_page(_data(ctx, number, [episode])))
+    return ViewAnswer(page=str(path), round=number, episodes=1, pages=1)

@@ -1,0 +1,136 @@
+"""flywheel report: a span of time in numbers, the same on any day."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel.errors import UsageError
+from flywheel.pipeline.digest import moment, span
+from flywheel.project import Project
+from tests.projects import flywheel
+
+FIRST = datetime(2026, 3, 2, 9, tzinfo=UTC)
+
+
+def _episode(number: int, tool: str, *, day: int, good: bool, request: str) -> list[dict[str, Any]]:
+    at = FIRST + timedelta(days=day, minutes=number)
+    call = {"id": "c", "name": tool, "arguments": {"order": number}}
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        ("request", {"messages": [{"role": "user", "content": request}]}),
+        ("model_call", {"message": {"role": "assistant", "tool_calls": [call]}, "cost_usd": 0.25, "output_tokens": 10}),
+        ("tool_result", {"content": "done", "status": "ok"}),
+        ("outcome", {"name": "reward", "value": float(good), "scale": [0, 1], "source": "verifier"}),
+    ]
+    common = {"conversation_id": f"{tool}-{day}-{number}", "ts": at.isoformat()}
+    rest = {"tool_result": {"tool_name": tool, "tool_call_id": "c"}}
+    return [
+        {**common, "kind": kind, "seq": i, "payload": said, **rest.get(kind, {})}
+        for i, (kind, said) in enumerate(kinds)
+    ]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Two weeks: refunds fail in the first and succeed in the second; cancellations stay as they are."""
+    folder = tmp_path_factory.mktemp("digest")
+    events = []
+    for week, good in ((0, 4), (7, 36)):
+        for i in range(40):
+            events += _episode(i, "refund", day=week, good=i < good, request=f"Refund order {i} for `Ann` <b>now</b>")
+        for i in range(20):
+            events += _episode(i, "cancel", day=week, good=i < 10, request=f"Cancel order number {i}")
+    (folder / "logs.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    made = Project(folder)
+    made.ingest([folder / "logs.jsonl"])
+    made.build()
+    return made
+
+
+def test_the_span_ends_with_the_newest_event(project: Project) -> None:
+    found = project.report("7d")
+
+    assert found.until == (FIRST + timedelta(days=7, minutes=39)).isoformat()
+    assert (found.episodes, found.episodes_before, found.without_time) == (60, 60, 0)
+    assert found == project.report("7d")
+
+
+def test_what_surely_changed_is_named(project: Project) -> None:
+    found = project.report("7d")
+
+    (change,) = found.better
+    assert (change.intent, change.before.n, change.now.n) == ("refund", 40, 40)
+    assert change.before.rate is not None
+    assert change.now.rate is not None
+    assert 0 < change.low < change.now.rate - change.before.rate < change.high
+    assert found.worse == []
+
+
+def test_a_worse_week_is_named_too(project: Project) -> None:
+    found = project.report("7d", as_of="2026-03-02")
+
+    assert (found.episodes, found.episodes_before) == (60, 0)
+    assert found.better == found.worse == []
+    assert found.success.rate == pytest.approx(14 / 60, abs=0.05)
+
+
+def test_failing_intents_come_with_examples_and_add_up(project: Project) -> None:
+    found = project.report("7d")
+
+    assert [intent.intent for intent in found.failing] == ["cancel", "refund"]
+    assert sum(i.failures for i in found.failing) == pytest.approx(found.success.n * (1 - (found.success.rate or 0)))
+    cancel = found.failing[0]
+    assert cancel.success.n == 20
+    assert all(e.request.startswith("Cancel order number") and e.p_success < 0.5 for e in cancel.examples)
+    assert cancel.examples
+    assert all("outcome" in example.against for example in cancel.examples)
+
+
+def test_the_cost_is_what_the_logs_say(project: Project) -> None:
+    found = project.report("7d")
+
+    assert (found.cost.output_tokens, found.cost.logged) == (600, 60)
+    assert found.cost.usd == pytest.approx(15.0)
+    assert found.cost.input_tokens is None
+
+
+def test_markdown_quotes_log_text_as_code(project: Project) -> None:
+    done = flywheel(project.folder, "report", "--md")
+
+    assert "`` Refund order 3" in done.stdout
+    assert "for 'Ann' <b>now</b> ``" in done.stdout
+    assert all(line.startswith(("#", "- ", "  - ", "next")) or not line for line in done.stdout.splitlines())
+
+
+def test_an_empty_span_says_so(project: Project) -> None:
+    found = project.report("24h", as_of="2026-05-01T00:00:00Z")
+
+    assert (found.episodes, found.success.rate, found.failing, found.cost.usd) == (0, None, [], None)
+
+
+def test_without_times_it_asks_for_one(tmp_path: Path) -> None:
+    events = _episode(1, "refund", day=0, good=True, request="Refund it")
+    for event in events:
+        del event["ts"]
+    (tmp_path / "logs.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "logs.jsonl"])
+    project.build()
+
+    with pytest.raises(UsageError, match="no event has a time"):
+        project.report()
+    assert project.report(as_of="2026-03-09").without_time == 1
+
+
+def test_spans_and_moments() -> None:
+    assert [span(text) for text in ("7d", "24h", "2w")] == [timedelta(7), timedelta(1), timedelta(14)]
+    assert moment("2026-10-04").isoformat() == "2026-10-04T23:59:59.999999+00:00"
+    assert moment("2026-10-04T18:00:00Z").isoformat() == "2026-10-04T18:00:00+00:00"
+    for wrong in ("7", "0d", "d7", "7m"):
+        with pytest.raises(UsageError):
+            span(wrong)
+    with pytest.raises(UsageError):
+        moment("yesterday")
