@@ -150,6 +150,8 @@ def test_parts_that_no_snapshot_names_are_swept_when_a_night_begins(project: Pat
 def planned(project: Path, tiny_model: Path) -> Project:
     """The same project with its tables and a model to plan with."""
     write_config(project, tiny_model)
+    for night in (1, 2, 3):
+        write_night(project / "logs", night)
     run(project)
     return Project(project)
 
@@ -170,7 +172,7 @@ def held(numbers: dict[str, float], *, verdict: str = "INCONCLUSIVE") -> Promoti
 
 
 def test_a_night_waits_for_rows_and_for_held_out_tasks(planned: Project) -> None:
-    """24 conversations, 3 in 4 with an outcome; 12 rows at most; of the held-out tasks what the hash gives."""
+    """64 conversations, 3 in 4 with an outcome; 12 rows at most; of the held-out tasks what the hash gives."""
     have = Project(planned.folder).query(
         "SELECT count(DISTINCT e.task_id) AS n FROM episodes e JOIN returns r USING (episode_id)"
         " WHERE e.split = 'holdout' AND r.step IS NULL AND r.known AND NOT r.provisional"
