@@ -52,6 +52,7 @@ __all__ = [
     "Trainer",
     "list_extensions",
     "load_extension",
+    "load_extensions",
 ]
 
 GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates")
@@ -141,9 +142,9 @@ class TrainSpec:
 
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
     weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label and
-    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, where the log
-    has them, log_probs: for each member null, or {ids, log_probs} for each of its actions; for GRPO in the replay
-    environment what `flywheel.replay.read_scenario` reads.
+    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, for each member,
+    behaviours (logged, rescore or unknown), temperatures (of its draw, or null) and log_probs (null, or {ids,
+    log_probs} for each of its actions); for GRPO in the replay environment what `flywheel.replay.read_scenario` reads.
     """
 
     round: int
@@ -245,6 +246,9 @@ class Evaluator(Protocol):
     """Scores one policy on held-out cases; the same holdout and configuration give the same cases in any order.
 
     One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash.
+
+    An evaluator with cases of its own may have an attribute `texts`, a function of (holdout, cfg) that gives the texts
+    which its scores rest on, questions or answers: no round is trained on rows that share 13 words with one.
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:
@@ -317,7 +321,23 @@ def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
         if search is not None and str(search) not in sys.path:
             sys.path.insert(0, str(search))
         return _resolve(group, name, module, attribute)
+    return _from_entries(group, name, _entries(group))
+
+
+def load_extensions(group: str, names: Iterable[str], *, search: Path | None = None) -> dict[str, Any]:
+    """Return each named extension, as `load_extension` does; what is installed is looked up once.
+
+    Raises:
+        ExtensionError: as `load_extension`.
+    """
     entries = _entries(group)
+    return {
+        name: load_extension(group, name, search=search) if ":" in name else _from_entries(group, name, entries)
+        for name in names
+    }
+
+
+def _from_entries(group: str, name: str, entries: Mapping[str, EntryPoint]) -> Any:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise ExtensionError(

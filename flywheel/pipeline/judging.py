@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout, list_extensions, load_extension
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.crossing import read_holdout
 from flywheel.pipeline.training import DATASET
-from flywheel.records import EvalReport, Split, content_id
+from flywheel.records import EvalReport, content_id
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
@@ -28,21 +28,12 @@ __all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
 
 
 def _holdout(ctx: Context) -> Holdout:
-    import polars as pl
-
-    frames = {t: read_table(ctx.store, t) for t in ("episodes", "steps", "returns", "pairs")}
-    episodes = frames["episodes"].filter(pl.col("split") == Split.HOLDOUT).sort("episode_id").collect()
-    ids = episodes.lazy().select("episode_id")
-    held = {
-        name: frames[name].join(ids, on="episode_id", how="semi").sort(key).collect()
-        for name, key in (("steps", ["episode_id", "index"]), ("returns", ["episode_id", "step"]))
-    }
-    held["pairs"] = frames["pairs"].filter(pl.col("split") == Split.HOLDOUT).sort("pair_id").collect()
-    if episodes.height == 0:
+    found = read_holdout(ctx)
+    if found.episodes.height == 0:
         raise EvalError(
             "no held-out task: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
         )
-    return Holdout(episodes, held["steps"], held["returns"], held["pairs"], ctx.project)
+    return found
 
 
 def lineage(ctx: Context, number: int | None) -> list[int]:

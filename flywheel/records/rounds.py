@@ -96,8 +96,11 @@ class DataCard(_Frozen):
     median_tokens: int = Field(ge=0, description="Tokens of the median row.")
     longest_tokens: int = Field(ge=0, description="Tokens of the longest row.")
     max_length: int = Field(ge=0, description="train.max_length.")
-    fitting: int = Field(ge=0, description="Rows that fit into it.")
-    too_long: int = Field(ge=0, description="Rows that do not: they are refused whole, never cut.")
+    fitting: int = Field(ge=0, description="Rows that fit into it, as they are or as a window.")
+    windowed: int = Field(
+        default=0, ge=0, description="Rows of which only the newest turns fit: the prompt says what is left out."
+    )
+    too_long: int = Field(ge=0, description="Rows that do not fit either way: they are refused whole, never cut.")
     mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
     longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
     sources: dict[str, int] = Field(description="Rows by format of their log.")
