@@ -73,6 +73,7 @@ e2e: $(VENV)/.browser
 # Figures that anyone can measure again; the last ones stand in docs/figures.md.
 bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/startup.py
+	@$(BIN)/python benchmarks/viewer.py
 	@$(BIN)/python benchmarks/shared_sequences.py
 	@$(BIN)/python benchmarks/ingest.py
 	@$(BIN)/python benchmarks/redaction.py
