@@ -79,6 +79,7 @@ def test_an_empty_project(tmp_path: Path) -> None:
         "examples     never  never built\n"
         "pairs        never  never built\n"
         "groups       never  never built\n"
+        "fixtures     never  never built\n"
         "next     flywheel ingest LOGS\n"
         "--- stderr\n"
     )
