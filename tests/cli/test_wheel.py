@@ -50,6 +50,7 @@ _MASKS = (
     (r"\b\d+(\.\d+)? [kM]?B\b", "N B"),
     (r"\b[0-9a-f]{12,64}\b", "HASH"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*", "TIME"),
+    (r"(seconds of [^\n,]+, a case) +[\d.]+ +[\d.]+", r"\1  S  S"),
     (r" +(?=\n)", ""),
 )
 
