@@ -50,7 +50,7 @@ _MASKS = (
     (r"\b\d+(\.\d+)? [kM]?B\b", "N B"),
     (r"\b[0-9a-f]{12,64}\b", "HASH"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*", "TIME"),
-    (r"(seconds of [^\n,]+, a case) +[\d.]+ +[\d.]+", r"\1  S  S"),
+    (r"(seconds of [^\n,]+, a case) [\d.]+ [\d.]+", r"\1 S S"),
     (r" +(?=\n)", ""),
 )
 
@@ -58,6 +58,7 @@ _MASKS = (
 def masked(text: str, project: Path) -> str:
     """Leave out what differs between runs and machines: times, sizes, hashes, the project's own folder."""
     text = text.replace(str(project), "PROJECT")
+    text = re.sub(r"(?m)^(?:measured|tokens of|seconds of) .*$", lambda line: " ".join(line[0].split()), text)
     for pattern, word in _MASKS:
         text = re.sub(pattern, word, text)
     return text
