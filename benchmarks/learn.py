@@ -15,16 +15,18 @@ A call with an empty --arms prints what there is.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from learn_arms import ARMS, ROUNDS, Settings, flywheel_round, make_parts, open_project, stock_round
 from learn_measure import HELD_OUT, MEASURES, Scores, measure, summarise
+
+if TYPE_CHECKING:
+    from flywheel.project import Project
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
@@ -55,7 +57,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         "max_rows": 20_000 if gpu else 400,
         "max_cases": 400 if gpu else 60,
         "max_new_tokens": 96,
-        "eval_batch": 32 if gpu else 8,
+        "eval_batch": 16 if gpu else 8,
         "train": json.loads(args.train),
     }
     return Settings(**{**chosen, **(QUICK if args.quick else {})})
@@ -69,6 +71,11 @@ def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         write_json(path, make())
     found: dict[str, Any] = read_json(path)
     return found
+
+
+def _built(project: Project) -> dict[str, Any]:
+    """Return the names of what a project has built."""
+    return {"built": sorted(path.name for path in (project.store.root / "snapshots").iterdir())}
 
 
 class Bench:
@@ -96,9 +103,13 @@ class Bench:
         kept(self.folder / "settings.json", lambda: asdict(self.settings))
 
     def judge(self) -> Any:
-        """Return the project with all logs, whose held-out tasks everyone is measured on."""
-        with contextlib.redirect_stdout(sys.stderr):
-            return open_project(self.folder / "judge", self.parts, self.settings, 0, max_per_task=24)
+        """Return the project with all logs, whose held-out tasks everyone is measured on; built once, then read."""
+        from flywheel.config import Config
+        from flywheel.project import Project
+
+        folder, pairs = self.folder / "judge", {"max_per_task": 24}
+        kept(self.folder / "judged.json", lambda: _built(open_project(folder, self.parts, self.settings, 0, **pairs)))
+        return Project(folder, config=Config.model_validate(self.settings.config(0, **pairs)))
 
     def base(self) -> Scores:
         """Return the base model's scores."""

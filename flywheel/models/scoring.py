@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.models.prefixes import Leaves, plan_saving, walk
+from flywheel.models.prefixes import LEAST_SHARED, Leaves, plan_saving, walk
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Batches", "plain_log_probs", "shared_log_probs"]
 
 _WORTH = 1.15  # plain tokens for each computed one; below, sharing does not pay for its passes
+CHECKED, _REST = 2 * LEAST_SHARED, 16  # tokens of a row that the check looks at: of its beginning, and of its rest
 _LIMITS = {"float32": 1e-3, "bfloat16": 0.25}  # largest difference a token, by the weights' type
 
 Row = tuple[list[int], list[int]]  # what is read, what is scored
@@ -61,8 +62,11 @@ class Batches:
         return self.shares
 
     def _holds(self, model: Any, rows: Sequence[Row]) -> bool:
-        """Return whether a shared pass over two rows that share gives what the model gives side by side."""
-        two = _two(rows)
+        """Return whether a shared pass over two rows that share gives what the model gives side by side.
+
+        Pieces of them, so that the check costs little where prompts are long.
+        """
+        two = [(before[:CHECKED] + before[CHECKED:][-_REST:], after[:_REST]) for before, after in _two(rows)]
         limit = _LIMITS["bfloat16" if "bfloat16" in str(model.dtype) else "float32"]
         try:
             shared = shared_log_probs(model, two, 1, self.pad)

@@ -22,6 +22,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.intake import ingest_logs
 from flywheel.pipeline.tables import read_table
 from flywheel.records import canonical_json
+from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.rewards.audit import AUDITS
 from flywheel.stats.sampling import draw
 
@@ -296,11 +297,11 @@ def record(ctx: Context, answers: Mapping[str, tuple[float, str]], *, reviewer: 
         reviewer: whose they are; a second answer of one reviewer replaces the first.
         key: the project's redaction key.
     """
-    touched = []
+    who, touched = Redactor(ctx.config.ingest.redact, key).user(reviewer), []
     for number in _numbers(ctx):
         drawn = _stored(ctx, number)
         lines = [
-            _event(drawn, episode, *answers[episode], reviewer=reviewer) for episode in drawn.rows if episode in answers
+            _event(drawn, episode, *answers[episode], reviewer=who) for episode in drawn.rows if episode in answers
         ]
         if lines:
             target = _answers_path(ctx, drawn.number)

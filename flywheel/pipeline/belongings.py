@@ -61,11 +61,11 @@ def belongings(ctx: Context, user: str) -> Belongings:
     events = _homed(ctx)
     theirs = _conversations(events, user)
     inside = pl.col("home").is_in(theirs)
-    gone = events.filter(inside | (pl.col("user") == user))
+    gone = events.filter(inside | (pl.col("user") == user) | pl.col("event_id").is_in(_reviews(ctx, user)))
     if gone.is_empty():
         return Belongings(user)
     whole = sorted({*theirs, *gone.filter(inside & ~pl.col("single"))["conversation_id"]})
-    single = gone.filter(~pl.col("conversation_id").is_in(whole))
+    single = gone.filter(~pl.col("conversation_id").is_in(whole)).unique("event_id")
     episodes = sorted(content_id("episode", conversation) for conversation in theirs)
     rounds, unknown = _rounds(ctx, user, set(episodes))
     return Belongings(
@@ -112,6 +112,15 @@ def _conversations(events: pl.DataFrame, user: str) -> list[str]:
     return sorted(theirs | set(first.filter(pl.col("user") == user)["home"]))
 
 
+def _reviews(ctx: Context, user: str) -> list[str]:
+    """Return the user's own answers in audits, whose reviewer stands in the payload."""
+    import polars as pl
+
+    theirs = (pl.col("kind") == "feedback") & pl.col("payload").str.contains(f'"reviewer":"{user}"', literal=True)
+    found = ctx.store.table("events", "ingest").filter(theirs).select("event_id").collect()
+    return sorted(found["event_id"])
+
+
 def _names(events: pl.DataFrame, inside: pl.Expr) -> list[str]:
     """Return the names that mean the user's conversations and no other."""
     import polars as pl
@@ -137,6 +146,8 @@ def _counts(ctx: Context, user: str, episodes: list[str]) -> dict[str, int]:
         | pl.col("users").list.contains(user)
     )
     of["groups"] = pl.col("episodes_G").list.eval(pl.element().is_in(episodes)).list.any()
+    of["fixtures"] = pl.col("episodes").list.eval(pl.element().is_in(episodes)).list.any()
+    of["scenarios"] = pl.col("episode_id").is_in(episodes)
     of["reliability"] = (pl.col("kind") == "user") & (pl.col("name") == user)
     stage = {table: s.name for s in STAGES for table in s.makes}
     return {

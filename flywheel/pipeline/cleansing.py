@@ -28,6 +28,7 @@ from flywheel.stages.rewards.audit import AUDITS
 
 __all__ = ["audit_lines", "cleanse_audits", "cleanse_pages", "cleanse_round", "empty_cache", "purge", "rebuild"]
 
+_KEPT = ("adapter/", "tracking/")  # weights; numbers and settings
 _LASTING = {"manifest.json", "config.toml", "metrics.jsonl", "train.log", DATASET, ORIGINS, "eval/report.json"}
 
 
@@ -127,7 +128,7 @@ def cleanse_pages(ctx: Context) -> list[str]:
         had = (folder / "report.html").exists()
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             name = path.relative_to(folder).as_posix()
-            if name not in _LASTING and not name.startswith("adapter/"):
+            if name not in _LASTING and not name.startswith(_KEPT):
                 path.unlink()
         try:
             if had:

@@ -23,7 +23,12 @@ from flywheel.stats.planning import cases_for_superiority
 if TYPE_CHECKING:
     from flywheel.pipeline.planning import PlannedRound
 
-__all__ = ["lacks_rows", "lacks_tasks"]
+__all__ = ["lacks_rows", "lacks_tasks", "rebuild_is_due"]
+
+
+def rebuild_is_due(ctx: Context, number: int) -> bool:
+    """Return whether this round is to stand in for those that a forgotten user's rows had tainted."""
+    return any(c.tainted and c.rebase_round == number for c in ctx.registry.certificates())
 
 
 def lacks_tasks(ctx: Context) -> list[Need]:
@@ -45,7 +50,8 @@ def _ids(dataset: str) -> list[str]:
 
 
 def _rows(ctx: Context, planned: PlannedRound) -> Need:
-    trained = ctx.registry.trained()
+    made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
+    trained = [n for n in made if n not in ctx.registry.tainted]
     changed = trained and differing_keys(ctx.registry.manifest(trained[-1]).config, planned.plan.config)
     new = set(_ids(planned.dataset)).difference(*(() if changed else (_trained_on(ctx, n) for n in trained)))
     return Need(what="new rows to train on", have=len(new), need=ctx.config.nightly.min_new_rows)

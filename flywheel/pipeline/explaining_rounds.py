@@ -18,6 +18,7 @@ __all__ = ["explain_gate", "explain_round", "explain_row", "metric_text", "rule_
 _ASKS = {  # the settings that a shipped rule reads
     "superiority": ("alpha", "initial_wealth", "min_cases"),
     "non_inferior": ("margin",),
+    "slices": ("slice_margin", "found_margin", "found_share"),
     "validity": ("max_gap",),
 }
 

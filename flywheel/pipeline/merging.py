@@ -24,7 +24,7 @@ from flywheel.pipeline.deploying import refuse_unsound
 __all__ = ["find_converter", "merge_round"]
 
 ABOUT = "flywheel.json"
-CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf.py", "convert_hf_to_gguf")
+CONVERTERS = ("convert_hf_to_gguf.py", "convert_hf_to_gguf", "convert-hf-to-gguf")
 PLACE = "LLAMA_CPP"  # environment variable: llama.cpp's checkout
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flywheel.pipeline.stages import stage_of
 from flywheel.records import canonical_json
 from flywheel.store import Store
 
@@ -27,6 +28,7 @@ _TABLES = {
     "examples": ("example_id", ("episode_id",), ("user",)),
     "pairs": ("pair_id", ("chosen_episode", "rejected_episode"), ("users",)),
     "groups": ("group_id", ("episodes_G",), ()),
+    "scenarios": ("scenario_id", ("episodes",), ()),
 }
 
 
@@ -42,7 +44,7 @@ def origins_text(store: Store, rows: Iterable[dict[str, Any]]) -> str:
     ids = [row["id"] for row in rows]
     found: dict[str, Origin] = {}
     for table in _TABLES:
-        found |= _origins(store.table(table, table), table, ids)
+        found |= _origins(store, store.table(table, stage_of(table)), table, ids)
     lines = (
         {"id": one, "episodes": sorted(found[one].episodes), "users": sorted(found[one].users)}
         for one in ids
@@ -61,17 +63,21 @@ def from_snapshots(store: Store, ids: Iterable[str]) -> dict[str, Origin]:
     """Return the origins of rows of older rounds, as far as any snapshot that is still there knows them."""
     wanted, found = set(ids), dict[str, Origin]()
     for table in _TABLES:
-        for number in reversed(store.numbers(table)):
+        stage = stage_of(table)
+        for number in reversed(store.numbers(stage)):
             if wanted - found.keys():
-                parts = [p for p in store.snapshot(table, number).parts if (store.root / p.path).exists()]
-                found |= _origins(store.read(parts, table), table, sorted(wanted - found.keys()))
+                parts = [p for p in store.snapshot(stage, number).parts if (store.root / p.path).exists()]
+                found |= _origins(store, store.read(parts, table), table, sorted(wanted - found.keys()))
     return found
 
 
-def _origins(frame: pl.LazyFrame, table: str, ids: list[str]) -> dict[str, Origin]:
+def _origins(store: Store, frame: pl.LazyFrame, table: str, ids: list[str]) -> dict[str, Origin]:
     import polars as pl
 
     key, episodes, users = _TABLES[table]
+    if table == "scenarios":  # which name only some of the attempts that they replay: any of their task may be behind
+        tasks = store.table("tasks", stage_of("tasks")).group_by("task_id").agg(episodes="episode_id")
+        frame = frame.join(tasks, on="task_id", how="left")
     rows = frame.filter(pl.col(key).is_in(ids)).select(key, *episodes, *users).collect()
     return {
         row[key]: Origin(frozenset(_flat(row[c] for c in episodes)), frozenset(_flat(row[c] for c in users)))

@@ -14,7 +14,7 @@ from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
 from flywheel.pipeline.build import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import judge
-from flywheel.pipeline.evidence import lacks_rows, lacks_tasks
+from flywheel.pipeline.evidence import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.intake import default_sources, ingest_logs
 from flywheel.pipeline.judging import evaluate
 from flywheel.pipeline.nights import Journal
@@ -132,14 +132,15 @@ class _Run:
         return f"round {number}: {manifest.method}, {sum(1 for _ in manifest.outputs)} files"
 
     def _lacks(self, number: int) -> list[Need]:
-        unjudgeable = lacks_tasks(self.ctx)
+        due = rebuild_is_due(self.ctx, number)
+        unjudgeable = [] if due else lacks_tasks(self.ctx)
         if unjudgeable:
             return unjudgeable
         try:
             planned = make_plan(self.ctx, number)
         except EvidenceError as error:
             return [Need(what="rows to train on", have=error.have, need=error.need)]
-        lacks = lacks_rows(self.ctx, planned)
+        lacks = [] if due else lacks_rows(self.ctx, planned)
         if not lacks and planned.plan.same_as is not None:  # min_new_rows is 0
             return [Need(what=f"rows that differ from round {planned.plan.same_as}'s", have=0, need=1)]
         return lacks

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["view"]
 
 MANIFEST = "bundle.json"
+PAGES = "view"  # in the store; what is forgotten or collected takes it along
 
 
 def view(ctx: Context, subject: str | None, bundle: Path | None) -> ViewAnswer:
@@ -36,7 +37,7 @@ def view(ctx: Context, subject: str | None, bundle: Path | None) -> ViewAnswer:
     number, episode = _named(ctx, subject)
     if episode and bundle is None:
         return _one(ctx, episode)
-    folder = bundle or ctx.store.root / "view"
+    folder = bundle or ctx.store.root / PAGES / "all"
     ids = _ids(ctx)
     if not ids:
         raise UsageError("there are no episodes yet", hint="flywheel build")
@@ -115,6 +116,6 @@ def _one(ctx: Context, episode: str) -> ViewAnswer:
 
     numbers = ctx.registry.numbers()
     number = numbers[-1] if numbers else None
-    path = ctx.store.root / "view-episodes" / f"{episode}.html"
+    path = ctx.store.root / PAGES / "episodes" / f"{episode}.html"
     files.atomic_write(path, episode_page(_data(ctx, number, [episode])))
     return ViewAnswer(page=str(path), round=number, episodes=1, pages=1)

@@ -81,15 +81,12 @@ def _walk(page: Doc, start: Path, scratch: Path, *, long: bool) -> None:
     for block in page.blocks:
         if "skip" in block.marks or ("e2e" in block.marks and not long):
             continue
-        for command in block.first:
-            prepared = _shell(command, folder)
-            assert prepared.returncode == 0, f"{block}: `{command}`\n{prepared.stdout}{prepared.stderr}"
         if "file" in block.marks:
             target = folder / block.marks["file"]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.text, encoding="utf-8")
         if block.commands:
-            done = _shell((HELD if "held" in block.marks else "") + block.commands, folder)
+            done = _shell("\n".join([*block.first, HELD if "held" in block.marks else "", block.commands]), folder)
             assert done.returncode == block.code, f"{block} → {done.returncode}\n{done.stdout}{done.stderr}"
 
 

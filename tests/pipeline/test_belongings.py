@@ -175,3 +175,19 @@ def test_void_evaluations_are_named(tmp_path: Path) -> None:
 
     assert (certificate.holdout_share, certificate.voided) == (0.5, [1])
     assert any("void" in line for line in project.explain("1").lines)
+
+
+def test_audits_lose_what_was_drawn_and_answered(tmp_path: Path) -> None:
+    project = project_of(tmp_path, said("hers", "ann"), acted("hers"), said("his", "bob"), acted("his"))
+    project.audit(10, ask=lambda _: (1.0, "well done"), reviewer="eve")
+    answers, draw = tmp_path / "audits" / "0001.answers.jsonl", tmp_path / "audits" / ".draws" / "0001.json"
+    assert ('"hers"' in answers.read_text(), '"hers"' in draw.read_text()) == (True, True)
+
+    removed = project.forget("ann").certificate.removed
+
+    assert removed["audits"] == 1
+    assert ('"hers"' in answers.read_text(), '"hers"' in draw.read_text()) == (False, False)
+    assert ('"his"' in answers.read_text(), '"his"' in draw.read_text()) == (True, True)
+    assert project.ingest([tmp_path / "audits"]).events == 0  # the answers that are left are known
+    assert project.forget("eve").certificate.removed["audits"] == 1  # a reviewer's own answers
+    assert answers.read_text() == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -117,3 +118,17 @@ def test_gguf_is_made_by_the_converter(
         with pytest.raises(FlywheelError, match="LlamaForCausalLM is not supported"):
             project.merge(tmp_path / "merged", gguf=True)
         assert not (tmp_path / "merged").exists()
+
+
+@pytest.mark.skipif(shutil.which("convert-hf-to-gguf") is None, reason="llama.cpp's converter is not installed")
+def test_a_real_converter_makes_a_model_with_the_merged_weights(project: Project, tmp_path: Path) -> None:
+    from gguf import GGUFReader
+    from safetensors.torch import load_file
+
+    answer = project.merge(tmp_path / "merged", gguf=True)
+
+    found = GGUFReader(answer.gguf)
+    tensor = next(t for t in found.tensors if t.name == "blk.0.ffn_down.weight")
+    merged = load_file(tmp_path / "merged" / "model.safetensors")["model.layers.0.mlp.down_proj.weight"]
+    assert torch.allclose(torch.from_numpy(tensor.data.copy()).float(), merged.float(), atol=1e-2)
+    assert found.fields["general.architecture"].contents() == "llama"

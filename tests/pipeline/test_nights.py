@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import load_config
 from flywheel.errors import EvidenceError, FlywheelError, IngestError
-from flywheel.pipeline.evidence import lacks_rows, lacks_tasks
+from flywheel.pipeline.evidence import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.planning import make_plan
 from flywheel.project import Project
-from flywheel.records import Promotion, RuleResult
+from flywheel.records import Certificate, Promotion, RuleResult
 from tests.nights import poison, write_night
 from tests.projects import FLYWHEEL, write_config
 
@@ -200,6 +200,22 @@ def test_after_two_held_rounds_as_many_as_would_decide(numbers: dict[str, float]
     assert missing(project)[-1] == (0, 5)
     project.registry.decide(held(numbers))
     assert missing(project)[-1] == (0, need)
+
+
+def test_a_round_that_stands_in_for_tainted_ones_waits_for_nothing(planned: Project) -> None:
+    made: dict[str, Any] = {
+        "user_sha256": "u",
+        "at": "2026-01-01T00:00:00Z",
+        "by": "forget",
+        "removed": {},
+        "before": {},
+        "after": {},
+    }
+    made |= {"champion_before": 1, "champion_after": None, "holdout_share": 0, "voided": []}
+    seen = [{"round": 1, "adapter_sha256": "a", "rows": 1, "why": "it saw the user"}]
+    planned.registry.certify(Certificate.model_validate({**made, "rebase_round": 2, "tainted": seen}))
+    planned.registry.certify(Certificate.model_validate({**made, "rebase_round": 3, "tainted": []}))
+    assert [rebuild_is_due(planned.context, number) for number in (1, 2, 3)] == [False, True, False]
 
 
 def test_too_few_rows_for_any_round_say_how_many_there_are(planned: Project) -> None:

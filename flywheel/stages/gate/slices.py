@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.guardrails import Guard, guard_of, p_worse
-from flywheel.stages.gate.wording import counted, label, summary
+from flywheel.stages.gate.wording import label, summary
 
 if TYPE_CHECKING:
     from flywheel.config import GateConfig
@@ -76,8 +76,10 @@ def _name(row: MetricRow) -> str:
 
 
 def _message(declared: list[MetricRow], large: list[MetricRow], parts: list[str]) -> str:
+    if not parts and not declared and not large:
+        return "No slice is declared, and none that was found is large enough to be judged."
     if not parts:
-        shown = f"{counted(len(declared), 'declared slice')} shown to have kept what it had"
-        return f"Of the slices, {shown}; {len(large):,} found ones large enough to be looked at show no loss."
+        shown = f"{len(declared):,} declared and shown to have kept what they had"
+        return f"Of the slices, {shown}; {len(large):,} found and large enough to be judged, and none looks lost."
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -9,6 +9,7 @@ import pytest
 import torch
 from flywheel.config import TrainConfig
 from flywheel.errors import ConfigError
+from flywheel.files import hash_file
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import tracking
 from flywheel.stages.train._trl import _passes
@@ -49,6 +50,17 @@ def test_two_processes_train_what_one_trains(tmp_path: Path, tiny_model: Path, m
     assert moved > 0
     for name, weights in adapters["one"].items():
         assert torch.allclose(weights, adapters["two"][name], atol=moved / 50), name
+
+
+@pytest.mark.e2e
+def test_one_process_under_accelerate_is_one_process(tmp_path: Path, tiny_model: Path) -> None:
+    (tmp_path / "one.yaml").write_text("distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n", encoding="utf-8")
+    hashes = []
+    for name, config in (("plain", ""), ("launched", str(tmp_path / "one.yaml"))):
+        made = spec(tmp_path / name, tiny_model, max_steps=2, accelerate=config)
+        launch(made)
+        hashes.append(hash_file(made.out_dir / ADAPTER_WEIGHTS))
+    assert hashes[0] == hashes[1]
 
 
 @pytest.mark.parametrize(

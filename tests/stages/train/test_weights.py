@@ -66,4 +66,4 @@ def test_twice_the_weight_is_the_row_twice(tmp_path: Path, tiny_model: Path, hea
     assert metrics[0]["grad_norm"] == pytest.approx(norm, rel=1e-3)
     model.zero_grad()
     without = _mean(model, [_nll(model, row) for row in data.rows])
-    assert without[1] != pytest.approx(norm, rel=1e-2), "without the weight it is another gradient"
+    assert without[1] != pytest.approx(norm, rel=4e-3), "without the weight it is another gradient"
