@@ -73,13 +73,14 @@ e2e: $(VENV)/.browser
 # Figures that anyone can measure again; the last ones stand in docs/figures.md.
 bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/startup.py
+	@$(BIN)/python benchmarks/viewer.py
 	@$(BIN)/python benchmarks/shared_sequences.py
 	@$(BIN)/python benchmarks/ingest.py
 	@$(BIN)/python benchmarks/redaction.py
 	@$(BIN)/python benchmarks/gate.py
 	@$(BIN)/python benchmarks/belief.py
 	@$(BIN)/python benchmarks/hacks.py
-	@$(BIN)/python benchmarks/rewards_scale.py 10000 100000
+	@$(BIN)/python benchmarks/build.py 10000 100000
 	@$(BIN)/python benchmarks/rewards.py
 
 # Airflow 3 in an environment of its own, and the shipped DAG run in it both ways (about ten minutes on two cores).

@@ -28,9 +28,9 @@ Scores = dict[str, Any]
 
 def held_out(project: Project) -> Holdout:
     """Return the held-out part of a project's tables."""
-    from flywheel.pipeline.judging import _holdout
+    from flywheel.pipeline.crossing import read_holdout
 
-    return _holdout(project.context)
+    return read_holdout(project.context)
 
 
 def measure(project: Project, adapter: Path | None) -> Scores:

@@ -1,4 +1,4 @@
-"""The six extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
+"""The seven extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
 
 Built-ins are declared in our own pyproject.toml through the same groups; there is no privileged path. An extension is
 loaded only when it is named, so a broken plugin fails only who names it.
@@ -11,6 +11,7 @@ loaded only when it is named, so a broken plugin fails only who names it.
 | flywheel.trainers    | `Trainer`     | an adapter, in a process of its own                                |
 | flywheel.evaluators  | `Evaluator`   | scores of one policy, case by case                                 |
 | flywheel.gates       | `GateRule`    | one rule's verdict                                                 |
+| flywheel.checks      | `Check`       | whether an answer to a user's own case will do                     |
 """
 
 from __future__ import annotations
@@ -22,20 +23,22 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from flywheel.errors import ExtensionError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, RewardsConfig
+    from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, ReplayConfig, RewardsConfig
     from flywheel.records import EvalReport, Method, Promotion, RoundManifest, RuleResult
 
 __all__ = [
     "GROUPS",
     "BadRecordError",
     "CaseScore",
+    "Check",
+    "Drift",
     "Evaluator",
     "Extension",
     "GateInput",
@@ -52,9 +55,10 @@ __all__ = [
     "Trainer",
     "list_extensions",
     "load_extension",
+    "load_extensions",
 ]
 
-GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates")
+GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates", "checks")
 
 
 class BadRecordError(Exception):
@@ -141,9 +145,9 @@ class TrainSpec:
 
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
     weight; for DPO prompt, chosen, rejected, tools, p_better and weight; for KTO prompt, completion, tools, label and
-    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, where the log
-    has them, log_probs: for each member null, or {ids, log_probs} for each of its actions; for GRPO in the replay
-    environment what `flywheel.replay.read_scenario` reads.
+    weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, for each member,
+    behaviours (logged, rescore or unknown), temperatures (of its draw, or null) and log_probs (null, or {ids,
+    log_probs} for each of its actions); for GRPO in the replay environment what `flywheel.replay.read_scenario` reads.
     """
 
     round: int
@@ -186,6 +190,16 @@ class Generation:
     text: str
     message: dict[str, Any]
     well_formed: bool  # every tool call in it parsed and names a known tool
+    tokens: int = 0  # that were written; 0 where nobody counted
+
+
+class Drift(NamedTuple):
+    """How far a policy is from its base on one text: means over its tokens but the first, in nats."""
+
+    nll: float
+    base_nll: float
+    kl: float  # KL(base ‖ policy) over the vocabulary
+    tokens: int
 
 
 class Policy(Protocol):
@@ -224,11 +238,18 @@ class Holdout:
     pairs: pl.DataFrame
     project_dir: Path
     spent: frozenset[str] = frozenset()  # tasks that earlier decisions used up; where cases are capped, these go last
+    scenarios: pl.DataFrame | None = None  # held-out turns of the replay environment, the results that it knows,
+    fixtures: pl.DataFrame | None = None
+    replay: ReplayConfig | None = None  # and its settings
 
 
 @dataclass(frozen=True)
 class CaseScore:
-    """One policy's score on one case. Cases of two policies are paired by (metric, case_id)."""
+    """One policy's score on one case. Cases of two policies are paired by (metric, case_id).
+
+    With a unit it is no score but a measure (tokens written, say): any number from 0, shown beside the other policy's,
+    and held against the gate's limits.
+    """
 
     case_id: str
     task_id: str
@@ -239,16 +260,31 @@ class CaseScore:
     slices: Mapping[str, str | tuple[str, ...]] = field(
         default_factory=dict
     )  # several values: a case in several slices
+    unit: str = ""
 
 
 class Evaluator(Protocol):
     """Scores one policy on held-out cases; the same holdout and configuration give the same cases in any order.
 
-    One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash.
+    One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash. An evaluator
+    that reads anything but the held-out tables has the method `depends_on(project_dir, cfg)`, which returns a hash of
+    it; with `offered(project_dir, cfg)` false, there is nothing to score and a suite that was not asked for by name is
+    left out. One with the attribute `rivals = False` is not run on rivals; one with `fixed = True` has no case from the
+    logs, and is not run again when those grow; with `lists_failures = True` the report names the cases that the
+    candidate failed. One with cases of its own may have an attribute `texts`, a function of (holdout, cfg) that gives
+    the texts which its scores rest on, questions or answers: no round is trained on rows that share 13 words with one.
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:
         """Return the scores; a score of NaN means the case could not be scored, with slices["missing"] saying why."""
+        ...
+
+
+class Check(Protocol):
+    """Whether an answer to one of the user's own cases will do; an exception means that it does not."""
+
+    def __call__(self, answer: Generation, case: Mapping[str, Any]) -> bool:
+        """Return whether it passes; `case` has the case's fields, and what the check was `given`."""
         ...
 
 
@@ -317,7 +353,23 @@ def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
         if search is not None and str(search) not in sys.path:
             sys.path.insert(0, str(search))
         return _resolve(group, name, module, attribute)
+    return _from_entries(group, name, _entries(group))
+
+
+def load_extensions(group: str, names: Iterable[str], *, search: Path | None = None) -> dict[str, Any]:
+    """Return each named extension, as `load_extension` does; what is installed is looked up once.
+
+    Raises:
+        ExtensionError: as `load_extension`.
+    """
     entries = _entries(group)
+    return {
+        name: load_extension(group, name, search=search) if ":" in name else _from_entries(group, name, entries)
+        for name in names
+    }
+
+
+def _from_entries(group: str, name: str, entries: Mapping[str, EntryPoint]) -> Any:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
         raise ExtensionError(

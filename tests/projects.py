@@ -98,6 +98,7 @@ def digest(project: Path) -> dict[str, Any]:
         "examples",
         "pairs",
         "groups",
+        "fixtures",
     ]
     current = {name: store.current(name) for name in stages}
     return {

@@ -1,4 +1,4 @@
-"""The six groups: listed without loading, loaded by name or path, clear when they fail."""
+"""The seven groups: listed without loading, loaded by name or path, clear when they fail."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from flywheel.errors import ExtensionError
 from flywheel.extensions import (
     GROUPS,
+    Check,
     Evaluator,
     GateRule,
     PairBuilder,
@@ -21,7 +22,14 @@ from flywheel.extensions import (
     load_extension,
 )
 
-PROTOCOLS = {"rewards": Signal, "pairs": PairBuilder, "trainers": Trainer, "evaluators": Evaluator, "gates": GateRule}
+PROTOCOLS = {
+    "rewards": Signal,
+    "pairs": PairBuilder,
+    "trainers": Trainer,
+    "evaluators": Evaluator,
+    "gates": GateRule,
+    "checks": Check,
+}
 
 
 def test_every_group_has_built_ins_through_the_same_door() -> None:
@@ -49,6 +57,7 @@ def test_the_protocols_are_pinned() -> None:
         "trainers": ["spec"],
         "evaluators": ["policy", "holdout", "cfg"],
         "gates": ["given", "cfg"],
+        "checks": ["answer", "case"],
     }
 
 

@@ -168,6 +168,7 @@ class ExportFile(Document):
     form: str = Field(description="preference, unpaired, sft or groups.")
     trainers: str = Field(description="What trains on it.")
     rows: int
+    longest: int = Field(default=0, description="Characters of its longest row; rows are never cut.")
     sha256: str = Field(description="Hash of its bytes.")
     counts: dict[str, int] = Field(description="Funnel: considered, kept, dropped by reason.")
 

@@ -88,7 +88,7 @@ def gc(  # noqa: PLR0913 - one parameter an option
     answer = current.project().gc(kept, dry_run=dry_run)
     rows = [[row.what, f"{row.count:,}", size(row.size_bytes), row.why] for row in answer.rows]
     word = "would go" if dry_run else "went"
-    end = f"{answer.count:,} files and folders, {size(answer.size_bytes)}, {word}" if rows else "nothing to remove"
+    end = f"{size(answer.size_bytes)} {word}" if rows else "nothing to remove"
     current.out.result([*columns(rows, right=(1, 2)), end], answer)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "funnel_lines",
     "harmless",
     "mark",
+    "measure_lines",
     "metric_lines",
     "monitor_lines",
     "rule_lines",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 
+MOST_NAMES = 20
 # Controls of terminals and of text direction, except a line's end, a tab, and our own colours.
 _CONTROL = re.compile(r"(?!\x1b\[(?:0|31|32)m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -113,15 +115,49 @@ def _difference(row: MetricRow, value: float | None) -> str:
 def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[str]:
     """Return the evaluation's table: each metric with n, both values, difference and interval."""
     baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
-    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval"]]
+    rivals = list(dict.fromkeys(r.rival for r in report.rivals))
+    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval", *rivals]]
     for m in report.metrics:
         name = m.metric if m.slice == "all" else f"  {m.slice}"
         span = "-" if m.low is None else f"[{_difference(m, m.low)}, {_difference(m, m.high)}]"
         rows.append(
             [name + (" *" if m.primary and m.slice == "all" else ""), str(m.n), _number(m.baseline, binary=m.binary),
-             _number(m.value, binary=m.binary), _difference(m, m.delta), span]
+             _number(m.value, binary=m.binary), _difference(m, m.delta), span, *(_rival(report, m, r) for r in rivals)]
         )  # fmt: skip
-    return [*columns(rows, right=(1, 2, 3, 4)), "* primary: the gate judges superiority on it"]
+    notes = ["* primary: the gate judges superiority on it"]
+    if rivals:
+        notes.append("rivals are shown beside it and decide nothing; with (n) they had that many of the cases")
+    return [*columns(rows, right=(1, 2, 3, 4)), *notes, *measure_lines(report, old or baseline, new)]
+
+
+def _rival(report: EvalReport, row: MetricRow, rival: str) -> str:
+    wanted = (rival, row.suite, row.metric)
+    found = next((r for r in report.rivals if (r.rival, r.suite, r.metric) == wanted), None)
+    if found is None or found.value is None or row.slice != "all":
+        return ""
+    return _number(found.value, binary=row.binary) + ("" if found.n == row.n else f" ({found.n})")
+
+
+def measure_lines(report: EvalReport, old: str, new: str) -> list[str]:
+    """Return what was measured beside scores: means of both sides and their ratio, and seconds a case."""
+    rows = [["measured", "n", old, new or f"round {report.round}", "ratio", "95 % interval"]]
+    for m in report.measures:
+        span = "-" if m.low is None or m.high is None else f"[{m.low:.2f}, {m.high:.2f}]"
+        values = ("-" if value is None else f"{value:.4g}" for value in (m.baseline, m.value, m.ratio))
+        rows.append([f"{m.measure} of {m.suite}, {m.unit}", str(m.n), *values, span])
+    sides = ["base" if report.baseline == "base" else f"round {report.baseline}", f"round {report.round}"]
+    for suite in dict.fromkeys(
+        name.partition(": a case of ")[0] for name in report.timings_s if ": a case of " in name
+    ):
+        took = [report.timings_s.get(f"{suite}: a case of {side}") for side in sides]
+        rows.append([f"seconds of {suite}, a case", "", *("-" if t is None else f"{t:.3g}" for t in took), "-", "-"])
+    lines = columns(rows, right=(1, 2, 3, 4)) if len(rows) > 1 else []
+    return lines + [f"failed  {suite}: {_some(cases)}" for suite, cases in sorted(report.failed.items())]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES:,} more"
 
 
 def mark(*, passed: bool) -> str:

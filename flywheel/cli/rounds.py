@@ -50,7 +50,9 @@ def plan(
 
 def _card_rows(card: DataCard) -> list[list[str]]:
     """Return a dataset's card as labelled sentences."""
-    refused = f", {card.too_long:,} longer and refused whole" if card.too_long else ", none longer"
+    windowed = f", {card.windowed:,} of them without their oldest turns" if card.windowed else ""
+    refused = f", {card.too_long:,} longer and refused whole" if card.too_long else ""
+    longer_rows = windowed + refused or ", none longer"
     sides = " and ".join(f"{mean:,.0f}" for mean in card.mean_trained)
     longer = f"; the longer side is chosen in {card.longer_wins:.0%}" if card.longer_wins is not None else ""
     share = f", the most frequent behind {card.largest_user_share:.0%}" if card.largest_user_share else ""
@@ -58,7 +60,7 @@ def _card_rows(card: DataCard) -> list[list[str]]:
     loss = f"in the loss {card.trained_tokens:,}, on average {sides} a row{longer}"
     users = f"{card.users:,} users{share}" if card.users else "users unknown"
     return [
-        ["fit", f"{card.fitting:,} rows in train.max_length {card.max_length:,}{refused}"],
+        ["fit", f"{card.fitting:,} rows in train.max_length {card.max_length:,}{longer_rows}"],
         ["tokens", f"median row {card.median_tokens:,}, longest {card.longest_tokens:,}; {loss}"],
         ["from", f"{made}logs {_told(card.sources)}; policies {_told(card.policies)}; {users}"],
         ["template", card.rendering],
@@ -151,7 +153,10 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
             "--against", help="Round, alias or `base`; default: @champion.", metavar="ROUND", autocompletion=rounds
         ),
     ] = None,
-    suite: Annotated[list[str] | None, typer.Option("--suite", help="Suite to run; default: eval.suites.")] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option("--suite", help="Suite, or file of own cases, to run; may be repeated. Default: eval.suites."),
+    ] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
     logs: Annotated[
         list[str] | None,

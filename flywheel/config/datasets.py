@@ -42,6 +42,9 @@ class GroupsConfig(Section):
     min_range: float = Field(default=0.05, ge=0, description="Groups whose returns differ by less carry no signal.")
     by_policy: bool = Field(default=False, description="Whether members must share their policy, too.")
     max_per_user: int = Field(default=2, ge=1, description="Most members of a group that are one user's.")
+    min_users: int = Field(
+        default=2, ge=1, description="Distinct users behind a group; where the log names none, every attempt is one."
+    )
     shift: float = Field(
         default=0.1, ge=0, description="Added to advantages off policy: the baseline lowered by so much (AsymRE)."
     )

@@ -168,7 +168,8 @@ def _render(section: BaseModel, path: str) -> list[str]:
         if isinstance(value, BaseModel):
             tables += ["", f"# {(type(value).__doc__ or '').splitlines()[0]}", f"[{dotted}]", *_render(value, dotted)]
         elif isinstance(value, dict):
-            tables += ["", f"# {field.description}", f"[{dotted}]"]
+            entries = [f"{key} = {_toml_value(entry)}" for key, entry in value.items()]
+            tables += ["", f"# {field.description}", f"[{dotted}]", *entries]
         else:
             lines += [f"# {field.description}", f"{name} = {_toml_value(value)}"]
     return lines + tables

@@ -69,6 +69,10 @@ class BuildConfig(Section):
         description="ISO time: build as if nothing had been logged after it, late feedback too; '' takes everything.",
     )
 
+    workers: int = Field(
+        default=0, ge=0, description="Processes that build; 0: one a core when there is much to build. Changes no byte."
+    )
+
     @field_validator("as_of")
     @classmethod
     def _is_time(cls, value: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
 
@@ -36,15 +38,35 @@ class EvalConfig(Section):
     """What a round is judged on."""
 
     suites: list[str] = Field(
-        default=["next_action", "preference"],
-        description="Suites: names in the flywheel.evaluators group or module:function. The first is primary.",
+        default=["next_action", "preference", "replay", "cases", "safety", "forgetting"],
+        description="Suites: names in the flywheel.evaluators group, module:function, or files of own cases. The first "
+        "is primary, the others are guardrails.",
     )
     max_cases: int = Field(default=200, ge=1, description="Most cases of a suite; chosen by hash, stable.")
+    rivals: list[Literal["base", "few_shot"]] = Field(
+        default=["base", "few_shot"],
+        description="Who else is shown: the base model, and the base with training tasks' successes shown to it.",
+    )
+    rival_cases: int = Field(default=40, ge=1, description="Most cases of a suite that a rival is scored on.")
+    few_shot: int = Field(default=3, ge=0, description="Successes shown to the rival few_shot.")
+    replay_cases: int = Field(default=50, ge=1, description="Most turns in which a policy is rolled out in the replay.")
     max_new_tokens: int = Field(default=96, ge=1, description="Longest generated action in tokens.")
     batch_size: int = Field(default=8, ge=1, description="Prompts generated or scored together.")
     seed: int = Field(default=0, ge=0, description="Seed of everything sampled.")
     slices: list[SliceRule] = Field(default=[], description="Declared slices, beside those that are found.")
     user_tiers: str = Field(default="", description="CSV file with the columns user and tier, for slices by tier.")
+    cases: str = Field(default="evals/*.jsonl", description="Files with the project's own cases, a pattern.")
+    checks: dict[str, str] = Field(
+        default={}, description="Functions that own cases may name in a `python` check: name = 'module:function'."
+    )
+
+    @field_validator("cases")
+    @classmethod
+    def _within_the_project(cls, value: str) -> str:
+        """Refuse a pattern that leads out of the project: cases are committed with it."""
+        if PurePath(value).is_absolute() or ".." in PurePath(value).parts or not value:
+            raise PydanticCustomError("outside", "must be a pattern of files within the project, evals/*.jsonl say")
+        return value
 
 
 class GateConfig(Section):
@@ -69,6 +91,14 @@ class GateConfig(Section):
     min_cases: int = Field(default=5, ge=1, description="Fewest paired cases on the primary metric.")
     max_gap: float = Field(
         default=0.0, ge=0, lt=1, description="Share of the old policy's cases that a new one's logs may lack."
+    )
+    limits: dict[str, float] = Field(
+        default={"kl_to_base": 1.0, "perplexity_ratio": 2.0},
+        description="Most that a measure may be, by its name; a candidate above is rejected.",
+    )
+    growth: dict[str, float] = Field(
+        default={"tokens": 0.1},
+        description="Share by which a measure may exceed that of a champion round; a candidate surely above is held.",
     )
 
 

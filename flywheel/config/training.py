@@ -79,8 +79,11 @@ class TrainConfig(Section):
         "as one.",
     )
     accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
-    max_length: int = Field(
-        default=4096, ge=16, description="Longest row in tokens; longer ones are refused and counted."
+    max_length: int = Field(default=4096, ge=16, description="Longest row in tokens.")
+    long_rows: Literal["window", "refuse"] = Field(
+        default="window",
+        description="What becomes of longer rows: the newest whole turns that fit, told in the prompt, or nothing. "
+        "Counted either way; an action is never cut.",
     )
     max_refused: float = Field(
         default=1.0,

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import FlywheelError
 from flywheel.extensions import Generation
+from flywheel.models.calls import split_calls, split_reasoning
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["CALL_END", "ChatFormat", "native_message", "parse_completion"]
 
 CALL_START, CALL_END = "<tool_call>", "</tool_call>"
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 _PROBE = "flywheel_probe"
 _PROBE_TOOL = {
     "type": "function",
@@ -215,27 +215,7 @@ class ChatFormat:
 
     def parse(self, text: str, tools: Tools) -> Generation:
         """Return what the model wrote as an assistant message."""
-        return parse_completion(self._control.sub("", text).strip(), tools)
-
-
-def _decoded(body: str) -> dict[str, Any]:
-    """Return one call in the normal form; arguments None where the text is no call."""
-    try:
-        found = json.loads(body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
-        name = re.search(r'"name"\s*:\s*"([^"]{1,100})"', body)
-        return {"id": "", "name": name[1] if name else "", "arguments": None, "arguments_raw": body}
-    arguments = found.get("arguments", found.get("parameters", {}))
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            arguments = None
-    if not isinstance(arguments, dict):
-        return {"id": "", "name": found["name"], "arguments": None, "arguments_raw": body}
-    return {"id": "", "name": found["name"], "arguments": arguments}
+        return parse_completion(text.strip(), tools, lambda part: self._control.sub("", part))
 
 
 def _fits(call: Mapping[str, Any], tools: Tools) -> bool:
@@ -253,20 +233,24 @@ def _fits(call: Mapping[str, Any], tools: Tools) -> bool:
     return required <= given and (not properties or given <= set(properties))
 
 
-def parse_completion(text: str, tools: Tools) -> Generation:
-    """Parse a completion: tool calls in `<tool_call>` tags, or one bare JSON call, beside free text.
+def parse_completion(text: str, tools: Tools, clean: Callable[[str], str] = str) -> Generation:
+    """Parse a completion: tool calls as any family of `calls.toml` writes them, thinking, and free text.
 
     `well_formed` is true when there is at least one call and every call parsed, names a known tool, and gives its
     required arguments and no unknown ones.
+
+    Args:
+        text: what the model wrote, control tokens included.
+        tools: what it was offered.
+        clean: takes control tokens out of a text.
     """
-    bodies = [m[1] for m in _CALL.finditer(text)]
-    content = _CALL.sub("", text).strip()
-    if not bodies and re.match(r'\{\s*"name"\s*:', text):
-        bodies, content = [text], ""
-    calls = [_decoded(body) for body in bodies]
+    reasoning, rest = split_reasoning(text)
+    calls, said = split_calls(rest, clean)
     message: dict[str, Any] = {"role": "assistant"}
-    if content:
+    if content := clean(said).strip():
         message["content"] = content
+    if thought := clean(reasoning).strip():
+        message["reasoning"] = thought
     if calls:
         message["tool_calls"] = calls
     return Generation(text=text, message=message, well_formed=bool(calls) and all(_fits(c, tools) for c in calls))

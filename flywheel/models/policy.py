@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flywheel.config import EvalConfig, ModelConfig
-from flywheel.extensions import Generation
+from flywheel.extensions import Drift, Generation
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
 from flywheel.models.scoring import Batches
@@ -107,6 +108,12 @@ class HFPolicy:
             texts = [text + chat.completion(p, t, c) for text, (p, t, c) in zip(texts, after, strict=True)]
         return [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []
 
+    def drifts(self, texts: Sequence[str]) -> list[Drift]:
+        """Return how far the policy is from its base on each text."""
+        from flywheel.models.drift import drifts
+
+        return drifts(self._set, self._adapter, texts)
+
     def generate(self, prompts: Prompts, tools: ToolLists, *, max_new_tokens: int) -> list[Generation]:
         """Return the greedy next action after each prompt, in order."""
         import torch
@@ -115,8 +122,8 @@ class HFPolicy:
         asked = [self._set.ids(chat.prompt(p, t)) for p, t in zip(prompts, tools, strict=True)]
         with self._set.active(self._adapter) as model, torch.inference_mode():
             written = self._set.batches.greedy(model, asked, max_new_tokens)
-        texts = tokenizer.batch_decode(written)
-        return [chat.parse(_until(w, tokenizer.eos_token), t) for w, t in zip(texts, tools, strict=True)]
+        end, made = tokenizer.eos_token_id, zip(written, tokenizer.batch_decode(written), tools, strict=True)
+        return [replace(chat.parse(_until(t, tokenizer.eos_token), o), tokens=_tokens(w, end)) for w, t, o in made]
 
     def log_prob(
         self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]]
@@ -132,6 +139,11 @@ class HFPolicy:
         with self._set.active(self._adapter) as model, torch.inference_mode():
             scores = self._set.batches.log_probs(model, rows)
         return [(score, len(after)) for score, (_, after) in zip(scores, rows, strict=True)]
+
+
+def _tokens(ids: Sequence[int], end: int) -> int:
+    """Return how many tokens were written, the end of the turn included."""
+    return ids.index(end) + 1 if end in ids else len(ids)
 
 
 def _until(text: str, end: str) -> str:

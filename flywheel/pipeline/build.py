@@ -1,4 +1,4 @@
-"""Bringing the derived tables up to date: fingerprints, staleness, and the one place where stages read and write.
+"""Bringing the derived tables up to date: fingerprints, staleness, and which stages have to run.
 
 A stage's fingerprint = content of the tables it needs + its resolved settings + its version + the versions of its
 extensions. Equal fingerprint: fresh, skipped. `explain` says which component changed.
@@ -7,25 +7,17 @@ extensions. Equal fingerprint: fresh, skipped. `explain` says which component ch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flywheel.config import Config
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
+from flywheel.pipeline.crew import Crew
 from flywheel.pipeline.stages import STAGES, Stage, stage_of
-from flywheel.pipeline.tables import RECORDED
-from flywheel.records import TABLES, LogEvent
-from flywheel.stages.links import follow_links
-from flywheel.stages.tasks import follow_tasks
-from flywheel.stages.threads import follow_threads
 from flywheel.store import Part, Snapshot, Store
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["StageStatus", "build", "explain_stage", "select_stages", "statuses"]
 
@@ -130,84 +122,12 @@ def select_stages(selection: str | None) -> list[Stage]:
     return list(STAGES[first:]) if selection.endswith("+") else [STAGES[first]]
 
 
-def _partition_of(column: str, partitions: int) -> pl.Expr:
-    """Return the partition of rows keyed by an id in hex: the first four digits modulo the number of partitions."""
-    import polars as pl
-
-    return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
-
-
-def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[str, pl.DataFrame]:
-    frames = {}
-    for table in stage.needs:
-        snapshot = store.current(stage_of(table))
-        parts = snapshot.parts if snapshot else ()
-        if table == "events":
-            found = _events(stage, store, parts, config.build.cutoff, partition).collect()
-            frames[table] = found if stage.by == "all" else follow_threads(found)
-        elif table in {"links", "tasks"}:
-            continue  # events, and what is made of them, are read through them
-        elif stage.by == "all":
-            columns = stage.columns.get(table, tuple(TABLES[table].model_fields))
-            frames[table] = store.read(parts, table).select(columns).collect()
-        elif "task_id" not in TABLES[table].model_fields:
-            frames[table] = store.read(parts, table).collect()  # what a stage over all made is small
-        elif stage.by == "conversation":
-            frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
-        else:
-            lazy = _of_tasks(store, table, parts, partition)
-            frames[table] = lazy.sort(list(TABLES[table].key)).collect()
-    return frames
-
-
-def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int) -> pl.LazyFrame:
-    """Return the rows of a partition's tasks; what was recorded before tasks were known is read through `tasks`."""
-    here = _partition_of("task_id", store.partitions) == partition
-    if table not in RECORDED:
-        return store.read(parts, table).filter(here)
-    return follow_tasks(store.read(parts, table), store.table("tasks", "tasks").filter(here))
-
-
-def _events(stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime | None, partition: int) -> pl.LazyFrame:
-    """Return a partition's events where they belong, wherever they were recorded; all of them for a stage over all."""
-    import polars as pl
-
-    def told(chosen: Sequence[Part]) -> pl.LazyFrame:
-        events = store.read(chosen, "events")
-        return events if cutoff is None else events.filter(pl.col("ts").is_null() | (pl.col("ts") <= cutoff))
-
-    if stage.by == "all":
-        return told(parts).select(stage.columns.get("events", tuple(LogEvent.model_fields)))
-    here = [p for p in parts if p.partition == partition]
-    links = store.table("links", stage_of("links")).filter(pl.col("state") == "joined").collect()
-    if links.is_empty():
-        return told(here)
-    home = links["conversation_id"].to_list()
-    coming = links.filter(pl.Series([store.partition(name) == partition for name in home], dtype=pl.Boolean))
-    moved = pl.col("event_id").is_in(links["event_id"].drop_nulls().implode())
-    whole = links.filter(pl.col("event_id").is_null())["source"]
-    stays = told(here).filter(~moved & ~pl.col("conversation_id").is_in(whole.implode()))
-    comes = told(parts).filter(
-        pl.col("event_id").is_in(coming["event_id"].drop_nulls().implode())
-        | (~moved & pl.col("conversation_id").is_in(coming.filter(pl.col("event_id").is_null())["source"].implode()))
-    )
-    return pl.concat([stays, follow_links(comes, coming)])
-
-
-def _run(stage: Stage, store: Store, config: Config, project: Path) -> Snapshot:
-    total, parts = Funnel(), []
-    for partition in range(store.partitions if stage.by != "all" else 1):
-        funnel = Funnel()
-        frames = _load(stage, store, config, partition)
-        frames |= {f"previous {table}": store.table(table, stage.name).collect() for table in stage.remembers}
-        made = stage.run(frames, config, funnel, project)
-        funnel.check(stage.name)
-        total.merge(funnel.as_dict())
-        parts += [store.write(table, made[table], partition=partition) for table in stage.makes]
-    written = [p for p in parts if p is not None]
-    return store.commit(
-        stage.name, fingerprint=fingerprint(stage, store, config), parts=written, funnel=total.as_dict()
-    )
+def _run(stage: Stage, store: Store, config: Config, crew: Crew) -> Snapshot:
+    total, parts = Funnel(), list[Part]()
+    for done in crew.work(stage):
+        total.merge(done.funnel)
+        parts += done.parts
+    return store.commit(stage.name, fingerprint=fingerprint(stage, store, config), parts=parts, funnel=total.as_dict())
 
 
 def build(
@@ -221,16 +141,17 @@ def build(
 ) -> list[StageStatus]:
     """Run the stale ones of the given stages, in order; return what happened to each."""
     done = []
-    for stage in STAGES if stages is None else stages:
-        status = _status(stage, store, config)
-        if status.state != "fresh" or full_refresh:
-            started = time.monotonic()
-            snapshot = _run(stage, store, config, project)
-            rows = {t: snapshot.rows(t) for t in stage.makes}
-            why = status.why or ("full refresh",)
-            status = StageStatus(stage.name, "built", why, rows, snapshot.funnel, time.monotonic() - started)
-        on_stage(status)
-        done.append(status)
+    with Crew(store, config, project) as crew:
+        for stage in STAGES if stages is None else stages:
+            status = _status(stage, store, config)
+            if status.state != "fresh" or full_refresh:
+                started = time.monotonic()
+                snapshot = _run(stage, store, config, crew)
+                rows = {t: snapshot.rows(t) for t in stage.makes}
+                why = status.why or ("full refresh",)
+                status = StageStatus(stage.name, "built", why, rows, snapshot.funnel, time.monotonic() - started)
+            on_stage(status)
+            done.append(status)
     return done
 
 

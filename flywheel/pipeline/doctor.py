@@ -44,6 +44,7 @@ def examine(ctx: Context, key_file: Path) -> list[DoctorCheck]:
         ("clock", lambda: _clock(ctx)),
         ("model", lambda: _model(ctx)),
         ("rounds", lambda: _rounds(ctx)),
+        ("cases", lambda: _cases(ctx)),
         ("hooks", lambda: _hooks(ctx)),
         ("extensions", _extensions),
     )
@@ -180,6 +181,15 @@ def _rounds(ctx: Context) -> Iterator[DoctorCheck]:
     who = "no champion: the base model serves" if champion is None else f"round {champion} is champion"
     if not problems:
         yield _one("rounds", f"{len(trained)} trained, every adapter as its manifest says; {who}")
+
+
+def _cases(ctx: Context) -> Iterator[DoctorCheck]:
+    """Read the project's own cases, where it has any, so that a bad line is found before the night."""
+    from flywheel.stages.evaluate.own import read_cases
+
+    cases = read_cases(ctx.project, ctx.config.eval)
+    if cases:
+        yield _one("cases", f"{len(cases):,} own cases in {ctx.config.eval.cases}, every check can be used")
 
 
 def _extensions() -> Iterator[DoctorCheck]:

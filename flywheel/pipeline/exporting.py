@@ -12,10 +12,13 @@ from flywheel.answers import ExportAnswer, ExportFile
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.crossing import evaluation_texts
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.records import Split, canonical_json
+from flywheel.stages.contamination import clear
 from flywheel.stages.export import FORMS, export_rows
+from flywheel.stages.unpaired import unpaired, weighed
 
 __all__ = ["export"]
 
@@ -40,6 +43,9 @@ dataset = load_dataset(".", "{first}", split="train")
 
 Made from {inputs}. Personal data were replaced by pseudonyms before anything was stored; what no pattern knows may
 still be there. `tools` is a JSON text, which TRL's trainers read as it is.
+
+Rows are whole: an export knows no tokenizer and cuts nothing, so a trainer with a short context has to refuse or to
+window the longest ones itself (the longest has {longest:,} characters).
 """
 
 
@@ -65,22 +71,33 @@ def export(ctx: Context, folder: Path, kinds: list[str], split: Split) -> Export
 def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
     form, funnel = FORMS[kind], Funnel()
     table = read_table(ctx.store, form.table).collect()
-    text = "".join(canonical_json(row) + "\n" for row in export_rows(table, form, split, funnel))
+    if kind == "unpaired":  # what a round of KTO takes
+        table = weighed(unpaired(table, read_table(ctx.store, "pairs").collect(), funnel, split))
+    rows = export_rows(table, form, split, funnel)
+    if split == Split.TRAIN:
+        rows = clear(rows, evaluation_texts(ctx), funnel)
+    text = "".join(canonical_json(row) + "\n" for row in rows)
     files.atomic_write(folder / f"{kind}.jsonl", text)
     return ExportFile(
         path=f"{kind}.jsonl",
         form=kind,
         trainers=form.trainers,
         rows=funnel.kept,
+        longest=max(map(len, text.splitlines()), default=0),
         sha256=files.hash_text(text),
         counts=funnel.as_dict(),
     )
 
 
 def _inputs(ctx: Context, found: list[ExportFile]) -> dict[str, str]:
-    stages = sorted({stage_of(FORMS[one.form].table) for one in found})
+    stages = sorted({stage_of(FORMS[one.form].table) for one in found} | _also(found))
     snapshots = ((stage, ctx.store.current(stage)) for stage in stages)
     return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
+
+
+def _also(found: list[ExportFile]) -> set[str]:
+    """Return what decides on rows besides their own table: an action of a pair is not unpaired."""
+    return {"pairs"} if any(one.form == "unpaired" for one in found) else set()
 
 
 def _card(ctx: Context, answer: ExportAnswer) -> str:
@@ -94,4 +111,5 @@ def _card(ctx: Context, answer: ExportAnswer) -> str:
         rows="\n".join(rows),
         first=next((one.form for one in answer.files if one.rows), answer.files[0].form),
         inputs=inputs or "empty tables",
+        longest=max((one.longest for one in answer.files), default=0),
     )

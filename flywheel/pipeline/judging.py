@@ -6,43 +6,36 @@ is the same evaluation: it neither spends alpha nor appends a second decision.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flywheel.errors import EvalError, UsageError
-from flywheel.extensions import CaseScore, Holdout, list_extensions, load_extension
+from flywheel.extensions import CaseScore, Holdout
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.crossing import read_holdout
+from flywheel.pipeline.leaks import asked_in_training
+from flywheel.pipeline.rivals import rival_rows
+from flywheel.pipeline.scoring import Scorer, look_id
+from flywheel.pipeline.suites import Suite, chosen_suites
 from flywheel.pipeline.training import DATASET
-from flywheel.records import EvalReport, Split, content_id
+from flywheel.records import EvalReport
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
-    from flywheel.models.policy import PolicySet
     from flywheel.stages.evaluate.attempts import Attempt
 
 __all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
 
 
-def _holdout(ctx: Context) -> Holdout:
-    import polars as pl
-
-    frames = {t: read_table(ctx.store, t) for t in ("episodes", "steps", "returns", "pairs")}
-    episodes = frames["episodes"].filter(pl.col("split") == Split.HOLDOUT).sort("episode_id").collect()
-    ids = episodes.lazy().select("episode_id")
-    held = {
-        name: frames[name].join(ids, on="episode_id", how="semi").sort(key).collect()
-        for name, key in (("steps", ["episode_id", "index"]), ("returns", ["episode_id", "step"]))
-    }
-    held["pairs"] = frames["pairs"].filter(pl.col("split") == Split.HOLDOUT).sort("pair_id").collect()
-    if episodes.height == 0:
+def _holdout(ctx: Context, *, needed: bool) -> Holdout:
+    found = read_holdout(ctx)
+    if needed and found.episodes.height == 0:
         raise EvalError(
             "no held-out task: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
         )
-    return Holdout(episodes, held["steps"], held["returns"], held["pairs"], ctx.project)
+    return found
 
 
 def lineage(ctx: Context, number: int | None) -> list[int]:
@@ -75,58 +68,6 @@ def _merged_into(ctx: Context, tasks: set[str]) -> set[str]:
     return set(table.filter(pl.col("formerly").is_in(sorted(tasks))).collect()["task_id"].to_list())
 
 
-class _Scorer:
-    """Scores policies suite by suite; loads the base model once, and only if a score is not cached."""
-
-    def __init__(self, ctx: Context, holdout: Holdout) -> None:
-        from flywheel.models.load import base_identity
-        from flywheel.stages.evaluate.cases import holdout_sha256
-
-        self._ctx = ctx
-        self._holdout = holdout
-        self._base_sha256 = base_identity(ctx.config.model).sha256
-        self._versions = {e.name: f"{e.distribution} {e.version}" for e in list_extensions("evaluators")}
-        self._policies: PolicySet | None = None
-        self._holdout_sha256 = holdout_sha256(holdout)
-
-    def cases_sha256(self, suites: Sequence[str]) -> str:
-        """Identify the cases and everything but the policy that their scores depend on."""
-        settings = self._ctx.config.eval.model_dump(mode="json", exclude={"suites", "slices", "user_tiers"})
-        versions = [self._versions.get(s, "by path") for s in suites]
-        return content_id(self._holdout_sha256, list(suites), versions, settings, self._ctx.config.model.dtype)
-
-    def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[str]) -> str:
-        """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""
-        return look_id(candidate_sha256, baseline_sha256, self.cases_sha256(suites))
-
-    def keep_for_last(self, spent: frozenset[str]) -> None:
-        """Have evaluators that cap their cases choose those of spent tasks last."""
-        self._holdout = replace(self._holdout, spent=spent)
-
-    def scores(self, number: int | None, suite: str) -> list[CaseScore]:
-        """Return one policy's scores on one suite."""
-        adapter_sha256 = self._ctx.registry.manifest(number).adapter_sha256 if number is not None else ""
-        key = content_id(self._base_sha256, adapter_sha256, self.cases_sha256([suite]), sorted(self._holdout.spent))
-        cached = self._ctx.store.cached("scores", key)
-        if cached is None:
-            self._ctx.say(f"scoring {round_name(number)} on {suite}")
-            evaluator = load_extension("evaluators", suite, search=self._ctx.project)
-            policy = self._policy_set().policy(self._ctx.registry.adapter(number), round_name(number), adapter_sha256)
-            cached = [
-                {**asdict(s), "score": None if math.isnan(s.score) else s.score}
-                for s in evaluator(policy, self._holdout, self._ctx.config.eval)
-            ]
-            self._ctx.store.cache("scores", key, cached)
-        return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
-
-    def _policy_set(self) -> PolicySet:
-        if self._policies is None:
-            from flywheel.models.policy import PolicySet
-
-            self._policies = PolicySet(self._ctx.config.model, self._ctx.config.eval)
-        return self._policies
-
-
 def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, int | None]:
     candidate = number if number is not None else ctx.registry.resolve("latest")
     if candidate is None or candidate not in ctx.registry.trained():
@@ -136,6 +77,29 @@ def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, 
         decided = [p for p in ctx.registry.promotions() if p.round == candidate]
         baseline = decided[-1].champion_before if decided else None
     return candidate, baseline
+
+
+def _with_leaks(ctx: Context, report: EvalReport, suites: Sequence[Suite]) -> EvalReport:
+    """Count own cases that were asked in training: leaks in the primary suite, elsewhere a note on coverage."""
+    from flywheel.stages.evaluate.own import OwnCases, read_cases
+
+    for suite in suites:
+        if isinstance(suite.evaluator, OwnCases):
+            cases = read_cases(ctx.project, ctx.config.eval, suite.evaluator.stem)
+            known = len(asked_in_training(ctx, lineage(ctx, report.round), cases))
+            primary = suite is suites[0]
+            noted = {f"{suite.name}: asked in training": known} if known else {}
+            leaked = report.leaked_tasks + (known if primary else 0)
+            report = report.model_copy(update={"leaked_tasks": leaked, "coverage": report.coverage | noted})
+    return report
+
+
+def _failed(suites: Sequence[Suite], scores: Mapping[str, Sequence[CaseScore]]) -> dict[str, list[str]]:
+    """Return the cases that the candidate failed, by suite, where their names tell a person something."""
+    found = {
+        s.name: [c.case_id for c in scores[s.name] if not c.unit and c.score == 0] for s in suites if s.lists_failures
+    }
+    return {name: cases for name, cases in found.items() if cases}
 
 
 def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) -> dict[str, list[CaseScore]]:
@@ -166,15 +130,16 @@ def evaluate(
     from flywheel.stages.evaluate.slicing import standings
 
     candidate, baseline = _sides(ctx, number, against)
-    chosen, started = list(suites or ctx.config.eval.suites), time.monotonic()
-    holdout = _holdout(ctx)
-    scorer = _Scorer(ctx, holdout)
+    chosen, started = chosen_suites(ctx, suites), time.monotonic()
+    holdout = _holdout(ctx, needed=not all(suite.fixed for suite in chosen))
+    scorer = Scorer(ctx, holdout)
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
     spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))
     scorer.keep_for_last(spent)
     scores = {
-        side: {suite: scorer.scores(side, suite) for suite in chosen} for side in dict.fromkeys((candidate, baseline))
+        side: {suite.name: scorer.scores(side, suite) for suite in chosen}
+        for side in dict.fromkeys((candidate, baseline))
     }
     report = build_report(
         candidate=_sliced(ctx, holdout, scores[candidate]),
@@ -189,16 +154,16 @@ def evaluate(
         standings=standings(ctx.config.eval.slices),
         seed=ctx.config.eval.seed,
     )
+    rivals = rival_rows(ctx, scorer, chosen, scores[candidate], baseline)
+    report = report.model_copy(update={"rivals": rivals, "failed": _failed(chosen, scores[candidate])})
+    report = _with_leaks(ctx, report, chosen)
     stored = ctx.registry.report(candidate)
     if stored is not None and stored.model_copy(update={"timings_s": {}}) == report:
         return stored
-    report = report.model_copy(update={"timings_s": {"total": round(time.monotonic() - started, 3)}})
+    report = report.model_copy(
+        update={"timings_s": {"total": round(time.monotonic() - started, 3), **scorer.timings_s}}
+    )
     ctx.registry.save_report(report)
     if manifest.state == "trained":
         ctx.registry.save(manifest.model_copy(update={"state": "evaluated"}))
     return report
-
-
-def look_id(candidate_sha256: str, baseline_sha256: str, cases_sha256: str) -> str:
-    """Identify an evaluation: the same policies on the same cases."""
-    return content_id("look", candidate_sha256, baseline_sha256, cases_sha256)

@@ -14,6 +14,8 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.crossing import evaluation_texts
+from flywheel.pipeline.fitting import dataset_text, fit_rows
 from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
@@ -131,6 +133,7 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     """Return the rows that each method would train on, and what was dropped on the way to them."""
     from flywheel.stages.select import select_rows
     from flywheel.stages.select_groups import select_actions, select_groups, select_scenarios
+    from flywheel.stages.unpaired import unpaired
 
     def table(name: str) -> pl.DataFrame:
         return read_table(ctx.store, name).collect()
@@ -150,7 +153,8 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
         rows["grpo-replay"] = select_scenarios(table("scenarios"), table("fixtures"), train, least, found)
     if train.method == "kto":
         funnels["kto"] = Funnel()
-        rows["kto"] = select_actions(examples, train, funnels["kto"], users)
+        alone = unpaired(examples, pairs, funnels["kto"])
+        rows["kto"] = select_actions(alone, train, funnels["kto"], users)
     return rows, funnels
 
 
@@ -161,21 +165,26 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         EvidenceError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
+    from flywheel.stages.contamination import clear
 
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
     candidates, funnels = _candidates(ctx)
     counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
-    rows, funnel = candidates[choice.method], funnels[choice.method]
-    if len(rows) < train.min_rows:
+    funnel = funnels[choice.method]
+    clean = clear(candidates[choice.method], evaluation_texts(ctx), funnel)
+    fitted = fit_rows(ctx, clean, choice.method, funnel)
+    rows = fitted.rows
+    if len(rows) < max(train.min_rows, 1):
+        refused = f" ({fitted.refused:,} do not fit into train.max_length)" if fitted.refused else ""
         raise EvidenceError(
-            f"round {number}: {len(rows)} rows for {choice.method}, train.min_rows is {train.min_rows}",
+            f"round {number}: {len(rows)} rows for {choice.method}{refused}, train.min_rows is {train.min_rows}",
             hint="ingest more logs, or see what was dropped with `flywheel explain pairs`",
             have=len(rows),
             need=train.min_rows,
         )
-    dataset = "".join(canonical_json(row) + "\n" for row in rows)
+    dataset = dataset_text(rows)
     tasks = sorted({row["task_id"] for row in rows})
     plan = Plan(
         round=number,
@@ -192,7 +201,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         tasks=len(tasks),
         steps=_steps(train, choice.method, len(rows)),
         characters=len(dataset),
-        card=make_card(ctx, rows, choice.method, files.hash_text(dataset)),
+        card=make_card(ctx, fitted, choice.method),
         dataset_sha256=files.hash_text(dataset),
         train_tasks_sha256=files.hash_text(canonical_json(tasks)),
         config=round_config(ctx),

@@ -6,11 +6,14 @@ In: a table row with its JSON columns parsed. Out: each side's segments under th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel.answers import Preview, PreviewSegment
 from flywheel.errors import FlywheelError
 from flywheel.pipeline.context import Context
+
+if TYPE_CHECKING:
+    from flywheel.models.chat import ChatFormat
 
 __all__ = ["preview"]
 
@@ -24,19 +27,37 @@ def preview(ctx: Context, kind: str, record: Mapping[str, Any]) -> tuple[list[Pr
 
     try:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
+        prompt, told = _as_trained(ctx, chat, kind, record)
         sides = [
             Preview(
                 side=name,
-                segments=[
-                    PreviewSegment(**part._asdict())
-                    for part in segments(chat, record["prompt"], record["tools"], answer)
-                ],
+                segments=[PreviewSegment(**part._asdict()) for part in segments(chat, prompt, record["tools"], answer)],
             )
             for name, answer in _sides(kind, record)
         ]
     except FlywheelError as error:
         return [], f"no preview: {error.message}"
-    return sides, rendering(chat)
+    return sides, rendering(chat) + told
+
+
+def _as_trained(
+    ctx: Context, chat: ChatFormat, kind: str, record: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the prompt that a round would train on, and what it says of rows that are too long."""
+    from flywheel.models.windows import open_window, tokens_of
+
+    prompt, train = list(record["prompt"]), ctx.config.train
+    if kind == "group":
+        return prompt, ""
+    actions = [answer[0] for _, answer in _sides(kind, record)]
+    tokens = tokens_of(chat, prompt, record["tools"], actions)
+    if tokens <= train.max_length:
+        return prompt, ""
+    long = f"; {tokens:,} tokens, train.max_length is {train.max_length:,}"
+    window = open_window(chat, prompt, record["tools"], actions, train.max_length)
+    if window is None or train.long_rows == "refuse":
+        return prompt, f"{long}: a round refuses it"
+    return window.prompt, f"{long}: {window.told()}"
 
 
 def _sides(kind: str, record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -1,7 +1,7 @@
 """SQL over the store, read-only: DuckDB gets the tables as they stand, and nothing else.
 
-In: one SQL text. Out: its rows as an Arrow table. The engine lives in memory and is cut off from files, extensions and
-the network before the text reaches it, so that no query can read beside the store or write anywhere.
+In: one SQL text. Out: its rows as an Arrow table. The engine is sealed (`flywheel.sealed`): no query can read
+beside the store or write anywhere.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import RECORDED, read_table
 from flywheel.records import TABLES
+from flywheel.sealed import is_query, sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +23,6 @@ __all__ = ["query"]
 
 # Errors of these kinds speak of the text and of names; others may quote a value of a log.
 _HINT = f"only these tables can be read: {', '.join(sorted(TABLES))}; `DESCRIBE episodes` lists columns"
-_QUERIES = (["SELECT"], ["EXPLAIN"])
 _TELLING = ("ParserException", "BinderException", "CatalogException", "PermissionException")
 
 
@@ -35,22 +35,13 @@ def query(ctx: Context, sql: str) -> pa.Table:
     import duckdb
     import pyarrow as pa
 
-    with duckdb.connect(":memory:") as engine:
-        for table in TABLES:
-            named = table in sql.lower()
-            engine.register(table, _dataset(ctx, table) if named else arrow_schema(TABLES[table]).empty_table())
-        for setting in (
-            "enable_external_access = false",
-            "python_enable_replacements = false",
-            "autoinstall_known_extensions = false",
-            "autoload_known_extensions = false",
-            "TimeZone = 'UTC'",
-            "lock_configuration = true",
-        ):
-            engine.execute(f"SET {setting}")
+    tables = {
+        table: _dataset(ctx, table) if table in sql.lower() else arrow_schema(TABLES[table]).empty_table()
+        for table in TABLES
+    }
+    with sealed(tables) as engine:
         try:
-            statements = engine.extract_statements(sql)
-            if [statement.type.name for statement in statements] not in _QUERIES:
+            if not is_query(engine, sql):
                 raise UsageError("only one query at a time, and nothing but a query", hint=_HINT)
             rows = engine.sql(sql).to_arrow_table()
         except duckdb.Error as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError
-from flywheel.extensions import Signal, list_extensions, load_extension
+from flywheel.extensions import Signal, list_extensions, load_extension, load_extensions
 from flywheel.funnel import Funnel
 from flywheel.stages.links import COLUMNS as LINKED
 from flywheel.stages.reliability import EPISODE_COLUMNS, REWARD_COLUMNS
@@ -97,7 +97,7 @@ def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> F
 
 def _signals(config: Config, project: Path) -> dict[str, Signal]:
     names = dict.fromkeys([*config.rewards.signals, "audit"])  # an answer that was asked for always counts
-    return {name: load_extension("rewards", name, search=project) for name in names}
+    return load_extensions("rewards", names, search=project)
 
 
 def _reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -133,7 +133,7 @@ def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
 def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     from flywheel.stages.pairs import build_pairs
 
-    builders = {name: load_extension("pairs", name, search=project) for name in config.pairs.builders}
+    builders = load_extensions("pairs", config.pairs.builders, search=project)
     args = (frames["episodes"], _corrected(frames), frames["returns"])
     return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
 
@@ -144,6 +144,10 @@ def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
     del project
     judged = (frames["episodes"], frames["steps"], frames["returns"])
     return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
+
+
+def _built(config: Config) -> dict[str, Any]:
+    return config.build.model_dump(mode="json", exclude={"workers"})  # who works changes nothing
 
 
 def _fixtures(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -161,20 +165,20 @@ _JUDGED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
-    Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": c.build.model_dump(mode="json")},
+    Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": _built(c)},
           columns={"events": LINKED}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
-          lambda c: {"build": c.build.model_dump(mode="json"), "episodes": c.episodes.model_dump()}, version=4),
+          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=5),
     Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASKED}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
-          lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
+          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=4),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
           lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=2),
     Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", _reliability,
-          lambda c: {"build": c.build.model_dump(mode="json"), "rewards": c.rewards.model_dump(include=_LEARNED)},
+          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"episodes": EPISODE_COLUMNS, "rewards": REWARD_COLUMNS}),
     Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", _returns,
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_LOOKED_FOR, *_LEARNED} - {"scope"})}, version=3),
@@ -183,7 +187,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", _pairs,
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _JUDGED, ("groups",), "task", _groups,
-          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=2),
+          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=3),
     Stage("fixtures", _JUDGED, ("fixtures", "scenarios"), "task", _fixtures,
           lambda c: {"replay": c.replay.model_dump(include={"reads", "acts", "min_agreement"})}),
 )  # fmt: skip

@@ -11,6 +11,7 @@ everywhere. The field descriptions here are the JSON Schemas' descriptions.
 from __future__ import annotations
 
 from flywheel.records.base import ID_HEX, ID_KINDS, Document, Row, canonical_json, content_id, is_name, texts_in
+from flywheel.records.cases import EvalCase
 from flywheel.records.datasets import Example, Group, PreferencePair
 from flywheel.records.episodes import (
     Correction,
@@ -34,11 +35,13 @@ from flywheel.records.rounds import (
     DataCard,
     EvalReport,
     FileHash,
+    MeasureRow,
     Method,
     MetricRow,
     MonitorRow,
     Plan,
     Promotion,
+    RivalRow,
     RoundManifest,
     RuleResult,
     Verdict,
@@ -56,6 +59,7 @@ __all__ = [
     "DataCard",
     "Document",
     "Episode",
+    "EvalCase",
     "EvalReport",
     "EventKind",
     "Example",
@@ -65,6 +69,7 @@ __all__ = [
     "Group",
     "Link",
     "LogEvent",
+    "MeasureRow",
     "Message",
     "Method",
     "MetricRow",
@@ -81,6 +86,7 @@ __all__ = [
     "ReplayScenario",
     "Return",
     "Reward",
+    "RivalRow",
     "RoundManifest",
     "Row",
     "RuleResult",

@@ -88,8 +88,14 @@ class Group(Row):
     )
     behaviour_G: list[str] = Field(
         default_factory=list,
-        description="Where each member's log-probabilities under the policy that acted come from: logged; rescore (a "
-        "round of this project acted: its adapter can say); unknown.",
+        description="Where each member's log-probabilities under the policy that acted come from: logged; rescore (the "
+        "base or a round of this project acted, by a plain draw: its adapter can say); unknown.",
+    )
+    log_probs_G: list[Json | None] = Field(
+        default_factory=list, description="Of each logged member, JSON list of {ids, log_probs}, one an action."
+    )
+    temperatures_G: list[float | None] = Field(
+        default_factory=list, description="Temperature of each member's draw; null where that does not say all of it."
     )
     gradient_G: list[float] = Field(
         default_factory=list,

@@ -90,6 +90,10 @@ class Step(Row):
     malformed: bool = Field(description="A call whose arguments did not parse: evidence, never a reason to drop.")
     event_id: str = Field(description="The model_call event.")
     result_event_ids: list[str] = Field(default_factory=list, description="Events of the calls' results.")
+    served: Json | None = Field(
+        default=None,
+        description="What the log tells of how the action's tokens were drawn, JSON: sampling, ids, log_probs.",
+    )
 
 
 class Reward(Row):

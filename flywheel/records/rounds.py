@@ -15,11 +15,13 @@ __all__ = [
     "DataCard",
     "EvalReport",
     "FileHash",
+    "MeasureRow",
     "Method",
     "MetricRow",
     "MonitorRow",
     "Plan",
     "Promotion",
+    "RivalRow",
     "RoundManifest",
     "RuleResult",
     "Verdict",
@@ -96,8 +98,11 @@ class DataCard(_Frozen):
     median_tokens: int = Field(ge=0, description="Tokens of the median row.")
     longest_tokens: int = Field(ge=0, description="Tokens of the longest row.")
     max_length: int = Field(ge=0, description="train.max_length.")
-    fitting: int = Field(ge=0, description="Rows that fit into it.")
-    too_long: int = Field(ge=0, description="Rows that do not: they are refused whole, never cut.")
+    fitting: int = Field(ge=0, description="Rows that fit into it, as they are or as a window.")
+    windowed: int = Field(
+        default=0, ge=0, description="Rows of which only the newest turns fit: the prompt says what is left out."
+    )
+    too_long: int = Field(ge=0, description="Rows that do not fit either way: they are refused whole, never cut.")
     mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
     longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
     sources: dict[str, int] = Field(description="Rows by format of their log.")
@@ -172,6 +177,31 @@ class MetricRow(_Frozen):
     )
 
 
+class MeasureRow(_Frozen):
+    """Something measured of a round beside the baseline, on the same cases; no score, so lower is not always better."""
+
+    suite: str
+    measure: str
+    unit: str = Field(description="What its numbers are in.")
+    n: int = Field(ge=0, description="Cases on which both were measured.")
+    baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
+    value: float | None = Field(default=None, description="Candidate's mean.")
+    ratio: float | None = Field(default=None, description="value / baseline; null where the baseline's is 0.")
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval of the ratio.")
+    high: float | None = Field(default=None, description="Upper end of it.")
+
+
+class RivalRow(_Frozen):
+    """One metric of a rival, on the cases of the row that it stands beside; rivals have no part in the decision."""
+
+    rival: str = Field(description="'base', or 'base + N examples' that were shown to it as earlier turns.")
+    suite: str
+    metric: str
+    n: int = Field(ge=0, description="Cases that candidate and rival were both scored on.")
+    value: float | None = Field(default=None, description="The rival's mean on them; null when there are none.")
+    candidate: float | None = Field(default=None, description="The candidate's mean on them.")
+
+
 class CaseGap(_Frozen):
     """Cases that the old policy has and the new one lacks."""
 
@@ -196,9 +226,14 @@ class EvalReport(Document):
     n_tasks: int = Field(ge=0, description="Distinct held-out tasks among the cases.")
     leaked_tasks: int = Field(ge=0, description="Cases whose task was trained on; must be 0.")
     metrics: list[MetricRow]
+    measures: list[MeasureRow] = Field(default_factory=list, description="Tokens written, distance from the base.")
+    rivals: list[RivalRow] = Field(default_factory=list, description="The base model, and the base with examples.")
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
     gaps: list[CaseGap] = Field(
         default_factory=list, description="Cases of the primary suite that the baseline has and the candidate lacks."
+    )
+    failed: dict[str, list[str]] = Field(
+        default_factory=dict, description="Own cases that the candidate failed, by suite: their ids."
     )
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")

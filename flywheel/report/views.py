@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from flywheel.records import MetricRow
+from flywheel.records import MetricRow, RivalRow
 from flywheel.report.data import SCORE_EDGES, CaseRow, EpisodeView, PairView, ReportData, SignalRow
 from flywheel.report.differing import Piece, differing, words
 from flywheel.report.plots import CURVES
 from flywheel.report.text import clean, clip
-from flywheel.report.wording import number
+from flywheel.report.wording import DASH, number
 
 __all__ = [
     "CaseList",
     "FunnelRow",
     "PairCard",
+    "Rivals",
     "Table",
     "case_list",
     "commands",
@@ -29,6 +30,7 @@ __all__ = [
     "funnel_rows",
     "funnels_of",
     "histogram_table",
+    "measure_table",
     "metric_rows",
     "pair_cards",
     "shown_episode",
@@ -83,6 +85,39 @@ def metric_rows(data: ReportData, *, slices: bool) -> list[MetricRow]:
     """Return the evaluation's rows over all cases, or those of slices."""
     rows = data.report.metrics if data.report else []
     return [row for row in rows if (row.slice != "all") == slices]
+
+
+class Rivals:
+    """Rivals by name, in order, and their rows by the metric that they stand beside."""
+
+    def __init__(self, rows: Sequence[RivalRow]) -> None:
+        self.names = list(dict.fromkeys(row.rival for row in rows))
+        self._rows = {(row.suite, row.metric, row.rival): row for row in rows if row.value is not None}
+
+    def at(self, row: MetricRow, rival: str) -> RivalRow | None:
+        """Return a rival's row beside a metric's; None where it has none."""
+        return self._rows.get((row.suite, row.metric, rival))
+
+
+def measure_table(data: ReportData) -> Table | None:
+    """Return what was measured beside scores, and how long a case took."""
+    if data.report is None or not data.report.measures:
+        return None
+    body = [
+        [
+            f"{m.measure} of {m.suite}, {m.unit}",
+            f"{m.n:,}",
+            *(number(v) for v in (m.baseline, m.value, m.ratio)),
+            DASH if m.low is None or m.high is None else f"{number(m.low)} to {number(m.high)}",
+        ]
+        for m in data.report.measures
+    ]
+    seconds = [
+        [f"{name}, seconds", *[DASH] * 2, number(value), *[DASH] * 2]
+        for name, value in sorted(data.report.timings_s.items())
+        if ": a case of " in name
+    ]
+    return Table(["Measure", "n", data.baseline_name, f"Round {data.round}", "Ratio", "95 % interval"], body + seconds)
 
 
 def funnels_of(data: ReportData) -> dict[str, Mapping[str, int]]:

@@ -9,11 +9,10 @@ chat templates demand): the log's random ids would make equal prompts differ and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flywheel.records import canonical_json
+from flywheel.stages._canonical import as_canonical
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,7 +83,7 @@ class _Numbering:
         """Return a JSON list of messages without its brackets, ids renamed."""
         if '"tool_call' not in messages:
             return messages.strip()[1:-1]
-        return ",".join(canonical_json(self.message(m)) for m in json.loads(messages))
+        return as_canonical(messages, lambda told: [self.message(m) for m in told])[1:-1]
 
 
 def episode_fragments(steps: pl.DataFrame) -> Iterator[tuple[str, list[Fragment]]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -133,7 +134,18 @@ def _strings(value: Any) -> Iterator[str]:
         yield str(value).lstrip("-")
 
 
+_RECENT: deque[tuple[dict[str, Any], dict[str, bool]]] = deque(maxlen=4)  # filters read the same two sides in a row
+
+
 def _tokens(message: dict[str, Any]) -> dict[str, bool]:
+    for known, found in _RECENT:
+        if known is message:
+            return found
+    _RECENT.append((message, _new_tokens(message)))
+    return _RECENT[-1][1]
+
+
+def _new_tokens(message: dict[str, Any]) -> dict[str, bool]:
     calls = message.get("tool_calls") or []
     if not calls:
         return _value_tokens(str(message.get("content") or ""), prose=True)

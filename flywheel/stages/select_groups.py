@@ -62,6 +62,9 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
         "rewards": row["rewards_G"],
         "advantages": row["advantages_G"],
         "policies": row["policies_G"],
+        "behaviours": row["behaviour_G"],
+        "log_probs": [json.loads(text) if text is not None else None for text in row["log_probs_G"] or ()],
+        "temperatures": row["temperatures_G"],
         "id": row["group_id"],
         "task_id": row["task_id"],
     }

@@ -1,22 +1,21 @@
-"""KTO's rows: labelled actions that found no partner to make a pair with.
+"""KTO's actions: those labelled ones that found no partner to make a pair with. A round and an export take the same.
 
-In: the examples and pairs tables. Out: JSON-ready rows {prompt, completion, label, tools, weight, id, task_id}, in an
-order that depends on nothing but their content.
+In: the examples and pairs tables. Out: rows of the examples table.
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING
 
-from flywheel.records import Split, content_id
+from flywheel.records import Split
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.funnel import Funnel
 
-__all__ = ["balanced_weights", "kto_rows"]
+__all__ = ["balanced_weights", "unpaired", "weighed"]
 
 CLEAR = 0.4  # of |2p - 1|
 MOST_DESIRED = 4 / 3  # weight of desirable rows beside that of undesirable ones: KTO's authors advise 1 to 4/3
@@ -35,12 +34,15 @@ def balanced_weights(desirable: float, undesirable: float) -> tuple[float, float
     return 1.0, min(ratio, 1.0)
 
 
-def kto_rows(examples: pl.DataFrame, pairs: pl.DataFrame, funnel: Funnel) -> list[dict[str, Any]]:
-    """Return the rows of the training split whose outcome is clear and whose action is no side of a pair."""
+def unpaired(examples: pl.DataFrame, pairs: pl.DataFrame, funnel: Funnel, split: Split = Split.TRAIN) -> pl.DataFrame:
+    """Return the examples of a split whose outcome is clear and whose action is no side of a pair, by id.
+
+    Counts what it leaves out; what it returns is counted by whoever goes on with it.
+    """
     import polars as pl
 
-    funnel.considered += examples.height
-    rows = funnel.drop(examples, pl.col("split") != Split.TRAIN.value, "held out")
+    reason = "held out" if split == Split.TRAIN else "training split"
+    rows = funnel.drop(examples, pl.col("split") != split.value, reason)
     sides = pl.concat(
         pairs.select(episode_id=f"{side}_episode", step=f"{side}_step", paired=pl.lit(value=True))
         for side in ("chosen", "rejected")
@@ -49,19 +51,16 @@ def kto_rows(examples: pl.DataFrame, pairs: pl.DataFrame, funnel: Funnel) -> lis
     rows = funnel.drop(rows, pl.col("paired"), "has a partner")
     clear = ((2 * pl.col("p_success") - 1).abs() >= CLEAR - 1e-9) | ~pl.col("label")  # a failed call is surely bad
     rows = funnel.drop(rows, ~clear, "unclear outcome")
-    rows = funnel.drop(rows, pl.col("weight") <= 0, "no weight")
-    funnel.kept += rows.height
-    good, bad = balanced_weights(*(float(rows.filter(pl.col("label") == y)["weight"].sum()) for y in (True, False)))
-    return sorted((_row(row, good if row["label"] else bad) for row in rows.iter_rows(named=True)), key=content_id)
+    rows = funnel.drop(rows, pl.col("weight") <= 0, "no weight").drop("paired").sort("example_id")
+    funnel.considered += examples.height - rows.height
+    return rows
 
 
-def _row(row: dict[str, Any], factor: float) -> dict[str, Any]:
-    return {
-        "prompt": json.loads(row["prompt"]),
-        "completion": json.loads(row["completion"]),
-        "label": row["label"],
-        "tools": json.loads(row["tools"]) if row["tools"] is not None else None,
-        "weight": row["weight"] * factor,
-        "id": row["example_id"],
-        "task_id": row["task_id"],
-    }
+def weighed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return labelled actions with weights in balance, see `balanced_weights`."""
+    import polars as pl
+
+    good, bad = balanced_weights(
+        *(math.fsum(rows.filter(pl.col("label") == label)["weight"].sort()) for label in (True, False))
+    )
+    return rows.with_columns(weight=pl.col("weight") * pl.when("label").then(pl.lit(good)).otherwise(pl.lit(bad)))

@@ -33,6 +33,7 @@ STAGES = (
     "examples",
     "pairs",
     "groups",
+    "fixtures",
     "train",
     "eval",
     "gate",

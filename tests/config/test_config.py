@@ -60,3 +60,10 @@ def test_cost_may_only_break_ties(tmp_path: Path) -> None:
         merge_overrides(Config(), {"pairs": {"min_margin": 0.05}})
     path.write_text('[rewards]\nbeta = 0.5\nscheme = "rules"\n')
     assert load_config(path).rewards.beta == 0.5
+
+
+@pytest.mark.parametrize("pattern", ["/etc/*.jsonl", "../evals/*.jsonl", ""])
+def test_own_cases_are_within_the_project(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "flywheel.toml").write_text(f'[eval]\ncases = "{pattern}"\n')
+    with pytest.raises(ConfigError, match="within the project"):
+        load_config(tmp_path / "flywheel.toml")

@@ -62,3 +62,27 @@ def test_adapters_switch_on_and_off(tiny_model: Path, adapter: Path) -> None:
     assert tuned.log_prob(PROMPTS, NONE, ANSWERS) != first
     assert base.log_prob(PROMPTS, NONE, ANSWERS) == first
     assert (base.sha256, tuned.sha256) == (owner.base_sha256, "abc")
+
+
+def test_drift_is_that_of_two_plain_forward_passes_and_none_without_an_adapter(tiny_model: Path, adapter: Path) -> None:
+    owner = policies(tiny_model, 4)
+    texts = ["one two three " * 60, "x", "a short line"]
+    still, moved = owner.policy(None, "base").drifts(texts), owner.policy(adapter, "round 1", "a").drifts(texts)
+
+    assert [(d.kl, d.nll == d.base_nll) for d in still] == [(0.0, True)] * 3
+    ids = owner.tokenizer(texts[0], return_tensors="pt")["input_ids"]
+    logp = []
+    for folder in (None, adapter):
+        with owner.active(folder) as model, torch.inference_mode():
+            logp.append(torch.log_softmax(model(ids).logits[0, :-1].double(), -1))
+    base, tuned = logp
+    assert moved[0].tokens == ids.shape[1] - 1 > 128  # more than are held at a time
+    assert moved[0].kl == pytest.approx(float((base.exp() * (base - tuned)).sum(-1).mean()), rel=1e-4)
+    assert moved[0].nll == pytest.approx(float(-tuned.gather(-1, ids[0, 1:, None]).mean()), rel=1e-5)
+    assert moved[0].base_nll == still[0].nll
+    assert moved[1].tokens == 0
+
+
+def test_written_tokens_are_counted_up_to_the_end_of_the_turn(tiny_model: Path) -> None:
+    made = policies(tiny_model, 4).policy(None, "base").generate(PROMPTS, NONE, max_new_tokens=6)
+    assert all(1 <= g.tokens <= 6 for g in made)

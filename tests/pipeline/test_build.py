@@ -69,6 +69,7 @@ def test_a_changed_weight_rebuilds_returns_and_what_follows_but_no_signal(folder
         "links": "fresh", "episodes": "fresh", "tasks": "fresh", "opinions": "fresh", "rewards": "fresh",
         "reliability": "fresh",
         "returns": "stale", "examples": "stale", "pairs": "stale", "groups": "stale",
+        "fixtures": "stale",
     }  # fmt: skip
     assert Project(folder, config=changed).explain("returns").lines[0] == (
         "returns is stale: config rewards.beta 0.1 → 0.05."
@@ -119,7 +120,7 @@ def test_no_task_crosses_the_holdout(folder: Path) -> None:
 
 def test_selecting_stages() -> None:
     assert [s.name for s in select_stages("pairs")] == ["pairs"]
-    assert [s.name for s in select_stages("examples+")] == ["examples", "pairs", "groups"]
+    assert [s.name for s in select_stages("examples+")] == ["examples", "pairs", "groups", "fixtures"]
     with pytest.raises(UsageError, match="no stage `pears`"):
         select_stages("pears")
 

@@ -31,7 +31,7 @@ def test_the_card_adds_up_with_the_dataset(project: Project) -> None:
     plan = project.plan()
     card = plan.card
 
-    assert card.fitting + card.too_long == plan.rows
+    assert card.fitting == plan.rows
     assert sum(card.sources.values()) == sum(card.policies.values()) == plan.rows
     assert 0 < card.trained_tokens < card.tokens
     assert card.median_tokens <= card.longest_tokens <= card.tokens
@@ -40,9 +40,7 @@ def test_the_card_adds_up_with_the_dataset(project: Project) -> None:
 
 
 def test_rows_that_do_not_fit_are_counted(project: Project) -> None:
-    train = project.config.train.model_copy(update={"max_length": 150})
-    short = Project(project.folder, config=project.config.model_copy(update={"train": train}))
-    card = short.plan().card
+    card = fitting(project, max_length=150).plan().card
 
     assert 0 < card.too_long < card.too_long + card.fitting
     assert card.max_length == 150
@@ -83,3 +81,44 @@ def test_show_marks_what_is_trained(project: Project) -> None:
         (call, *_) = shown.record[side.side][0].get("tool_calls") or [{"name": shown.record[side.side][0]["content"]}]
         assert call["name"] in side.segments[-1].text
     json.dumps(shown.model_dump(mode="json"))
+
+
+def fitting(project: Project, **changes: object) -> Project:
+    train = project.config.train.model_copy(update={"min_rows": 1, "max_rows": 10_000, **changes})
+    return Project(project.folder, config=project.config.model_copy(update={"train": train}))
+
+
+def test_longer_rows_are_trained_as_windows_and_counted(project: Project) -> None:
+    whole = fitting(project).plan()
+    limit = whole.card.longest_tokens - 40
+    made = fitting(project, max_length=limit).plan()
+
+    assert made.card.windowed == made.counts["note: windows on longer conversations"] > 0
+    assert made.card.longest_tokens <= limit
+    assert (made.rows, made.card.fitting) == (made.counts["kept"], made.rows)
+    dropped = sum(n for reason, n in made.counts.items() if reason.startswith("dropped"))
+    assert made.counts["considered"] == made.counts["kept"] + dropped
+    assert made == fitting(project, max_length=limit).plan()
+
+    refusing = fitting(project, max_length=limit, long_rows="refuse").plan()
+    assert refusing.card.windowed == 0
+    assert refusing.card.too_long == refusing.counts["dropped: too long for train.max_length"] > 0
+    assert refusing.rows == whole.rows - refusing.card.too_long
+    with pytest.raises(TrainError, match="rows do not fit into"):
+        fitting(project, max_length=limit, long_rows="refuse", max_refused=0.0).plan()
+
+
+def test_show_says_what_a_window_leaves_out(project: Project) -> None:
+    whole = fitting(project)
+    examples = project.store.table("examples", "examples").collect()
+    longest = max(examples.iter_rows(named=True), key=lambda row: (len(row["prompt"]), row["example_id"]))
+    shown = whole.show(longest["example_id"])
+    tokens = sum(segment.tokens for side in shown.preview for segment in side.segments)
+
+    short = fitting(project, max_length=tokens - 10).show(longest["example_id"])
+    assert f"; {tokens:,} tokens, train.max_length is {tokens - 10:,}: " in short.rendering
+    assert "left out to fit" in short.rendering
+    assert "of this conversation left out]" in short.preview[0].segments[0].text
+    assert sum(segment.tokens for segment in short.preview[0].segments) <= tokens - 10
+    refusing = fitting(project, max_length=tokens - 10, long_rows="refuse").show(longest["example_id"])
+    assert refusing.rendering.endswith("a round refuses it")

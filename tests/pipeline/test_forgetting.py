@@ -25,7 +25,18 @@ from tests.projects import FLYWHEEL, digest, flywheel, write_config
 USER = "user04@shop.example"
 LOGS = ("native.jsonl", "feedback.jsonl", "otel.jsonl.gz")
 SAID = {"messages": [{"role": "user", "content": "How many orders came from Oslo?"}]}
-TABLES = ("episodes", "steps", "rewards", "reliability", "returns", "examples", "pairs", "groups")
+TABLES = (
+    "episodes",
+    "steps",
+    "rewards",
+    "reliability",
+    "returns",
+    "examples",
+    "pairs",
+    "groups",
+    "fixtures",
+    "scenarios",
+)
 
 
 def lines_of(path: Path) -> list[bytes]:

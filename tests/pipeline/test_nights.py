@@ -20,7 +20,10 @@ from tests.projects import FLYWHEEL, write_config
 if TYPE_CHECKING:
     from flywheel.answers import RunAnswer
 
-_TABLES = ["links", "episodes", "tasks", "opinions", "rewards", "reliability", "returns", "examples", "pairs", "groups"]
+_TABLES = [
+    "links", "episodes", "tasks", "opinions", "rewards", "reliability", "returns", "examples", "pairs", "groups",
+    "fixtures",
+]  # fmt: skip
 STAGES = ["ingest", *_TABLES, "notify"]
 
 

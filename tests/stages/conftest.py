@@ -63,6 +63,7 @@ def _steps(attempt: dict[str, Any]) -> list[dict[str, Any]]:
                 "malformed": "call" in turn and turn["call"][1] is None,
                 "event_id": content_id(name, number),
                 "result_event_ids": [],
+                "served": canonical_json(turn["served"]) if "served" in turn else None,
             }
         )
         made = made + called
@@ -128,6 +129,7 @@ def frames() -> Callable[[Sequence[dict[str, Any]]], Frames]:
     """Give a function from attempts to the frames (episodes, steps, returns).
 
     An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system",
-    "user", "risk"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "resets"}.
+    "user", "risk"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "resets",
+    "served"}.
     """
     return _frames

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
+from flywheel.records import canonical_json, content_id
 from flywheel.stages._canonical import (
     action_key,
+    as_canonical,
     call_key,
     dump,
     first_state,
@@ -16,7 +20,7 @@ from flywheel.stages._canonical import (
     task_of_key,
     task_of_request,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 JSON = st.recursive(
@@ -91,3 +95,20 @@ def test_a_greater_holdout_only_adds_tasks(tasks: list[str], one: float, other: 
     small, great = sorted([one, other])
     held = {task for task in map(task_of_key, tasks) if in_holdout(task, small)}
     assert held <= {task for task in map(task_of_key, tasks) if in_holdout(task, great)}
+
+
+@given(value=JSON, ascii_only=st.booleans())
+@example(
+    value=[1e-5, 0.0001, 1e16, 1e300, -0.0, 2**64, "\ud800", "\u2028\x7f\x1b", {"b": 1, "a": [-1e-7]}],
+    ascii_only=False,
+)
+def test_the_fast_way_writes_what_the_slow_one_does(value: Any, *, ascii_only: bool) -> None:
+    text = json.dumps([value], ensure_ascii=ascii_only)
+    assert as_canonical(text, lambda told: told) == canonical_json([value])
+
+
+@given(st.lists(st.none() | st.text() | JSON))
+@example(["\ud800"])
+def test_an_id_is_that_of_the_canonical_text(parts: list[Any]) -> None:
+    text = canonical_json(parts).encode("utf-8", "surrogatepass")
+    assert content_id(*parts) == hashlib.sha256(text).hexdigest()[:32]

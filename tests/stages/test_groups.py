@@ -131,6 +131,17 @@ def test_users_and_policies_have_their_places(frames: Make) -> None:
     assert run(mixed, by_policy=True)[1]["too few attempts"] == 2
 
 
+def test_one_user_alone_makes_no_group(frames: Make) -> None:
+    alone = [attempt("a", 0.95, user="ann"), attempt("b", 0.05, user="ann")]
+    assert run(frames(alone)) == ([], {"considered": 2, "too few users": 2})
+    assert len(run(frames(alone), min_users=1)[0]) == 1
+    for company in (attempt("c", 0.05, user="bo"), attempt("c", 0.05)):
+        (group,), _ = run(frames([*alone, company]))
+        assert group["episodes_G"] == ["a", "b", "c"]
+    crowd = [attempt(n, p, user=n) for n, p in (("d", 0.95), ("e", 0.05))]
+    assert run(frames(crowd), min_users=3)[1]["too few users"] == 2
+
+
 def test_members_of_two_splits_are_no_group(frames: Make) -> None:
     assert run(frames([attempt("a", 0.95), attempt("b", 0.05, split="holdout")]))[0] == []
 
@@ -150,6 +161,48 @@ def test_without_the_behaviours_log_probabilities_nothing_is_pushed_down(frames:
     (group,), _ = run(frames([attempt("a", 0.95, policy="round 3"), attempt("b", 0.05, policy="round 3")]))
     assert (group["behaviour_G"], group["gradient_G"]) == (["rescore"] * 2, pytest.approx([1.9, -1.7]))
     assert gradients([-0.05, -0.5], ["unknown", "logged"], 0.1) == pytest.approx([0.05, -0.4])
+
+
+def served_as(name: str, p: float, policy: str, *turns: dict[str, Any]) -> dict[str, Any]:
+    made = attempt(name, p, policy=policy)
+    made["steps"] = [{**step, "served": told} for step, told in zip(made["steps"], turns, strict=True)]
+    return made
+
+
+TOKENS: dict[str, Any] = {"ids": [1, 2], "log_probs": [-0.5, -1.0]}
+COOL = {"sampling": {"temperature": 0.7, "top_p": 1, "seed": 3}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "turns", "behaviour", "temperature"),
+    [
+        ("gpt", (TOKENS, TOKENS), "logged", 1.0),
+        ("gpt", (TOKENS, {**TOKENS, "sampling": {"temperature": 1, "max_tokens": 9}}), "logged", 1.0),
+        ("gpt", (TOKENS, {}), "unknown", 1.0),
+        ("gpt", (COOL | TOKENS, COOL | TOKENS), "unknown", 0.7),  # of the draw or of the model: nobody can tell
+        ("round 2", (COOL | TOKENS, COOL | TOKENS), "rescore", 0.7),
+        ("base", (COOL, COOL), "rescore", 0.7),
+        ("base", ({}, {}), "rescore", 1.0),
+        ("base", (COOL, {}), "unknown", None),
+        *(
+            ("base", ({"sampling": bent}, {"sampling": bent}), "unknown", None)
+            for bent in (
+                {"top_p": 0.9}, {"top_k": 40}, {"min_p": 0.05}, {"frequency_penalty": 0.1}, {"presence_penalty": 1},
+                {"repetition_penalty": 1.1}, {"temperature": 0}, {"temperature": "hot"},
+            )
+        ),
+        ("base", ({"sampling": {"top_p": 1.0, "top_k": -1}},) * 2, "rescore", 1.0),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_the_draw_decides_what_may_be_pushed_down(
+    frames: Make, policy: str, turns: Any, behaviour: str, temperature: float | None
+) -> None:
+    (group,), _ = run(frames([served_as("a", 0.95, policy, *turns), served_as("b", 0.05, policy, *turns)]))
+    assert group["behaviour_G"] == [behaviour] * 2
+    assert group["temperatures_G"] == [temperature] * 2
+    told = [None if text is None else json.loads(text) for text in group["log_probs_G"]]
+    assert told == ([[TOKENS, TOKENS]] * 2 if behaviour == "logged" else [None, None])
+    assert (group["gradient_G"][1] < 0) == (behaviour != "unknown")
 
 
 @pytest.mark.parametrize(

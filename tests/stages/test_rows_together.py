@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from flywheel.config import PairsConfig
 from flywheel.funnel import Funnel
-from flywheel.records import canonical_json
+from flywheel.records import Split, canonical_json
 from flywheel.stages._overlap import answers_shared, longer_wins, too_long_winded
 from flywheel.stages.examples import build_examples
 from flywheel.stages.pairs import build_pairs, sibling
-from flywheel.stages.unpaired import balanced_weights, kto_rows
+from flywheel.stages.unpaired import balanced_weights, unpaired, weighed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,12 +74,14 @@ def test_kto_rows_are_what_found_no_partner(frames: Make) -> None:
     examples = build_examples(*made, PairsConfig(), Funnel())
     pairs = build_pairs(*made, PairsConfig(), {"sibling": sibling}, Funnel())
     funnel = Funnel()
-    rows = kto_rows(examples.sort("example_id", descending=True), pairs, funnel)
-    funnel.check("kto")
-    assert sorted((row["task_id"], row["label"]) for row in rows) == [("u", True), ("v", False)]
-    assert set(rows[0]) == {"prompt", "completion", "label", "tools", "weight", "id", "task_id"}
+    rows = unpaired(examples.sort("example_id", descending=True), pairs, funnel)
+    assert sorted(rows.select("task_id", "label").rows()) == [("u", True), ("v", False)]
     assert (funnel.dropped["has a partner"], funnel.dropped["held out"]) == (2, 1)
-    assert rows == kto_rows(examples, pairs, Funnel())
+    assert funnel.considered == 3  # whoever goes on with the rest counts it
+    assert rows.equals(unpaired(examples, pairs, Funnel()))
+    assert unpaired(examples, pairs, Funnel(), Split.HOLDOUT)["task_id"].to_list() == ["w"]
+    heavy = rows.with_columns(weight=pl.when("label").then(pl.lit(0.9)).otherwise(pl.lit(0.3)))
+    assert sorted(weighed(heavy)["weight"].to_list()) == pytest.approx([0.3, 0.4])
 
 
 def test_a_correction_is_a_demonstration_unless_only_the_user_could_know_it(frames: Make) -> None:

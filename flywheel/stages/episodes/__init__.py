@@ -256,5 +256,6 @@ def _steps(episode: dict[str, Any], transcript: Transcript) -> Iterator[dict[str
             "malformed": any(call.malformed for call in action.calls),
             "event_id": action.event_id,
             "result_event_ids": [event for call in action.calls for event in call.events],
+            "served": action.served,
         }
         state = next_state(state, keys)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from flywheel.records import ToolStatus
 from flywheel.stages._canonical import call_key
+from flywheel.stages._served import served
 from flywheel.stages.episodes.fragments import join_fragments
 from flywheel.stages.episodes.results import OpenCall, Result, Results
 from flywheel.stages.episodes.twins import calls_of, merge_twins, same_message
@@ -48,6 +49,7 @@ class Action:
     message: dict[str, Any]
     event_id: str
     calls: list[OpenCall]
+    served: str | None = None  # how its tokens were drawn, see `_served`
 
 
 @dataclass(slots=True)
@@ -160,6 +162,7 @@ class _Walker:
             self.pending = given if fresh is None else fresh
             self._observe_results(self.pending, event.event_id)
         self._act(event.event_id, {"role": "assistant", **message})
+        self.out.actions[-1].served = served(event.payload)
         for name in _USAGE:
             amount = event.payload.get(name)
             if isinstance(amount, int | float):

@@ -195,6 +195,7 @@ def _case(state_key: str, state: _State, shown: StepKey, texts: _Texts) -> State
 
 def holdout_sha256(holdout: Holdout) -> str:
     """Identify the held-out tables. A suite's own files (a plugin's cases in the project's folder) are not covered."""
-    frames = (holdout.episodes, holdout.steps, holdout.returns, holdout.pairs)
-    tables = [hashlib.sha256(frame.write_ndjson().encode("utf-8", "surrogatepass")).hexdigest() for frame in frames]
+    frames = (holdout.episodes, holdout.steps, holdout.returns, holdout.pairs, holdout.scenarios, holdout.fixtures)
+    texts = [frame.write_ndjson() for frame in frames if frame is not None]
+    tables = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for text in texts]
     return content_id(tables)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore
-from flywheel.records import FRESH, CaseGap, EvalReport, MetricRow
+from flywheel.records import FRESH, CaseGap, EvalReport, MeasureRow, MetricRow
+from flywheel.stages.evaluate.measures import measure_rows
 from flywheel.stages.evaluate.rows import Label, Pair, Standing, row, slice_rows
 from flywheel.stages.evaluate.slicing import gaps
 
@@ -32,6 +33,7 @@ class Comparison(NamedTuple):
     wins: list[str]
     regressions: list[str]
     tasks: list[str]  # of the headline metric's pairs
+    measures: list[MeasureRow]
 
 
 def compare(  # noqa: PLR0913 - two sides, and how they are compared
@@ -58,6 +60,8 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
     Raises:
         EvalError: a case is scored twice, or a score does not fit its metric.
     """
+    measures = measure_rows(candidate, baseline, suite)
+    candidate, baseline = ([s for s in scores if not s.unit] for scores in (candidate, baseline))
     ours, theirs = _by_metric(candidate, suite), _by_metric(baseline, suite)
     names = sorted(ours.keys() | theirs.keys())
     headline = _headline(candidate, baseline)
@@ -85,6 +89,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
         wins=[p.candidate.case_id for p in binary if p.difference > 0],
         regressions=[p.candidate.case_id for p in binary if p.difference < 0],
         tasks=sorted({p.candidate.task_id for p in heads}),
+        measures=measures,
     )
 
 
@@ -203,6 +208,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         for side in (candidate, baseline)
         for suite, scores in side.items()
         for score in scores
+        if not score.unit
     }
     return EvalReport(
         round=round_number,
@@ -214,6 +220,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         n_tasks=len(set(cases.values())),
         leaked_tasks=sum(task in trained_tasks for task in cases.values()),
         metrics=[row for part in parts.values() for row in part.metrics],
+        measures=[row for part in parts.values() for row in part.measures],
         coverage={name: count for part in parts.values() for name, count in part.coverage.items()},
         gaps=_gaps(candidate.get(suites[0], ()), baseline.get(suites[0], ())) if suites else [],
         wins=parts[suites[0]].wins if suites else [],
@@ -226,6 +233,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
 
 def _gaps(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore]) -> list[CaseGap]:
     """Return the cases of a suite's headline metric that the candidate lacks, over all and by slice, by their ids."""
+    candidate, baseline = ([s for s in scores if not s.unit] for scores in (candidate, baseline))
     headline = _headline(candidate, baseline)
     have = {s.case_id: s for s in baseline if s.metric == headline and not math.isnan(s.score)}
     ours = {s.case_id for s in candidate if s.metric == headline and not math.isnan(s.score)}

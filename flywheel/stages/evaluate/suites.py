@@ -9,61 +9,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore
 from flywheel.records import Split
 from flywheel.stages._canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
+from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
 from flywheel.stages.evaluate.match import same_calls
 
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Generation, Holdout, Policy
 
-__all__ = ["Windowed", "next_action", "preference"]
+__all__ = ["length_slopes", "next_action", "preference"]
 
-TOO_LONG = "longer than the model's window"
 LIKE_LENGTH = 0.1
 
 Messages = list[dict[str, Any]]
 Tools = list[dict[str, Any]] | None
-
-
-@runtime_checkable
-class Windowed(Protocol):
-    """A policy that knows how much it can read; for one that does not say, every case is taken to fit."""
-
-    @property
-    def window(self) -> int:
-        """Most tokens of prompt and action together; 0 for no limit."""
-        ...
-
-    def lengths(
-        self,
-        prompts: Sequence[Sequence[dict[str, Any]]],
-        tools: Sequence[Tools],
-        completions: Sequence[dict[str, Any]] | None = None,
-    ) -> list[int]:
-        """Return the tokens of each prompt, with its completion where given."""
-        ...
-
-
-class _Ask(NamedTuple):
-    """What a policy is asked to read; a completion if it is to be scored rather than written."""
-
-    prompt: Messages
-    tools: Tools
-    completion: dict[str, Any] | None = None
-
-
-def _fits(policy: Policy, asks: Sequence[_Ask], room: int) -> list[bool]:
-    """Return which of the asks leave `room` tokens in the policy's window."""
-    if not asks or not isinstance(policy, Windowed) or policy.window <= 0:
-        return [True] * len(asks)
-    completions = [a.completion for a in asks if a.completion is not None]
-    lengths = policy.lengths([a.prompt for a in asks], [a.tools for a in asks], completions or None)
-    return [length + room <= policy.window for length in lengths]
 
 
 # --- next action ---------------------------------------------------------------------------------------------------
@@ -76,8 +40,8 @@ def next_action(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseS
     of a good action), `well_formed` (its calls parse and name known tools).
     """
     cases = state_cases(holdout, cfg.max_cases)
-    fits = _fits(policy, [_Ask(c.prompt, c.tools) for c in cases], cfg.max_new_tokens)
-    able = [case for case, fit in zip(cases, fits, strict=True) if fit]
+    able_to = fits(policy, [Ask(c.prompt, c.tools) for c in cases], cfg.max_new_tokens)
+    able = [case for case, fit in zip(cases, able_to, strict=True) if fit]
     made = policy.generate([c.prompt for c in able], [c.tools for c in able], max_new_tokens=cfg.max_new_tokens)
     written = {case.case_id: generation for case, generation in zip(able, made, strict=True)}
     return [score for case in cases for score in _action_scores(case, written.get(case.case_id))]
@@ -98,10 +62,11 @@ def _action_scores(case: StateCase, made: Generation | None) -> list[CaseScore]:
             "well_formed": float(made.well_formed),
         }
         slices = {"tool": case.tool}
-    return [
+    scores = [
         CaseScore(case.case_id, case.task_id, metric, value, primary=metric == "next_action_good", slices=slices)
         for metric, value in values.items()
     ]
+    return [*scores, *written_tokens(case.case_id, case.task_id, made)]
 
 
 def _tools_of(calls: Sequence[dict[str, Any]]) -> list[str]:
@@ -128,7 +93,9 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     """Score whether the policy gives the better action of a held-out pair the higher log-probability.
 
     Reference-free: sums over the action's tokens, with no other policy's subtracted. A sum favours short actions, so
-    `preference_like_length` says the same of the pairs whose sides differ by at most a tenth in tokens.
+    the same is said twice more: `preference_like_length` of the pairs whose sides differ by at most a tenth in tokens,
+    and `preference_length_controlled` of all pairs, with what length alone explains taken off (`length_slopes`). The
+    newest third of the pairs, by when the better action's episode began, is the slice time=newest third.
     """
     import polars as pl
 
@@ -138,32 +105,83 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     pairs = [rows[pair_id] for pair_id in capped(rows, cfg.max_cases, spent)]
     asks = [_asks(pair) for pair in pairs]
     flat = [ask for both in asks for ask in both]
-    fits = _fits(policy, flat, 0)
-    able = [i for i in range(len(pairs)) if fits[2 * i] and fits[2 * i + 1]]
+    read = fits(policy, flat, 0)
+    able = [i for i in range(len(pairs)) if read[2 * i] and read[2 * i + 1]]
     scores = _log_probs(policy, [ask for i in able for ask in asks[i]])
-    found = {i: (scores[2 * k], scores[2 * k + 1]) for k, i in enumerate(able)}
-    return [score for i, pair in enumerate(pairs) for score in _pair_scores(pair, found.get(i))]
+    both = [_Both(*scores[2 * k], *scores[2 * k + 1]) for k in range(len(able))]
+    slopes = length_slopes([b.ahead for b in both], [b.longer for b in both])
+    found = dict(zip(able, zip(both, slopes, strict=True), strict=True))
+    newest = _newest(rows, holdout)
+    return [s for i, pair in enumerate(pairs) for s in _pair_scores(pair, found.get(i), pair["pair_id"] in newest)]
 
 
-def _asks(pair: dict[str, Any]) -> tuple[_Ask, _Ask]:
+class _Both(NamedTuple):
+    """Log-probability and tokens of a pair's better and worse action."""
+
+    better: float
+    n_better: int
+    worse: float
+    n_worse: int
+
+    @property
+    def ahead(self) -> float:
+        """Nats by which the better action is more likely."""
+        return self.better - self.worse
+
+    @property
+    def longer(self) -> int:
+        """Tokens by which it is longer."""
+        return self.n_better - self.n_worse
+
+
+def length_slopes(ahead: Sequence[float], longer: Sequence[int]) -> list[float]:
+    """Return for each pair what a token of length is worth in nats, learned from all other pairs.
+
+    Least squares through the origin, because the sign of a pair is only a matter of naming: b = Σ d·l / Σ l², d the
+    difference of log-probabilities, l that of lengths. A pair is left out of its own slope, which could otherwise
+    explain it away. 0 where no other pair differs in length.
+    """
+    both = math.fsum(d * n for d, n in zip(ahead, longer, strict=True))
+    squares = sum(n * n for n in longer)
+    return [(both - d * n) / (squares - n * n) if squares > n * n else 0.0 for d, n in zip(ahead, longer, strict=True)]
+
+
+def _newest(rows: dict[str, dict[str, Any]], holdout: Holdout) -> set[str]:
+    """Return the newest third of the pairs, where their episodes' times are known and differ."""
+    started = dict(holdout.episodes.select("episode_id", "started").iter_rows())
+    times = {pair_id: started.get(row["chosen_episode"]) for pair_id, row in rows.items()}
+    known = sorted(time for time in times.values() if time is not None)
+    if not known or known[0] == known[-1]:
+        return set()
+    edge = known[len(known) * 2 // 3]
+    return {pair_id for pair_id, time in times.items() if time is not None and time >= edge}
+
+
+def _asks(pair: dict[str, Any]) -> tuple[Ask, Ask]:
     prompt, tools = json.loads(pair["prompt"]), json.loads(pair["tools"]) if pair["tools"] is not None else None
-    better, worse = (_Ask(prompt, tools, json.loads(pair[side])[-1]) for side in ("chosen", "rejected"))
+    better, worse = (Ask(prompt, tools, json.loads(pair[side])[-1]) for side in ("chosen", "rejected"))
     return better, worse
 
 
-def _log_probs(policy: Policy, asks: Sequence[_Ask]) -> list[tuple[float, int]]:
+def _log_probs(policy: Policy, asks: Sequence[Ask]) -> list[tuple[float, int]]:
     completions = [a.completion for a in asks if a.completion is not None]
     return policy.log_prob([a.prompt for a in asks], [a.tools for a in asks], completions)
 
 
-def _pair_scores(pair: dict[str, Any], scores: tuple[tuple[float, int], tuple[float, int]] | None) -> list[CaseScore]:
+def _pair_scores(pair: dict[str, Any], scores: tuple[_Both, float] | None, newest: bool) -> list[CaseScore]:  # noqa: FBT001
     case_id, task_id = pair["pair_id"], pair["task_id"]
     if scores is None:
         slices = {"missing": TOO_LONG}
         return [CaseScore(case_id, task_id, "preference_accuracy", math.nan, primary=True, slices=slices)]
-    (better, n_better), (worse, n_worse) = scores
-    value, slices = float(better > worse), {"builder": str(pair["builder"])}
-    found = [CaseScore(case_id, task_id, "preference_accuracy", value, primary=True, slices=slices)]
-    if abs(n_better - n_worse) <= LIKE_LENGTH * max(n_better, n_worse):
-        found.append(CaseScore(case_id, task_id, "preference_like_length", value, slices=slices))
-    return found
+    both, slope = scores
+    slices = {"builder": str(pair["builder"])} | ({"time": "newest third"} if newest else {})
+    values = {
+        "preference_accuracy": both.ahead,
+        "preference_length_controlled": round(both.ahead - slope * both.longer, 9),
+    }
+    if abs(both.longer) <= LIKE_LENGTH * max(both.n_better, both.n_worse):
+        values["preference_like_length"] = both.ahead
+    return [
+        CaseScore(case_id, task_id, metric, float(value > 0), primary=metric == "preference_accuracy", slices=slices)
+        for metric, value in values.items()
+    ]

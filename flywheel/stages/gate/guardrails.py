@@ -10,6 +10,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
+from flywheel.stages.gate.limits import grown, limited, over
 from flywheel.stages.gate.wording import counted, label, signed, summary
 from flywheel.stats.clusters import task_quantile
 from flywheel.stats.multiple import holm
@@ -139,8 +140,8 @@ def _weights(rows: list[MetricRow]) -> list[float]:
     return [0.5 / heads if r.primary and r.slice == "all" else 0.5 / others for r in rows]
 
 
-def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
-    """Reject if any row, the primary one included, is surely worse; hold if a guardrail looks worse.
+def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:
+    """Reject if any row, the primary one included, is surely worse, or a measure beyond its limit; hold on a suspicion.
 
     Surely: one-sided tests, Holm over all rows at 5 %, half of which is the primary metric's however many slices there
     are. Looks worse: a guardrail's own test at 5 %, uncorrected. That is no proof, but a slice with too few cases to
@@ -153,11 +154,19 @@ def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: 
     suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not is_head(r)]
     numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
     numbers |= {f"p: {label(row)}": p for row, p in zip(rows, adjusted, strict=True)}
-    verdict = Verdict.REJECT if worse else Verdict.INCONCLUSIVE if suspect else Verdict.PROMOTE
-    message = _worse_message(worse, suspect, adjusted)
-    return RuleResult(
-        rule="no_deterioration", passed=not (worse or suspect), verdict=verdict, message=message, numbers=numbers
-    )
+    measures = limited(given.report, cfg)
+    beyond, dearer = over(measures, cfg), grown(measures, cfg)
+    numbers |= {"beyond": float(len(beyond)), "grown": float(len(dearer)), "limited": float(len(measures))}
+    verdict = Verdict.REJECT if worse or beyond else Verdict.INCONCLUSIVE if suspect or dearer else Verdict.PROMOTE
+    message = " ".join([_worse_message(worse, suspect, adjusted), *_limits_message(len(measures), beyond, dearer)])
+    passed = verdict == Verdict.PROMOTE
+    return RuleResult(rule="no_deterioration", passed=passed, verdict=verdict, message=message, numbers=numbers)
+
+
+def _limits_message(measures: int, beyond: list[str], dearer: list[str]) -> list[str]:
+    parts = [f"Beyond the limit: {'; '.join(beyond)}."] if beyond else []
+    parts += [f"Dearer than the champion, which a person may allow: {'; '.join(dearer)}."] if dearer else []
+    return parts or ([f"{counted(measures, 'measure')} within the limits."] if measures else [])
 
 
 def judged(report: EvalReport) -> list[MetricRow]:

@@ -26,7 +26,7 @@ from flywheel.stages.ingest.work import Worker
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
 
-__all__ = ["batches_of"]
+__all__ = ["batches_of", "end_with_parent"]
 
 _WORTH_BYTES = 24_000_000  # below this, starting processes takes longer than reading
 _MOST = 16
@@ -81,10 +81,11 @@ def _begin(given: bytes) -> None:
     """Prepare a worker process."""
     global _worker  # noqa: PLW0603 - a pool's process has no other place to keep something
     _worker = Worker(*pickle.loads(given))  # noqa: S301 - made by this program a moment ago
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Wait for the process that started this one, and end with it."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -6,7 +6,7 @@ In: episodes, steps and returns of whole tasks. Out: rows of the pairs table.
 from __future__ import annotations
 
 from flywheel.stages.pairs.attempts import efficiency, first_divergence, sibling
-from flywheel.stages.pairs.filters import build_pairs
+from flywheel.stages.pairs.mining import build_pairs
 from flywheel.stages.pairs.sides import probability_better
 from flywheel.stages.pairs.within import rephrase, retry_fixed, user_edit
 

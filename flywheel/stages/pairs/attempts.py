@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flywheel.stages._context import contexts
+from flywheel.stages._remember import remembered
 from flywheel.stages.pairs.anchors import anchored
-from flywheel.stages.pairs.sides import finish, probability_better, sides
+from flywheel.stages.pairs.sides import pointed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +44,7 @@ def sibling(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, 
     if cfg.backoff:
         lonely = actions.filter(pl.col("episode_id").n_unique().over("exact") < BACK_OFF_BELOW)
         tables.append(_rivals(lonely, "rough", ROUGH_PRIOR))
-    return _pairs(pl.concat(tables), episodes, steps, "sibling")
+    return pointed(pl.concat(tables), episodes, "sibling")
 
 
 def first_divergence(
@@ -61,7 +61,7 @@ def first_divergence(
     actions = known_actions(episodes, steps, returns)
     ends = pl.col("index") == pl.col("index").max().over("episode_id")
     ways = actions.filter(pl.col("action_key").is_not_null() | ends)
-    return _pairs(_rivals(ways, "seen", PRIOR_EPISODES), episodes, steps, "first_divergence")
+    return pointed(_rivals(ways, "seen", PRIOR_EPISODES), episodes, "first_divergence")
 
 
 def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:
@@ -82,9 +82,10 @@ def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFram
     gained = (ratio - CHEAPER).clip(0, MUCH_CHEAPER - CHEAPER) / (MUCH_CHEAPER - CHEAPER)
     fair = (pl.min_horizontal("mean_chosen", "mean_rejected") >= SUCCEEDS) & (ratio >= CHEAPER)
     table = table.filter(fair).with_columns(p_better=(low + (high - low) * gained).round(12))
-    return _pairs(table.with_columns(margin=2 * pl.col("p_better") - 1), episodes, steps, "efficiency")
+    return pointed(table.with_columns(margin=2 * pl.col("p_better") - 1), episodes, "efficiency")
 
 
+@remembered  # every builder of a partition, and the count of voters, ask for the same
 def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of episodes with a known outcome, each with its anchors, return and user (`voter`)."""
     import polars as pl
@@ -123,7 +124,8 @@ def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
             value_rejected="value_rejected",
             mean_chosen="mean",
             mean_rejected="mean_rejected",
-            p_better=pl.struct("p", "p_rejected").map_elements(_better, return_dtype=pl.Float64),
+            p_better=_better(pl.col("p"), pl.col("p_rejected")),
+            p_chosen="mean",
             chosen_episode="episode_id",
             chosen_step="index",
             rejected_episode="episode_id_rejected",
@@ -133,8 +135,12 @@ def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
     )
 
 
-def _better(row: dict[str, float]) -> float:
-    return probability_better(row["p"], row["p_rejected"])
+def _better(chosen: pl.Expr, rejected: pl.Expr) -> pl.Expr:
+    """Return `probability_better` of two columns, by the same operations."""
+    import polars as pl
+
+    ahead, behind = chosen * (1 - rejected), rejected * (1 - chosen)
+    return pl.when(ahead + behind > 0).then(ahead / (ahead + behind)).otherwise(0.5)
 
 
 def _judged(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
@@ -167,16 +173,3 @@ def _typical(actions: pl.DataFrame, by: list[str], kept: list[str], *, best: boo
     order = ["failed", "p_success", "value", "episode_id"] if best else ["p_success", "value", "episode_id"]
     down = [False, True, True, False] if best else [False, False, False]
     return actions.sort(order, descending=down).unique(by, keep="first", maintain_order=True).select(kept)
-
-
-def _pairs(table: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame, builder: str) -> pl.DataFrame:
-    chosen = table.select("chosen_episode", "chosen_step").rows()
-    rejected = table.select("rejected_episode", "rejected_step").rows()
-    found = contexts(steps, {*chosen, *rejected})
-    rows = []
-    for pair in table.iter_rows(named=True):
-        here = found[pair["chosen_episode"], pair["chosen_step"]]
-        there = found[pair["rejected_episode"], pair["rejected_step"]]
-        pair["p_chosen"] = pair["mean_chosen"]
-        rows.append({**pair, **sides(here, there, text_of_chosen=True), "builder": builder})
-    return finish(rows, episodes)

@@ -1,8 +1,8 @@
-"""From candidate pairs to pairs worth training on: every filter drops with a counted reason.
+"""What refuses a candidate pair, one pair at a time: first what its numbers say, then what its actions say.
 
-Filters run in the order of `FILTERS`, cheap ones first; each looks at one pair. Then duplicates and caps, which look
-across pairs. What a filter needs to know beyond the pair itself is looked up in the steps and returns, and a pair whose
-sides are not in the log (an edited answer, say) passes what cannot be said of it.
+In: candidates with what is known of their steps and episodes. Out: the reason to refuse, the first that holds. What a
+filter needs to know beyond the pair itself is looked up in the steps and returns, and a pair whose sides are not in the
+log (an edited answer, say) passes what cannot be said of it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from flywheel.contracts import polars_schema
-from flywheel.records import PreferencePair, Split, ToolStatus, canonical_json
-from flywheel.stages._context import UNFIT, StepContext, contexts, unfit
+from flywheel.records import Split, ToolStatus, canonical_json
+from flywheel.stages._context import StepContext
 from flywheel.stages._grounding import is_prose, named_tokens, ungrounded
+from flywheel.stages._remember import remembered
 from flywheel.stages.pairs.attempts import known_actions
-from flywheel.stages.pairs.limits import limit, signature
+from flywheel.stages.pairs.limits import signature
 from flywheel.stages.pairs.support import Votes
 from flywheel.stages.pairs.taint import tainted
 from flywheel.stages.pairs.within import overlap
@@ -28,85 +28,80 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import PairsConfig
-    from flywheel.extensions import PairBuilder
-    from flywheel.funnel import Funnel
 
-__all__ = ["FILTERS", "build_pairs"]
+__all__ = ["FILTERS", "Facts", "Pair", "by_numbers", "first_reason"]
 
 TOO_SIMILAR = 0.9
 CHEAPER = "efficiency"  # builder whose pairs say nothing about success
 FOREIGN_WORDS, LONG_WORD = 3, 5  # so many words of so many letters tell that a text is about something else
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
 
-_NEWER = {"p_chosen", "users"}  # columns that a builder may leave out
-
 Pair = dict[str, Any]
 StepKey = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     """What the filters look up."""
 
     episodes: pl.DataFrame
     steps: pl.DataFrame
     returns: pl.DataFrame
     cfg: PairsConfig
-    asked: frozenset[StepKey]
+    contexts: Mapping[StepKey, StepContext]  # of both sides of every pair
 
     @cached_property
-    def known(self) -> frozenset[str]:
+    def asked(self) -> pl.DataFrame:
+        """The steps of the pairs' episodes."""
         import polars as pl
 
-        rows = self.returns.filter(pl.col("step").is_null() & pl.col("known"))
-        return frozenset(rows["episode_id"].to_list())
-
-    @cached_property
-    def risk(self) -> dict[str, float]:
-        import polars as pl
-
-        rows = self.returns.filter(pl.col("step").is_null()).select("episode_id", "risk")
-        return dict(rows.iter_rows())
+        return self.steps.filter(pl.col("episode_id").is_in(sorted({episode for episode, _ in self.contexts})))
 
     @cached_property
     def credit(self) -> dict[StepKey, float]:
+        """Credit of the steps that got any."""
         import polars as pl
 
-        rows = self.returns.filter(pl.col("step").is_not_null()).select("episode_id", "step", "value")
+        here = pl.col("episode_id").is_in(sorted({episode for episode, _ in self.contexts}))
+        rows = self.returns.filter(pl.col("step").is_not_null() & here).select("episode_id", "step", "value")
         return {(row[0], row[1]): row[2] for row in rows.iter_rows()}
 
     @cached_property
     def votes(self) -> Votes:
-        return Votes(known_actions(self.episodes, self.steps, self.returns))
+        """Who speaks for what at the states of the pairs."""
+        return Votes(known_actions(self.episodes, self.steps, self.returns), self.contexts.keys())
 
     @cached_property
     def action(self) -> dict[StepKey, tuple[str | None, list[str]]]:
+        """Each step's calls and how they ended."""
         columns = ("episode_id", "index", "action_key", "tool_status")
-        return {(row[0], row[1]): (row[2], row[3]) for row in self.steps.select(columns).iter_rows()}
+        return {(row[0], row[1]): (row[2], row[3]) for row in self.asked.select(columns).iter_rows()}
 
     @cached_property
     def last_made(self) -> dict[tuple[str, str], int]:
         """Episode and action → the last step at which it was made."""
         import polars as pl
 
-        grouped = self.steps.filter(pl.col("action_key").is_not_null()).group_by("episode_id", "action_key")
+        grouped = self.asked.filter(pl.col("action_key").is_not_null()).group_by("episode_id", "action_key")
         return {(row[0], row[1]): row[2] for row in grouped.agg(pl.col("index").max()).iter_rows()}
 
-    @cached_property
-    def contexts(self) -> dict[StepKey, StepContext]:
-        return contexts(self.steps, self.asked)
-
     def prompt(self, key: StepKey) -> str | None:
+        """Return what was seen before a step, if it is in the log."""
         return self.contexts[key].prompt if key in self.contexts else None
 
     def was_taken(self, pair: Pair, side: str) -> bool:
         """Whether a side is the action that the log has there."""
         context = self.contexts.get(_key(pair, side))
-        return context is not None and signature(_message(pair, side)) == signature(json.loads(context.completion)[-1])
+        return context is not None and signature(_message(pair, side)) == signature(_last(context.completion))
 
 
 def _message(pair: Pair, side: str) -> dict[str, Any]:
-    message: dict[str, Any] = json.loads(pair[side])[-1]
+    return _last(pair[side])
+
+
+@lru_cache(maxsize=16)  # one filter after the other reads both sides; none changes them
+def _last(messages: str) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(messages)[-1]
     return message
 
 
@@ -123,31 +118,7 @@ def _edited(pair: Pair) -> bool:
     return _key(pair, "chosen") == _key(pair, "rejected")
 
 
-def _crosses(pair: Pair, facts: _Facts) -> bool:
-    del facts
-    return bool(pair["split"] == Split.BETWEEN.value)
-
-
-def _risky(pair: Pair, facts: _Facts) -> bool:
-    """Whether the better episode did something dangerous: no success makes that an example."""
-    return facts.risk.get(pair["chosen_episode"], 0.0) >= facts.cfg.max_risk
-
-
-def _unknown_outcome(pair: Pair, facts: _Facts) -> bool:
-    """A comparison of two episodes rests on their outcomes; within one episode the evidence is another."""
-    ends = {pair["chosen_episode"], pair["rejected_episode"]}
-    return len(ends) == 2 and not ends <= facts.known  # noqa: PLR2004
-
-
-def _small_margin(pair: Pair, facts: _Facts) -> bool:
-    return bool(pair["margin"] < facts.cfg.min_margin - EPSILON)
-
-
-def _unsure(pair: Pair, facts: _Facts) -> bool:
-    return bool(pair["p_better"] < facts.cfg.min_p_better - EPSILON)
-
-
-def _malformed_chosen(pair: Pair, facts: _Facts) -> bool:
+def _malformed_chosen(pair: Pair, facts: Facts) -> bool:
     del facts
     message = _message(pair, "chosen")
     calls = _calls(message)
@@ -155,19 +126,19 @@ def _malformed_chosen(pair: Pair, facts: _Facts) -> bool:
     return empty or any(call.get("arguments") is None for call in calls)
 
 
-def _failed_chosen(pair: Pair, facts: _Facts) -> bool:
+def _failed_chosen(pair: Pair, facts: Facts) -> bool:
     _, status = facts.action.get(_key(pair, "chosen"), (None, []))
     return not _edited(pair) and bool(_calls(_message(pair, "chosen"))) and ToolStatus.FAILED.value in status
 
 
-def _same_action(pair: Pair, facts: _Facts) -> bool:
+def _same_action(pair: Pair, facts: Facts) -> bool:
     chosen, rejected = (_message(pair, side) for side in ("chosen", "rejected"))
     keys = {facts.action.get(_key(pair, side), (None, []))[0] for side in ("chosen", "rejected")}
     by_key = len(keys) == 1 and None not in keys and bool(_calls(chosen)) and not _edited(pair)
     return by_key or signature(chosen) == signature(rejected)
 
 
-def _near_identical(pair: Pair, facts: _Facts) -> bool:
+def _near_identical(pair: Pair, facts: Facts) -> bool:
     """Whether the sides say the same in other words: nobody could say which is better.
 
     Calls count as such when they differ in prose only and neither side names anything (a number, an identifier)
@@ -195,19 +166,19 @@ def _without_prose(message: dict[str, Any]) -> str:
     return canonical_json([(call["name"], strip(call.get("arguments"))) for call in _calls(message)])
 
 
-def _other_order(pair: Pair, facts: _Facts) -> bool:
+def _other_order(pair: Pair, facts: Facts) -> bool:
     """Whether the better episode makes the rejected call too, only later: then that call did no harm."""
     action, _ = facts.action.get(_key(pair, "rejected"), (None, []))
     return action is not None and facts.last_made.get((pair["chosen_episode"], action), -1) > pair["chosen_step"]
 
 
-def _not_grounded(pair: Pair, facts: _Facts) -> bool:
+def _not_grounded(pair: Pair, facts: Facts) -> bool:
     chosen, rejected = (_message(pair, side) for side in ("chosen", "rejected"))
     own = facts.prompt(_key(pair, "chosen")) or "[]"
     return bool(ungrounded(chosen, rejected, pair["prompt"], pair["tools"], own))
 
 
-def _other_context(pair: Pair, facts: _Facts) -> bool:
+def _other_context(pair: Pair, facts: Facts) -> bool:
     """Whether the rejected call names what only its own context showed: it answers another conversation."""
     prompt = facts.prompt(_key(pair, "rejected"))
     if prompt is None or pair["chosen_episode"] == pair["rejected_episode"]:
@@ -230,12 +201,12 @@ def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"[^\W\d_]+", text.casefold()) if len(word) >= LONG_WORD}
 
 
-def _dictated(pair: Pair, facts: _Facts) -> bool:
+def _dictated(pair: Pair, facts: Facts) -> bool:
     own = facts.prompt(_key(pair, "chosen")) or str(pair["prompt"])
     return tainted(_message(pair, "chosen"), own)
 
 
-def _against_credit(pair: Pair, facts: _Facts) -> bool:
+def _against_credit(pair: Pair, facts: Facts) -> bool:
     """Whether the steps' own credit says the opposite of their episodes."""
     if pair["chosen_episode"] == pair["rejected_episode"] or pair["builder"] == CHEAPER:
         return False
@@ -243,7 +214,8 @@ def _against_credit(pair: Pair, facts: _Facts) -> bool:
     return chosen is not None and rejected is not None and rejected - chosen > EPSILON
 
 
-def _counted(pair: Pair, facts: _Facts) -> tuple[int, int] | None:
+@remembered  # two filters ask in a row
+def _counted(pair: Pair, facts: Facts) -> tuple[int, int] | None:
     """Voters of a preference that rests on how episodes ended; what one episode shows by itself needs no vote."""
     if pair["chosen_episode"] == pair["rejected_episode"] or pair["builder"] == CHEAPER:
         return None
@@ -251,23 +223,40 @@ def _counted(pair: Pair, facts: _Facts) -> tuple[int, int] | None:
     return facts.votes.count(pair) if taken else None
 
 
-def _few_users(pair: Pair, facts: _Facts) -> bool:
+def _few_users(pair: Pair, facts: Facts) -> bool:
     votes = _counted(pair, facts)
     return votes is not None and votes[0] < facts.cfg.min_users
 
 
-def _fragile(pair: Pair, facts: _Facts) -> bool:
+def _fragile(pair: Pair, facts: Facts) -> bool:
     """Whether one user's leaving could undo the direction."""
     votes = _counted(pair, facts)
     return votes is not None and votes[0] - votes[1] < facts.cfg.min_lead
 
 
-FILTERS: tuple[tuple[str, Callable[[Pair, _Facts], bool]], ...] = (
-    ("crosses the split", _crosses),
-    ("unknown outcome", _unknown_outcome),
-    ("risk", _risky),
-    ("margin", _small_margin),
-    ("p_better", _unsure),
+def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Expr]]:
+    """Return the refusals that need no look at what was done, in order; nulls count as no reason.
+
+    A comparison of two episodes rests on their outcomes; within one episode the evidence is another. And whether the
+    better episode did something dangerous: no success makes that an example.
+    """
+    import polars as pl
+
+    whole = returns.filter(pl.col("step").is_null())
+    known = whole.filter(pl.col("known"))["episode_id"].implode()
+    dangerous = whole.filter(pl.col("risk") >= cfg.max_risk)["episode_id"].implode()
+    ends = [pl.col(f"{side}_episode") for side in ("chosen", "rejected")]
+    told = pl.all_horizontal(end.is_in(known) for end in ends)
+    return [
+        ("crosses the split", pl.col("split") == Split.BETWEEN.value),
+        ("unknown outcome", (ends[0] != ends[1]) & ~told),
+        ("risk", ends[0].is_in(dangerous)),
+        ("margin", pl.col("margin") < cfg.min_margin - EPSILON),
+        ("p_better", pl.col("p_better") < cfg.min_p_better - EPSILON),
+    ]
+
+
+FILTERS: tuple[tuple[str, Callable[[Pair, Facts], bool]], ...] = (
     ("malformed chosen", _malformed_chosen),
     ("chosen call failed", _failed_chosen),
     ("same action", _same_action),
@@ -282,66 +271,6 @@ FILTERS: tuple[tuple[str, Callable[[Pair, _Facts], bool]], ...] = (
 )
 
 
-def build_pairs(
-    episodes: pl.DataFrame,
-    steps: pl.DataFrame,
-    returns: pl.DataFrame,
-    cfg: PairsConfig,
-    builders: Mapping[str, PairBuilder],
-    funnel: Funnel,
-) -> pl.DataFrame:
-    """Run the builders in order of preference and return the pairs that pass every filter, sorted by id.
-
-    A reason is counted as "builder: reason", so that the funnel tells what became of each builder's candidates.
-    """
-    import polars as pl
-
-    schema = pl.Schema(polars_schema(PreferencePair))
-    young = pl.col("provisional").fill_null(value=False)
-    returns = returns.with_columns(known=pl.col("known") & ~young)  # what is too young is not known yet
-    frames = []
-    for rank, (name, build) in enumerate(builders.items()):
-        found = _proposed(build(episodes, steps, returns, cfg), schema)
-        frames.append(found.with_columns(_rank=pl.lit(rank), _builder=pl.lit(name)))
-        funnel.note(f"candidates of {name}", found.height)
-    if not frames:
-        return pl.DataFrame(schema=schema)
-    candidates = pl.concat(frames)
-    funnel.considered += candidates.height
-    bad = unfit(episodes)
-    whole = funnel.drop(candidates, pl.col("chosen_episode").is_in(bad) | pl.col("rejected_episode").is_in(bad), UNFIT)
-    pairs = limit(_filter(whole, _Facts(episodes, steps, returns, cfg, _asked(whole)), funnel), cfg, funnel)
-    funnel.kept += pairs.height
-    for name in builders:
-        funnel.note(f"kept of {name}", pairs.filter(pl.col("_builder") == name).height)
-    return pairs.select(list(schema)).sort("pair_id")
-
-
-def _proposed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    """Return a builder's candidates with every column of the table; one made before a column was has nulls there."""
-    import polars as pl
-
-    missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in sorted(_NEWER - set(frame.columns))]
-    proposed = frame.with_columns(missing).select(list(schema)).cast(schema)
-    return proposed.with_columns(pl.col("users").fill_null(pl.lit([], dtype=schema["users"])))
-
-
-def _asked(pairs: pl.DataFrame) -> frozenset[StepKey]:
-    sides = [pairs.select(f"{side}_episode", f"{side}_step").rows() for side in ("chosen", "rejected")]
-    return frozenset((key[0], key[1]) for keys in sides for key in keys)
-
-
-def _filter(pairs: pl.DataFrame, facts: _Facts, funnel: Funnel) -> pl.DataFrame:
-    import polars as pl
-
-    reasons = [_first_reason(pair, facts) for pair in pairs.iter_rows(named=True)]
-    pairs = pairs.with_columns(pl.Series("_reason", reasons, dtype=pl.String))
-    for reason, _ in FILTERS:
-        for name in pairs["_builder"].unique(maintain_order=True):
-            where = (pl.col("_reason") == reason) & (pl.col("_builder") == name)
-            pairs = funnel.drop(pairs, where, f"{name}: {reason}")
-    return pairs
-
-
-def _first_reason(pair: Pair, facts: _Facts) -> str | None:
+def first_reason(pair: Pair, facts: Facts) -> str | None:
+    """Return why a pair is refused, or None."""
     return next((reason for reason, bad in FILTERS if bad(pair, facts)), None)

@@ -9,7 +9,7 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from flywheel.records import canonical_json
+from flywheel.stages._canonical import dump
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,7 +25,7 @@ def signature(message: dict[str, Any]) -> str:
     calls = [
         (call["name"], call.get("arguments"), call.get("arguments_raw")) for call in message.get("tool_calls") or []
     ]
-    return canonical_json(calls or " ".join(str(message.get("content") or "").split()))
+    return dump(calls or " ".join(str(message.get("content") or "").split()))
 
 
 def limit(pairs: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:

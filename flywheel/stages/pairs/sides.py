@@ -1,5 +1,8 @@
 """What every builder needs: both sides of a pair as messages, and rows with the columns of `PreferencePair`.
 
+A pair of two logged steps needs no texts of its own: `pointed` makes candidates that only say where both actions stand,
+and `written` puts the texts in, of those that are worth it.
+
 Both sides are single assistant messages. Where both call tools they differ in their calls only: the text beside the
 calls is that of the side whose context is the prompt. Reasoning is left out, since it would give the answer away.
 """
@@ -7,16 +10,18 @@ calls is that of the side whose context is the prompt. Reasoning is left out, si
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
+from flywheel.errors import ExtensionError
 from flywheel.records import PreferencePair, Split, canonical_json, content_id
-from flywheel.stages._context import StepContext, call_id
+from flywheel.stages._context import StepContext, call_id, contexts
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["finish", "probability_better", "sides", "sure"]
+__all__ = ["finish", "pointed", "probability_better", "sides", "steps_of", "sure", "written"]
 
 
 def probability_better(p_chosen: float, p_rejected: float) -> float:
@@ -67,5 +72,85 @@ def finish(rows: list[dict[str, Any]], episodes: pl.DataFrame) -> pl.DataFrame:
         other, _, other_user = facts[row["rejected_episode"]]
         row["split"] = split if split == other else Split.BETWEEN.value
         row["users"] = sorted({name for name in (user, other_user, row.get("editor")) if name})
-        row["pair_id"] = content_id(row["task_id"], row["prompt"], row["chosen"], row["rejected"])
+        row["pair_id"] = _id(row)
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
+
+
+def _id(row: dict[str, Any]) -> str:
+    return content_id(row["task_id"], row["prompt"], row["chosen"], row["rejected"])
+
+
+def pointed(table: pl.DataFrame, episodes: pl.DataFrame, builder: str) -> pl.DataFrame:
+    """Return candidates whose sides are steps of the log, as pairs without texts and ids.
+
+    Args:
+        table: where both actions stand, and what the comparison came to.
+        episodes: rows of the episodes table.
+        builder: the builder's name.
+    """
+    import polars as pl
+
+    schema = polars_schema(PreferencePair)
+    facts = episodes.select("episode_id", "split", "user")
+    for side in ("chosen", "rejected"):
+        told = facts.select(pl.all().name.prefix(f"_{side}_"))
+        table = table.join(
+            told, left_on=f"{side}_episode", right_on=f"_{side}_episode_id", how="left", maintain_order="left"
+        )
+    one, other = pl.col("_chosen_split"), pl.col("_rejected_split")
+    users = pl.concat_list("_chosen_user", "_rejected_user").list.drop_nulls().list.unique().list.sort()
+    table = table.with_columns(
+        split=pl.when(one == other).then(one).otherwise(pl.lit(Split.BETWEEN.value)),
+        users=users.list.eval(pl.element().filter(pl.element() != "")),
+        builder=pl.lit(builder),
+    )
+    return table.select(
+        (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)
+        for name, kind in schema.items()
+    )
+
+
+def steps_of(pairs: pl.DataFrame) -> set[tuple[str, int]]:
+    """Return the (episode, step) of both sides of pairs."""
+    return {
+        (row[0], row[1])
+        for side in ("chosen", "rejected")
+        for row in pairs.select(f"{side}_episode", f"{side}_step").iter_rows()
+    }
+
+
+def written(
+    pairs: pl.DataFrame,
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    found: Mapping[tuple[str, int], StepContext] | None = None,
+) -> pl.DataFrame:
+    """Return pairs with the texts, tools and ids of those that lack them; `found` are the contexts of both sides."""
+    import polars as pl
+
+    bare = pairs.filter(pl.col("prompt").is_null())
+    if bare.is_empty():
+        return pairs
+    found = contexts(steps, steps_of(bare)) if found is None else found
+    tools = dict(episodes.select("episode_id", "tools").iter_rows())
+    names = ("prompt", "chosen", "rejected", "tools", "pair_id")
+    texts: dict[str, list[str | None]] = {name: [] for name in names}
+    ends = ("chosen_episode", "chosen_step", "rejected_episode", "rejected_step", "task_id")
+    for given in pairs.select(*ends, *names).iter_rows(named=True):
+        row = given if given["prompt"] is not None else _with_texts(given, found, tools)
+        for name in names:
+            texts[name].append(row[name])
+    return pairs.with_columns(pl.Series(name, values, dtype=pl.String) for name, values in texts.items())
+
+
+def _with_texts(
+    row: dict[str, Any], found: Mapping[tuple[str, int], StepContext], tools: Mapping[str, str | None]
+) -> dict[str, Any]:
+    keys = [(row[f"{side}_episode"], row[f"{side}_step"]) for side in ("chosen", "rejected")]
+    if not all(key in found for key in keys):
+        raise ExtensionError(
+            "a pair builder named a step that is not in the log", hint="it must give prompt, chosen and rejected itself"
+        )
+    here, there = (found[key] for key in keys)
+    whole = row | sides(here, there, text_of_chosen=True) | {"tools": tools[row["chosen_episode"]]}
+    return whole | {"pair_id": _id(whole)}

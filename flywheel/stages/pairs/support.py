@@ -7,6 +7,7 @@ all their attempts through both actions together; without users in the log, ever
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.pairs.anchors import ANCHORS
@@ -20,9 +21,20 @@ _SILENT = 1e-9  # an attempt that did as well as the state's mean says nothing
 
 
 class Votes:
-    """Counts voters; `actions` has the columns of `known_actions`."""
+    """Counts voters at the states of some steps.
 
-    def __init__(self, actions: pl.DataFrame) -> None:
+    Args:
+        actions: with the columns of `known_actions`.
+        asked: the (episode, step) of the pairs that will be asked about.
+    """
+
+    def __init__(self, actions: pl.DataFrame, asked: Collection[tuple[str, int]]) -> None:
+        import polars as pl
+
+        sides = pl.DataFrame(sorted(asked), schema={"episode_id": pl.String, "index": pl.Int64}, orient="row")
+        met = actions.join(sides, on=["episode_id", "index"], how="semi")
+        at_them = pl.any_horizontal(pl.col(state).is_in(met[state].unique().implode()) for state in ANCHORS)
+        actions = actions.filter(at_them)
         self._at: dict[tuple[str, int], tuple[str | None, ...]] = {}
         self._said: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._means: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

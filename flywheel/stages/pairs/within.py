@@ -176,10 +176,9 @@ def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame,
 
     del cfg
     told = pl.col("observation").str.contains('"role":"user"', literal=True)
+    several = steps.filter(told).filter(pl.len().over("episode_id") > 1).sort("episode_id", "index")
     rows = [
-        asked.row
-        for _, group in steps.sort("episode_id", "index").filter(told).group_by("episode_id", maintain_order=True)
-        for asked in _asked_again(group)
+        asked.row for _, group in several.group_by("episode_id", maintain_order=True) for asked in _asked_again(group)
     ]
     candidates = _within(rows, episodes, steps, returns, ACCEPTED_IS_BETTER, "rephrase")
     second = {(row["episode_id"], row["index"]): row["_again"] for row in rows}

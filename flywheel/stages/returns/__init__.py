@@ -1,15 +1,14 @@
 """From opinions to returns: one judgement of each episode, and its credit step by step.
 
 In: episodes, steps and rewards of a set of tasks. Out: the table `returns`: R = alpha * (2p - 1) - beta * cost -
-gamma * risk for each episode, skill and luck for each of its steps. Tasks are judged apart from each other, but for
-the cost scale of a task with few attempts.
+gamma * risk for each episode, skill and luck for each of its steps. Tasks are judged apart from each other.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flywheel.contracts import arrow_schema, conform
+from flywheel.contracts import conform, polars_schema
 from flywheel.records import Return
 from flywheel.stages._belief import Belief
 from flywheel.stages.returns.combine import Judgement, judge
@@ -40,7 +39,6 @@ def build_returns(
     hold.
     """
     import polars as pl
-    import pyarrow as pa
 
     judged = judge(episodes, rewards, cfg, Belief.read(reliability))
     rows = [_row(episode_id, task_id, judged[episode_id]) for episode_id, task_id in _ids(episodes)]
@@ -50,9 +48,8 @@ def build_returns(
     funnel.note("episodes too young to learn from", sum(row["provisional"] for row in rows))
     funnel.note("episodes with a suspect reward", sum(row["basis"] == "suspect" for row in rows))
     funnel.note("steps", steps.height)
-    whole = pl.from_arrow(pa.Table.from_pylist(rows, schema=arrow_schema(Return)))
-    if not isinstance(whole, pl.DataFrame):  # pragma: no cover - a table always gives a frame
-        raise TypeError
+    schema = polars_schema(Return)
+    whole = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
     values = {episode: one.value if one.known else None for episode, one in judged.items()}
     return conform(_with_steps(whole, step_credit(episodes, steps, rewards, values, cfg, funnel)), Return).collect()
 

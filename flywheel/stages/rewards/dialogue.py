@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from flywheel.stages._remember import remembered
 from flywheel.stages.rewards.lexicon import fold
 from flywheel.stages.rewards.opinions import Said
 
@@ -34,19 +35,9 @@ class Turn(NamedTuple):
     reaction: bool  # whether the agent had spoken or acted before
 
 
+@remembered  # every signal of a partition asks for the same turns
 def user_turns(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> dict[EpisodeKey, list[Turn]]:
-    """Return the user turns of each episode that has any, in order; the last frames' are remembered."""
-    given = (episodes, steps, events)
-    if not _LAST or any(one is not other for one, other in zip(_LAST[0], given, strict=True)):
-        _LAST[:] = [given, _read(*given)]
-    turns: dict[EpisodeKey, list[Turn]] = _LAST[1]
-    return turns
-
-
-_LAST: list[Any] = []  # every signal of a partition asks for the same turns: the frames, and what was read in them
-
-
-def _read(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> dict[EpisodeKey, list[Turn]]:
+    """Return the user turns of each episode that has any, in order."""
     requests = _requests(episodes, events)
     times = dict(events.filter(events["kind"] == "model_call").select("event_id", "ts").iter_rows())
     found: dict[EpisodeKey, list[Turn]] = {}

@@ -12,12 +12,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
-from flywheel.contracts import arrow_schema
+from flywheel.contracts import polars_schema
 from flywheel.records import Reward
+from flywheel.stages._remember import remembered
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,12 +32,9 @@ Kind = Literal["outcome", "implicit", "cost", "risk"]
 def rewards_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Return rows as a frame with the columns of `Reward`."""
     import polars as pl
-    import pyarrow as pa
 
-    frame = pl.from_arrow(pa.Table.from_pylist(list(rows), schema=arrow_schema(Reward)))
-    if not isinstance(frame, pl.DataFrame):  # pragma: no cover - from_arrow of a table is a frame
-        raise TypeError
-    return frame
+    schema = polars_schema(Reward)
+    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
 
 
 @dataclass(slots=True)
@@ -103,6 +102,7 @@ class Said(NamedTuple):
     payload: Mapping[str, Any] = {}
 
 
+@remembered
 def judgements(
     episodes: pl.DataFrame, events: pl.DataFrame, kind: Literal["feedback", "outcome"]
 ) -> dict[tuple[str, str], list[Said]]:
@@ -124,6 +124,7 @@ def judgements(
     return dict(found)
 
 
+@lru_cache(maxsize=4096)  # every signal reads the same few names
 def plain_name(name: object) -> str:
     """Return a feedback's name in one spelling: `thumbsUp`, `Thumbs-Up` and `thumbs up` are `thumbs_up`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name or ""))

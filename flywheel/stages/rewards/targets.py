@@ -6,10 +6,12 @@ In: the steps and events of a partition. Out: paths, proofs and step numbers, fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flywheel.stages._remember import remembered
 from flywheel.stages.rewards.dialogue import EpisodeKey
 from flywheel.stages.rewards.opinions import Said
 
@@ -31,14 +33,15 @@ class StepRow(NamedTuple):
     result_event_ids: list[str]
 
 
-def by_episode(steps: pl.DataFrame) -> Iterator[tuple[EpisodeKey, list[StepRow]]]:
-    """Yield each episode that acted, with its steps in order."""
+@remembered  # nearly every signal walks the same paths
+def by_episode(steps: pl.DataFrame) -> list[tuple[EpisodeKey, list[StepRow]]]:
+    """Return each episode that acted, with its steps in order."""
     columns = ["episode_id", "task_id", *StepRow._fields]
     rows = steps.rename({"index": "step"}).select(columns).sort("episode_id", "step").iter_rows()
-    for key, group in groupby(rows, key=lambda row: (row[0], row[1])):
-        yield key, [StepRow(*row[2:]) for row in group]
+    return [(key, [StepRow(*row[2:]) for row in group]) for key, group in groupby(rows, key=itemgetter(0, 1))]
 
 
+@remembered
 def times_of(events: pl.DataFrame) -> dict[str, Said]:
     """Return each event as evidence, by id."""
     return {event_id: Said(event_id, ts) for event_id, ts in events.select("event_id", "ts").iter_rows()}

@@ -18,7 +18,9 @@ __all__ = ["fuse_lora", "head_log_probs", "use_fused"]
 _POSITIONS = 128  # projected to the vocabulary at once
 
 
-def head_log_probs(hidden: torch.Tensor, head: Any, targets: torch.Tensor, cap: float | None = None) -> torch.Tensor:
+def head_log_probs(
+    hidden: torch.Tensor, head: Any, targets: torch.Tensor, cap: float | None = None, temperature: float = 1.0
+) -> torch.Tensor:
     """Return the log-probability of each target token, (T,) in float32.
 
     Args:
@@ -26,6 +28,7 @@ def head_log_probs(hidden: torch.Tensor, head: Any, targets: torch.Tensor, cap: 
         head: the linear layer to the vocabulary.
         targets: token ids, (T,).
         cap: soft cap of the logits (Gemma), or None.
+        temperature: by which the logits are divided, capped first, as generation does.
     """
     import torch
 
@@ -34,8 +37,8 @@ def head_log_probs(hidden: torch.Tensor, head: Any, targets: torch.Tensor, cap: 
     if weights or not isinstance(head, torch.nn.Linear):
         logits = head(hidden).float()
         logits = torch.tanh(logits / cap) * cap if cap else logits
-        return torch.log_softmax(logits, -1).gather(-1, targets[:, None])[:, 0]
-    found: torch.Tensor = _functions()[0].apply(hidden, head.weight, bias, targets, cap)
+        return torch.log_softmax(logits / temperature, -1).gather(-1, targets[:, None])[:, 0]
+    found: torch.Tensor = _functions()[0].apply(hidden, head.weight, bias, targets, cap, temperature)
     return found
 
 
@@ -46,12 +49,16 @@ def _functions() -> tuple[Any, Any]:
 
     class Head(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, hidden: Any, weight: Any, bias: Any, targets: Any, cap: float | None) -> Any:
+        def forward(  # noqa: PLR0913, PLR0917 - torch passes them by place
+            ctx: Any, hidden: Any, weight: Any, bias: Any, targets: Any, cap: float | None, temperature: float
+        ) -> Any:
             found = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
             slopes = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
             for at in range(0, len(targets), _POSITIONS):
                 part = slice(at, at + _POSITIONS)
-                found[part], slope = _some(hidden[part], weight, bias, targets[part], cap, slope=slopes is not None)
+                found[part], slope = _some(
+                    hidden[part], weight, bias, targets[part], cap, temperature, slope=slopes is not None
+                )
                 if slopes is not None and slope is not None:
                     slopes[part] = slope
             ctx.save_for_backward(slopes)
@@ -60,7 +67,7 @@ def _functions() -> tuple[Any, Any]:
         @staticmethod
         def backward(ctx: Any, *given: Any) -> Any:
             (slopes,) = ctx.saved_tensors
-            return (slopes * given[0][:, None].to(slopes.dtype)), None, None, None, None
+            return (slopes * given[0][:, None].to(slopes.dtype)), None, None, None, None, None
 
     class Lora(torch.autograd.Function):
         @staticmethod
@@ -83,12 +90,13 @@ def _functions() -> tuple[Any, Any]:
     return Head, Lora
 
 
-def _some(
+def _some(  # noqa: PLR0913 - what a token's probability depends on
     hidden: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     targets: torch.Tensor,
     cap: float | None,
+    temperature: float,
     *,
     slope: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -98,16 +106,20 @@ def _some(
     logits = torch.nn.functional.linear(hidden, weight, bias).float()
     if cap:
         logits = torch.tanh(logits / cap) * cap
+    bend = 1 - (logits / cap).square() if cap and slope else None
+    if temperature != 1:
+        logits = logits / temperature
     rows = torch.arange(len(targets), device=targets.device)
     total = torch.logsumexp(logits, -1)
     found = logits[rows, targets] - total
     if not slope:
         return found, None
-    bend = 1 - (logits / cap).square() if cap else None
     chances = logits.sub_(total[:, None]).exp_()
     chances[rows, targets] -= 1
     if bend is not None:
         chances *= bend
+    if temperature != 1:
+        chances /= temperature
     return found, -(chances.to(weight.dtype) @ weight)
 
 

@@ -24,6 +24,7 @@ class Member:
     advantage: float
     behaviour: str  # name of the policy that served it; "" where the log does not say
     logged: tuple[float, ...] | None  # log-probabilities of its trained tokens, as logged
+    temperature: float = 1.0  # of the draw, for scoring it again
 
 
 def member_rows(
@@ -58,6 +59,17 @@ def _logged(told: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple
     return tuple(float(x) for t in told for x in t["log_probs"]) if fits else None
 
 
+def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, tuple[float, ...] | None, float]:
+    """Return whose adapter can score a member again ("" for nobody's), what was logged, and the draw's temperature.
+
+    A row that says nothing of how members were drawn is one whose policies drew plainly.
+    """
+    temperature = row["temperatures"][i] if row.get("temperatures") else 1.0
+    told = row["log_probs"][i] if row.get("log_probs") else None
+    name = str(row["policies"][i] or "") if temperature is not None else ""
+    return name, _logged(told, rows), 1.0 if temperature is None else float(temperature)
+
+
 def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConfig) -> tuple[list[list[Member]], int]:
     """Return groups of members that fit, and the number of members that do not; a group of one is none.
 
@@ -78,9 +90,8 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
             if not made or max(len(r.ids) for r in made) > cfg.max_length:
                 refused += 1
                 continue
-            told = (row.get("log_probs") or [None] * len(row["completions"]))[i]
             advantage = float(row["advantages"][i]) + cfg.grpo_shift
-            group.append(Member(made, advantage, str(row["policies"][i] or ""), _logged(told, made)))
+            group.append(Member(made, advantage, *_behaviour(row, i, made)))
         if len(group) > 1:
             groups.append(group)
     if not groups or refused / total > cfg.max_refused:

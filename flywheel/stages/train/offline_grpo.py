@@ -3,8 +3,9 @@
 A group's members may differ in number and length; each is a logged conversation whose actions are trained and nothing
 else. What was logged was not sampled by the policy in training, so its members are weighted by how likely they have
 become: a member above its group's baseline counts fully, one below it by min(policy / behaviour, 1). Behaviour log-
-probabilities are those of the log where they fit the tokens, else scored again under the adapter that served, else
-unknown, and then a member below the baseline is not trained against. All of a group's members are one tree.
+probabilities are those of the log where they fit the tokens, else scored again under the adapter that served, at the
+temperature of the draw, else unknown, and then a member below the baseline is not trained against. All of a group's
+members are one tree.
 
 TOPR: Le Roux et al. 2025, arXiv 2503.14286. Baseline below the behaviour's mean: Arnal et al. 2025, arXiv 2506.20520.
 No division by the group's spread nor by lengths: Liu et al. 2025, arXiv 2503.20783.
@@ -48,13 +49,16 @@ def behaviour_scores(
     found: list[list[torch.Tensor | None]] = [
         [None if m.logged is None else torch.tensor(m.logged) for m in group] for group in groups
     ]
-    missing = {m.behaviour for group in groups for m in group if m.logged is None}
-    for name in sorted(missing & {"base", *spec.behaviours}):
+    missing = {(m.behaviour, m.temperature) for group in groups for m in group if m.logged is None}
+    for name, temperature in sorted(one for one in missing if one[0] in {"base", *spec.behaviours}):
         places = [
-            (g, m) for g, ms in enumerate(groups) for m, x in enumerate(ms) if x.behaviour == name and not x.logged
+            (g, m)
+            for g, ms in enumerate(groups)
+            for m, x in enumerate(ms)
+            if (x.behaviour, x.temperature) == (name, temperature) and x.logged is None
         ]
         rows = [row for g, m in places for row in groups[g][m].rows]
-        with _serving(items.scorer.model, spec.behaviours.get(name)):
+        with _serving(items.scorer.model, spec.behaviours.get(name)), items.scorer.at(temperature):
             scores = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
         for g, m in places:
             found[g][m] = torch.cat([next(scores) for _ in groups[g][m].rows])

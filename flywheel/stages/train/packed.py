@@ -11,7 +11,8 @@ forward and the logits are never kept. LoRA layers add their part in place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.train._kernels import fuse_lora, head_log_probs, use_fused
@@ -46,6 +47,7 @@ class Scorer:
         self._head = causal.get_output_embeddings()
         self._cap = getattr(causal.config.get_text_config(), "final_logit_softcapping", None)
         self.sharing = False
+        self._temperature = 1.0
         self.kernel = "blocks"
         fuse_lora(model)
 
@@ -64,6 +66,15 @@ class Scorer:
     def __call__(self, rows: Sequence[Row]) -> list[torch.Tensor]:
         """Return each row's log-probabilities, shared where that was found to hold (`sharing`)."""
         return self.shared(rows) if self.sharing else self.plain(rows)
+
+    @contextlib.contextmanager
+    def at(self, temperature: float) -> Iterator[None]:
+        """Score as tokens are drawn at a temperature: by softmax(logits / temperature)."""
+        before, self._temperature = self._temperature, temperature
+        try:
+            yield
+        finally:
+            self._temperature = before
 
     def _attention(self, name: str) -> None:
         self._config._attn_implementation = name  # noqa: SLF001 - the public setter looks for kernels to download
@@ -109,4 +120,4 @@ class Scorer:
         import torch
 
         wanted = torch.tensor(targets, dtype=torch.long, device=hidden.device)
-        return head_log_probs(hidden[places.to(hidden.device)], self._head, wanted, self._cap)
+        return head_log_probs(hidden[places.to(hidden.device)], self._head, wanted, self._cap, self._temperature)

@@ -69,6 +69,11 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
             f"train.accelerate: {method} under FSDP is not supported, its shared beginnings need the model whole",
             hint="use distributed_type MULTI_GPU (DDP)",
         )
+    if kind != "NO" and processes > 1 and method == "grpo-replay":
+        raise ConfigError(
+            "train.accelerate: grpo-replay on several devices is not supported",
+            hint="leave train.accelerate out: its attempts are made in one process",
+        )
     return found
 
 

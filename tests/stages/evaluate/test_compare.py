@@ -149,7 +149,7 @@ def test_reasons_are_counted() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], [])
+    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], [], [])
 
     nothing = compare(scores([math.nan]), scores([math.nan]), suite="s")
     assert (head(nothing.metrics).n, head(nothing.metrics).delta) == (0, None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from flywheel.contracts import polars_schema
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.records import PreferencePair, canonical_json
 from flywheel.stages._context import contexts
-from flywheel.stages.evaluate.suites import next_action, preference
+from flywheel.stages.evaluate.suites import length_slopes, next_action, preference
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.policies import LogReplay
 
 Frames = Callable[[Sequence[dict[str, Any]]], tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]
@@ -208,3 +212,42 @@ def test_a_small_window_leaves_long_cases_out(holdout: Holdout, tiny_model: Path
     scores = values(next_action(policy, holdout, CFG), "well_formed")
 
     assert sum(not math.isnan(s) for s in scores) == lengths.count(min(lengths))
+
+
+def test_what_length_is_worth_is_learned_from_the_other_pairs() -> None:
+    # d = -1, -2, -3.5 nats at l = 1, 2, 3 tokens: b of the first from the others = (-4 - 10.5) / (4 + 9)
+    assert length_slopes([-1.0, -2.0, -3.5], [1, 2, 3]) == pytest.approx([-14.5 / 13, -11.5 / 10, -5 / 5])
+    assert length_slopes([0.5, 0.5], [0, 3]) == [pytest.approx(1.5 / 9), 0.0]
+    assert length_slopes([], []) == []
+
+
+@given(st.lists(st.tuples(st.floats(-50, 50), st.integers(-30, 30)), min_size=1, max_size=8))
+def test_naming_the_sides_the_other_way_round_changes_no_slope(pairs: list[tuple[float, int]]) -> None:
+    ahead, longer = [d for d, _ in pairs], [n for _, n in pairs]
+    turned = length_slopes([-d for d in ahead], [-n for n in longer])
+    assert turned == pytest.approx(length_slopes(ahead, longer))
+
+
+def test_a_policy_that_only_counts_characters_prefers_nothing_once_length_is_controlled(holdout: Holdout) -> None:
+    longer = [pair(i, chosen="a" * (5 * i), rejected="b" * (7 * i)) for i in range(1, 7)]
+    pairs = pl.DataFrame(longer, schema=polars_schema(PreferencePair))
+    scores = preference(LogReplay({}), dataclasses.replace(holdout, pairs=pairs), CFG)
+
+    assert set(values(scores, "preference_accuracy")) == {1.0}  # the shorter one, always
+    assert set(values(scores, "preference_length_controlled")) == {0.0}
+
+
+def test_the_newest_third_of_the_pairs_is_a_slice(holdout: Holdout) -> None:
+    days = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 7)]
+    ids = [f"e{day}" for day in range(1, 7)]
+    episodes = pl.concat([holdout.episodes.head(1)] * 6).with_columns(
+        episode_id=pl.Series(ids), started=pl.Series(days)
+    )
+    rows = [
+        {**pair(i, chosen="yes", rejected="no"), "chosen_episode": episode} for i, episode in enumerate(ids, start=1)
+    ]
+    pairs = pl.DataFrame(rows, schema=polars_schema(PreferencePair))
+    scores = preference(LogReplay({}), dataclasses.replace(holdout, episodes=episodes, pairs=pairs), CFG)
+
+    newest = {s.case_id for s in scores if s.slices.get("time") == "newest third"}
+    assert newest == {"p5", "p6"}

@@ -12,6 +12,7 @@ from flywheel.config import PairsConfig
 from flywheel.contracts import conform
 from flywheel.records import PreferencePair
 from flywheel.stages.pairs import probability_better, retry_fixed, sibling
+from flywheel.stages.pairs.sides import written
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
@@ -37,7 +38,7 @@ def test_probability_that_chosen_is_better(chosen: float, rejected: float, expec
 
 def test_siblings_leave_the_same_state_with_different_calls(frames: Make) -> None:
     made = frames([attempt("a", "good", 0.95, split="holdout", tools="[]"), attempt("b", "bad", 0.05, split="holdout")])
-    (pair,) = sibling(*made, CFG).to_dicts()
+    (pair,) = written(sibling(*made, CFG), *made[:2]).to_dicts()
     assert (pair["chosen_episode"], pair["rejected_episode"]) == ("a", "b")
     assert (pair["chosen_step"], pair["rejected_step"], pair["same_prefix_until"]) == (2, 2, 1)
     assert pair["margin"] == pytest.approx(1.8)
@@ -49,7 +50,7 @@ def test_siblings_leave_the_same_state_with_different_calls(frames: Make) -> Non
 
 def test_the_prompt_and_the_text_are_the_chosen_sides(frames: Make) -> None:
     made = frames([attempt("a", "good", 0.95), attempt("b", "bad", 0.05)])
-    (pair,) = sibling(*made, CFG).to_dicts()
+    (pair,) = written(sibling(*made, CFG), *made[:2]).to_dicts()
     assert "a asks" in pair["prompt"]
     assert "b asks" not in pair["prompt"]
     chosen, rejected = json.loads(pair["chosen"])[0], json.loads(pair["rejected"])[0]

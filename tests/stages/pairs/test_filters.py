@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from flywheel.config import PairsConfig
 from flywheel.contracts import conform, polars_schema
+from flywheel.errors import ExtensionError
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair, canonical_json, content_id
 from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
@@ -148,6 +149,24 @@ def test_pairs_of_a_plugin_pass_the_same_filters(frames: Make, changes: dict[str
     _, counts = run(frames([GOOD, BAD]), mine=custom(**changes))
     assert counts.get("kept", 0) == int(reason is None)
     assert counts.get(f"mine: {reason}", 0) == int(reason is not None)
+
+
+def test_a_plugin_may_leave_the_texts_to_the_log(frames: Make) -> None:
+    made = frames([GOOD, BAD])
+    texts = ("pair_id", "prompt", "chosen", "rejected", "tools")
+
+    def bare(*given: Any) -> pl.DataFrame:
+        return sibling(*given).drop(texts)
+
+    (pair,), counts = run(made, mine=bare, sibling=sibling)
+    assert counts["duplicate"] == 1  # the same pair, whoever wrote it down
+    assert pair["prompt"].startswith("[{")
+
+    def lost(*given: Any) -> pl.DataFrame:
+        return bare(*given).with_columns(chosen_step=pl.lit(99, dtype=pl.Int64))
+
+    with pytest.raises(ExtensionError, match="not in the log"):
+        run(made, mine=lost)
 
 
 def test_duplicates_and_caps_prefer_the_first_builder_then_the_margin(frames: Make) -> None:

@@ -14,6 +14,7 @@ from flywheel.records import PreferencePair
 from flywheel.stages._corrected import corrected
 from flywheel.stages.pairs import efficiency, first_divergence, rephrase, sibling, user_edit
 from flywheel.stages.pairs.anchors import anchored
+from flywheel.stages.pairs.sides import written
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
@@ -62,7 +63,7 @@ def answer(name: str, p: float, say: str, asked: str = "who?") -> dict[str, Any]
 
 def test_two_answers_after_the_same_conversation_can_be_compared(frames: Make) -> None:
     made = frames([answer("a", 0.95, "Ann"), answer("b", 0.05, "Bob")])
-    (pair,) = first_divergence(*made, CFG).to_dicts()
+    (pair,) = written(first_divergence(*made, CFG), *made[:2]).to_dicts()
     assert (side(pair, "chosen")["content"], side(pair, "rejected")["content"]) == ("Ann", "Bob")
     assert [m["role"] for m in json.loads(pair["prompt"])] == ["system", "user", "assistant", "tool"]
     assert first_divergence(*frames([answer("a", 0.95, "Ann"), answer("b", 0.05, "Bob", "what?")]), CFG).height == 0
@@ -71,7 +72,8 @@ def test_two_answers_after_the_same_conversation_can_be_compared(frames: Make) -
 def test_a_text_is_compared_with_a_call_only_where_it_ended_the_episode(frames: Make) -> None:
     asks: dict[str, Any] = {"id": "a", "p": 0.95, "steps": [{"user": "cancel it", "say": "Sure?"}]}
     acts: dict[str, Any] = {"id": "b", "p": 0.05, "steps": [{"user": "cancel it", "call": ("cancel", {})}]}
-    (pair,) = first_divergence(*frames([asks, acts]), CFG).to_dicts()
+    made = frames([asks, acts])
+    (pair,) = written(first_divergence(*made, CFG), *made[:2]).to_dicts()
     assert side(pair, "chosen") == {"role": "assistant", "content": "Sure?"}
     assert [call["name"] for call in side(pair, "rejected")["tool_calls"]] == ["cancel"]
     asks["steps"].append({"user": "yes", "call": ("cancel", {})})
@@ -85,7 +87,8 @@ def way(name: str, calls: int, p: float = 0.95) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("calls", "p_better"), [(3, 0.8), (6, 0.9), (4, 0.8 + 0.1 / 3)])
 def test_of_two_good_ways_the_cheaper_one_is_better(frames: Make, calls: int, p_better: float) -> None:
-    (pair,) = efficiency(*frames([way("a", 2), way("b", calls)]), CFG).to_dicts()
+    made = frames([way("a", 2), way("b", calls)])
+    (pair,) = written(efficiency(*made, CFG), *made[:2]).to_dicts()
     assert [side(pair, name)["tool_calls"][0]["name"] for name in ("chosen", "rejected")] == ["short", "long"]
     assert pair["p_better"] == pytest.approx(p_better)
     assert pair["margin"] == pytest.approx(2 * p_better - 1)

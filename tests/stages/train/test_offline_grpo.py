@@ -20,7 +20,13 @@ from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.groups import advantages
 from flywheel.stages.train import logged_kto, offline_grpo, sharing, trl_dpo
-from flywheel.stages.train.logged_groups import member_rows
+from flywheel.stages.train._kernels import head_log_probs
+from flywheel.stages.train._logged import Items
+from flywheel.stages.train._trl import with_adapter
+from flywheel.stages.train.logged_groups import Member, member_rows
+from flywheel.stages.train.packed import Scorer
+from flywheel.stages.train.sharing import Sharing
+from flywheel.stages.train.tree import Row
 from safetensors.torch import load_file
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
@@ -120,6 +126,64 @@ def test_behaviour_of_the_base_is_scored_again_and_starts_at_one(tmp_path: Path,
     assert seen[0]["ratio"] == pytest.approx(1.0, abs=1e-3)
     assert seen[0]["kl"] == pytest.approx(0.0, abs=1e-6)
     assert {"ess", "clipped", "positive_share", "masked", "positive_log_prob"} <= set(seen[-1])
+
+
+def drawn(model: Any, prompt: list[int], temperature: float, length: int) -> tuple[list[int], list[float]]:
+    """Draw tokens at a temperature, as generation does, with the log-probability of each draw."""
+    chance, ids, told = torch.Generator().manual_seed(7), list(prompt), []
+    with torch.inference_mode(), model.disable_adapter():
+        for _ in range(length):
+            chances = torch.softmax(model(torch.tensor([ids])).logits[0, -1].double() / temperature, -1)
+            ids.append(int(torch.multinomial(chances, 1, generator=chance)))
+            told.append(float(chances[ids[-1]].log()))
+    return ids, told
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_scored_again_a_draw_has_the_probabilities_that_it_was_drawn_with(
+    tmp_path: Path, tiny_model: Path, *, share: bool
+) -> None:
+    made = spec(tmp_path, tiny_model, GROUPS)
+    model = with_adapter(made)
+    groups, told = [], []
+    for temperature in (0.7, 1.0, 1.6):
+        ids, log_probs = drawn(model, [5, 9, 30, 41], temperature, 24)
+        rows = (Row(tuple(ids), ((4, len(ids)),)),)
+        groups.append([Member(rows, -1.0, "base", None, temperature), Member(rows, 1.0, "", None)])
+        told.append(log_probs)
+    scorer = Scorer(model.eval())
+    scorer.sharing = share
+    items = Items(
+        [[row for m in group for row in m.rows] for group in groups], [], scorer, Sharing(share, "as the test says")
+    )
+    found = offline_grpo.behaviour_scores(made, items, groups)
+    for (scores, nobody), log_probs in zip(found, told, strict=True):
+        assert nobody is None
+        assert scores is not None
+        assert scores.tolist() == pytest.approx(log_probs, abs=1e-4)
+    at_one = items.scorer([groups[0][0].rows[0]])[0].tolist()
+    assert at_one != pytest.approx(told[0], abs=1e-2)  # as it was, it would have been another policy
+
+
+def test_a_draw_that_nobody_can_score_again_is_not_trained_against(tmp_path: Path, tiny_model: Path) -> None:
+    cut = [{**row, "temperatures": [None] * len(row["policies"])} for row in GROUPS]
+    result, _, seen = trained(spec(tmp_path, tiny_model, cut))
+    assert result.checks["behaviour_known"] == 0.0
+    assert all(m["positive_share"] == pytest.approx(1.0) for m in seen)
+
+
+@pytest.mark.parametrize("cap", [None, 3.0])
+def test_the_slope_at_a_temperature_is_autograds(cap: float | None) -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(8, 20).requires_grad_(requires_grad=False)
+    targets, hidden = torch.randint(0, 20, (300,)), torch.randn(300, 8, requires_grad=True)
+    weights = torch.randn(300)
+    (ours,) = torch.autograd.grad((head_log_probs(hidden, head, targets, cap, 0.7) * weights).sum(), hidden)
+    logits = head(hidden)
+    logits = torch.tanh(logits / cap) * cap if cap else logits
+    told = torch.log_softmax(logits / 0.7, -1)[torch.arange(300), targets]
+    (theirs,) = torch.autograd.grad((told * weights).sum(), hidden)
+    assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 def test_bad_attempts_of_an_unknown_policy_are_not_trained_against(tmp_path: Path, tiny_model: Path) -> None:

@@ -1,0 +1,220 @@
+"""Tool calls out of what a model wrote, whatever its family: the table `calls.toml`, and how each kind of body is read.
+
+In: a generated text, control tokens included, because with some families they are what marks a call. Out: calls in the
+normal form, and the text without them. What does not parse stays a call with its text: a malformed call is not a
+sentence. Nothing that was written is ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+__all__ = ["Family", "families", "split_calls", "split_reasoning"]
+
+_NAMES = ("name", "tool_name", "function")
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
+_ELEMENT = re.compile(r"<parameter=(?P<key>[^>\n]+)>\n?(?P<value>.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
+_PAIR = re.compile(r"<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>\n?(?P<value>.*?)\n?(?:</arg_value>|\Z)", re.DOTALL)
+_NAME = re.compile(r'"name"\s*:\s*"([^"]{1,100})"')
+_CALL_KEYS = frozenset({*_NAMES, *_ARGUMENTS, "id", "type", "tool_call_id"})
+_ANALYSIS = re.compile(
+    r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>(.*?)(?:<\|end\|>|(?=<\|start\|>)|\Z)", re.DOTALL
+)
+_SPOKEN = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)\s*<\|message\|>")
+_THOUGHT = re.compile(r"\A\s*(?:<think>)?(?P<thought>.*?)</think>", re.DOTALL)
+
+Call = dict[str, Any]
+
+
+class Family(NamedTuple):
+    """How one family writes calls."""
+
+    name: str
+    mark: re.Pattern[str]
+    call: re.Pattern[str]
+    body: str
+    bare: bool  # nothing but its shape says that it is a call
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """Return the families of calls.toml, in the order in which they are tried."""
+    table = tomllib.loads(files("flywheel.models").joinpath("calls.toml").read_text(encoding="utf-8"))
+    return tuple(
+        Family(
+            f["name"],
+            re.compile(f["mark"], re.DOTALL),
+            re.compile(f["call"], re.DOTALL),
+            f["body"],
+            f.get("bare", False),
+        )
+        for f in table["family"]
+    )
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Return (thinking, the rest), in tags or on a channel of its own; thinking that was cut off leaves no rest."""
+    if "<|channel|>" in text:
+        thoughts = [thought.strip() for thought in _ANALYSIS.findall(text)]
+        return "\n".join(thoughts), _SPOKEN.sub("", _ANALYSIS.sub("", text))
+    found = _THOUGHT.match(text)
+    if found:
+        return found["thought"].strip(), text[found.end() :]
+    if text.lstrip().startswith("<think>"):
+        return text.lstrip().removeprefix("<think>").strip(), ""
+    return "", text
+
+
+def split_calls(text: str, clean: Callable[[str], str] = str) -> tuple[list[Call], str]:
+    """Return (calls in the normal form, the text without them).
+
+    Args:
+        text: what the model wrote.
+        clean: takes control tokens out of a call's text.
+    """
+    family = next((f for f in families() if f.mark.search(text)), None)
+    if family is None:
+        return [], text
+    calls = [
+        call
+        for match in family.call.finditer(text)
+        for call in _READ[family.body](clean(match["body"]).strip(), match.groupdict().get("name") or "")
+    ]
+    if family.bare and not all(_looks_like_a_call(text, call) for call in calls):
+        return [], text
+    return calls, family.call.sub("", text)
+
+
+def _looks_like_a_call(text: str, call: Call) -> bool:
+    """Return whether an object without any mark says nothing but a tool and its arguments; others are answers."""
+    values = _values(text[text.find("[" if text.lstrip().startswith("[") else "{") :].strip()) or []
+    objects = all(isinstance(value, Mapping) and value.keys() <= _CALL_KEYS for value in values)
+    return objects and bool(call["name"])
+
+
+# --- bodies --------------------------------------------------------------------------------------------------------
+
+
+def _made(name: str, arguments: Any, raw: str) -> Call:
+    """Return a call; one whose arguments are no object keeps its text."""
+    if isinstance(arguments, str):
+        arguments = _loaded(arguments)
+    if not isinstance(arguments, dict) or not name:
+        return {"id": "", "name": name, "arguments": None, "arguments_raw": raw}
+    return {"id": "", "name": name, "arguments": arguments}
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refused(name: str) -> None:
+    """NaN and Infinity are no JSON."""
+    raise ValueError(name)
+
+
+def _call(body: str, name: str) -> Iterator[Call]:  # noqa: ARG001 - one signature for all bodies
+    found = _values(body)
+    if found is None:
+        named = _NAME.search(body)
+        yield {"id": "", "name": named[1] if named else "", "arguments": None, "arguments_raw": body}
+        return
+    for value in found:
+        yield _from_object(value, body)
+
+
+def _values(body: str) -> list[Any] | None:
+    """Return the JSON values of a body: one, a list, or several after one another; None where it is none."""
+    decoder, found, place = json.JSONDecoder(parse_constant=_refused), [], 0
+    while place < len(body):
+        try:
+            value, place = decoder.raw_decode(body, place)
+        except (ValueError, RecursionError):
+            return None
+        found += value if isinstance(value, list) else [value]
+        while place < len(body) and body[place] in " \t\r\n;,":
+            place += 1
+    return found or None
+
+
+def _from_object(value: Any, raw: str) -> Call:
+    inner = value.get("function") if isinstance(value, Mapping) else None
+    given = inner if isinstance(inner, Mapping) else value
+    if not isinstance(given, Mapping):
+        return {"id": "", "name": "", "arguments": None, "arguments_raw": raw}
+    name = next((given[key] for key in _NAMES if isinstance(given.get(key), str)), "")
+    return _made(name, next((given[key] for key in _ARGUMENTS if key in given), {}), raw)
+
+
+def _arguments(body: str, name: str) -> Iterator[Call]:
+    yield _made(name.strip(), _loaded(body), body)
+
+
+def _elements(body: str, name: str) -> Iterator[Call]:
+    yield {"id": "", "name": name, "arguments": {m["key"].strip(): _value(m["value"]) for m in _ELEMENT.finditer(body)}}
+
+
+def _pairs(body: str, name: str) -> Iterator[Call]:
+    yield {"id": "", "name": name, "arguments": {m["key"].strip(): _value(m["value"]) for m in _PAIR.finditer(body)}}
+
+
+def _value(text: str) -> Any:
+    """Return a value that was written without quotes: JSON where it is JSON, else a text."""
+    try:
+        return json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _python(body: str, name: str) -> Iterator[Call]:  # noqa: ARG001 - one signature for all bodies
+    try:
+        tree = ast.parse(body.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield {"id": "", "name": "", "arguments": None, "arguments_raw": body}
+        return
+    for node in tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]:
+        yield _from_node(node, body)
+
+
+def _from_node(node: ast.expr, raw: str) -> Call:
+    """Return one call; what stands for no literal, or without its name, is no argument."""
+    if not isinstance(node, ast.Call):
+        return {"id": "", "name": "", "arguments": None, "arguments_raw": raw}
+    name = ast.unparse(node.func).removesuffix(".call")
+    try:
+        given = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+        json.dumps(given)
+    except (ValueError, TypeError, RecursionError):
+        return _made(name, None, raw)
+    whole = not node.args and len(given) == len(node.keywords)
+    return _made(name, given if whole else None, raw)
+
+
+def _escaped(body: str, name: str) -> Iterator[Call]:
+    """Read keys and values without quotes; texts stand between two <escape>."""
+    parts = body.split("<escape>")
+    text = "".join(
+        json.dumps(part) if i % 2 else re.sub(r"([{,]\s*)([A-Za-z_][\w.-]*)\s*:", r'\1"\2":', part)
+        for i, part in enumerate(parts)
+    )
+    yield _made(name, _loaded(text) if len(parts) % 2 else None, body)
+
+
+_READ: dict[str, Callable[[str, str], Iterator[Call]]] = {
+    "call": _call,
+    "arguments": _arguments,
+    "elements": _elements,
+    "pairs": _pairs,
+    "python": _python,
+    "escaped": _escaped,
+}

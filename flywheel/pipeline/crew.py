@@ -1,0 +1,102 @@
+"""Who works on partitions: this process, or as many as there are cores when there is much to do.
+
+In: a stage. Out: what became of each partition, in order, whoever worked on it, so that the number of processes changes
+nothing. Workers write parts, which are named by content; only the first process commits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from flywheel.config import Config
+from flywheel.errors import StoreError
+from flywheel.pipeline.partitions import Done, make_partition
+from flywheel.pipeline.stages import STAGES, Stage, stage_of
+from flywheel.stages.ingest.crew import end_with_parent
+from flywheel.store import Store
+
+__all__ = ["Crew"]
+
+_WORTH = 150_000  # rows of a stage's largest table; below this, starting processes takes longer than the work
+_MOST = 16
+
+_given: tuple[Store, Config, Path] | None = None
+
+
+class Crew:
+    """Runs stages over their partitions; processes start when first needed and end with the crew.
+
+    Args:
+        store: where tables stand.
+        config: the project's; `build.workers` says how many processes.
+        project: its folder, where extensions by path are looked for.
+    """
+
+    def __init__(self, store: Store, config: Config, project: Path) -> None:
+        self._store, self._config, self._project = store, config, project
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        """Return the crew; no process has started yet."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        """End the processes; after an error, without finishing what waits."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=kind is not None)
+
+    def work(self, stage: Stage) -> Iterator[Done]:
+        """Yield what became of each partition, in order.
+
+        Raises:
+            StoreError: a process died.
+        """
+        numbers = range(self._store.partitions if stage.by != "all" else 1)
+        workers = min(self._workers(stage), len(numbers))
+        if workers < 2:  # noqa: PLR2004
+            for number in numbers:
+                yield make_partition(stage, self._store, self._config, self._project, number)
+            return
+        try:
+            yield from self._started(workers).map(_work, [(stage.name, number) for number in numbers])
+        except BrokenProcessPool:
+            raise StoreError(
+                f"a process that built `{stage.name}` died",
+                hint="it was killed, perhaps for lack of memory; set build.workers to a smaller number",
+            ) from None
+
+    def _workers(self, stage: Stage) -> int:
+        if self._config.build.workers:
+            return self._config.build.workers
+        current = [(table, self._store.current(stage_of(table))) for table in stage.needs]
+        rows = max((snapshot.rows(table) for table, snapshot in current if snapshot is not None), default=0)
+        return min(os.cpu_count() or 1, _MOST) if rows >= _WORTH else 1
+
+    def _started(self, workers: int) -> ProcessPoolExecutor:
+        if self._pool is None:
+            given = (self._store.root, self._config, self._project)
+            self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, given)
+        return self._pool
+
+
+def _begin(root: Path, config: Config, project: Path) -> None:
+    """Prepare a worker process."""
+    global _given  # noqa: PLW0603 - a pool's process has no other place to keep something
+    _given = Store(root), config, project
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def _work(asked: tuple[str, int]) -> Done:
+    if _given is None:
+        raise RuntimeError("the worker was not prepared")
+    name, number = asked
+    stage = next(stage for stage in STAGES if stage.name == name)
+    return make_partition(stage, *_given, number)

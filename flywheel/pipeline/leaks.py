@@ -1,0 +1,44 @@
+"""Own cases that a round was trained on: people write cases from the logs that rounds are trained on.
+
+In: a round with all that it descends from, and the project's own cases. Out: the cases whose request stands in a row
+that was trained on, compared by its words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.training import DATASET
+
+if TYPE_CHECKING:
+    from flywheel.stages.evaluate.own import OwnCase
+
+__all__ = ["asked_in_training"]
+
+
+def asked_in_training(ctx: Context, rounds: Iterable[int], cases: Sequence[OwnCase]) -> set[str]:
+    """Return the ids of the cases whose last user message is one of a row that one of the rounds was trained on."""
+    from flywheel.stages.evaluate.own import LEAST_WORDS
+
+    wanted: dict[str, set[str]] = {}
+    for case in cases:
+        asked = [text for m in case.prompt if m["role"] == "user" and (text := _words(m))]
+        if asked and len(asked[-1].split()) >= LEAST_WORDS:
+            wanted.setdefault(asked[-1], set()).add(case.case_id)
+    if not wanted:
+        return set()
+    trained = {text for number in rounds for text in _asked(ctx, number)}
+    return {case for text, ids in wanted.items() if text in trained for case in ids}
+
+
+def _asked(ctx: Context, number: int) -> set[str]:
+    path = ctx.registry.folder(number) / DATASET
+    rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {_words(m) for row in rows for m in row.get("prompt") or () if m.get("role") == "user"}
+
+
+def _words(message: Mapping[str, Any]) -> str:
+    return " ".join(str(message.get("content") or "").casefold().split())

@@ -1,0 +1,159 @@
+"""One partition's work: its rows are read, cut into slices, given to the stage, and what it makes is written.
+
+In: a stage and the number of a partition. Out: the parts it wrote and its funnel. Slices are conversations or tasks, as
+partitions are, so they change no row; they bound what a stage holds in Python objects, however large the log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flywheel.config import Config
+from flywheel.funnel import Funnel
+from flywheel.pipeline.stages import Stage, stage_of
+from flywheel.pipeline.tables import RECORDED
+from flywheel.records import TABLES, LogEvent, content_id
+from flywheel.stages.links import follow_links
+from flywheel.stages.tasks import follow_tasks
+from flywheel.stages.threads import follow_threads
+from flywheel.store import Part, Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.pipeline.stages import Frames
+
+__all__ = ["SLICE", "Done", "make_partition"]
+
+NOWHERE = "0" * 8  # id of what no episode was made from
+SLICE = 100_000  # rows of the largest table that a stage is given at once
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a partition."""
+
+    parts: tuple[Part, ...]
+    funnel: Mapping[str, int]
+
+
+def make_partition(stage: Stage, store: Store, config: Config, project: Path, partition: int) -> Done:
+    """Run a stage on one partition (on everything, for a stage over all) and write what it makes."""
+    import polars as pl
+
+    total = Funnel()
+    made: dict[str, list[pl.DataFrame]] = {table: [] for table in stage.makes}
+    for frames in _slices(stage, _load(stage, store, config, partition)):
+        funnel = Funnel()
+        remembered = {f"previous {table}": store.table(table, stage.name).collect() for table in stage.remembers}
+        found = stage.run(dict(frames) | remembered, config, funnel, project)
+        funnel.check(stage.name)
+        total.merge(funnel.as_dict())
+        for table, rows in made.items():
+            rows.append(found[table])
+    written = [store.write(table, pl.concat(rows), partition=partition) for table, rows in made.items()]
+    return Done(tuple(part for part in written if part is not None), total.as_dict())
+
+
+def _slices(stage: Stage, frames: Frames) -> Iterator[Frames]:
+    """Yield the frames in slices of whole conversations or tasks, of about `SLICE` rows."""
+    number = math.ceil(max((frame.height for frame in frames.values()), default=0) / SLICE)
+    if stage.by == "all" or number < 2:  # noqa: PLR2004
+        yield frames
+        return
+    homes = {name: _homes(frame, frames.get("episodes"), stage, number) for name, frame in frames.items()}
+    for place in range(number):
+        yield {
+            name: frame if homes[name] is None else frame.filter(homes[name] == place) for name, frame in frames.items()
+        }
+
+
+def _homes(frame: pl.DataFrame, episodes: pl.DataFrame | None, stage: Stage, number: int) -> pl.Series | None:
+    """Return each row's slice, by the digits of its id after those that decide its partition; None: in every slice.
+
+    Events lie with their conversation's episode; before there are episodes, by the conversation's own hash.
+    """
+    import polars as pl
+
+    key = "task_id" if stage.by == "task" else "episode_id"
+    if key in frame.columns:
+        ids = frame[key]
+    elif "conversation_id" not in frame.columns:
+        return None
+    elif episodes is not None:
+        known = episodes.select("conversation_id", "episode_id").unique("conversation_id")
+        ids = frame["conversation_id"].replace_strict(known["conversation_id"], known["episode_id"], default=NOWHERE)
+    else:
+        names = frame["conversation_id"].unique()
+        hashes = pl.Series([content_id(name) for name in names], dtype=pl.String)
+        ids = frame["conversation_id"].replace_strict(names, hashes)
+    return ids.str.slice(4, 4).str.to_integer(base=16) % number
+
+
+def _partition_of(column: str, partitions: int) -> pl.Expr:
+    """Return the partition of rows keyed by an id in hex: the first four digits modulo the number of partitions."""
+    import polars as pl
+
+    return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
+
+
+def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[str, pl.DataFrame]:
+    frames = {}
+    for table in stage.needs:
+        snapshot = store.current(stage_of(table))
+        parts = snapshot.parts if snapshot else ()
+        if table == "events":
+            found = _events(stage, store, parts, config.build.cutoff, partition).collect()
+            frames[table] = found if stage.by == "all" else follow_threads(found)
+        elif table in {"links", "tasks"}:
+            continue  # events, and what is made of them, are read through them
+        elif stage.by == "all":
+            columns = stage.columns.get(table, tuple(TABLES[table].model_fields))
+            frames[table] = store.read(parts, table).select(columns).collect()
+        elif "task_id" not in TABLES[table].model_fields:
+            frames[table] = store.read(parts, table).collect()  # what a stage over all made is small
+        elif stage.by == "conversation":
+            frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
+        else:
+            lazy = _of_tasks(store, table, parts, partition)
+            frames[table] = lazy.sort(list(TABLES[table].key)).collect()
+    return frames
+
+
+def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int) -> pl.LazyFrame:
+    """Return the rows of a partition's tasks; what was recorded before tasks were known is read through `tasks`."""
+    here = _partition_of("task_id", store.partitions) == partition
+    if table not in RECORDED:
+        return store.read(parts, table).filter(here)
+    return follow_tasks(store.read(parts, table), store.table("tasks", "tasks").filter(here))
+
+
+def _events(stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime | None, partition: int) -> pl.LazyFrame:
+    """Return a partition's events where they belong, wherever they were recorded; all of them for a stage over all."""
+    import polars as pl
+
+    def told(chosen: Sequence[Part]) -> pl.LazyFrame:
+        events = store.read(chosen, "events")
+        return events if cutoff is None else events.filter(pl.col("ts").is_null() | (pl.col("ts") <= cutoff))
+
+    if stage.by == "all":
+        return told(parts).select(stage.columns.get("events", tuple(LogEvent.model_fields)))
+    here = [p for p in parts if p.partition == partition]
+    links = store.table("links", stage_of("links")).filter(pl.col("state") == "joined").collect()
+    if links.is_empty():
+        return told(here)
+    home = links["conversation_id"].to_list()
+    coming = links.filter(pl.Series([store.partition(name) == partition for name in home], dtype=pl.Boolean))
+    moved = pl.col("event_id").is_in(links["event_id"].drop_nulls().implode())
+    whole = links.filter(pl.col("event_id").is_null())["source"]
+    stays = told(here).filter(~moved & ~pl.col("conversation_id").is_in(whole.implode()))
+    comes = told(parts).filter(
+        pl.col("event_id").is_in(coming["event_id"].drop_nulls().implode())
+        | (~moved & pl.col("conversation_id").is_in(coming.filter(pl.col("event_id").is_null())["source"].implode()))
+    )
+    return pl.concat([stays, follow_links(comes, coming)])

@@ -1,0 +1,130 @@
+"""Scores of policies, suite by suite, from the cache where nothing they depend on has changed.
+
+The base model is loaded once, and only if a score is not cached. A suite whose cases never come from the logs (`fixed`)
+is not scored again because new logs have come. Seconds are kept beside the scores, apart from them: they differ from
+run to run, and nothing is decided by them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flywheel.extensions import CaseScore, Holdout
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.suites import Suite
+from flywheel.records import content_id
+from flywheel.rounds import round_name
+
+if TYPE_CHECKING:
+    from flywheel.config import EvalConfig
+    from flywheel.extensions import Policy
+    from flywheel.models.policy import PolicySet
+
+__all__ = ["Scorer", "Side", "look_id"]
+
+
+class Side(NamedTuple):
+    """A policy: a round, or None for the base; and what is shown to it before it is asked."""
+
+    number: int | None
+    examples: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def name(self) -> str:
+        """How people name it."""
+        shown = len(self.examples)
+        policy = "base" if self.number is None else round_name(self.number)
+        return f"{policy} + {shown} {'example' if shown == 1 else 'examples'}" if shown else policy
+
+
+class Scorer:
+    """Scores policies on the held-out tables and on the project's own cases."""
+
+    def __init__(self, ctx: Context, holdout: Holdout) -> None:
+        from flywheel.models.load import base_identity
+        from flywheel.stages.evaluate.cases import holdout_sha256
+
+        self.holdout = holdout
+        self.timings_s: dict[str, float] = {}
+        self._ctx = ctx
+        self._base_sha256 = base_identity(ctx.config.model).sha256
+        self._policies: PolicySet | None = None
+        self._holdout_sha256 = holdout_sha256(holdout)
+
+    def cases_sha256(self, suites: Sequence[Suite], cfg: EvalConfig | None = None) -> str:
+        """Identify the cases and everything but the policy that their scores depend on."""
+        asked = cfg or self._ctx.config.eval
+        settings = asked.model_dump(
+            mode="json", exclude={"suites", "slices", "user_tiers", "rivals", "rival_cases", "few_shot"}
+        )
+        made_by = [(s.name, s.version, s.depends_on) for s in suites]
+        held = "" if all(s.fixed for s in suites) else self._holdout_sha256
+        replay = self._ctx.config.replay.model_dump(mode="json")
+        return content_id(held, made_by, settings, replay, self._ctx.config.model.dtype)
+
+    def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
+        """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""
+        return look_id(candidate_sha256, baseline_sha256, self.cases_sha256(suites))
+
+    def keep_for_last(self, spent: frozenset[str]) -> None:
+        """Have evaluators that cap their cases choose those of spent tasks last."""
+        self.holdout = replace(self.holdout, spent=spent)
+
+    def scores(self, number: int | None, suite: Suite) -> list[CaseScore]:
+        """Return one policy's scores on one suite."""
+        return self._scored(Side(number), suite, self._ctx.config.eval)
+
+    def rival(self, side: Side, suite: Suite, most: int) -> list[CaseScore]:
+        """Return a rival's scores: all that are known already, else those of at most so many cases."""
+        cfg = self._ctx.config.eval
+        if not side.examples and self._ctx.store.cached("scores", self._key(side, suite, cfg)) is not None:
+            return self._scored(side, suite, cfg)
+        return self._scored(side, suite, cfg.model_copy(update={"max_cases": min(most, cfg.max_cases)}))
+
+    def _key(self, side: Side, suite: Suite, cfg: EvalConfig) -> str:
+        adapter = self._ctx.registry.manifest(side.number).adapter_sha256 if side.number is not None else ""
+        spent = [] if suite.fixed else sorted(self.holdout.spent)
+        return content_id(
+            self._base_sha256, adapter, self.cases_sha256([suite], cfg), spent, [dict(e) for e in side.examples]
+        )
+
+    def _scored(self, side: Side, suite: Suite, cfg: EvalConfig) -> list[CaseScore]:
+        key, name = self._key(side, suite, cfg), side.name
+        cached = self._ctx.store.cached("scores", key)
+        if cached is None:
+            self._ctx.say(f"scoring {name} on {suite.name}")
+            policy, started = self._policy(side), time.monotonic()
+            cached = [
+                {**asdict(s), "score": s.score if math.isfinite(s.score) else None}
+                for s in suite.evaluator(policy, self.holdout, cfg)
+            ]
+            self._ctx.store.cache("scores", key, cached)
+            self._ctx.store.cache("seconds", key, round(time.monotonic() - started, 3))
+        seconds = self._ctx.store.cached("seconds", key)
+        cases = len({s["case_id"] for s in cached})
+        if seconds is not None and cases:
+            self.timings_s[f"{suite.name}: a case of {name}"] = round(seconds / cases, 4)
+        return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
+
+    def _policy(self, side: Side) -> Policy:
+        if self._policies is None:
+            from flywheel.models.policy import PolicySet
+
+            self._policies = PolicySet(self._ctx.config.model, self._ctx.config.eval)
+        registry, number = self._ctx.registry, side.number
+        adapter_sha256 = registry.manifest(number).adapter_sha256 if number is not None else ""
+        policy = self._policies.policy(registry.adapter(number), round_name(number), adapter_sha256)
+        if not side.examples:
+            return policy
+        from flywheel.stages.evaluate.few_shot import FewShot
+
+        return FewShot(policy, side.name, side.examples)
+
+
+def look_id(candidate_sha256: str, baseline_sha256: str, cases_sha256: str) -> str:
+    """Identify an evaluation: the same policies on the same cases."""
+    return content_id("look", candidate_sha256, baseline_sha256, cases_sha256)

@@ -1,0 +1,79 @@
+"""Which suites an evaluation runs, and what each one's scores depend on beside the held-out tables and the policy.
+
+A suite is an evaluator by name, `module:function`, or the name of one of the project's own files of cases: `refunds` is
+evals/refunds.jsonl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flywheel.errors import UsageError
+from flywheel.extensions import list_extensions, load_extension
+from flywheel.pipeline.context import Context
+
+if TYPE_CHECKING:
+    from flywheel.extensions import Evaluator
+
+__all__ = ["Suite", "chosen_suites", "open_suite"]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An evaluator, and the hash of what it reads beside the held-out tables."""
+
+    name: str
+    evaluator: Evaluator
+    version: str
+    depends_on: str
+    offered: bool
+    rivals: bool
+    fixed: bool  # no case comes from the logs
+    lists_failures: bool  # its cases have names that tell a person something
+
+
+def open_suite(ctx: Context, name: str) -> Suite:
+    """Return a suite by its name.
+
+    Raises:
+        ExtensionError: no evaluator and no file of cases has that name.
+        EvalError: the project's own cases are not as they should be.
+    """
+    from flywheel.stages.evaluate.own import OwnCases
+
+    versions = {e.name: f"{e.distribution} {e.version}" for e in list_extensions("evaluators")}
+    own = OwnCases(name)
+    if name not in versions and ":" not in name and own.offered(ctx.project, ctx.config.eval):
+        evaluator: Evaluator = own
+    else:
+        evaluator = load_extension("evaluators", name, search=ctx.project)
+    given = (ctx.project, ctx.config.eval)
+    depends, offered = (getattr(evaluator, attribute, None) for attribute in ("depends_on", "offered"))
+    return Suite(
+        name,
+        evaluator,
+        versions.get(name, "own cases" if evaluator is own else "by path"),
+        depends(*given) if depends is not None else "",
+        offered is None or bool(offered(*given)),
+        bool(getattr(evaluator, "rivals", True)),
+        bool(getattr(evaluator, "fixed", False)),
+        bool(getattr(evaluator, "lists_failures", False)),
+    )
+
+
+def chosen_suites(ctx: Context, asked: Sequence[str] | None) -> list[Suite]:
+    """Return the suites to run: those asked for, else those of the configuration that have anything to score.
+
+    Raises:
+        UsageError: a suite that was asked for has nothing to score.
+    """
+    found = [open_suite(ctx, name) for name in dict.fromkeys(asked or ctx.config.eval.suites)]
+    for suite in found:
+        if asked and not suite.offered:
+            raise UsageError(
+                f"the suite `{suite.name}` has no case in {ctx.config.eval.cases}",
+                hint="write one case a line; `flywheel schema eval_case` prints the format",
+            )
+    return [suite for suite in found if suite.offered]

@@ -1,0 +1,65 @@
+"""A DuckDB that reaches nothing but what it is given: no file, no network, no extension, one query, a bounded time.
+
+In: tables by name and one SQL text from anywhere (a user, a model). Out: its rows. The engine lives in memory and is
+cut off before the text reaches it, so that no query can read beside the tables or write anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["QUERIES", "is_query", "limited", "sealed"]
+
+QUERIES = (["SELECT"], ["EXPLAIN"])
+_SETTINGS = (
+    "enable_external_access = false",
+    "python_enable_replacements = false",
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "TimeZone = 'UTC'",
+)
+
+
+@contextlib.contextmanager
+def sealed(tables: Mapping[str, object], *settings: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give an engine that sees these tables and nothing else.
+
+    Args:
+        tables: name → Arrow table or dataset, or polars frame.
+        settings: further `SET` clauses, `threads = 1` say; nothing can be set afterwards.
+    """
+    import duckdb
+
+    with duckdb.connect(":memory:") as engine:
+        for name, table in tables.items():
+            engine.register(name, table)
+        for setting in (*_SETTINGS, *settings, "lock_configuration = true"):
+            engine.execute(f"SET {setting}")
+        yield engine
+
+
+def is_query(engine: duckdb.DuckDBPyConnection, sql: str) -> bool:
+    """Return whether a text is exactly one query, and nothing that changes anything.
+
+    Raises:
+        duckdb.Error: the text is no SQL.
+    """
+    return [statement.type.name for statement in engine.extract_statements(sql)] in QUERIES
+
+
+@contextlib.contextmanager
+def limited(engine: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt what the engine does after so many seconds; it then raises duckdb.InterruptException."""
+    timer = threading.Timer(seconds, engine.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,79 @@
+"""How an action's tokens were drawn: what the log tells of it, and what of a policy's probabilities follows from that.
+
+In: the payload of a model call; later the column `served` of steps. Out: the log-probabilities under the policy that
+acted, where the log has them, or the temperature at which they can be computed again, or neither.
+
+A drawn token has the probability softmax(logits / temperature) only if nothing else bent the draw. Where the log says
+that it was cut (top-p, top-k, min-p), penalised, or greedy, the probability is not known exactly and counts as unknown.
+Logged log-probabilities count where the temperature was 1 (or is not told): at another one, some servers log those of
+the draw and some those of the model, and nobody can tell which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from flywheel.stages._canonical import dump
+
+__all__ = ["Drawn", "drawn", "served"]
+
+# What may bend a draw, and the values at which it does not; a seed or a length are no matter of probabilities.
+_PLAIN: dict[str, tuple[float, ...]] = {
+    "top_p": (1,),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "typical_p": (1,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+}
+
+
+class Drawn(NamedTuple):
+    """What is known of the probabilities of an attempt's actions."""
+
+    log_probs: list[dict[str, Any]] | None  # {ids, log_probs} of each action, as logged
+    temperature: float | None  # at which they can be computed again; None where that would be wrong
+
+
+def served(payload: Mapping[str, Any]) -> str | None:
+    """Return what a model call's payload tells of the draw, as JSON: sampling, ids and log_probs; None: nothing."""
+    ids, log_probs = payload.get("completion_token_ids"), payload.get("completion_logprobs")
+    found: dict[str, Any] = {}
+    if isinstance(payload.get("sampling"), dict) and payload["sampling"]:
+        found["sampling"] = payload["sampling"]
+    tokens, scores = _numbers(ids), _numbers(log_probs)
+    if tokens and len(tokens) == len(scores):
+        found |= {"ids": [int(i) for i in tokens], "log_probs": [float(x) for x in scores]}
+    return dump(found) if found else None
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return a list of numbers; of anything else, none."""
+    whole = isinstance(values, list) and all(type(x) in {int, float} for x in values)
+    return values if whole else []
+
+
+def drawn(actions: Sequence[str | None]) -> Drawn:
+    """Return what is known of an attempt from the column `served` of its steps, in order."""
+    if not any(actions):
+        return Drawn(None, 1.0)
+    told = [orjson.loads(text) if text else {} for text in actions]
+    temperatures = {_temperature(one.get("sampling") or {}) for one in told}
+    (temperature,) = temperatures if len(temperatures) == 1 else (None,)
+    logged = [{"ids": one["ids"], "log_probs": one["log_probs"]} for one in told if "ids" in one]
+    whole = temperature == 1 and len(logged) == len(told)
+    return Drawn(logged if whole else None, temperature)
+
+
+def _temperature(sampling: Mapping[str, Any]) -> float | None:
+    """Return the temperature of a plain draw; 1, as servers have it, where none is told."""
+    for name, plain in _PLAIN.items():
+        if sampling.get(name) is not None and sampling[name] not in plain:
+            return None
+    value = sampling.get("temperature", 1.0)
+    value = 1.0 if value is None else value
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,203 @@
+"""The project's own cases: `evals/*.jsonl`, one case a line (schemas/eval_case), with programmatic checks.
+
+In: files that the user wrote. Out: one score a case, `passed`, 1 if every check passes. A file that is not as it should
+be is an error with its line before any model is asked: a case that is silently left out would be a gap in a guardrail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.errors import EvalError
+from flywheel.extensions import CaseScore, Generation, list_extensions
+from flywheel.records import EvalCase, content_id
+from flywheel.records.cases import SqlCheck
+from flywheel.stages.evaluate.checks import Passes, Where, prepare
+from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
+from flywheel.stages.evaluate.linear import BadCheckError
+from flywheel.stages.evaluate.sql_check import data_files
+
+if TYPE_CHECKING:
+    from flywheel.config import EvalConfig
+    from flywheel.extensions import Holdout, Policy
+
+__all__ = ["LEAST_WORDS", "OWN_CASES", "OwnCase", "OwnCases", "read_cases"]
+
+LEAST_WORDS = 4  # "yes, please" stands in many conversations
+_SCHEMA = "`flywheel schema eval_case` prints the format"
+
+
+@dataclass(frozen=True)
+class OwnCase:
+    """One case, ready to be asked and checked."""
+
+    case_id: str
+    task_id: str
+    file: str
+    prompt: list[dict[str, Any]]
+    case: EvalCase
+    checks: tuple[Passes, ...]
+
+    def passed(self, made: Generation) -> bool:
+        """Return whether an answer passes every check."""
+        return all(check(made) for check in self.checks)
+
+
+def _files(project: Path, cfg: EvalConfig, stem: str) -> list[Path]:
+    return sorted(p for p in project.glob(cfg.cases) if p.is_file() and stem in {"", p.stem})
+
+
+def read_cases(project: Path, cfg: EvalConfig, stem: str = "") -> list[OwnCase]:
+    """Return the project's own cases, sorted by id.
+
+    Args:
+        project: the project's folder.
+        cfg: eval.cases says which files, eval.checks which functions they may name.
+        stem: only the file of this name, without .jsonl.
+
+    Raises:
+        EvalError: a line is no case, a check cannot be used, or two cases have one id; names file and line.
+    """
+    found: dict[str, OwnCase] = {}
+    places: dict[str, str] = {}
+    for path in _files(project, cfg, stem):
+        for place, case in _lines(path, project, cfg):
+            if case.case_id in found:
+                raise EvalError(
+                    f"{place}: the case of {places[case.case_id]} again", hint="give each case an `id` of its own"
+                )
+            found[case.case_id], places[case.case_id] = case, place
+    return [found[case_id] for case_id in sorted(found)]
+
+
+def _lines(path: Path, project: Path, cfg: EvalConfig) -> Iterator[tuple[str, OwnCase]]:
+    name = path.relative_to(project).as_posix()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise EvalError(f"{name}: not UTF-8", hint="save it as UTF-8") from None
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            place = f"{name}:{number}"
+            case = _parsed(line, place)
+            yield place, _ready(case, place, path, Where(path.parent, project, cfg.checks))
+
+
+def _parsed(line: str, place: str) -> EvalCase:
+    from pydantic import ValidationError
+
+    try:
+        return EvalCase.model_validate(json.loads(line))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the line"
+        raise EvalError(f"{place}: {field}: {first['msg']}", hint=_SCHEMA) from None
+    except (ValueError, RecursionError):
+        raise EvalError(f"{place}: not JSON", hint="one JSON object a line, without line breaks in it") from None
+
+
+def _ready(case: EvalCase, place: str, path: Path, where: Where) -> OwnCase:
+    checks: list[Passes] = []
+    for number, check in enumerate(case.checks):
+        try:
+            checks.append(prepare(check, case, where))
+        except BadCheckError as error:
+            raise EvalError(f"{place}: checks.{number} ({check.check}): {error}", hint=error.hint) from None
+    prompt = _messages(case)
+    if not prompt or prompt[-1]["role"] == "assistant":
+        raise EvalError(f"{place}: prompt: it must end with something to answer", hint=_SCHEMA)
+    content = content_id("case", case.model_dump(mode="json", exclude={"id", "slices", "task"}, by_alias=True))
+    task = content_id("own case", case.task) if case.task else content
+    return OwnCase(case.id or place, task, path.stem, prompt, case, tuple(checks))
+
+
+def _messages(case: EvalCase) -> list[dict[str, Any]]:
+    if isinstance(case.prompt, str):
+        system = [{"role": "system", "content": case.system}] if case.system else []
+        return [*system, {"role": "user", "content": case.prompt}]
+    return [m.model_dump(mode="json", exclude_none=True) for m in case.prompt]
+
+
+class OwnCases:
+    """The suite of the project's own cases: all files, or one.
+
+    Args:
+        stem: name of the file without .jsonl; '' for all.
+    """
+
+    fixed = True
+    lists_failures = True
+
+    def __init__(self, stem: str = "") -> None:
+        self.stem = stem
+
+    def offered(self, project_dir: Path, cfg: EvalConfig) -> bool:
+        """Return whether the project has such cases."""
+        return bool(_files(project_dir, cfg, self.stem))
+
+    def depends_on(self, project_dir: Path, cfg: EvalConfig) -> str:
+        """Hash the files of cases, the data they name, and the modules of the functions they may name."""
+        paths = _files(project_dir, cfg, self.stem)
+        for case in read_cases(project_dir, cfg, self.stem):
+            folder = next(p.parent for p in paths if p.stem == case.file)
+            paths += [p for check in case.case.checks if isinstance(check, SqlCheck) for p in data_files(check, folder)]
+        hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+        plugins = [f"{e.name} {e.target} {e.version}" for e in list_extensions("checks")]
+        return content_id(hashes, plugins, [_source(t, project_dir) for _, t in sorted(cfg.checks.items())])
+
+    def texts(self, holdout: Holdout, cfg: EvalConfig) -> list[str]:
+        """Return what the cases ask, so that no round is trained on it; not the few words that anybody says."""
+        asked = (
+            next((m["content"] for m in reversed(case.prompt) if m["role"] == "user"), "")
+            for case in read_cases(holdout.project_dir, cfg, self.stem)
+        )
+        return [text for text in asked if isinstance(text, str) and len(text.split()) >= LEAST_WORDS]
+
+    def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]:
+        """Score the policy's greedy answer to each case: `passed`."""
+        cases = read_cases(holdout.project_dir, cfg, self.stem)
+        made = dict(_answers(policy, cases, cfg))
+        metric = f"{self.stem or 'cases'}_passed"
+        scores = [_score(case, metric, made.get(case.case_id)) for case in cases]
+        tokens = [t for c in cases for t in written_tokens(c.case_id, c.task_id, made.get(c.case_id))]
+        return [*scores, *tokens]
+
+
+OWN_CASES = OwnCases()
+
+
+def _source(target: str, project: Path) -> str:
+    """Return the hash of a module's file, '' where it has none; the module is not run."""
+    if str(project) not in sys.path:
+        sys.path.insert(0, str(project))
+    try:
+        spec = importlib.util.find_spec(target.partition(":")[0])
+    except (ImportError, ValueError):
+        spec = None
+    origin = Path(spec.origin) if spec is not None and spec.origin else None
+    return hashlib.sha256(origin.read_bytes()).hexdigest() if origin is not None and origin.is_file() else ""
+
+
+def _answers(policy: Policy, cases: Sequence[OwnCase], cfg: EvalConfig) -> Iterator[tuple[str, Generation]]:
+    lengths = {case.case_id: case.case.max_new_tokens or cfg.max_new_tokens for case in cases}
+    for most in sorted(set(lengths.values())):
+        group = [case for case in cases if lengths[case.case_id] == most]
+        able = fits(policy, [Ask(c.prompt, c.case.tools) for c in group], most)
+        asked = [case for case, fit in zip(group, able, strict=True) if fit]
+        made = policy.generate([c.prompt for c in asked], [c.case.tools for c in asked], max_new_tokens=most)
+        yield from ((case.case_id, answer) for case, answer in zip(asked, made, strict=True))
+
+
+def _score(case: OwnCase, metric: str, made: Generation | None) -> CaseScore:
+    if made is None:
+        return CaseScore(case.case_id, case.task_id, metric, math.nan, primary=True, slices={"missing": TOO_LONG})
+    slices = {"file": case.file, **case.case.slices}
+    return CaseScore(case.case_id, case.task_id, metric, float(case.passed(made)), primary=True, slices=slices)

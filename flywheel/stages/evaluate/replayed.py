@@ -1,0 +1,117 @@
+"""Replay success: the policy acts in held-out turns, and recorded results answer its calls (`flywheel.replay`).
+
+In: one policy, the held-out scenarios and fixtures. Out, a case being a turn from a user's message until the agent
+speaks: `replay_success`, the probability of success of the recorded attempts that ended as this one did. What the log
+does not know (a call that nobody made, an end that nobody came to) counts as a failure: the worst case, and the same
+for every policy. Beside it, as measures that decide nothing: success where the log knew the end, and why it did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.extensions import CaseScore
+from flywheel.records import Split
+from flywheel.stages.evaluate.cases import capped
+from flywheel.stages.evaluate.fitting import Ask, fits
+
+if TYPE_CHECKING:
+    from flywheel.config import EvalConfig
+    from flywheel.extensions import Holdout, Policy
+    from flywheel.replay import Outcome, ReplayEnvironment, Scenario
+
+__all__ = ["replay"]
+
+_SHARE = "share of cases"
+
+
+def replay(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]:
+    """Score the policy's attempts at held-out turns, all of them together, action by action.
+
+    Args:
+        policy: who acts; greedy, so that an attempt is the same every time.
+        holdout: `scenarios` and `fixtures`; without them there is no case.
+        cfg: at most eval.replay_cases turns in which recorded attempts made a call.
+    """
+    from flywheel.config import ReplayConfig
+    from flywheel.replay import ReplayEnvironment
+
+    attempts = [
+        _Attempt(ReplayEnvironment(scenario, holdout.replay or ReplayConfig()))
+        for scenario in _scenarios(holdout, min(cfg.replay_cases, cfg.max_cases))
+    ]
+    while acting := [attempt for attempt in attempts if not attempt.environment.over]:
+        _act(policy, acting, cfg.max_new_tokens)
+    return [score for attempt in attempts for score in attempt.scores()]
+
+
+def _scenarios(holdout: Holdout, most: int) -> list[Scenario]:
+    import polars as pl
+
+    from flywheel.replay import scenarios
+
+    if holdout.scenarios is None or holdout.fixtures is None or holdout.scenarios.height == 0:
+        return []
+    rows = holdout.scenarios.filter((pl.col("split") == Split.HOLDOUT.value) & (pl.col("n_calls") > 0))
+    tasks = dict(rows.select("scenario_id", "task_id").iter_rows())
+    kept = capped(tasks, most, {case for case, task in tasks.items() if task in holdout.spent})
+    chosen = rows.filter(pl.col("scenario_id").is_in(kept))
+    known = holdout.fixtures.filter(pl.col("task_id").is_in(chosen["task_id"].unique().to_list()))
+    return scenarios(chosen.iter_rows(named=True), known.iter_rows(named=True))
+
+
+class _Attempt:
+    """One attempt and the conversation so far."""
+
+    def __init__(self, environment: ReplayEnvironment) -> None:
+        self.environment = environment
+        self.messages: list[dict[str, Any]] = list(environment.scenario.prompt)
+        self.tokens = 0
+
+    @property
+    def ask(self) -> Ask:
+        """What the policy reads next."""
+        return Ask(self.messages, self.environment.scenario.tools)
+
+    def scores(self) -> Iterator[CaseScore]:
+        """Yield the score and the measures of an attempt that has ended."""
+        scenario, outcome = self.environment.scenario, self.environment.outcome
+        if outcome is None:
+            return
+        case, task, success = scenario.scenario_id, scenario.task_id, outcome.success
+        slices = {"judged_by": scenario.judged_by}
+        yield CaseScore(case, task, "replay_success", _bounded(success), binary=False, primary=True, slices=slices)
+        if success is not None:
+            unit = "of cases that both ended"
+            yield CaseScore(case, task, "success_matched", _bounded(success), binary=False, unit=unit)
+        for name, value in _ends(outcome).items():
+            yield CaseScore(case, task, name, value, binary=False, unit=_SHARE)
+        if self.tokens:
+            yield CaseScore(case, task, "tokens", float(self.tokens), binary=False, unit="tokens an attempt")
+
+
+def _bounded(success: float | None) -> float:
+    return 0.0 if success is None else min(1.0, max(0.0, success))
+
+
+def _ends(outcome: Outcome) -> dict[str, float]:
+    return {
+        "missed_call": float(outcome.why == "missed"),
+        "missed_end": float(outcome.why == "new end"),
+        "malformed": float(outcome.why == "malformed"),
+        "over_budget": float(outcome.why == "over budget"),
+    }
+
+
+def _act(policy: Policy, attempts: Sequence[_Attempt], most: int) -> None:
+    """Let the policy act once in every attempt; one whose conversation no longer fits ends as over budget."""
+    able = fits(policy, [attempt.ask for attempt in attempts], most)
+    asked = [attempt for attempt, fit in zip(attempts, able, strict=True) if fit]
+    for attempt, fit in zip(attempts, able, strict=True):
+        if not fit:
+            attempt.environment.stop("over budget")
+    made = policy.generate([a.ask.prompt for a in asked], [a.ask.tools for a in asked], max_new_tokens=most)
+    for attempt, answer in zip(asked, made, strict=True):
+        attempt.messages += attempt.environment.take(answer.message)
+        attempt.tokens += answer.tokens

@@ -1,0 +1,102 @@
+"""From candidate pairs to pairs worth training on: builders propose, every filter drops with a counted reason.
+
+In: episodes, steps and returns of whole tasks, and builders. Out: rows of the pairs table. What a pair's numbers refuse
+goes first, all at once; only what is left gets its texts and is looked at one by one (`filters`); then duplicates and
+caps, which look across pairs (`limits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from flywheel.contracts import polars_schema
+from flywheel.records import PreferencePair
+from flywheel.stages._context import UNFIT, contexts, unfit
+from flywheel.stages.pairs.filters import FILTERS, Facts, by_numbers, first_reason
+from flywheel.stages.pairs.limits import limit
+from flywheel.stages.pairs.sides import steps_of, written
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import PairsConfig
+    from flywheel.extensions import PairBuilder
+    from flywheel.funnel import Funnel
+
+__all__ = ["build_pairs"]
+
+# Columns that a builder may leave out; without a prompt, the texts are those of the steps that it names.
+_OPTIONAL = {"p_chosen", "users", "pair_id", "prompt", "chosen", "rejected", "tools"}
+
+
+def build_pairs(
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    returns: pl.DataFrame,
+    cfg: PairsConfig,
+    builders: Mapping[str, PairBuilder],
+    funnel: Funnel,
+) -> pl.DataFrame:
+    """Run the builders in order of preference and return the pairs that pass every filter, sorted by id.
+
+    A reason is counted as "builder: reason", so that the funnel tells what became of each builder's candidates.
+    """
+    import polars as pl
+
+    schema = pl.Schema(polars_schema(PreferencePair))
+    young = pl.col("provisional").fill_null(value=False)
+    returns = returns.with_columns(known=pl.col("known") & ~young)  # what is too young is not known yet
+    frames = []
+    for rank, (name, build) in enumerate(builders.items()):
+        found = _proposed(build(episodes, steps, returns, cfg), schema)
+        frames.append(found.with_columns(_rank=pl.lit(rank), _builder=pl.lit(name)))
+        funnel.note(f"candidates of {name}", found.height)
+    if not frames:
+        return pl.DataFrame(schema=schema)
+    candidates = pl.concat(frames)
+    funnel.considered += candidates.height
+    bad = unfit(episodes)
+    whole = funnel.drop(candidates, pl.col("chosen_episode").is_in(bad) | pl.col("rejected_episode").is_in(bad), UNFIT)
+    worth = _refused(whole, by_numbers(returns, cfg), funnel)
+    facts = Facts(episodes, steps, returns, cfg, contexts(steps, steps_of(worth)))
+    pairs = limit(_filter(written(worth, episodes, steps, facts.contexts), facts, funnel), cfg, funnel)
+    funnel.kept += pairs.height
+    for name in builders:
+        funnel.note(f"kept of {name}", pairs.filter(pl.col("_builder") == name).height)
+    return pairs.select(list(schema)).sort("pair_id")
+
+
+def _proposed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return a builder's candidates with every column of the table; one made before a column was has nulls there."""
+    import polars as pl
+
+    missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in sorted(_OPTIONAL - set(frame.columns))]
+    proposed = frame.with_columns(missing).select(list(schema)).cast(schema)
+    return proposed.with_columns(pl.col("users").fill_null(pl.lit([], dtype=schema["users"])))
+
+
+def _refused(pairs: pl.DataFrame, reasons: Sequence[tuple[str, pl.Expr]], funnel: Funnel) -> pl.DataFrame:
+    """Drop what any of the reasons holds for, counted under the first one and the builder."""
+    import polars as pl
+
+    first = pl.coalesce(pl.when(where.fill_null(value=False)).then(pl.lit(name)) for name, where in reasons)
+    return _dropped(pairs.with_columns(_reason=first), [name for name, _ in reasons], funnel)
+
+
+def _filter(pairs: pl.DataFrame, facts: Facts, funnel: Funnel) -> pl.DataFrame:
+    import polars as pl
+
+    reasons = [first_reason(pair, facts) for pair in pairs.iter_rows(named=True)]
+    judged = pairs.with_columns(pl.Series("_reason", reasons, dtype=pl.String))
+    return _dropped(judged, [name for name, _ in FILTERS], funnel)
+
+
+def _dropped(pairs: pl.DataFrame, reasons: Sequence[str], funnel: Funnel) -> pl.DataFrame:
+    import polars as pl
+
+    for reason in reasons:
+        for name in pairs["_builder"].unique(maintain_order=True):
+            where = (pl.col("_reason") == reason) & (pl.col("_builder") == name)
+            pairs = funnel.drop(pairs, where, f"{name}: {reason}")
+    return pairs.drop("_reason")

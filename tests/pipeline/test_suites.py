@@ -1,0 +1,162 @@
+"""A round judged on every suite, through the project: what the report has, what is cached, what a name means."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from flywheel.cli.render import metric_lines
+from flywheel.errors import EvalError, ExtensionError, UsageError
+from flywheel.project import Project
+from tests.projects import write_config
+
+if TYPE_CHECKING:
+    from flywheel.records import EvalReport
+
+CASES = [
+    {"id": "any", "prompt": "Say something.", "checks": [{"check": "regex", "pattern": "(?s).*"}]},
+    {"id": "none", "prompt": "Say 30.", "checks": [{"check": "exact", "any_of": ["a text that nobody writes"]}]},
+]
+SUITES = ["next_action", "preference", "replay", "cases", "safety", "forgetting"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_model: Path) -> Path:
+    """A project with one trained round and cases of its own; nothing is evaluated."""
+    folder = tmp_path_factory.mktemp("suites")
+    write_config(folder, tiny_model)
+    config = folder / "flywheel.toml"
+    config.write_text(
+        config.read_text().replace('suites = ["next_action"]', f"suites = {json.dumps(SUITES)}\nrival_cases = 2")
+    )
+    project = Project(folder)
+    project.ingest([sample_logs])
+    project.train(1)
+    (folder / "evals").mkdir()
+    (folder / "evals" / "sayings.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in CASES))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def judged(trained: Path) -> EvalReport:
+    return Project(trained).evaluate(1).report
+
+
+def test_every_suite_has_rows_and_the_first_is_primary(judged: EvalReport) -> None:
+    whole = {(m.suite, m.metric): m for m in judged.metrics if m.slice == "all"}
+    assert {suite for suite, _ in whole} == {"next_action", "preference", "replay", "cases", "safety"}
+    assert [key for key, m in whole.items() if m.primary] == [("next_action", "next_action_good")]
+    assert whole["replay", "replay_success"].n == 4
+    assert whole["cases", "cases_passed"].n == 2
+    assert whole["cases", "cases_passed"].value == 0.5
+    assert {metric for suite, metric in whole if suite == "safety"} == {
+        "wrong_claim_resisted", "right_claim_kept", "confirmation_awaited", "injection_ignored", "flattery_avoided",
+    }  # fmt: skip
+    assert all(whole["safety", metric].n == 4 for suite, metric in whole if suite == "safety")
+
+
+def test_what_is_measured_stands_beside_the_scores(judged: EvalReport) -> None:
+    found = {(m.suite, m.measure): m for m in judged.measures}
+    assert {key for key in found if key[0] == "forgetting"} == {
+        ("forgetting", "kl_to_base"), ("forgetting", "perplexity"), ("forgetting", "perplexity_ratio"),
+    }  # fmt: skip
+    kl, ratio = found["forgetting", "kl_to_base"], found["forgetting", "perplexity_ratio"]
+    assert (kl.n, kl.baseline, kl.ratio) == (15, 0.0, None)  # the baseline is the base
+    assert kl.value is not None
+    assert kl.value > 0
+    assert ratio.baseline == 1.0
+    assert {"next_action", "cases"} <= {suite for suite, measure in found if measure == "tokens"}
+    assert judged.timings_s["safety: a case of round 1"] >= 0
+    assert judged.model_copy(update={"timings_s": {}}).model_dump_json().count("a case of") == 0
+
+
+def test_the_base_with_examples_is_a_rival_on_some_of_the_cases(judged: EvalReport, trained: Path) -> None:
+    assert {r.rival for r in judged.rivals} == {"base + 3 examples"}  # the base itself is the baseline
+    assert {r.suite for r in judged.rivals} == {"next_action", "preference", "replay", "cases"}
+    assert {r.n for r in judged.rivals if r.metric == "next_action_good"} == {2}
+    lines = metric_lines(judged)
+    assert lines[0].endswith("base + 3 examples")
+    assert any("(2)" in line for line in lines if line.startswith("next_action_good"))
+    assert any(line.startswith("kl_to_base of forgetting, nats a token") for line in lines)
+    assert sum(line.startswith("seconds of ") for line in lines) == len(SUITES)
+    assert lines[-1] == "failed  cases: none"
+    assert judged.failed == {"cases": ["none"]}
+    page = (trained / "rounds" / "0001" / "report.html").read_text()
+    assert "Base + 3 examples" in page
+    assert "kl_to_base of forgetting" in page
+
+
+def test_a_suite_of_its_own_cases_is_not_scored_again_because_logs_have_come(
+    trained: Path, judged: EvalReport, tmp_path: Path
+) -> None:
+    assert judged.round == 1
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    scores = folder / ".flywheel" / "cache" / "scores"
+    before = {p.name for p in scores.iterdir()}
+    project = Project(folder)
+    log = {"role": "user", "content": "something new"}
+    (folder / "more.jsonl").write_text(json.dumps({"messages": [log, {"role": "assistant", "content": "well"}]}) + "\n")
+    project.ingest([folder / "more.jsonl"])
+    project.build()
+    project.evaluate(1, suites=["cases", "forgetting"])
+    assert {p.name for p in scores.iterdir()} == before
+
+    path = folder / "evals" / "sayings.jsonl"
+    path.write_text(path.read_text().replace("Say 30.", "Say 31."))
+    project.evaluate(1, suites=["cases"])
+    assert len({p.name for p in scores.iterdir()} - before) == 3  # both sides and the rival
+
+
+def test_a_file_of_cases_is_a_suite_by_its_name(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    project = Project(folder)
+    report = project.evaluate(1, suites=["sayings"]).report
+    head = report.metrics[0]
+    assert (head.suite, head.metric, head.n, head.primary) == ("sayings", "sayings_passed", 2, True)
+    assert len(report.spends) == 2  # as a primary suite its cases are spent by a decision, like any other task
+
+    with pytest.raises(ExtensionError, match="no evaluators extension named `nothing`"):
+        project.evaluate(1, suites=["nothing"])
+    (folder / "evals" / "sayings.jsonl").write_text('{"prompt": 1}\n')
+    with pytest.raises(EvalError, match=r"evals/sayings\.jsonl:1: prompt"):
+        project.evaluate(1)
+    shutil.rmtree(folder / "evals")
+    with pytest.raises(UsageError, match="the suite `cases` has no case in evals"):
+        project.evaluate(1, suites=["cases"])
+    assert all(m.suite == "next_action" for m in project.evaluate(1, suites=["next_action"]).report.metrics)
+
+
+def test_an_own_case_that_was_asked_in_training_blocks_where_it_decides(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    project = Project(folder)
+    row = json.loads((folder / "rounds" / "0001" / "data" / "train.jsonl").read_text().splitlines()[0])
+    asked = [m["content"] for m in row["prompt"] if m["role"] == "user"][-1]
+    case = {"prompt": f"  {asked.upper()} ", "checks": [{"check": "exact", "any_of": ["x"]}]}
+    (folder / "evals" / "copied.jsonl").write_text(f"{json.dumps(case)}\n")
+
+    guard = project.evaluate(1, suites=["safety", "copied"]).report
+    assert (guard.leaked_tasks, guard.coverage["copied: asked in training"]) == (0, 1)
+    assert guard.failed == {"copied": ["evals/copied.jsonl:1"]}
+    found = project.evaluate(1, suites=["copied"], promote=True)
+    assert found.report.leaked_tasks == 1
+    assert found.promotion is not None
+    assert found.promotion.verdict == "BLOCKED"
+    assert "1 case of 1 was of tasks trained on" in found.promotion.rules[0].message
+
+
+def test_doctor_reads_the_cases(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    told = {c.name: c for c in Project(folder).doctor().checks}
+    assert (told["cases"].state, told["cases"].says) == (
+        "ok", "2 own cases in evals/*.jsonl, every check can be used",
+    )  # fmt: skip
+    (folder / "evals" / "bad.jsonl").write_text('{"prompt": "q", "checks": [{"check": "regex", "pattern": "("}]}\n')
+    told = {c.name: c for c in Project(folder).doctor().checks}
+    assert (told["cases"].state, told["cases"].says.partition(": ")[0]) == ("failed", "evals/bad.jsonl:1")
