@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import jsonschema
 import polars as pl
@@ -43,11 +43,11 @@ def test_arrow_and_polars_agree_on_every_table(row: type[Row]) -> None:
     assert set(row.key) <= set(row.model_fields)
 
 
-def _lists(dtype: pl.DataType, text: st.SearchStrategy[str]) -> st.SearchStrategy[list[Any]]:
-    numbers = st.lists(st.floats(-1, 1), max_size=3)
-    if dtype == pl.List(pl.List(pl.Float64)):
-        return st.lists(numbers, max_size=3)
-    return numbers if dtype == pl.List(pl.Float64) else st.lists(text, max_size=3)
+def _lists(dtype: pl.DataType, text: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    """Values of a list's type, of any depth."""
+    if isinstance(dtype, pl.List):
+        return st.lists(_lists(cast(pl.DataType, dtype.inner), text), max_size=3)
+    return st.floats(-1, 1) if dtype == pl.Float64 else text
 
 
 def _values(dtype: pl.DataType, *, nullable: bool) -> st.SearchStrategy[Any]:
