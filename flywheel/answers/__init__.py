@@ -64,7 +64,6 @@ from flywheel.answers.rounds import (
     LogAnswer,
     LogRow,
     LogsEvalAnswer,
-    OffPolicyEstimate,
     RunAnswer,
     RunStage,
 )
@@ -109,7 +108,6 @@ __all__ = [
     "LogsEvalAnswer",
     "LostFields",
     "MergeAnswer",
-    "OffPolicyEstimate",
     "PluginsAnswer",
     "Preview",
     "PreviewSegment",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document, EvalReport, Need, Promotion, RuleResult, Verdict
+from flywheel.records import Document, EvalReport, Need, OffPolicyEstimate, Promotion, RuleResult, Verdict
 
 __all__ = [
     "CanaryAnswer",
@@ -18,7 +18,6 @@ __all__ = [
     "LogAnswer",
     "LogRow",
     "LogsEvalAnswer",
-    "OffPolicyEstimate",
     "RunAnswer",
     "RunStage",
 ]
@@ -66,21 +65,6 @@ class CoverageGap(Document):
     lacking: int
     of: int = Field(description="Cases that the old policy has.")
     names: list[str] = Field(description="The first of them: the source's names of the tasks, or task ids.")
-
-
-class OffPolicyEstimate(Document):
-    """One off-policy estimate of the new policy's value from the old one's log, with its overlap certificate."""
-
-    document: ClassVar[str] = "cli/off_policy_estimate"
-
-    name: str = Field(description="IPS, SNIPS, DM, DR, PDIS or MIPS.")
-    state: str = Field(description="good, warn, or REFUSED, in which case there is no number.")
-    reasons: list[str] = Field(description="Why it is refused, or what to beware of.")
-    value: float | None = None
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval, users drawn as a whole.")
-    high: float | None = None
-    n: int
-    certificate: dict[str, float] = Field(description="ess, ess_share, mean_weight, max_share, tail_index, typicality.")
 
 
 class LogsEvalAnswer(Document):

@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from flywheel.records import EvalReport, MetricRow, MonitorRow, RuleResult
+    from flywheel.records import EvalReport, MetricRow, MonitorRow, OffPolicyEstimate, RuleResult
 
 __all__ = [
     "Output",
     "coloured",
     "columns",
+    "estimate_lines",
     "funnel_lines",
     "harmless",
     "mark",
     "measure_lines",
     "metric_lines",
     "monitor_lines",
+    "off_policy_lines",
     "rule_lines",
     "size",
 ]
@@ -153,6 +155,40 @@ def measure_lines(report: EvalReport, old: str, new: str) -> list[str]:
         rows.append([f"seconds of {suite}, a case", "", *("-" if t is None else f"{t:.3g}" for t in took), "-", "-"])
     lines = columns(rows, right=(1, 2, 3, 4)) if len(rows) > 1 else []
     return lines + [f"failed  {suite}: {_some(cases)}" for suite, cases in sorted(report.failed.items())]
+
+
+def off_policy_lines(estimates: Sequence[OffPolicyEstimate], names: Mapping[str, str] | None = None) -> list[str]:
+    """Return the estimates, those that are refused for the same reasons in one line.
+
+    Args:
+        estimates: of one policy or several.
+        names: what a target is called, where there are several.
+    """
+    from flywheel.records import refused_alike
+
+    rows = []
+    for e in estimates:
+        if e.value is None or e.low is None or e.high is None:
+            continue
+        spread = f"[{e.low:.3f}, {e.high:.3f}]"
+        facts = f"n {e.n:,}, ESS {e.certificate['ess']:,.0f}, mean weight {e.certificate['mean_weight']:.2f}"
+        label = f"off-policy {e.name}{_whose([e.target], names)}"
+        rows.append([label, f"{e.value:.3f}", spread, e.state, "; ".join([facts, *e.reasons])])
+    lines = [
+        f"off-policy {', '.join(of)}{_whose(targets, names)} REFUSED: {why}"
+        for of, targets, why in refused_alike(estimates)
+    ]
+    return [*columns(rows), *lines]
+
+
+def estimate_lines(report: EvalReport) -> list[str]:
+    """Return a round's off-policy estimates beside the baseline's."""
+    baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
+    return off_policy_lines(report.off_policy, {"candidate": f"round {report.round}", "baseline": baseline})
+
+
+def _whose(targets: Sequence[str], names: Mapping[str, str] | None) -> str:
+    return f" of {', '.join(names[target] for target in targets)}" if names else ""
 
 
 def _some(names: Sequence[str]) -> str:

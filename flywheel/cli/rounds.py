@@ -10,7 +10,7 @@ import typer
 
 from flywheel.cli.completing import pipelines, rounds
 from flywheel.cli.progress import training, working
-from flywheel.cli.render import columns, funnel_lines, metric_lines, monitor_lines, rule_lines, size
+from flywheel.cli.render import columns, estimate_lines, funnel_lines, metric_lines, monitor_lines, rule_lines, size
 from flywheel.cli.served import evaluate_logs
 from flywheel.cli.session import session
 
@@ -186,6 +186,7 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
     lines = [
         f"round {report.round} on {report.n_cases} cases of {report.n_tasks} held-out tasks",
         *metric_lines(report),
+        *(estimate_lines(report) if current.out.verbose else ()),
     ]
     if answer.promotion is not None:
         lines += _decision_lines(answer.promotion)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flywheel.cli.progress import working
-from flywheel.cli.render import columns, metric_lines, rule_lines
+from flywheel.cli.render import columns, metric_lines, off_policy_lines, rule_lines
 from flywheel.cli.session import Session, session
 
 if TYPE_CHECKING:
-    from flywheel.answers import CanaryAnswer, LogsEvalAnswer, OffPolicyEstimate
+    from flywheel.answers import CanaryAnswer, LogsEvalAnswer
 
 __all__ = ["add_commands", "evaluate_logs"]
 
@@ -43,7 +43,7 @@ def _lines(answer: LogsEvalAnswer) -> list[str]:
     for gap in answer.gaps:
         where = "" if gap.slice == "all" else f" where {gap.slice}"
         lines.append(f"gap   the new policy lacks {gap.lacking:,} of {gap.of:,} cases{where}: {_some(gap.names)}")
-    lines += _off_policy(answer.off_policy)
+    lines += off_policy_lines(answer.off_policy)
     lines += [f"note  {note}" for note in answer.notes]
     needed = f": about {answer.needed_n:,} cases are needed" if answer.needed_n is not None else ""
     return [*lines, *rule_lines(answer.rules), f"{answer.verdict}{needed}"]
@@ -73,21 +73,6 @@ def _amounts(answer: LogsEvalAnswer) -> list[str]:
         for name, found in answer.amounts.items()
     ]
     return columns([["measured beside", "n", "old", "new"], *rows], right=(1, 2, 3)) if rows else []
-
-
-def _off_policy(estimates: Sequence[OffPolicyEstimate]) -> list[str]:
-    """Return the estimates, those that are refused for the same reasons in one line."""
-    refused: dict[str, list[str]] = {}
-    rows = []
-    for e in estimates:
-        if e.value is None or e.low is None or e.high is None:
-            refused.setdefault("; ".join(e.reasons), []).append(e.name)
-            continue
-        spread = f"[{e.low:.3f}, {e.high:.3f}]"
-        facts = f"n {e.n:,}, ESS {e.certificate['ess']:,.0f}, mean weight {e.certificate['mean_weight']:.2f}"
-        rows.append([f"off-policy {e.name}", f"{e.value:.3f}", spread, e.state, "; ".join([facts, *e.reasons])])
-    lines = [f"off-policy {', '.join(names)} REFUSED: {why}" for why, names in refused.items()]
-    return [*columns(rows), *lines]
 
 
 def canary(

@@ -49,6 +49,9 @@ class EvalConfig(Section):
     )
     rival_cases: int = Field(default=40, ge=1, description="Most cases of a suite that a rival is scored on.")
     few_shot: int = Field(default=3, ge=0, description="Successes shown to the rival few_shot.")
+    off_policy_cases: int = Field(
+        default=100, ge=0, description="Most held-out attempts that off-policy estimates rest on; 0: there are none."
+    )
     replay_cases: int = Field(default=50, ge=1, description="Most turns in which a policy is rolled out in the replay.")
     max_new_tokens: int = Field(default=96, ge=1, description="Longest generated action in tokens.")
     batch_size: int = Field(default=8, ge=1, description="Prompts generated or scored together.")

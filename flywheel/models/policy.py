@@ -108,6 +108,13 @@ class HFPolicy:
             texts = [text + chat.completion(p, t, c) for text, (p, t, c) in zip(texts, after, strict=True)]
         return [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []
 
+    def completion_ids(
+        self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]]
+    ) -> list[list[int]]:
+        """Return the tokens of each completion after its prompt: those that `log_prob` scores."""
+        chat, ids = self._set.chat, self._set.ids
+        return [ids(chat.completion(p, t, c)) for p, t, c in zip(prompts, tools, completions, strict=True)]
+
     def drifts(self, texts: Sequence[str]) -> list[Drift]:
         """Return how far the policy is from its base on each text."""
         from flywheel.models.drift import drifts
@@ -126,9 +133,21 @@ class HFPolicy:
         return [replace(chat.parse(_until(t, tokenizer.eos_token), o), tokens=_tokens(w, end)) for w, t, o in made]
 
     def log_prob(
-        self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]]
+        self,
+        prompts: Prompts,
+        tools: ToolLists,
+        completions: Sequence[dict[str, Any]],
+        *,
+        temperature: float = 1.0,
     ) -> list[tuple[float, int]]:
-        """Return (sum of log-probabilities in nats, number of tokens) of each completion's tokens, in order."""
+        """Return (sum of log-probabilities in nats, number of tokens) of each completion's tokens, in order.
+
+        Args:
+            prompts: the conversations before.
+            tools: what is at hand in each.
+            completions: the assistant messages.
+            temperature: of a plain draw, softmax(logits / temperature); 1 is the model's own distribution.
+        """
         import torch
 
         chat, ids = self._set.chat, self._set.ids
@@ -137,7 +156,7 @@ class HFPolicy:
             for prompt, tool, completion in zip(prompts, tools, completions, strict=True)
         ]
         with self._set.active(self._adapter) as model, torch.inference_mode():
-            scores = self._set.batches.log_probs(model, rows)
+            scores = self._set.batches.log_probs(model, rows, temperature)
         return [(score, len(after)) for score, (_, after) in zip(scores, rows, strict=True)]
 
 

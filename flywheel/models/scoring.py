@@ -37,10 +37,10 @@ class Batches:
         self.size, self.pad, self.end = batch_size, pad, end
         self.shares: bool | None = None  # None until it was tried
 
-    def log_probs(self, model: Any, rows: Sequence[Row]) -> list[float]:
-        """Return the log-probability of each row's second part, in nats."""
+    def log_probs(self, model: Any, rows: Sequence[Row], temperature: float = 1.0) -> list[float]:
+        """Return the log-probability of each row's second part, in nats, drawn at a temperature."""
         score = shared_log_probs if self._shares(model, rows) else plain_log_probs
-        return score(model, rows, self.size, self.pad)
+        return score(model, rows, self.size, self.pad, temperature)
 
     def greedy(self, model: Any, prompts: Sequence[list[int]], most: int) -> list[list[int]]:
         """Return the greedy continuation of each prompt, at most so many tokens, padded after its end."""
@@ -129,23 +129,25 @@ def _apart(lengths: Sequence[int], size: int) -> Iterator[Leaves]:
     yield from (Leaves(order[i : i + size], 0, None) for i in range(0, len(order), size))
 
 
-def plain_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int) -> list[float]:
+def plain_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0) -> list[float]:
     """Return each row's log-probability, rows side by side."""
     found: dict[int, float] = {}
     for leaf in _apart([len(b) + len(a) for b, a in rows], size):
-        found |= dict(zip(leaf.rows, _scores(model, [rows[i] for i in leaf.rows], leaf, pad), strict=True))
+        of = [rows[i] for i in leaf.rows]
+        found |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
     return [found[i] for i in range(len(rows))]
 
 
-def shared_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int) -> list[float]:
+def shared_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0) -> list[float]:
     """Return each row's log-probability, shared beginnings computed once."""
     found: dict[int, float] = {}
     for leaf in walk(model, [before[:-1] for before, _ in rows], [1 + len(after) for _, after in rows], size):
-        found |= dict(zip(leaf.rows, _scores(model, [rows[i] for i in leaf.rows], leaf, pad), strict=True))
+        of = [rows[i] for i in leaf.rows]
+        found |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
     return [found[i] for i in range(len(rows))]
 
 
-def _scores(model: Any, rows: Sequence[Row], leaf: Leaves, pad: int) -> list[float]:
+def _scores(model: Any, rows: Sequence[Row], leaf: Leaves, pad: int, temperature: float) -> list[float]:
     """Return scores of rows that go on from one cache, padded after their end, where nothing looks at the padding.
 
     Logits are computed from the first scored token of any row on.
@@ -169,12 +171,12 @@ def _scores(model: Any, rows: Sequence[Row], leaf: Leaves, pad: int) -> list[flo
     )
     starts = [len(before) - leaf.depth - first for before, _ in rows]
     return [
-        _score(output.logits[i], start - 1, after)
+        _score(output.logits[i], start - 1, after, temperature)
         for i, (start, (_, after)) in enumerate(zip(starts, rows, strict=True))
     ]
 
 
-def _score(logits: torch.Tensor, at: int, after: list[int]) -> float:
+def _score(logits: torch.Tensor, at: int, after: list[int], temperature: float) -> float:
     """Sum the log-probabilities of tokens of which the first is predicted at `at`; a first token of all has none."""
     import torch
 
@@ -182,5 +184,5 @@ def _score(logits: torch.Tensor, at: int, after: list[int]) -> float:
     at = max(at, 0)
     if not told:
         return 0.0
-    logp = torch.log_softmax(logits[at : at + len(told)].float(), -1)
+    logp = torch.log_softmax(logits[at : at + len(told)].float() / temperature, -1)
     return float(logp.gather(-1, torch.tensor(told, device=logp.device)[:, None]).sum())

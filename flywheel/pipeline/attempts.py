@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "choose", "held_out", "policy_of", "read_attempts", "read_store"]
+__all__ = ["Log", "action_kind", "choose", "held_out", "policy_of", "read_attempts", "read_store"]
 
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
@@ -78,7 +78,7 @@ def read_store(ctx: Context) -> Log:
     return _log(tables, {})
 
 
-def held_out(ctx: Context, episodes: pl.DataFrame) -> list[Attempt]:
+def held_out(ctx: Context, episodes: pl.DataFrame) -> Log:
     """Return the logged attempts at the held-out tasks of a round: what its slices are made of.
 
     Args:
@@ -91,7 +91,7 @@ def held_out(ctx: Context, episodes: pl.DataFrame) -> list[Attempt]:
     held = {t: table.join(ids, on="episode_id", how="semi") for t, table in tables.items() if t != "events"}
     events = tables["events"].join(talks, on="conversation_id", how="semi")
     tiers = _tiers(ctx.config, ctx.project, ctx.key()) if ctx.key is not None else {}
-    return _log(held | {"events": events}, tiers).attempts
+    return _log(held | {"events": events}, tiers)
 
 
 def policy_of(log: Log) -> str | None:
@@ -123,7 +123,7 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
                 tags=frozenset(row["tags"]),
                 well_formed=not made["malformed"],
                 acts=tuple(
-                    Act(key or TEXT, _kind(action), known["chance"].get(event))
+                    Act(key or TEXT, action_kind(action), known["chance"].get(event))
                     for key, action, event in zip(made["keys"], made["actions"], made["events"], strict=True)
                 ),
                 columns=_columns(row),
@@ -156,7 +156,7 @@ _NO_STEPS: dict[str, Any] = {
 TEXT = "text"  # an action that calls no tool
 
 
-def _kind(action: str) -> str:
+def action_kind(action: str) -> str:
     """Return the tools that an action calls, each with the names of its arguments."""
     calls = orjson.loads(action).get("tool_calls") or []
     return " + ".join(sorted(f"{c['name']}({', '.join(sorted(c.get('arguments') or ()))})" for c in calls)) or TEXT

@@ -32,6 +32,7 @@ def judge(ctx: Context, number: int, *, by: str) -> Promotion:
         EvalError: the round has no evaluation.
     """
     from flywheel.stages.gate import decide
+    from flywheel.stages.gate.off_policy import vetoed
 
     report = ctx.registry.report(number)
     if report is None:
@@ -44,7 +45,7 @@ def judge(ctx: Context, number: int, *, by: str) -> Promotion:
     champion = ctx.registry.champion
     given = GateInput(report, ctx.registry.manifest(number), history, _problems(ctx, report, history))
     rules = {name: load_extension("gates", name, search=ctx.project) for name in ctx.config.gate.rules}
-    decision = decide(given, rules, ctx.config.gate)
+    decision = vetoed(decide(given, rules, ctx.config.gate), report.off_policy, log="log of held-out tasks")
     promoted = decision.verdict == Verdict.PROMOTE
     return _record(
         ctx,

@@ -14,20 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from flywheel.answers import CoverageGap, LogsEvalAnswer, OffPolicyEstimate
+from flywheel.answers import CoverageGap, LogsEvalAnswer
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.attempts import Log, choose, policy_of, read_attempts
 from flywheel.pipeline.context import Context
-from flywheel.records import EvalReport, MetricRow, RuleResult, Verdict, content_id
+from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
 from flywheel.stages.evaluate.attempts import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
-from flywheel.stages.evaluate.off_policy import HEADLINE, off_policy
+from flywheel.stages.evaluate.estimators import as_record
+from flywheel.stages.evaluate.off_policy import off_policy
 from flywheel.stages.evaluate.served import NOT_JUDGED, SUITE, Served, serve
 from flywheel.stages.evaluate.slicing import standings
-from flywheel.stages.gate import Decision, decide
+from flywheel.stages.gate import decide
+from flywheel.stages.gate.off_policy import vetoed
 from flywheel.stages.gate.wording import counted, label
-from flywheel.stats.ope import Estimate
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
@@ -67,9 +68,9 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
         {name: load_extension("gates", name, search=ctx.project) for name in ctx.config.gate.rules},
         ctx.config.gate,
     )
-    estimates = off_policy(served, seed=ctx.config.eval.seed)
-    verdict, rules = _vetoed(decided, estimates, served)
-    return _answer(_Judged(report, verdict, rules, outcome, names, estimates), served, notes)
+    estimates = _estimates(served, ctx.config.eval.seed)
+    held = vetoed(decided, estimates)
+    return _answer(_Judged(report, held.verdict, held.rules, outcome, names, estimates), served, notes)
 
 
 def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> tuple[Log, Log]:
@@ -173,35 +174,10 @@ def _notes(served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> li
     return found
 
 
-def _vetoed(decided: Decision, estimates: Sequence[Estimate], served: Served) -> tuple[Verdict, list[RuleResult]]:
-    """Return the verdict after what off-policy estimates say against it: they may hold, and never promote."""
+def _estimates(served: Served, seed: int) -> list[OffPolicyEstimate]:
     rewards = [a.score for both in served.attempts.values() for a in both["old"] if a.score is not None]
-    if decided.verdict != Verdict.PROMOTE or not rewards:
-        return decided.verdict, decided.rules
-    earned = math.fsum(rewards) / len(rewards)
-    against = [e for e in estimates if e.name == HEADLINE and e.high is not None and e.high < earned]
-    if not against:
-        return decided.verdict, decided.rules
-    low, high = against[0].low or 0.0, against[0].high or 0.0
-    message = (
-        f"The old log says otherwise: {HEADLINE} expects [{low:.3f}, {high:.3f}] of the new policy "
-        f"(n {against[0].n:,}), where the old one earned {earned:.3f}."
-    )
-    said = RuleResult(rule="off_policy", passed=False, verdict=Verdict.INCONCLUSIVE, message=message)
-    return Verdict.INCONCLUSIVE, [*decided.rules, said]
-
-
-def _shown(found: Estimate) -> OffPolicyEstimate:
-    return OffPolicyEstimate(
-        name=found.name,
-        state=found.certificate.state,
-        reasons=found.certificate.reasons,
-        value=found.value,
-        low=found.low,
-        high=found.high,
-        n=found.n,
-        certificate=found.certificate.numbers,
-    )
+    earned = math.fsum(rewards) / len(rewards) if rewards else None
+    return [as_record(found, "new", earned) for found in off_policy(served, seed=seed)]
 
 
 # --- the answer ----------------------------------------------------------------------------------------------------
@@ -215,7 +191,7 @@ class _Judged(NamedTuple):
     rules: list[RuleResult]
     outcome: str
     names: tuple[str, str]
-    estimates: list[Estimate]
+    estimates: list[OffPolicyEstimate]
 
 
 def _answer(judged: _Judged, served: Served, notes: list[str]) -> LogsEvalAnswer:
@@ -245,7 +221,7 @@ def _answer(judged: _Judged, served: Served, notes: list[str]) -> LogsEvalAnswer
         colliding=served.colliding[:NAMED],
         pass_k=_pass_k(served),
         amounts=_amounts(served),
-        off_policy=[_shown(one) for one in judged.estimates],
+        off_policy=judged.estimates,
         notes=notes,
     )
 

@@ -16,6 +16,7 @@ from flywheel.extensions import CaseScore, Holdout
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.crossing import read_holdout
 from flywheel.pipeline.leaks import asked_in_training
+from flywheel.pipeline.likelihoods import off_policy_rows
 from flywheel.pipeline.rivals import rival_rows
 from flywheel.pipeline.scoring import Scorer, look_id
 from flywheel.pipeline.suites import Suite, chosen_suites
@@ -108,7 +109,7 @@ def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) 
     from flywheel.stages.evaluate.slicing import case_slices
 
     made: dict[str, list[Attempt]] = {}
-    for attempt in held_out(ctx, holdout.episodes):
+    for attempt in held_out(ctx, holdout.episodes).attempts:
         made.setdefault(attempt.task_id, []).append(attempt)
     slices = case_slices(made, ctx.config.eval.slices)
     return {
@@ -155,7 +156,13 @@ def evaluate(
         seed=ctx.config.eval.seed,
     )
     rivals = rival_rows(ctx, scorer, chosen, scores[candidate], baseline)
-    report = report.model_copy(update={"rivals": rivals, "failed": _failed(chosen, scores[candidate])})
+    report = report.model_copy(
+        update={
+            "rivals": rivals,
+            "failed": _failed(chosen, scores[candidate]),
+            "off_policy": off_policy_rows(ctx, scorer, holdout, (candidate, baseline)),
+        }
+    )
     report = _with_leaks(ctx, report, chosen)
     stored = ctx.registry.report(candidate)
     if stored is not None and stored.model_copy(update={"timings_s": {}}) == report:

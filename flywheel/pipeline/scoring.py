@@ -22,7 +22,8 @@ from flywheel.rounds import round_name
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Policy
-    from flywheel.models.policy import PolicySet
+    from flywheel.models.policy import HFPolicy, PolicySet
+    from flywheel.stages.evaluate.fitting import Ask
 
 __all__ = ["Scorer", "Side", "look_id"]
 
@@ -59,7 +60,8 @@ class Scorer:
         """Identify the cases and everything but the policy that their scores depend on."""
         asked = cfg or self._ctx.config.eval
         settings = asked.model_dump(
-            mode="json", exclude={"suites", "slices", "user_tiers", "rivals", "rival_cases", "few_shot"}
+            mode="json",
+            exclude={"suites", "slices", "user_tiers", "rivals", "rival_cases", "few_shot", "off_policy_cases"},
         )
         made_by = [(s.name, s.version, s.depends_on) for s in suites]
         held = "" if all(s.fixed for s in suites) else self._holdout_sha256
@@ -86,7 +88,7 @@ class Scorer:
         return self._scored(side, suite, cfg.model_copy(update={"max_cases": min(most, cfg.max_cases)}))
 
     def _key(self, side: Side, suite: Suite, cfg: EvalConfig) -> str:
-        adapter = self._ctx.registry.manifest(side.number).adapter_sha256 if side.number is not None else ""
+        adapter = self._adapter_sha256(side.number)
         spent = [] if suite.fixed else sorted(self.holdout.spent)
         return content_id(
             self._base_sha256, adapter, self.cases_sha256([suite], cfg), spent, [dict(e) for e in side.examples]
@@ -110,19 +112,59 @@ class Scorer:
             self.timings_s[f"{suite.name}: a case of {name}"] = round(seconds / cases, 4)
         return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
 
-    def _policy(self, side: Side) -> Policy:
+    def log_probs(self, number: int | None, asks: Sequence[Ask], temperature: float) -> list[float | None]:
+        """Return the log-probability of each completion to a round or the base, in nats; None where it is too long."""
+        from flywheel.stages.evaluate.fitting import fits
+
+        key = content_id(
+            *self._asked(asks), self._adapter_sha256(number), self._ctx.config.eval.batch_size, temperature
+        )
+        found: list[float | None] | None = self._ctx.store.cached("log_probs", key)
+        if found is None:
+            self._ctx.say(f"scoring {round_name(number)} on logged actions")
+            policy = self._plain(number)
+            able = fits(policy, asks, 0)
+            fitting = [ask for ask, fit in zip(asks, able, strict=True) if fit]
+            scores = iter(policy.log_prob(*_columns(fitting), temperature=temperature))
+            found = [next(scores)[0] if fit else None for fit in able]
+            self._ctx.store.cache("log_probs", key, found)
+        return found
+
+    def tokens(self, asks: Sequence[Ask]) -> list[list[int]]:
+        """Return the tokens of each completion, as `log_probs` scores them."""
+        key = content_id(*self._asked(asks))
+        found: list[list[int]] | None = self._ctx.store.cached("tokens", key)
+        if found is None:
+            found = self._plain(None).completion_ids(*_columns(asks))
+            self._ctx.store.cache("tokens", key, found)
+        return found
+
+    def _asked(self, asks: Sequence[Ask]) -> tuple[object, ...]:
+        return "asked", self._base_sha256, self._ctx.config.model.dtype, [list(ask) for ask in asks]
+
+    def _adapter_sha256(self, number: int | None) -> str:
+        return self._ctx.registry.manifest(number).adapter_sha256 if number is not None else ""
+
+    def _plain(self, number: int | None) -> HFPolicy:
         if self._policies is None:
             from flywheel.models.policy import PolicySet
 
             self._policies = PolicySet(self._ctx.config.model, self._ctx.config.eval)
-        registry, number = self._ctx.registry, side.number
-        adapter_sha256 = registry.manifest(number).adapter_sha256 if number is not None else ""
-        policy = self._policies.policy(registry.adapter(number), round_name(number), adapter_sha256)
+        adapter = self._ctx.registry.adapter(number)
+        return self._policies.policy(adapter, round_name(number), self._adapter_sha256(number))
+
+    def _policy(self, side: Side) -> Policy:
+        policy = self._plain(side.number)
         if not side.examples:
             return policy
         from flywheel.stages.evaluate.few_shot import FewShot
 
         return FewShot(policy, side.name, side.examples)
+
+
+def _columns(asks: Sequence[Ask]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return prompts, tools and completions."""
+    return [a.prompt for a in asks], [a.tools for a in asks], [a.completion for a in asks]
 
 
 def look_id(candidate_sha256: str, baseline_sha256: str, cases_sha256: str) -> str:

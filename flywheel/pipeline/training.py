@@ -24,7 +24,7 @@ from flywheel.pipeline.watching import refuse_red
 from flywheel.records import FileHash, Plan, RoundManifest
 from flywheel.rounds import ADAPTER_WEIGHTS, round_name
 
-__all__ = ["train_round", "training_metrics"]
+__all__ = ["served_rounds", "train_round", "training_metrics"]
 
 DATASET = "data/train.jsonl"
 
@@ -119,9 +119,14 @@ def _placed(ctx: Context) -> Config:
 
 def _served(ctx: Context) -> dict[str, str]:
     """Return the adapters under whose round's name logs may say that they were served."""
-    clean = [n for n in ctx.registry.trained() if n not in ctx.registry.tainted]
-    found = {name: ctx.registry.adapter(n) for n in clean for name in (round_name(n), served_name(ctx, n))}
+    found = {name: ctx.registry.adapter(n) for name, n in served_rounds(ctx).items()}
     return {name: str(folder) for name, folder in found.items() if folder is not None}
+
+
+def served_rounds(ctx: Context) -> dict[str, int]:
+    """Return the rounds whose probabilities can be computed again, by the names that logs may give them."""
+    clean = [n for n in ctx.registry.trained() if n not in ctx.registry.tainted]
+    return {name: n for n in clean for name in (round_name(n), served_name(ctx, n))}
 
 
 def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:

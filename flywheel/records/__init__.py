@@ -25,6 +25,7 @@ from flywheel.records.episodes import (
     StopReason,
     Task,
 )
+from flywheel.records.estimates import OffPolicyEstimate, refused_alike
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
 from flywheel.records.forgetting import Certificate, TaintedRound
 from flywheel.records.nights import Need, Night, NightStage
@@ -77,6 +78,7 @@ __all__ = [
     "Need",
     "Night",
     "NightStage",
+    "OffPolicyEstimate",
     "Opinion",
     "Plan",
     "PreferencePair",
@@ -101,5 +103,6 @@ __all__ = [
     "canonical_json",
     "content_id",
     "is_name",
+    "refused_alike",
     "texts_in",
 ]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from flywheel.records.base import Document, _Frozen
+from flywheel.records.estimates import OffPolicyEstimate
 
 __all__ = [
     "FRESH",
@@ -231,6 +232,10 @@ class EvalReport(Document):
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
     gaps: list[CaseGap] = Field(
         default_factory=list, description="Cases of the primary suite that the baseline has and the candidate lacks."
+    )
+    off_policy: list[OffPolicyEstimate] = Field(
+        default_factory=list,
+        description="What held-out attempts say both policies would have earned; they may veto, never promote.",
     )
     failed: dict[str, list[str]] = Field(
         default_factory=dict, description="Own cases that the candidate failed, by suite: their ids."

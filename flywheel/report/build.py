@@ -131,6 +131,8 @@ def _sections(data: ReportData) -> Mapping[str, Any]:
         "rivals": views.Rivals(report.rivals if report else ()),
         "no_rivals": views.Rivals(()),
         "measures": views.measure_table(data),
+        "off_policy": views.off_policy_table(data),
+        "off_policy_refused": views.off_policy_refused(data),
         "funnel": views.funnel_rows(views.funnels_of(data)),
         "distributions": views.signal_table(data.signals),
         "returns": views.histogram_table(data),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from flywheel.records import MetricRow, RivalRow
+from flywheel.records import MetricRow, RivalRow, refused_alike
 from flywheel.report.data import SCORE_EDGES, CaseRow, EpisodeView, PairView, ReportData, SignalRow
 from flywheel.report.differing import Piece, differing, words
 from flywheel.report.plots import CURVES
@@ -118,6 +118,38 @@ def measure_table(data: ReportData) -> Table | None:
         if ": a case of " in name
     ]
     return Table(["Measure", "n", data.baseline_name, f"Round {data.round}", "Ratio", "95 % interval"], body + seconds)
+
+
+def off_policy_table(data: ReportData) -> Table | None:
+    """Return the off-policy estimates that may be believed."""
+    found = [e for e in data.report.off_policy if e.value is not None] if data.report is not None else []
+    body = [
+        [
+            f"{e.name} of {_target(data, e.target)}",
+            *(number(v) for v in (e.value, e.low, e.high)),
+            f"{e.n:,}",
+            *(
+                number(e.certificate.get(name))
+                for name in ("ess", "mean_weight", "typicality", "max_share", "tail_index")
+            ),
+            e.state,
+        ]
+        for e in found
+    ]
+    head = ["Estimate", "Value", "Low", "High", "n", "Effective sample", "Mean weight", "Typicality", "Largest share"]
+    return Table([*head, "Tail index", "State"], body) if body else None
+
+
+def off_policy_refused(data: ReportData) -> list[str]:
+    """Return a sentence on estimates that are refused for the same reasons."""
+    return [
+        f"{', '.join(names)} of {', '.join(_target(data, target) for target in targets)} REFUSED: {why}"
+        for names, targets, why in refused_alike(data.report.off_policy if data.report is not None else ())
+    ]
+
+
+def _target(data: ReportData, target: str) -> str:
+    return data.baseline_name if target == "baseline" else f"round {data.round}"
 
 
 def funnels_of(data: ReportData) -> dict[str, Mapping[str, int]]:

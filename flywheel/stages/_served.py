@@ -12,13 +12,18 @@ the draw and some those of the model, and nobody can tell which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from flywheel.stages._canonical import dump
+from flywheel.stages._canonical import dump, is_round
 
-__all__ = ["Drawn", "drawn", "served"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["UNKNOWN", "Drawn", "behaviour", "drawn", "draws", "served"]
+
+UNKNOWN = "unknown"
 
 # What may bend a draw, and the values at which it does not; a seed or a length are no matter of probabilities.
 _PLAIN: dict[str, tuple[float, ...]] = {
@@ -67,6 +72,24 @@ def drawn(actions: Sequence[str | None]) -> Drawn:
     logged = [{"ids": one["ids"], "log_probs": one["log_probs"]} for one in told if "ids" in one]
     whole = temperature == 1 and len(logged) == len(told)
     return Drawn(logged if whole else None, temperature)
+
+
+def draws(steps: pl.DataFrame) -> dict[str, Drawn]:
+    """Return how each episode's tokens were drawn; rows of the steps table, whole episodes."""
+    if "served" not in steps.columns:
+        steps = steps.with_columns(served=None)
+    by_episode: dict[str, list[str | None]] = {}
+    for episode, how in steps.sort("episode_id", "index").select("episode_id", "served").iter_rows():
+        by_episode.setdefault(episode, []).append(how)
+    return {episode: drawn(told) for episode, told in by_episode.items()}
+
+
+def behaviour(policy: str, how: Drawn) -> str:
+    """Return where the probabilities of the policy that acted come from: logged, rescore or unknown."""
+    if how.log_probs is not None:
+        return "logged"
+    ours = policy == "base" or is_round(policy)
+    return "rescore" if how.temperature is not None and ours else UNKNOWN
 
 
 def _temperature(sampling: Mapping[str, Any]) -> float | None:

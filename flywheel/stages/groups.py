@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
-from flywheel.stages._canonical import dump, is_round
+from flywheel.stages._canonical import dump
 from flywheel.stages._context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
-from flywheel.stages._served import Drawn, drawn
+from flywheel.stages._served import UNKNOWN, Drawn, behaviour, draws
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["advantages", "build_groups", "gradients", "step_advantages"]
 
 STD_EPSILON = 1e-4  # as GRPO implementations have it
-UNKNOWN = "unknown"
 LONG = 10  # steps from which an early step's share of the return is discounted
 ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones
 
@@ -100,10 +99,10 @@ def build_groups(
     attempts = _sized(attempts, cfg, funnel)
     key = ["task_id", "_signature"]
     credit = _credit(returns)
-    draws = _draws(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].implode())))
+    drawn = draws(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].implode())))
     rows = []
     for _, members in attempts.group_by(key, maintain_order=True):
-        group = _group(members, fragments, draws, cfg.shift)
+        group = _group(members, fragments, drawn, cfg.shift)
         by_step = [[credit.get((e, n), 0.0) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
         signals = zip(group["advantages_G"], by_step, strict=True)
         rows.append(group | {"step_advantages_G": [step_advantages(a, c, rewards) for a, c in signals]})
@@ -173,33 +172,16 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
     return funnel.drop(attempts, spread < cfg.min_range, "no difference in the group")
 
 
-def _behaviour(policy: str, how: Drawn) -> str:
-    if how.log_probs is not None:
-        return "logged"
-    ours = policy == "base" or is_round(policy)
-    return "rescore" if how.temperature is not None and ours else UNKNOWN
-
-
-def _draws(steps: pl.DataFrame) -> dict[str, Drawn]:
-    """Return how each episode's tokens were drawn."""
-    if "served" not in steps.columns:
-        steps = steps.with_columns(served=None)
-    by_episode: dict[str, list[str | None]] = {}
-    for episode, how in steps.sort("episode_id", "index").select("episode_id", "served").iter_rows():
-        by_episode.setdefault(episode, []).append(how)
-    return {episode: drawn(told) for episode, told in by_episode.items()}
-
-
 def _group(
-    members: pl.DataFrame, fragments: dict[str, list[Fragment]], draws: Mapping[str, Drawn], shift: float
+    members: pl.DataFrame, fragments: dict[str, list[Fragment]], drawn: Mapping[str, Drawn], shift: float
 ) -> dict[str, Any]:
     episodes: list[str] = members["episode_id"].to_list()
     policies: list[str] = members["policy"].to_list()
     rewards: list[float] = members["value"].to_list()
     first = members.row(0, named=True)
     lead = advantages(rewards)
-    how = [draws[episode] for episode in episodes]
-    behaviours = [_behaviour(policy, one) for policy, one in zip(policies, how, strict=True)]
+    how = [drawn[episode] for episode in episodes]
+    behaviours = [behaviour(policy, one) for policy, one in zip(policies, how, strict=True)]
     return {
         "group_id": content_id(first["task_id"], first["_signature"], episodes),
         "task_id": first["task_id"],

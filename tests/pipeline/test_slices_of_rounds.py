@@ -18,7 +18,7 @@ def test_a_round_is_sliced_by_what_the_log_holds_of_its_held_out_tasks(tmp_path:
     episodes = read_table(project.store, "episodes").collect()
     held = episodes.filter(episodes["split"] == "holdout")
 
-    attempts = held_out(project.context, held)
+    attempts = held_out(project.context, held).attempts
     assert {a.episode_id for a in attempts} == set(held["episode_id"].to_list())
     assert any(a.tools for a in attempts)
     assert {a.columns["policy"] for a in attempts} == set(held["policy"].to_list())
