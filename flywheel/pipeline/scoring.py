@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Scorer", "Side", "look_id"]
 
 
+# Settings that say what is scored, not how.
+_NO_MATTER = {"suites", "slices", "user_tiers", "rivals", "rival_cases", "few_shot", "off_policy_cases"}
+
+
 class Side(NamedTuple):
     """A policy: a round, or None for the base; and what is shown to it before it is asked."""
 
@@ -59,10 +63,7 @@ class Scorer:
     def cases_sha256(self, suites: Sequence[Suite], cfg: EvalConfig | None = None) -> str:
         """Identify the cases and everything but the policy that their scores depend on."""
         asked = cfg or self._ctx.config.eval
-        settings = asked.model_dump(
-            mode="json",
-            exclude={"suites", "slices", "user_tiers", "rivals", "rival_cases", "few_shot", "off_policy_cases"},
-        )
+        settings = asked.model_dump(mode="json", exclude=_NO_MATTER)
         made_by = [(s.name, s.version, s.depends_on) for s in suites]
         held = "" if all(s.fixed for s in suites) else self._holdout_sha256
         replay = self._ctx.config.replay.model_dump(mode="json")
@@ -116,9 +117,8 @@ class Scorer:
         """Return the log-probability of each completion to a round or the base, in nats; None where it is too long."""
         from flywheel.stages.evaluate.fitting import fits
 
-        key = content_id(
-            *self._asked(asks), self._adapter_sha256(number), self._ctx.config.eval.batch_size, temperature
-        )
+        policy_sha256, batch_size = self._adapter_sha256(number), self._ctx.config.eval.batch_size
+        key = content_id(*self._asked(asks), policy_sha256, batch_size, temperature)
         found: list[float | None] | None = self._ctx.store.cached("log_probs", key)
         if found is None:
             self._ctx.say(f"scoring {round_name(number)} on logged actions")

@@ -123,20 +123,17 @@ def measure_table(data: ReportData) -> Table | None:
 def off_policy_table(data: ReportData) -> Table | None:
     """Return the off-policy estimates that may be believed."""
     found = [e for e in data.report.off_policy if e.value is not None] if data.report is not None else []
+    overlap = ("ess", "mean_weight", "typicality", "max_share", "tail_index")
     body = [
         [
             f"{e.name} of {_target(data, e.target)}",
-            *(number(v) for v in (e.value, e.low, e.high)),
             f"{e.n:,}",
-            *(
-                number(e.certificate.get(name))
-                for name in ("ess", "mean_weight", "typicality", "max_share", "tail_index")
-            ),
+            *(number(value) for value in (e.value, e.low, e.high, *(e.certificate.get(name) for name in overlap))),
             e.state,
         ]
         for e in found
     ]
-    head = ["Estimate", "Value", "Low", "High", "n", "Effective sample", "Mean weight", "Typicality", "Largest share"]
+    head = ["Estimate", "n", "Value", "Low", "High", "Effective n", "Mean weight", "Typicality", "Largest share"]
     return Table([*head, "Tail index", "State"], body) if body else None
 
 

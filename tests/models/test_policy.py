@@ -47,6 +47,20 @@ def test_log_probabilities_equal_a_plain_forward_pass(tiny_model: Path) -> None:
         assert score == pytest.approx(wanted, abs=1e-3)
 
 
+def test_a_temperature_divides_the_logits(tiny_model: Path) -> None:
+    owner = policies(tiny_model, 2)
+    policy = owner.policy(None, "base")
+    asked = PROMPTS[:1], NONE[:1], ANSWERS[:1]
+    ((score, n),), (after,) = policy.log_prob(*asked, temperature=0.5), policy.completion_ids(*asked)
+
+    before = owner.tokenizer(owner.chat.prompt(PROMPTS[0], None))["input_ids"]
+    with owner.active(None) as model, torch.inference_mode():
+        logp = torch.log_softmax(model(torch.tensor([before + after])).logits[0].float() / 0.5, -1)
+    assert n == len(after)
+    assert score == pytest.approx(sum(float(logp[len(before) + i - 1, t]) for i, t in enumerate(after)), abs=1e-3)
+    assert score != pytest.approx(policy.log_prob(*asked)[0][0], abs=1e-3)
+
+
 def test_batches_do_not_change_what_is_generated(tiny_model: Path) -> None:
     one = policies(tiny_model, 1).policy(None, "base").generate(PROMPTS, NONE, max_new_tokens=6)
     four = policies(tiny_model, 4).policy(None, "base").generate(PROMPTS, NONE, max_new_tokens=6)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from flywheel import files
 from flywheel.errors import UsageError
 from flywheel.pipeline.deciding import force, judge, roll_back
 from flywheel.project import Project
-from flywheel.records import EvalReport, MetricRow, Promotion, Verdict
+from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, Verdict
 from flywheel.rounds import ADAPTER_WEIGHTS
 from tests.reports import manifest, report, row
 
@@ -125,3 +125,44 @@ def test_what_was_rolled_back_never_comes_back(project: Project) -> None:
 
     assert "its parent, round 1, was rolled back" in decided(project, 2).rules[0].message
     assert "it descends from round 1, which was rolled back" in decided(project, 3).rules[0].message
+
+
+def estimate(high: float | None, *, name: str = "DR", target: Literal["candidate", "baseline"]) -> OffPolicyEstimate:
+    low = None if high is None else high - 0.1
+    numbers: dict[str, Any] = {"value": low, "low": low, "high": high, "n": 200, "earned": 0.6, "certificate": {}}
+    state = "REFUSED" if high is None else "good"
+    return OffPolicyEstimate(name=name, target=target, state=state, reasons=[], **numbers)
+
+
+def test_an_estimate_that_says_the_opposite_holds_a_promotion_and_spends_its_tasks(project: Project) -> None:
+    evaluated(project, 1, row(30, 1, 100), off_policy=[estimate(0.5, target="candidate")])
+
+    found = decided(project, 1)
+    assert (found.decision, found.verdict, project.registry.champion) == ("held", Verdict.INCONCLUSIVE, None)
+    assert found.rules[-1].rule == "off_policy"
+    assert found.rules[-1].message == (
+        "The log of held-out tasks says otherwise: DR expects [0.400, 0.500] of the new policy (n 200), "
+        "where those that acted earned 0.600."
+    )
+    assert project.registry.spent("another look") == set(TASKS)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        estimate(0.5, target="baseline"),
+        estimate(0.5, name="IPS", target="candidate"),
+        estimate(None, target="candidate"),
+        estimate(0.61, target="candidate"),
+    ],
+)
+def test_no_other_estimate_holds_one(project: Project, told: OffPolicyEstimate) -> None:
+    evaluated(project, 1, row(30, 1, 100), off_policy=[told])
+    assert decided(project, 1).verdict == Verdict.PROMOTE
+
+
+def test_no_estimate_makes_a_promotion(project: Project) -> None:
+    evaluated(project, 1, row(6, 5, 100), off_policy=[estimate(0.99, target="candidate")])
+    found = decided(project, 1)
+    assert found.verdict == Verdict.INCONCLUSIVE
+    assert "off_policy" not in {rule.rule for rule in found.rules}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from flywheel.cli.render import metric_lines
+from flywheel.cli.render import estimate_lines, metric_lines
 from flywheel.errors import EvalError, ExtensionError, UsageError
 from flywheel.project import Project
 from tests.projects import write_config
@@ -87,6 +87,19 @@ def test_the_base_with_examples_is_a_rival_on_some_of_the_cases(judged: EvalRepo
     page = (trained / "rounds" / "0001" / "report.html").read_text()
     assert "Base + 3 examples" in page
     assert "kl_to_base of forgetting" in page
+
+
+def test_a_log_that_tells_nothing_of_its_draws_is_refused_at_no_cost(judged: EvalReport, trained: Path) -> None:
+    assert {(e.target, e.state, e.value) for e in judged.off_policy} == {
+        ("candidate", "REFUSED", None), ("baseline", "REFUSED", None),
+    }  # fmt: skip
+    (line,) = estimate_lines(judged)
+    assert line.startswith(
+        "off-policy IPS, SNIPS, DM, DR, MIPS, PDIS of round 1, base REFUSED: the probabilities of the policies that "
+        "acted are unknown for "
+    )
+    assert not (trained / ".flywheel" / "cache" / "log_probs").exists()
+    assert "REFUSED: the probabilities" in (trained / "rounds" / "0001" / "report.html").read_text()
 
 
 def test_a_suite_of_its_own_cases_is_not_scored_again_because_logs_have_come(

@@ -98,7 +98,7 @@ def _rows(made: Sequence[Likely], overall: float) -> list[Row]:
 
 
 def _kind_weights(made: Sequence[Likely]) -> Mapping[tuple[str, str], float]:
-    """Return e/b of each kind of action, for each policy that acted, summed over the actions that it was seen to take."""
+    """Return e/b of each kind of action, summed over the actions that each policy that acted was seen to take."""
     seen: dict[tuple[str, str], dict[str, Likely]] = {}
     for attempt in made:
         seen.setdefault((attempt.served, attempt.kind), {}).setdefault(attempt.action, attempt)
