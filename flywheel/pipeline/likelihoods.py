@@ -77,13 +77,17 @@ def off_policy_rows(
         return []
     rounds: dict[str, int | None] = {"base": None, **served_rounds(ctx)}
     made = _made(chosen, holdout.steps, rounds)
-    if not _sources(made).reason:
-        made = _with_tokens(scorer, made, rounds)
-    sources = _sources(made)
-    if sources.reason:
-        return [as_record(e, target) for target in _TARGETS for e in refusals(sources)]
-    estimates = _estimated(ctx, scorer, chosen, made, rounds)
-    return [e for target, number in zip(_TARGETS, sides, strict=True) for e in estimates(target, number)]
+    sources, reasons = _sources(made), list[str]()
+    if not sources.reason:
+        try:
+            made = _with_tokens(scorer, made, rounds)
+            sources = _sources(made)
+            if not sources.reason:
+                estimates = _estimated(ctx, scorer, chosen, made, rounds)
+                return [e for target, number in zip(_TARGETS, sides, strict=True) for e in estimates(target, number)]
+        except Exception as error:  # noqa: BLE001 - a chat template may refuse a conversation; no estimate fails an evaluation
+            reasons = [f"the policies could not be asked: {type(error).__name__}"]
+    return [as_record(e, target) for target in _TARGETS for e in refusals(sources, reasons)]
 
 
 def _chosen(holdout: Holdout, most: int) -> pl.DataFrame:

@@ -83,6 +83,15 @@ def test_an_action_that_was_taken_with_half_probability_has_twice_the_weight_of_
     assert "the target leaves the log" in found["IPS"].certificate.reasons[0]
 
 
+def test_a_log_of_what_the_target_hardly_ever_does_is_refused_for_it() -> None:
+    found = by_name(log(0.2, 0.95))
+
+    numbers = found["DR"].certificate.numbers
+    looked = sum(a.kind == "look" for a in log(0.2, 0.95)) / 800
+    assert numbers["typicality"] == pytest.approx(looked)  # nine tenths of its own actions are looks
+    assert any("typical of the target" in reason for reason in found["DR"].certificate.reasons)
+
+
 def test_weights_of_long_texts_are_refused_and_stay_finite() -> None:
     rng = np.random.default_rng(0)
     long = [
