@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -190,14 +191,18 @@ def _leaks(texts: Iterator[tuple[str, str]], where: Mapping[str, str]) -> dict[s
     """Return the canaries that stand in texts, each with what it was and where it was found."""
     owner = {form.lower(): secret for secret in where for form in _forms(secret)}
     searched = pl.DataFrame(list(texts), schema=["place", "text"], orient="row")
-    hits = searched.select(
-        "place", pl.col("text").str.extract_many(list(owner), ascii_case_insensitive=True).alias("hit")
-    )
+    hits = searched.with_columns(hit=pl.col("text").str.extract_many(list(owner), ascii_case_insensitive=True))
     found: dict[str, str] = {}
-    for place, hit in hits.explode("hit").drop_nulls().iter_rows():
+    for place, text, hit in hits.explode("hit").drop_nulls().iter_rows():
         secret = owner[hit.lower()]
-        found.setdefault(secret, f"{where[secret]} found in {place}: {secret}")
+        if not _by_chance(hit, text):
+            found.setdefault(secret, f"{where[secret]} found in {place}: {secret}")
     return found
+
+
+def _by_chance(hit: str, text: str) -> bool:
+    """Whether digits stand in a text only within longer numbers: a probability's sixteen digits hold any nine."""
+    return hit.isdigit() and re.search(rf"(?<![\d.]){hit}(?!\d)", text) is None
 
 
 def _walk(project: Path) -> Iterator[tuple[str, str]]:
