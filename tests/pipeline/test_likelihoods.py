@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,6 +206,24 @@ def test_the_same_log_gives_the_same_estimates_scored_or_remembered(project: Pro
 def test_none_are_asked_for(project: Project) -> None:
     cfg = project.config.model_copy(update={"eval": project.config.eval.model_copy(update={"off_policy_cases": 0})})
     assert _found(replace(project.context, config=cfg), "told")[0] == {}
+
+
+def test_a_template_that_refuses_the_log_fails_nothing(project: Project, tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "strict"
+    shutil.copytree(tiny_model, folder)
+    for path in (folder / "chat_template.jinja", folder / "tokenizer_config.json"):
+        if path.suffix == ".jinja" and path.exists():
+            path.unlink()
+        elif path.suffix == ".json":
+            strict = "{{ raise_exception('only what I know') }}"
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": strict}))
+    model = project.config.model.model_copy(update={"base": str(folder)})
+    ctx = replace(project.context, config=project.config.model_copy(update={"model": model}))
+
+    found, _ = _found(ctx, "told")
+    assert {(e.state, *e.reasons) for e in found.values()} == {
+        ("REFUSED", "the policies could not be asked: TemplateError")
+    }
 
 
 def test_a_report_keeps_them(project: Project) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from flywheel.records import content_id
+from flywheel.records import OffPolicyEstimate, content_id
 from flywheel.report import CaseRow, Histogram, PairView
 from flywheel.report.differing import Piece, differing, words
 from flywheel.report.views import (
@@ -17,9 +18,12 @@ from flywheel.report.views import (
     funnels_of,
     histogram_table,
     metric_rows,
+    off_policy_refused,
+    off_policy_table,
     pair_cards,
     training_table,
 )
+from flywheel.report.wording import DASH
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.sample import full_data, hostile_data, minimal_data
@@ -31,6 +35,32 @@ def test_slices_stand_apart_from_the_whole() -> None:
     assert [r.slice for r in metric_rows(data, slices=True)] == ["tool=run_sql", "tool=describe_table", "tool=answer"]
     assert {r.slice for r in metric_rows(data, slices=False)} == {"all"}
     assert metric_rows(minimal_data(), slices=False) == []
+
+
+def test_estimates_that_hold_are_a_table_and_refused_ones_a_sentence() -> None:
+    data = full_data()
+    assert data.report is not None
+    assert (off_policy_table(data), off_policy_refused(data)) == (None, [])
+    overlap = {"ess": 61.0, "mean_weight": 1.02, "max_share": 0.05}
+    made = [
+        OffPolicyEstimate(
+            name="DR", target="candidate", state="good", reasons=[], value=0.5, low=0.4, high=0.6, n=80,
+            certificate=overlap,
+        ),
+        *(
+            OffPolicyEstimate(name=name, target=target, state="REFUSED", reasons=["few", "far"], n=80, certificate={})
+            for target in ("candidate", "baseline")
+            for name in ("IPS", "MIPS")
+        ),
+    ]  # fmt: skip
+    told = replace(data, report=data.report.model_copy(update={"off_policy": made}))
+
+    table = off_policy_table(told)
+    assert table is not None
+    assert table.rows == [
+        [f"DR of round {data.round}", "80", "0.5", "0.4", "0.6", "61", "1.02", DASH, "0.05", DASH, "good"]
+    ]
+    assert off_policy_refused(told) == [f"IPS, MIPS of round {data.round}, {data.baseline_name} REFUSED: few; far"]
 
 
 def test_a_funnel_is_sorted_out_by_kind_with_the_most_frequent_reason_first() -> None:
