@@ -8,6 +8,8 @@ FlywheelError                    anything a user can act on; carries `.hint`
 ├── StoreError                   the store is missing, read-only, damaged or out of space
 ├── BusyError                    another run holds the project's lock
 ├── ExtensionError               a plugin is missing or broken
+├── TemplateError                the base model's chat template cannot show a conversation
+│   └── PrefixError              it shows a prompt otherwise when something follows
 ├── TrainError                   a training round could not be made or was stopped
 │   └── EvidenceError            there is too little to train on so far; more logs mend it
 └── EvalError                    an evaluation could not be made
@@ -29,7 +31,9 @@ __all__ = [
     "ExtensionError",
     "FlywheelError",
     "IngestError",
+    "PrefixError",
     "StoreError",
+    "TemplateError",
     "TrainError",
     "UsageError",
 ]
@@ -99,6 +103,14 @@ class BusyError(FlywheelError):
 
 class ExtensionError(FlywheelError):
     """A plugin is missing or broken."""
+
+
+class TemplateError(FlywheelError):
+    """The base model's chat template cannot show a conversation."""
+
+
+class PrefixError(TemplateError):
+    """The chat template shows a prompt otherwise when something follows it."""
 
 
 class TrainError(FlywheelError):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.errors import FlywheelError
+from flywheel.errors import FlywheelError, PrefixError, TemplateError
 from flywheel.extensions import Generation
 from flywheel.models.calls import split_calls, split_reasoning
 
@@ -162,15 +162,21 @@ class ChatFormat:
         messages = [native_message(message, as_text=as_text) for message in _PROBE_CHAT]
         try:
             text = self._apply(messages, [_PROBE_TOOL], generation_prompt=True)
-        except Exception:  # noqa: BLE001 - a template may raise anything; then it does not know tools
+        except TemplateError:
             return False
         return all(mark in text for mark in _PROBE_MARKS) and f'\\"{_PROBE}_key' not in text
 
     def _apply(self, messages: Sequence[Any], tools: Tools, *, generation_prompt: bool) -> str:
         extra = {"tools": tools} if tools else {}
-        text = self.tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=generation_prompt, **extra
-        )
+        try:
+            text = self.tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=generation_prompt, **extra
+            )
+        except Exception as error:  # a program of the model's makers: it may raise anything
+            raise TemplateError(
+                f"the chat template raises {type(error).__name__}",
+                hint="choose a base model whose template takes these roles and tools, or mend its chat_template",
+            ) from error
         return str(text)
 
     def _render(self, messages: Messages, tools: Tools, *, generation_prompt: bool) -> str:
@@ -201,12 +207,12 @@ class ChatFormat:
         """Return the text of an action as the model would write it, ending with its end-of-turn token.
 
         Raises:
-            FlywheelError: the template renders the prompt differently when an action follows.
+            TemplateError: the template raises, or (`PrefixError`) shows the prompt otherwise when an action follows.
         """
         before = self.prompt(messages, tools)
         whole = self._render([*messages, action], tools, generation_prompt=False)
         if not whole.startswith(before):
-            raise FlywheelError(
+            raise PrefixError(
                 "the chat template is not prefix-preserving: a prompt renders differently when an action follows",
                 hint="use a chat template that does not rewrite earlier turns",
             )

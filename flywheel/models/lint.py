@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flywheel.errors import FlywheelError
+from flywheel.errors import PrefixError, TemplateError
 from flywheel.models.chat import ChatFormat
 from flywheel.records import texts_in
 
@@ -68,10 +68,9 @@ def lint_row(chat: ChatFormat, row: Mapping[str, Any], sides: Sequence[str]) -> 
     try:
         before = chat.prompt(row["prompt"], row["tools"])
         actions = [chat.completion(row["prompt"], row["tools"], row[side][0]) for side in sides]
-    except FlywheelError as error:
-        return Measured(0, (), (Finding("prefix", row["id"], error.message),))
-    except Exception as error:  # noqa: BLE001 - a template may raise anything
-        return Measured(0, (), (Finding("render", row["id"], f"the template raises {type(error).__name__}"),))
+    except TemplateError as error:
+        rule = "prefix" if isinstance(error, PrefixError) else "render"
+        return Measured(0, (), (Finding(rule, row["id"], error.message),))
     found = [Finding("message", row["id"], problem) for problem in _missing(chat, row["prompt"], before)]
     for side, action in zip(sides, actions, strict=True):
         found += [Finding(rule, row["id"], f"{side}: {what}") for rule, what in _of_action(chat, row, side, action)]

@@ -36,9 +36,9 @@ class Leaves(NamedTuple):
 Ids = Sequence[int]
 
 
-def common_length(one: Ids, other: Ids) -> int:
-    """Return how many tokens two rows have in common from their beginning."""
-    low, high = 0, min(len(one), len(other))
+def common_length(one: Ids, other: Ids, known: int = 0) -> int:
+    """Return how many tokens two rows have in common from their beginning; the first `known` are known equal."""
+    low, high = known, min(len(one), len(other))
     while low < high:  # the first difference is in [low, high]
         middle = (low + high + 1) // 2
         low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)

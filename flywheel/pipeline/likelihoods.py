@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from flywheel.errors import TemplateError
 from flywheel.extensions import Holdout
 from flywheel.pipeline.attempts import action_kind, held_out
 from flywheel.pipeline.context import Context
@@ -85,8 +86,8 @@ def off_policy_rows(
             if not sources.reason:
                 estimates = _estimated(ctx, scorer, chosen, made, rounds)
                 return [e for target, number in zip(_TARGETS, sides, strict=True) for e in estimates(target, number)]
-        except Exception as error:  # noqa: BLE001 - a chat template may refuse a conversation; no estimate fails an evaluation
-            reasons = [f"the policies could not be asked: {type(error).__name__}"]
+        except TemplateError as error:  # it may refuse a logged conversation, and no estimate fails an evaluation
+            reasons = [f"the policies could not be asked: {error.message}"]
     return [as_record(e, target) for target in _TARGETS for e in refusals(sources, reasons)]
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from flywheel.errors import TemplateError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.scoring import Scorer, Side
 from flywheel.pipeline.suites import Suite
@@ -52,8 +53,8 @@ def _sides(ctx: Context, baseline: int | None) -> list[Side]:
 def _scores(ctx: Context, scorer: Scorer, side: Side, suite: Suite) -> list[CaseScore]:
     try:
         return scorer.rival(side, suite, ctx.config.eval.rival_cases)
-    except Exception as error:  # noqa: BLE001 - a chat template may refuse the examples; no rival fails an evaluation
-        ctx.say(f"{side.name} was not scored on {suite.name}: {type(error).__name__}")
+    except TemplateError as error:  # it may refuse the examples, and no rival fails an evaluation
+        ctx.say(f"{side.name} was not scored on {suite.name}: {error.message}")
         return []
 
 

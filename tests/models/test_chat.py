@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flywheel.config import ModelConfig
-from flywheel.errors import FlywheelError
+from flywheel.errors import FlywheelError, TemplateError
 from flywheel.models.chat import ChatFormat, parse_completion
 from flywheel.models.load import load_tokenizer
 from hypothesis import given
@@ -129,6 +129,14 @@ def test_a_template_that_rewrites_history_is_refused() -> None:
     tokenizer.chat_template = "{{ messages | length }}" + NATIVE
     with pytest.raises(FlywheelError, match="not prefix-preserving"):
         ChatFormat(tokenizer).completion(CHAT[:2], None, CALL)
+
+
+def test_whatever_a_template_raises_is_one_error_without_log_text() -> None:
+    tokenizer = load_tokenizer(ModelConfig())
+    refuses = "{% if 'where' in messages[0]['content'] %}{{ raise_exception(messages[0]['content']) }}{% endif %}"
+    tokenizer.chat_template = refuses + tokenizer.chat_template
+    with pytest.raises(TemplateError, match=r"^the chat template raises TemplateError$"):
+        ChatFormat(tokenizer).prompt([{"role": "user", "content": "where is it?"}], None)
 
 
 def test_a_model_without_a_template_is_refused() -> None:

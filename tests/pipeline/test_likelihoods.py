@@ -222,7 +222,7 @@ def test_a_template_that_refuses_the_log_fails_nothing(project: Project, tiny_mo
 
     found, _ = _found(ctx, "told")
     assert {(e.state, *e.reasons) for e in found.values()} == {
-        ("REFUSED", "the policies could not be asked: TemplateError")
+        ("REFUSED", "the policies could not be asked: the chat template raises TemplateError")
     }
 
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.errors import FlywheelError, TrainError
+from flywheel.errors import PrefixError, TemplateError, TrainError
 from flywheel.models.chat import ChatFormat
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def result_ids(chat: ChatFormat, results: Sequence[Mapping[str, Any]]) -> list[i
         results: messages of the role `tool`, in the order of the calls.
 
     Raises:
-        FlywheelError: the template renders the action differently when results follow.
+        TemplateError: the template raises, or renders the action differently when results follow.
     """
     calls = [{"id": f"call{i:05d}", "name": m["name"], "arguments": {}} for i, m in enumerate(results)]
     action = {"role": "assistant", "content": "", "tool_calls": calls}
@@ -106,7 +106,7 @@ def result_ids(chat: ChatFormat, results: Sequence[Mapping[str, Any]]) -> list[i
     before = chat.prompt(_ASK, None) + chat.completion(_ASK, None, action)
     whole = chat.prompt([*_ASK, action, *answered], None)
     if not whole.startswith(before):
-        raise FlywheelError(
+        raise PrefixError(
             "the chat template is not prefix-preserving: an action renders differently when its result follows",
             hint="use a chat template that does not rewrite earlier turns, or train.method = 'grpo' on logged groups",
         )
@@ -117,10 +117,8 @@ def _check(chat: ChatFormat) -> None:
     """Refuse a template that cannot show a policy what its call gave back."""
     try:
         result_ids(chat, [{"role": "tool", "name": "x", "content": "y"}])
-    except FlywheelError as error:
-        raise TrainError(error.message, hint=error.hint) from None
-    except Exception as error:  # noqa: BLE001 - a template may raise anything
+    except TemplateError as error:
         raise TrainError(
-            f"the base model's chat template cannot render a tool's result after a call: {type(error).__name__}",
+            f"a tool's result after a call cannot be shown: {error.message}",
             hint="use another base model or chat template, or train.method = 'grpo' on logged groups",
         ) from None
