@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flywheel.pipeline.stages import STAGES
 from flywheel.records import content_id
 from flywheel.rounds import Registry
 from flywheel.store import Store
@@ -86,20 +87,7 @@ def _without_times(value: Any) -> Any:
 def digest(project: Path) -> dict[str, Any]:
     """Return everything about a project that must be equal after any number of kills; times are left out."""
     store, registry = Store(project / ".flywheel"), Registry(project / "rounds")
-    stages = [
-        "ingest",
-        "links",
-        "episodes",
-        "tasks",
-        "opinions",
-        "rewards",
-        "reliability",
-        "returns",
-        "examples",
-        "pairs",
-        "groups",
-        "fixtures",
-    ]
+    stages = ["ingest", *(stage.name for stage in STAGES)]
     current = {name: store.current(name) for name in stages}
     return {
         "tables": {n: {"content": s.sha256, "funnel": dict(s.funnel)} for n, s in current.items() if s},

@@ -136,9 +136,13 @@ def _passes(train: TrainConfig, tokens_per_row: int, limit: int, processes: int 
             f"a step of {train.batch_size} x {train.accumulation} rows cannot be shared by {processes} processes",
             hint="set train.batch_size to a multiple of the processes",
         )
-    divisors = [n for n in range(1, train.batch_size + 1) if train.batch_size % n == 0 and share % n == 0]
-    rows = max((n for n in divisors if n * tokens_per_row <= limit), default=1)
+    rows = _fitting(math.gcd(train.batch_size, share), tokens_per_row, limit)
     return rows, share // rows
+
+
+def _fitting(most: int, tokens_per_row: int, limit: int) -> int:
+    """Return the largest divisor of `most` rows whose tokens keep the limit, at least 1."""
+    return max((n for n in range(1, most + 1) if most % n == 0 and n * tokens_per_row <= limit), default=1)
 
 
 def pass_rows(most: int, tokens_per_row: int) -> int:
@@ -146,7 +150,7 @@ def pass_rows(most: int, tokens_per_row: int) -> int:
     import torch
 
     limit = _PASS_TOKENS["cuda" if torch.cuda.is_available() else "cpu"]
-    return max((n for n in range(1, most + 1) if most % n == 0 and n * tokens_per_row <= limit), default=1)
+    return _fitting(most, tokens_per_row, limit)
 
 
 def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any) -> Any:

@@ -16,6 +16,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from flywheel.models.prefixes import common_length
+
 __all__ = ["Block", "Row", "Segment", "Tree", "grow", "in_passes"]
 
 # A shorter shared piece is computed once for every row: another level costs more than it saves.
@@ -88,23 +90,11 @@ class Tree:
         return self.plain / max(1, len(self.ids))
 
 
-def _common(one: Sequence[int], other: Sequence[int], start: int) -> int:
-    """Return how many tokens two rows have in common from their beginning; the first `start` are known equal."""
-    shortest = min(len(one), len(other))
-    if one[start:shortest] == other[start:shortest]:
-        return shortest
-    low, high = start, shortest  # the first difference is in [low, high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle)
-    return low
-
-
 def _alike(group: list[int], rows: Sequence[Row], depth: int, least: int) -> Iterator[list[int]]:
     """Split sorted rows that agree up to `depth` into runs that agree for at least `least` tokens more."""
     run = [group[0]]
     for before, i in itertools.pairwise(group):
-        if _common(rows[before].ids, rows[i].ids, depth) >= depth + least:
+        if common_length(rows[before].ids, rows[i].ids, depth) >= depth + least:
             run.append(i)
         else:
             yield run
@@ -131,7 +121,7 @@ class _Growing:
         """Add the segments that follow one parent, side by side; yield what goes on after each."""
         for run in list(_alike(group, self.rows, depth, self.least)):
             first = self.rows[run[0]].ids
-            end = _common(first, self.rows[run[-1]].ids, depth)
+            end = common_length(first, self.rows[run[-1]].ids, depth)
             self.segments.append(Segment(len(self.ids), len(self.ids) + end - depth, depth, parent))
             self.ids += first[depth:end]
             for i in run:
@@ -206,7 +196,7 @@ def in_passes(rows: Sequence[Row], limit: int, least: int = MIN_SHARED) -> list[
     passes: list[list[int]] = []
     used = 0
     for before, i in zip([None, *order], order, strict=False):
-        shared = 0 if before is None else _common(rows[before].ids, rows[i].ids, 0)
+        shared = 0 if before is None else common_length(rows[before].ids, rows[i].ids)
         cost = len(rows[i].ids) - (shared if shared >= least else 0)
         if passes and used + cost <= limit:
             passes[-1].append(i)
