@@ -22,12 +22,16 @@ __all__ = ["add_commands", "confirm"]
 _MOST_NAMES = 4
 
 RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
+MethodOption = Annotated[
+    str | None, typer.Option("--method", help="sft, dpo, kto, grpo, grpo-replay or auto; default: train.method.")
+]
 
 
 def plan(
     ctx: typer.Context,
     *,
     number: RoundOption = None,
+    method: MethodOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `train --plan`.", metavar="FILE")] = None,
     detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when nothing is new.")] = False,
 ) -> None:
@@ -38,12 +42,12 @@ def plan(
     """
     current = session(ctx)
     with working(current.out, "planning"):
-        made = current.project().plan(number)
+        made = current.project().plan(number, method=method)
     if out is not None:
         from flywheel.files import write_json
 
         write_json(out, made.model_dump(mode="json"))
-    current.out.result(_plan_lines(made, verbose=current.out.verbose), made)
+    current.out.result(_plan_lines(made, method, verbose=current.out.verbose), made)
     if detailed and made.same_as is not None:
         raise typer.Exit(99)
 
@@ -74,7 +78,7 @@ def _told(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {n:,}" for name, n in names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _plan_lines(p: Plan, *, verbose: bool) -> list[str]:
+def _plan_lines(p: Plan, method: str | None, *, verbose: bool) -> list[str]:
     parent = "the base model" if p.parent is None else f"round {p.parent}"
     rows = [
         [f"round {p.round}", f"from {parent} ({p.start_reason})"],
@@ -90,16 +94,14 @@ def _plan_lines(p: Plan, *, verbose: bool) -> list[str]:
         return [*lines, f"nothing new: it would repeat round {p.same_as}"]
     if any(row.level == "red" for row in p.monitors):
         return [*lines, "red blocks training; by force: flywheel train --force --reason WHY"]
-    return [*lines, f"next  flywheel train --round {p.round}"]
+    return [*lines, f"next  flywheel train --round {p.round}{f' --method {method}' if method else ''}"]
 
 
 def train(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     *,
     number: RoundOption = None,
-    method: Annotated[
-        str | None, typer.Option("--method", help="sft, dpo, kto, grpo, grpo-replay or auto; default: train.method.")
-    ] = None,
+    method: MethodOption = None,
     plan_file: Annotated[
         Path | None, typer.Option("--plan", help="A plan saved by `plan --out`.", metavar="FILE")
     ] = None,
@@ -116,7 +118,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     from flywheel.records import Plan
 
     if dry_run:
-        plan(ctx, number=number, out=None, detailed=detailed)
+        plan(ctx, number=number, method=method, out=None, detailed=detailed)
         return
     current = session(ctx)
     saved = Plan.model_validate(json.loads(plan_file.read_text(encoding="utf-8"))) if plan_file else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from flywheel.answers import (
     CanaryAnswer,
@@ -19,7 +19,7 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.build import build
 from flywheel.pipeline.context import Context
 from flywheel.project.opened import Opened
-from flywheel.records import Plan, Promotion, RoundManifest
+from flywheel.records import Method, Plan, Promotion, RoundManifest
 
 __all__ = ["RoundCommands"]
 
@@ -27,8 +27,12 @@ __all__ = ["RoundCommands"]
 class RoundCommands(Opened):
     """Commands that plan, train, judge and run."""
 
-    def plan(self, number: int | None = None) -> Plan:
+    def plan(self, number: int | None = None, *, method: str | None = None) -> Plan:
         """Return what the next round would contain; builds stale tables first, trains nothing.
+
+        Args:
+            number: the round's.
+            method: instead of `train.method`.
 
         Raises:
             UsageError: the number is not the next round's.
@@ -36,7 +40,8 @@ class RoundCommands(Opened):
         """
         from flywheel.pipeline.planning import check_number, make_plan
 
-        with self.locked("plan") as ctx:
+        with self.locked("plan") as opened:
+            ctx = opened if method is None else _with_method(opened, method)
             chosen = check_number(ctx, number)
             build(ctx.store, ctx.config, self.folder)
             return make_plan(ctx, chosen).plan
@@ -223,6 +228,14 @@ class RoundCommands(Opened):
 
 
 def _with_method(ctx: Context, method: str) -> Context:
+    """Return the project as if its configuration named the method.
+
+    Raises:
+        UsageError: there is no such method.
+    """
+    known = ("auto", *get_args(Method))
+    if method not in known:
+        raise UsageError(f"no training method `{method}`", hint=f"methods: {', '.join(known)}")
     config = Config.model_validate(
         {**ctx.config.model_dump(), "train": {**ctx.config.train.model_dump(), "method": method}}
     )
