@@ -58,7 +58,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         "max_cases": 400 if gpu else 24,
         "max_new_tokens": 96 if gpu else 40,
         "eval_batch": 16 if gpu else 8,
-        "train": json.loads(args.train),
+        "train": {"dpo_learning_rate": 2e-4, **json.loads(args.train)},  # a small model in few steps; for all arms
     }
     return Settings(**{**chosen, **(QUICK if args.quick else {})})
 

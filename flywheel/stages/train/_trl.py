@@ -32,7 +32,7 @@ _VERSIONS = ("torch", "transformers", "trl", "peft", "datasets", "flywheel-rl")
 # Above so many, activations are computed again in the backward pass instead of kept (about 5 MB a token).
 _KEEP_TOKENS = 2048
 # Most tokens of one forward pass: a longer batch is cut into several passes of the same optimiser step. A CPU gains
-# nothing from longer ones, and loses what is padded and computed again: twice the time on rows of 300 to 2,000 tokens.
+# nothing from longer ones, and loses what is padded and computed again.
 _PASS_TOKENS = {"cpu": _KEEP_TOKENS, "cuda": 32_768}
 
 # Fields of TRL's config that flywheel's promises rest on, and what to set instead.
@@ -178,7 +178,6 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         "per_device_train_batch_size": rows,
         "gradient_accumulation_steps": passes,
         "lr_scheduler_type": "linear",
-        "warmup_steps": 0.05,
         "max_grad_norm": 1.0,
         "seed": spec.seed,
         "data_seed": spec.seed,
