@@ -84,8 +84,8 @@ class Lines(NamedTuple):
                 value, tags = loads(raw)
             except BadJsonError:
                 yield Raw(line, raw.strip()).parse()  # its place in the line is told without the blanks
-                continue
-            yield Record(line, value, raw, tags)
+            else:
+                yield Record(line, value, raw, tags)
 
 
 class Record(NamedTuple):

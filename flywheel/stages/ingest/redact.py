@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +157,11 @@ class Redactor:
             return name
         kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
         return f"{kind}{colon}{self.text(rest)}"
+
+    def names(self, column: Iterable[str | None], redacted: Callable[[str], str] | None = None) -> list[Any]:
+        """Return many ids (or, with `text`, many short texts) redacted; what is none stays None."""
+        harmless, redacted = self._harmless, redacted or self.name
+        return [text if text in harmless else redacted(text) if text else None for text in column]
 
     def user(self, user: str) -> str:
         """Return the pseudonym of a user: always one, whatever the name looks like."""

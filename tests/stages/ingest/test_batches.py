@@ -18,7 +18,7 @@ def row(event_id: str) -> tuple[Any, ...]:
 def test_a_batch_fits_the_contract() -> None:
     counts = Counts(read=3, bad=[(Segment("f", "native"), Bad(3, "bad_json", "d", 5, "h"))])
     counts.ignored["no reason"] += 1
-    batch = Batch.of([row("a"), row("b")], counts, {"email": 1}, {})
+    batch = Batch.of(list(zip(row("a"), row("b"), strict=True)), counts, {"email": 1}, {})
     assert conform(batch.events, LogEvent).collect()["event_id"].to_list() == ["a", "b"]
     assert conform(batch.quarantined, Quarantined).collect().row(0) == ("f", 3, "native", "bad_json", "d", 5, "h")
     assert (batch.read, batch.ignored, batch.redacted) == (3, {"no reason": 1}, {"email": 1})

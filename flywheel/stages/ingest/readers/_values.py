@@ -99,12 +99,12 @@ def token_ids(value: Any) -> list[int] | None:
 
 def ident(value: Any) -> str | None:
     """Return an id as text; empty ones and those of zeros alone mean that there is none."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        return None
-    found = value.strip()
-    return found if found.strip("0-") else ("0" if found == "0" else None)
+    if isinstance(value, str):
+        found = value.strip()
+        if found[:1] not in "0-":  # "" is in it
+            return found
+        return found if found.strip("0-") else ("0" if found == "0" else None)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def hex_id(value: Any) -> str | None:
@@ -138,7 +138,8 @@ def when(value: Any) -> datetime | None:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     if isinstance(value, str):
         found = value.strip()
-        value = (float(found) if "." in found else int(found)) if _NUMERIC.match(found) else _iso(found)
+        is_number = found[4:5] != "-" and _NUMERIC.match(found)  # the dash behind a year
+        value = (float(found) if "." in found else int(found)) if is_number else _iso(found)
         if isinstance(value, datetime):
             return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not value:
@@ -149,6 +150,8 @@ def when(value: Any) -> datetime | None:
 def _iso(found: str) -> datetime | None:
     try:
         parsed = datetime.fromisoformat(found)
+        if parsed.tzinfo is UTC:
+            return parsed
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
@@ -173,7 +176,7 @@ def _since_epoch(value: float) -> datetime | None:
 def embedded(value: Any) -> Any:
     """Return the JSON inside a text that holds an object or a list, unwrapped at most twice; else the value itself."""
     for _ in range(2):
-        if not isinstance(value, str) or value.lstrip()[:1] not in {"{", "[", '"'}:
+        if not isinstance(value, str) or value[:1].isalnum() or value.lstrip()[:1] not in {"{", "[", '"'}:
             break
         try:
             parsed = orjson.loads(value)
