@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
@@ -63,11 +62,12 @@ def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> by
 def _in_order(pool: ProcessPoolExecutor, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
     """Give the others what keeps them busy, and work on the rest here: above all while they start."""
     waiting: deque[tuple[Block, Future[Batch]]] = deque()
-    ahead, submit = others, partial(pool.submit, _work)
+    ahead = others
     try:
         for block in blocks:
             busy = sum(not future.done() for _, future in waiting)
-            waiting.append((block, submit(block.segments) if busy < ahead else _here(here, block.segments)))
+            given = busy < ahead
+            waiting.append((block, pool.submit(_work, block.segments) if given else _here(here, block.segments)))
             while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + others):
                 yield _next(waiting)
                 ahead = others * _AHEAD  # they have started

@@ -22,10 +22,10 @@ MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive wri
 BROKEN_TEXT = "broken_text"
 NON_FINITE = "non_finite_number"
 
-_BIG_INTEGER = re.compile(rb"[:,\[] ?-?\d{19}")
-# Every digit as 0, and what may stand before a number as a colon: so one search finds what the pattern might.
-_SHAPE = bytes.maketrans(b"123456789,[ -", b"000000000::::")
-_MANY_DIGITS = b":" + b"0" * 19
+_BIG_INTEGER = re.compile(rb"[:,\[] ?(?:-\d{19}|\d{20})")  # the fast parser keeps those below exact
+# Digits and minus as 0, and what may stand before a number as a colon: so one search finds what the pattern might.
+_SHAPE = bytes.maketrans(b"123456789-,[ ", b"0000000000:::")
+_MANY_DIGITS = b":" + b"0" * 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

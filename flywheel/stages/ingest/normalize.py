@@ -30,6 +30,9 @@ _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1
 _Known = dict[tuple[Any, ...], tuple[str | None, ...]]
+_COLUMNS = list(LogEvent.model_fields)
+_SHORT = ("span_id", "parent_id", "tool_call_id")
+_SHARED = ("model", "policy", "task_key", "tool_name", "user")
 
 
 class Normalizer:
@@ -76,31 +79,26 @@ class Normalizer:
 
 def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
     """Return raw rows redacted and named, as columns."""
-    if not rows:
-        return [()] * len(LogEvent.model_fields)
-    (
-        _, ts, seqs, conversations, spans, parents, kinds, models, policies, tasks, users, tools, calls, ids, targets,
-        payloads, formats, files, lines,
-    ) = zip(*rows, strict=True)  # fmt: skip
-    bodies = redactor.payloads(payloads)
-    spans, parents, calls = _texts(spans), _texts(parents), _texts(calls)
-    redactor.expect(filter(None, chain(conversations, spans, parents, calls, *ids)))
-    conversations, targets = redactor.names(conversations), redactor.names(targets)
-    spans, parents, calls = (redactor.names(column, redactor.text) for column in (spans, parents, calls))
-    places = (span or seq for span, seq in zip(spans, seqs, strict=True))
-    event_ids = list(map(_event_id, conversations, kinds, places, ts, bodies))
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(_COLUMNS)
+    at = dict(zip(_COLUMNS, columns, strict=True))
+    at["payload"] = redactor.payloads(at["payload"])
+    for name in _SHORT:
+        at[name] = [str(value) if value else None for value in at[name]]
+    redactor.expect(filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT), *at["ids"])))
+    for name in _SHORT:
+        at[name] = redactor.names(at[name], redactor.text)
+    at["conversation_id"], at["target"] = redactor.names(at["conversation_id"]), redactor.names(at["target"])
+    at["ids"] = [redactor.names(names) if names else names for names in at["ids"]]
+    at |= dict(zip(_SHARED, _shared_columns([at[name] for name in _SHARED], redactor), strict=True))
+    places = (span or seq for span, seq in zip(at["span_id"], at["seq"], strict=True))
+    at["event_id"] = list(map(_event_id, at["conversation_id"], at["kind"], places, at["ts"], at["payload"]))
+    return list(at.values())
+
+
+def _shared_columns(columns: list[Sequence[Any]], redactor: Redactor) -> list[Sequence[str | None]]:
     known: _Known = {}
-    shared = [_shared(given, redactor, known) for given in zip(models, policies, tasks, tools, users, strict=True)]
-    models, policies, tasks, tools, users = zip(*shared, strict=True)
-    named = [redactor.names(names) if names else names for names in ids]
-    return [
-        event_ids, ts, seqs, conversations, spans, parents, kinds, models, policies, tasks, users, tools, calls, named,
-        targets, bodies, formats, files, lines,
-    ]  # fmt: skip
-
-
-def _texts(column: Sequence[Any]) -> list[str | None]:
-    return [str(value) if value else None for value in column]
+    rows = [_shared(given, redactor, known) for given in zip(*columns, strict=True)]
+    return list(zip(*rows, strict=True)) if rows else columns
 
 
 def _shared(given: tuple[Any, ...], redactor: Redactor, known: _Known) -> tuple[str | None, ...]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import is_name
+from flywheel.stages.ingest.escapes import as_fields, with_escapes, without_escapes
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.lists import Allowed, denied
 from flywheel.stages.ingest.patterns import GIVEN, KINDS, Kind, is_secret_field
@@ -32,9 +33,6 @@ _USER = re.compile(rf"user_[0-9a-f]{{{_USER_HEX}}}\Z")
 _CACHE = 1 << 16
 _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
-_ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON that stands in a text
-_PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
-_HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
 _LEAST_NUMBER = 10**7  # no card or national id has fewer digits
 _CARD = "card"  # whose checksum and issuer tell enough of a number under any name
 _ID = "id"  # the field that ids and names given to `text` are taken to stand in
@@ -144,11 +142,8 @@ class Redactor:
 
     def expect(self, texts: Iterable[str]) -> None:
         """Look at many short texts at once; `text` then gives back those in which nothing can be as they are."""
-        import orjson
-
-        known = {text for text in texts if text not in self._short}
-        new = [] if self._every else sorted(known)
-        wanted = self._wanted([orjson.dumps({_ID: text.encode("utf-8", "replace").decode()}).decode() for text in new])
+        new = [] if self._every else list({text for text in texts if text not in self._short})
+        wanted = self._wanted(as_fields(_ID, new))
         self._harmless = {text for row, text in enumerate(new) if row not in wanted}
 
     def name(self, name: str) -> str:
@@ -234,10 +229,10 @@ class Redactor:
             before = text
             for pattern in self._deny:
                 text = pattern.sub(self._denied, text)
-            shown, escapes = _without_escapes(text)
+            shown, escapes = without_escapes(text)
             for kind in kinds:
                 shown = kind.sub(partial(self._found, kind.kind, name), shown)
-            text = _HIDDEN.sub(partial(_escape, escapes), shown) if escapes else shown
+            text = with_escapes(shown, escapes)
             if text != before:
                 kinds = self._kinds
         return text
@@ -268,27 +263,6 @@ class Redactor:
 
     def _digest(self, kind: str, value: str) -> str:
         return hmac.digest(self._key, f"{kind}:{value}".encode("utf-8", "surrogatepass"), "sha256").hex()
-
-
-def _without_escapes(text: str) -> tuple[str, dict[str, str]]:
-    r"""Return a text with one private character for the letters of each JSON escape, and what each stands for.
-
-    A text may hold JSON: in `"say\n+49 30 ..."` the n belongs to the escape, not to what follows.
-    """
-    escapes: dict[str, str] = {}
-    if "\\" not in text or _HIDDEN.search(text):
-        return text, escapes
-
-    def hidden(match: re.Match[str]) -> str:
-        letters = match[0]
-        char = chr(_PRIVATE + int(letters[1:], 16)) if letters[0] == "u" else chr(_PRIVATE_TOO + ord(letters))
-        return char if escapes.setdefault(char, letters) == letters else letters
-
-    return _ESCAPE.sub(hidden, text), escapes
-
-
-def _escape(escapes: Mapping[str, str], match: re.Match[str]) -> str:
-    return escapes[match[0]]
 
 
 def _plain(name: str) -> str:

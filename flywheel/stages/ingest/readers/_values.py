@@ -23,7 +23,10 @@ _NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
 _MS, _US, _NS = 10**11, 10**14, 10**17  # what is larger is milliseconds, microseconds, nanoseconds since 1970
 _VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:[-+.]?[a-z][\w.-]{0,20})?\Z", re.ASCII)
 _LONGEST_AMOUNT = 12  # digits
+_MOST = 10**_LONGEST_AMOUNT
+_NUMBER = (int, float)
 _BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
+_PLAIN_ID = re.compile(r"(?!0+\Z)[0-9a-f]{16}(?:[0-9a-f]{16})?\Z")
 _HEX_ID = re.compile(r"[0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?\Z")
 
 
@@ -55,6 +58,8 @@ def text(value: Any) -> str | None:
 
 def number(value: Any) -> float | None:
     """Return a finite number; texts that are numbers count (unless they are longer than any amount: a card's, say)."""
+    if value is None:
+        return None
     if isinstance(value, str):
         if len(value.partition(".")[0].strip()) > _LONGEST_AMOUNT:
             return None
@@ -62,7 +67,7 @@ def number(value: Any) -> float | None:
             value = float(value)
         except ValueError:
             return None
-    if not isinstance(value, int | float):
+    if not isinstance(value, _NUMBER):
         return None
     try:
         result = float(value)
@@ -73,8 +78,10 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any) -> int | None:
     """Return a count: a number without its fraction, None when it is negative or larger than anybody counts."""
+    if type(value) is int:
+        return value if 0 <= value < _MOST else None
     found = number(value)
-    return int(found) if found is not None and 0 <= found < 10**_LONGEST_AMOUNT else None
+    return int(found) if found is not None and 0 <= found < _MOST else None
 
 
 _PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
@@ -109,6 +116,8 @@ def ident(value: Any) -> str | None:
 
 def hex_id(value: Any) -> str | None:
     """Return a span or trace id in lower-case hex, also where the log has base64 (protobuf's JSON) or a prefix."""
+    if isinstance(value, str) and _PLAIN_ID.match(value):
+        return value
     found = ident(value)
     if found is None:
         return None
@@ -142,7 +151,7 @@ def when(value: Any) -> datetime | None:
         value = (float(found) if "." in found else int(found)) if is_number else _iso(found)
         if isinstance(value, datetime):
             return value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value:
+    if isinstance(value, bool) or not isinstance(value, _NUMBER) or not value:
         return None
     return _since_epoch(value)
 

@@ -216,7 +216,7 @@ def _outcome(payload: dict[str, Any]) -> dict[str, Any]:
 def _checked(payload: dict[str, Any]) -> dict[str, Any]:
     """Check the fields that any kind may have, and that what comes after trusts."""
     for name, (kinds, what) in _TYPED.items() if not payload.keys().isdisjoint(_TYPED) else ():
-        value = payload[name] if name in payload else None
+        value = payload.get(name)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
             raise BadRecordError("bad_record", f"payload.{name}: {what} is required")
     for name, inner, what in _LISTS:

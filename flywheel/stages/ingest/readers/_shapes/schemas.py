@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flywheel.stages.ingest.readers._memo import remembered
 from flywheel.stages.ingest.readers._messages import tool_schemas
 from flywheel.stages.ingest.readers._shapes.lists import DEEPEST
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first
@@ -25,6 +26,15 @@ _MARKS = {"description", "parameters", "input_schema", *_PARAMETERS}
 
 def schemas(given: Any) -> list[dict[str, Any]] | None:
     """Return the tool schemas in a value; None when there are none."""
+    return (_in_text(given) or None) if isinstance(given, str) else _schemas(given)
+
+
+@remembered
+def _in_text(given: str) -> list[dict[str, Any]]:
+    return _schemas(given) or []
+
+
+def _schemas(given: Any) -> list[dict[str, Any]] | None:
     return tool_schemas(list(_found(embedded(given), 0)))
 
 
