@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,7 @@ class Redactor:
         self._log: list[str] = []
         self._short: dict[str, str] = {}
         self._harmless: set[str] = set()  # of one call of `expect`
+        self._suspected: dict[str, tuple[_Kind, ...]] = {}  # the same: what others may hold
         self._users: dict[str, str] = {}
 
     def payloads(self, texts: Sequence[str]) -> list[str]:
@@ -104,9 +105,11 @@ class Redactor:
         self._done.clear()
         self._log.clear()
         for row in range(len(texts)) if self._every else sorted(wanted):
-            kinds = wanted.get(row, ())
-            found[row] = self._payload(texts[row], tuple(kind for kind in self._kinds if kind in kinds))
+            found[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
         return found
+
+    def _in_order(self, kinds: Container[_Kind]) -> tuple[_Kind, ...]:
+        return tuple(kind for kind in self._kinds if kind in kinds)
 
     def _wanted(self, texts: Sequence[str]) -> dict[int, list[_Kind]]:
         """Return the kinds that payloads may hold, by the place of those that may hold any."""
@@ -133,7 +136,7 @@ class Redactor:
             return text
         known = self._short.get(text)
         if known is None:
-            known = self._replace(text, self._kinds, _ID)
+            known = self._replace(text, self._suspected.get(text, self._kinds), _ID)
             if len(self._short) < _CACHE:
                 self._short[text] = known
         elif known != text:
@@ -145,13 +148,16 @@ class Redactor:
         new = [] if self._every else list({text for text in texts if text not in self._short})
         wanted = self._wanted(as_fields(_ID, new))
         self._harmless = {text for row, text in enumerate(new) if row not in wanted}
+        rest = [_split(new[row])[1] for row in wanted]
+        found = self._wanted(as_fields(_ID, rest))
+        self._suspected = {text: self._in_order(found.get(row, ())) for row, text in enumerate(rest)}
 
     def name(self, name: str) -> str:
         """Return an id redacted; in a kind:id only the id, so that both ways to write it stay equal."""
         if name in self._harmless:
             return name
-        kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
-        return f"{kind}{colon}{self.text(rest)}"
+        kind, rest = _split(name)
+        return kind + self.text(rest)
 
     def names(self, column: Iterable[str | None], redacted: Callable[[str], str] | None = None) -> list[Any]:
         """Return many ids (or, with `text`, many short texts) redacted; what is none stays None."""
@@ -263,6 +269,12 @@ class Redactor:
 
     def _digest(self, kind: str, value: str) -> str:
         return hmac.digest(self._key, f"{kind}:{value}".encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return what says of which kind an id is, with its colon, and the id."""
+    kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
+    return kind + colon, rest
 
 
 def _plain(name: str) -> str:
