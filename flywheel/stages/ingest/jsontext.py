@@ -15,7 +15,7 @@ import orjson
 
 from flywheel.records import canonical_json
 
-__all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "loads", "plain"]
+__all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "has_large_numbers", "loads", "plain"]
 
 MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive writers and readers downstream survive
 
@@ -56,12 +56,17 @@ def loads(raw: bytes) -> Loaded:
     Raises:
         BadJsonError: it is not UTF-8, not JSON, or nested deeper than `MAX_DEPTH`.
     """
-    if _MANY_DIGITS not in raw.translate(_SHAPE) or _BIG_INTEGER.search(raw) is None:
+    if not has_large_numbers(raw):
         try:
             return Loaded(orjson.loads(raw))
         except orjson.JSONDecodeError:
             pass
     return _tolerant(raw)
+
+
+def has_large_numbers(raw: bytes) -> bool:
+    """Whether the fast parser may not keep all digits of a number."""
+    return _MANY_DIGITS in raw.translate(_SHAPE) and _BIG_INTEGER.search(raw) is not None
 
 
 def _tolerant(raw: bytes) -> Loaded:

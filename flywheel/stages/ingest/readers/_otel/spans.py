@@ -111,10 +111,11 @@ class Spans:
     def mappings(self, told_already: Iterable[Event]) -> Iterator[Event]:
         """Yield empty requests: for a trace's conversation that no event told, and for agents, which may be judged."""
         known = {(e["conversation_id"], name) for e in told_already for name in e.get("ids", ())}
+        names = aliases().names.conversation
         for seq, span in enumerate(self.spans):
-            named = ident(first(span.attributes, aliases().names.conversation))
-            alone = span.trace_id is not None and self._named.get(span.trace_id) == {named}
-            new = named is not None and alone and (named, f"trace:{span.trace_id}") not in known
+            named = ident(first(span.attributes, names))
+            alone = named is not None and span.trace_id is not None and self._named.get(span.trace_id) == {named}
+            new = alone and (named, f"trace:{span.trace_id}") not in known
             if new or self._is_agent(span):
                 known.add((named or "", f"trace:{span.trace_id}"))
                 yield event(self.source(span, seq), EventKind.REQUEST, span.started, {"messages": []})
