@@ -26,7 +26,7 @@ _LONGEST_AMOUNT = 12  # digits
 _MOST = 10**_LONGEST_AMOUNT
 _NUMBER = (int, float)
 _BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
-_PLAIN_ID = re.compile(r"(?!0+\Z)[0-9a-f]{16}(?:[0-9a-f]{16})?\Z")
+_PLAIN_ID = re.compile(r"(?:tr-|0x)?(?!0+\Z)([0-9a-f]{16}(?:[0-9a-f]{16})?)\Z")
 _HEX_ID = re.compile(r"[0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?\Z")
 
 
@@ -116,8 +116,8 @@ def ident(value: Any) -> str | None:
 
 def hex_id(value: Any) -> str | None:
     """Return a span or trace id in lower-case hex, also where the log has base64 (protobuf's JSON) or a prefix."""
-    if isinstance(value, str) and _PLAIN_ID.match(value):
-        return value
+    if isinstance(value, str) and (plain := _PLAIN_ID.match(value)):
+        return plain[1]
     found = ident(value)
     if found is None:
         return None

@@ -97,10 +97,10 @@ def _listed(node: Any) -> Any:
     """Return a tree whose numbered branches are lists; gaps in the numbers are nothing."""
     if not isinstance(node, dict):
         return node
-    numbers = sorted((key for key in node if key.isdecimal()), key=int)
+    numbers = [key for key in node if key.isdecimal()]
     if numbers:
-        return [_listed(node[key]) for key in numbers]
-    return {key: _listed(value) for key, value in node.items()}
+        return [_listed(node[key]) for key in sorted(numbers, key=int)]
+    return {key: _listed(value) if isinstance(value, dict) else value for key, value in node.items()}
 
 
 def nested(attributes: Mapping[str, Any], prefix: str) -> Any:

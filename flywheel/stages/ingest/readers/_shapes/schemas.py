@@ -26,16 +26,12 @@ _MARKS = {"description", "parameters", "input_schema", *_PARAMETERS}
 
 def schemas(given: Any) -> list[dict[str, Any]] | None:
     """Return the tool schemas in a value; None when there are none."""
-    return (_in_text(given) or None) if isinstance(given, str) else _schemas(given)
+    return _schemas(given) or None if given else None
 
 
 @remembered
-def _in_text(given: str) -> list[dict[str, Any]]:
-    return _schemas(given) or []
-
-
-def _schemas(given: Any) -> list[dict[str, Any]] | None:
-    return tool_schemas(list(_found(embedded(given), 0)))
+def _schemas(given: Any) -> list[dict[str, Any]]:
+    return tool_schemas(list(_found(embedded(given), 0))) or []
 
 
 def _found(given: Any, depth: int) -> Iterator[dict[str, Any]]:
