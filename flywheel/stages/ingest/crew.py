@@ -30,7 +30,7 @@ __all__ = ["batches_of", "end_with_parent"]
 
 _WORTH_BYTES = 24_000_000  # below this, starting processes takes longer than reading
 _MOST = 16
-_AHEAD = 3  # blocks that each of the other processes has, so that none waits while this one writes
+_AHEAD = 2  # blocks that each of the other processes has: one to work on, one for when it is done
 _MOST_WAITING = 16  # batches for an earlier one
 
 _worker: Worker | None = None
