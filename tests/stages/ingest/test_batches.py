@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from flywheel.contracts import conform
@@ -45,3 +46,16 @@ def test_files_that_end_in_a_block_are_named_there() -> None:
     assert [len(segment.records) for segment in block.segments] == [1, 1]
     assert [state.path for state in block.states] == ["one", "two"]
     assert builder.take().segments == []
+
+
+def test_times_keep_their_instant_and_ids_their_row() -> None:
+    times = [
+        datetime(2026, 1, 1, 1, 2, 3, 456789, tzinfo=timezone(timedelta(hours=2))),
+        None,
+        datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ]
+    ids = [["trace:a", "response:b"], [], ["trace:c"]]
+    rows = [(*row("e")[:1], ts, *row("e")[2:13], names, *row("e")[14:]) for ts, names in zip(times, ids, strict=True)]
+    events = Batch.of(list(zip(*rows, strict=True)), Counts(read=3), {}, {}).events
+    assert events["ts"].to_list() == times
+    assert events["ids"].to_list() == ids
