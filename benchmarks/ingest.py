@@ -41,8 +41,10 @@ SOURCES = {
     "phoenix": FIXTURES / "otel" / "openinference.jsonl",
 }
 OWN = ("native", "openai")  # whose goal is half of DuckDB's rate; a fifth for the others
+# Values, not names of fields; a word with a dash or an underscore only if it has a digit.
 _ID = re.compile(
-    r'(?<=")(?:conv-\d+|[a-z]+[-_][0-9A-Za-z_-]{8,}|[0-9a-f]{16}(?:[0-9a-f]{16})?|[0-9a-f]{8}-[0-9a-f-]{27})(?=")'
+    r'(?<=")(?:conv-\d+|[a-z]+[-_](?=[A-Za-z_-]*\d)[0-9A-Za-z_-]{8,}|[0-9a-f]{16}(?:[0-9a-f]{16})?'
+    r'|[0-9a-f]{8}-[0-9a-f-]{27})(?="(?!\s*:))'
 )
 
 TOOLS = {
@@ -124,7 +126,7 @@ def _renamed(found: re.Match[str], again: int) -> str:
     name = found[0]
     bare = name.replace("-", "")
     is_hex = re.fullmatch("[0-9a-f]+", bare) is not None
-    return f"{name[:-6]}{again:06x}" if is_hex else f"{name}-{again}"
+    return f"{again:06x}{name[6:]}" if is_hex else f"{name}-{again}"
 
 
 def write(name: str, megabytes: float, folder: Path) -> Path:

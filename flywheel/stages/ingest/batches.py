@@ -7,11 +7,12 @@ batch read = accepted + ignored + quarantined, record by record; a record's even
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from flywheel.contracts import arrow_schema, polars_schema
+from flywheel.contracts import polars_schema
 from flywheel.records import LogEvent, Quarantined
 from flywheel.stages.ingest.framing import Bad, Framed, Lines, Raw
 from flywheel.stages.ingest.lost import LostCounts
@@ -26,6 +27,7 @@ Row = tuple[Any, ...]  # values in the order of LogEvent's fields
 
 _BYTES = 4_000_000
 _RECORDS = 20_000
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _ROW_BYTES = 2_000  # what a record without a text (a Parquet row) is taken for
 
 
@@ -114,12 +116,18 @@ class Batch:
     states: tuple[SourceState, ...] = ()
 
     @classmethod
-    def of(cls, rows: list[Row], counts: Counts, redacted: Mapping[str, int], lost: Mapping[str, LostCounts]) -> Batch:
-        """Return finished rows and counts as a batch."""
+    def of(
+        cls,
+        columns: Sequence[Sequence[Any]],
+        counts: Counts,
+        redacted: Mapping[str, int],
+        lost: Mapping[str, LostCounts],
+    ) -> Batch:
+        """Return the columns of finished events and counts as a batch."""
         import polars as pl
 
         return cls(
-            events=_frame(rows),
+            events=_frame(columns),
             quarantined=pl.DataFrame(list(_refusals(counts)), schema=polars_schema(Quarantined), orient="row"),
             read=counts.read,
             ignored=dict(sorted(counts.ignored.items())),
@@ -128,16 +136,39 @@ class Batch:
         )
 
 
-def _frame(rows: list[Row]) -> pl.DataFrame:
-    """Return rows as a frame; column by column by way of Arrow, which is several times faster than row by row."""
-    import polars as pl
-    import pyarrow as pa
+def _frame(columns: Sequence[Sequence[Any]]) -> pl.DataFrame:
+    """Return the columns of events as a frame.
 
-    schema = arrow_schema(LogEvent)
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    table = pa.Table.from_arrays(arrays, names=schema.names)
-    return cast(pl.DataFrame, pl.from_arrow(table)).cast(polars_schema(LogEvent))
+    Times and lists go through numbers and flat texts, which polars takes in five times and twenty times as fast.
+    (Arrow would load pandas to make an array, half a second in every process.)
+    """
+    import polars as pl
+
+    schema = polars_schema(LogEvent)
+    return pl.DataFrame([_series(name, values, schema[name]) for name, values in zip(schema, columns, strict=True)])
+
+
+def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+    import polars as pl
+
+    if isinstance(dtype, pl.Datetime):
+        micros = [None if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
+        return pl.Series(name, micros, dtype=pl.Int64).cast(dtype)
+    return _lists(name, values) if isinstance(dtype, pl.List) else pl.Series(name, values, dtype=dtype)
+
+
+def _lists(name: str, values: Sequence[Sequence[str]]) -> pl.Series:
+    import polars as pl
+
+    flat = pl.DataFrame(
+        {
+            "row": pl.Series([row for row, texts in enumerate(values) for _ in texts], dtype=pl.UInt32),
+            name: pl.Series([text for texts in values for text in texts], dtype=pl.String),
+        }
+    )
+    every = pl.DataFrame({"row": pl.int_range(len(values), dtype=pl.UInt32, eager=True)})
+    found = every.join(flat.group_by("row", maintain_order=True).agg(name), on="row", how="left", maintain_order="left")
+    return found[name].fill_null([])
 
 
 def _refusals(counts: Counts) -> Iterator[tuple[Any, ...]]:

@@ -1,7 +1,7 @@
-"""Who turns blocks into batches: this process, or as many as there are cores when there is enough to read.
+"""Who turns blocks into batches: this process, and as many others as there are cores more when there is enough to read.
 
 In: blocks. Out: their batches, in the same order whoever made them, so that the number of processes changes nothing.
-Workers only compute; they touch no file, and end when the process that started them does.
+The others only compute; they touch no file, and end when the process that started them does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import pickle
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader
-from flywheel.stages.ingest.batches import Batch, Block
+from flywheel.stages.ingest.batches import Batch, Block, Segment
 from flywheel.stages.ingest.work import Worker
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ __all__ = ["batches_of", "end_with_parent"]
 
 _WORTH_BYTES = 24_000_000  # below this, starting processes takes longer than reading
 _MOST = 16
-_AHEAD = 2  # blocks waiting for each worker
+_AHEAD = 2  # blocks that each of the other processes has: one to work on, one for when it is done
+_MOST_WAITING = 16  # batches for an earlier one
 
 _worker: Worker | None = None
 
@@ -46,8 +47,8 @@ def batches_of(
         for block in blocks:
             yield replace(worker.work(block.segments), states=tuple(block.states))
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (given,)) as pool:
-        yield from _in_order(pool, blocks, workers * _AHEAD)
+    with ProcessPoolExecutor(workers - 1, get_context("spawn"), _begin, (given,)) as pool:
+        yield from _in_order(pool, Worker(cfg, key, readers), blocks, workers - 1)
 
 
 def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> bytes | None:
@@ -58,18 +59,29 @@ def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> by
         return None
 
 
-def _in_order(pool: ProcessPoolExecutor, blocks: Iterable[Block], most: int) -> Iterator[Batch]:
+def _in_order(pool: ProcessPoolExecutor, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
+    """Give the others what keeps them busy, and work on the rest here: above all while they start."""
     waiting: deque[tuple[Block, Future[Batch]]] = deque()
+    ahead = others
     try:
         for block in blocks:
-            waiting.append((block, pool.submit(_work, block.segments)))
-            if len(waiting) > most:
+            busy = sum(not future.done() for _, future in waiting)
+            given = busy < ahead
+            waiting.append((block, pool.submit(_work, block.segments) if given else _here(here, block.segments)))
+            while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + others):
                 yield _next(waiting)
+                ahead = others * _AHEAD  # they have started
         while waiting:
             yield _next(waiting)
     except BrokenProcessPool:
         hint = "it was killed, perhaps for lack of memory; set ingest.workers to a smaller number"
         raise IngestError("a process that reads logs died", hint=hint) from None
+
+
+def _here(worker: Worker, segments: Sequence[Segment]) -> Future[Batch]:
+    done: Future[Batch] = Future()
+    done.set_result(worker.work(segments))
+    return done
 
 
 def _next(waiting: deque[tuple[Block, Future[Batch]]]) -> Batch:

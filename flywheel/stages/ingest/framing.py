@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
-from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads, plain
+from flywheel.stages.ingest.jsontext import BadJsonError, dumps, has_large_numbers, loads, plain
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression, too_large
 
 if TYPE_CHECKING:
@@ -74,18 +76,25 @@ class Lines(NamedTuple):
     raws: list[bytes]
     n_records: int  # those that are not blank
     size: int
+    exact: bool = False  # whether the fast parser keeps all their numbers
 
     def records(self) -> Iterator[Record | Bad]:
         """Yield each line that is not blank, parsed."""
         for line, raw in enumerate(self.raws, self.first):
             if not raw or raw.isspace():
                 continue
+            if self.exact:
+                try:
+                    yield Record(line, orjson.loads(raw), raw, ())
+                    continue
+                except orjson.JSONDecodeError:
+                    pass
             try:
                 value, tags = loads(raw)
             except BadJsonError:
                 yield Raw(line, raw.strip()).parse()  # its place in the line is told without the blanks
-                continue
-            yield Record(line, value, raw, tags)
+            else:
+                yield Record(line, value, raw, tags)
 
 
 class Record(NamedTuple):
@@ -214,7 +223,8 @@ class Framing:
                 continue
             whole, self._rest = self._rest + piece[:end], piece[end:]
             raws = whole[:-1].split(b"\n")
-            yield Lines(self.lines + 1, raws, sum(not raw.isspace() for raw in raws if raw), len(whole))
+            blank = raws.count(b"") + sum(map(bytes.isspace, raws))
+            yield Lines(self.lines + 1, raws, len(raws) - blank, len(whole), exact=not has_large_numbers(whole))
             self.lines += len(raws)
             self._read_for_good(whole, len(raws))
 

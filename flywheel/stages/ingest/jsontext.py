@@ -15,16 +15,17 @@ import orjson
 
 from flywheel.records import canonical_json
 
-__all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "loads", "plain"]
+__all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "has_large_numbers", "loads", "plain"]
 
 MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive writers and readers downstream survive
 
 BROKEN_TEXT = "broken_text"
 NON_FINITE = "non_finite_number"
 
-_BIG_INTEGER = re.compile(rb"[:,\[] ?-?\d{19}")
-_DIGITS_TO_0 = bytes(48 if 48 <= byte <= 57 else byte for byte in range(256))  # noqa: PLR2004 - '0' to '9'
-_MANY_DIGITS = b"0" * 19
+_BIG_INTEGER = re.compile(rb"[:,\[] ?(?:-\d{19}|\d{20})")  # the fast parser keeps those below exact
+# Digits and minus as 0, and what may stand before a number as a colon: so one search finds what the pattern might.
+_SHAPE = bytes.maketrans(b"123456789-,[ ", b"0000000000:::")
+_MANY_DIGITS = b":" + b"0" * 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,12 +56,17 @@ def loads(raw: bytes) -> Loaded:
     Raises:
         BadJsonError: it is not UTF-8, not JSON, or nested deeper than `MAX_DEPTH`.
     """
-    if _MANY_DIGITS not in raw.translate(_DIGITS_TO_0) or _BIG_INTEGER.search(raw) is None:
+    if not has_large_numbers(raw):
         try:
             return Loaded(orjson.loads(raw))
         except orjson.JSONDecodeError:
             pass
     return _tolerant(raw)
+
+
+def has_large_numbers(raw: bytes) -> bool:
+    """Whether the fast parser may not keep all digits of a number."""
+    return _MANY_DIGITS in raw.translate(_SHAPE) and _BIG_INTEGER.search(raw) is not None
 
 
 def _tolerant(raw: bytes) -> Loaded:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.ingest.readers._values import embedded, when
@@ -81,7 +82,8 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         if set(inner) >= {"key", "value"} and isinstance(inner["key"], str):  # an OTLP attribute
             inner = {inner["key"]: inner["value"]}
         for name, item in inner.items():
-            yield from _leaves(item, f"{path}.{_plain(name)}" if path else _plain(name), depth + 1)
+            shown = _plain(str(name))
+            yield from _leaves(item, f"{path}.{shown}" if path else shown, depth + 1)
     elif depth < _DEPTH and isinstance(inner, list):
         for item in inner:
             yield from _leaves(item, path if path.endswith("[]") else f"{path}[]", depth + 1)
@@ -89,9 +91,9 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _plain(name: Any) -> str:
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> str:
     """Return a field's name; one that is no identifier might be somebody's data."""
-    text = str(name)
     shown = text.replace(".", "_").replace("-", "_")
     return text if shown.isidentifier() and text.isascii() and len(text) <= _NAME_LENGTH else "*"
 
@@ -99,6 +101,8 @@ def _plain(name: Any) -> str:
 def _stands_in(value: Any, text: str) -> bool:
     """Whether a value is in the events' text, also as part of a JSON string or as a number written otherwise."""
     if isinstance(value, str):
+        if value in text:
+            return True
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return value in text or escaped in text or value.strip() in text
+        return any(other in text for other in {escaped, value.strip()} if other != value)
     return str(value) in text or (isinstance(value, float) and f"{value:g}" in text)

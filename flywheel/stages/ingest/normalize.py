@@ -7,8 +7,9 @@ part of it, so that the same event in two files is one. A reader that fails on a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1
 _Known = dict[tuple[Any, ...], tuple[str | None, ...]]
-
-_PAYLOAD, _CONVERSATION, _IDS = (list(LogEvent.model_fields).index(n) for n in ("payload", "conversation_id", "ids"))
+_COLUMNS = list(LogEvent.model_fields)
+_SHORT = ("span_id", "parent_id", "tool_call_id")
+_SHARED = ("model", "policy", "task_key", "tool_name", "user")
 
 
 class Normalizer:
@@ -75,44 +77,28 @@ class Normalizer:
         )  # fmt: skip
 
 
-def finished(rows: Sequence[Row], redactor: Redactor) -> list[Row]:
-    """Return raw rows redacted and named."""
-    bodies = redactor.payloads([row[_PAYLOAD] for row in rows])
-    redactor.expect(_names_of(rows))
+def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
+    """Return raw rows redacted and named, as columns."""
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(_COLUMNS)
+    at = dict(zip(_COLUMNS, columns, strict=True))
+    at["payload"] = redactor.payloads(at["payload"])
+    for name in _SHORT:
+        at[name] = [str(value) if value else None for value in at[name]]
+    redactor.expect(filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT), *at["ids"])))
+    for name in _SHORT:
+        at[name] = redactor.names(at[name], redactor.text)
+    at["conversation_id"], at["target"] = redactor.names(at["conversation_id"]), redactor.names(at["target"])
+    at["ids"] = [redactor.names(names) if names else names for names in at["ids"]]
+    at |= dict(zip(_SHARED, _shared_columns([at[name] for name in _SHARED], redactor), strict=True))
+    places = (span or seq for span, seq in zip(at["span_id"], at["seq"], strict=True))
+    at["event_id"] = list(map(_event_id, at["conversation_id"], at["kind"], places, at["ts"], at["payload"]))
+    return list(at.values())
+
+
+def _shared_columns(columns: list[Sequence[Any]], redactor: Redactor) -> list[Sequence[str | None]]:
     known: _Known = {}
-    return [_finished(row, body, redactor, known) for row, body in zip(rows, bodies, strict=True)]
-
-
-def _names_of(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the short texts of rows that are another one in almost every row."""
-    for row in rows:
-        yield row[_CONVERSATION]
-        yield from row[_IDS]
-        for column in (_CONVERSATION + 1, _CONVERSATION + 2):  # span and parent
-            if row[column]:
-                yield str(row[column])
-
-
-def _finished(row: Row, body: str, redactor: Redactor, known: _Known) -> Row:
-    """Return one row redacted and named; `known` remembers what many rows have in common."""
-    (
-        _, ts, seq, conversation, span, parent, kind, model, policy, task, user, tool, call, ids, target, _,
-        source_format, source_file, source_line,
-    ) = row  # fmt: skip
-    clean, named = redactor.text, redactor.name
-    conversation = named(conversation)
-    span = clean(str(span)) if span else None
-    shared = _shared((model, policy, task, tool, user), redactor, known)
-    event_id = _event_id(conversation, kind, span or seq, ts.isoformat() if ts is not None else None, body)
-    return (
-        event_id, ts, seq, conversation, span,
-        clean(str(parent)) if parent else None,
-        kind, shared[0], shared[1], shared[2], shared[4], shared[3],
-        clean(str(call)) if call else None,
-        [named(name) for name in ids] if ids else ids,
-        named(target) if target else None,
-        body, source_format, source_file, source_line,
-    )  # fmt: skip
+    rows = [_shared(given, redactor, known) for given in zip(*columns, strict=True)]
+    return list(zip(*rows, strict=True)) if rows else columns
 
 
 def _shared(given: tuple[Any, ...], redactor: Redactor, known: _Known) -> tuple[str | None, ...]:
@@ -131,12 +117,13 @@ def _shared(given: tuple[Any, ...], redactor: Redactor, known: _Known) -> tuple[
     return found
 
 
-def _event_id(*parts: str | int | None) -> str:
-    """Return `content_id` of parts that are no floats, by the fast writer: for them both write the same bytes."""
+def _event_id(conversation: str, kind: str, place: str | int, ts: datetime | None, body: str) -> str:
+    """Return `content_id` of an event's parts, by the fast writer: it writes the same bytes, a time in UTC too."""
+    told = ts.isoformat() if ts is not None and ts.tzinfo is not UTC else ts
     try:
-        text = orjson.dumps(parts)
+        text = orjson.dumps((conversation, kind, place, told, body))
     except TypeError:  # an integer beyond 64 bits, half an emoji
-        return content_id(*parts)
+        return content_id(conversation, kind, place, ts.isoformat() if ts is not None else None, body)
     return hashlib.sha256(text).hexdigest()[:ID_HEX]
 
 
@@ -144,23 +131,24 @@ def _ids(event: Mapping[str, Any], payload: Any, shared: tuple[str, ...]) -> lis
     """Return an event's other names; the response that a call is, and the trace it is in, go without saying."""
     named = [*(event.get("ids") or ()), *shared]
     if isinstance(payload, dict) and event["kind"] not in _LATE:
-        told = (("response", payload.get("response_id")), ("trace", payload.get("trace_id")))
-        named += [name for kind, value in told if value and (name := f"{kind}:{value}") not in named]
+        for kind, key in (("response", "response_id"), ("trace", "trace_id")):
+            if (value := payload.get(key)) and (name := f"{kind}:{value}") not in named:
+                named.append(name)
     return named
 
 
 def _checked(event: dict[str, Any]) -> tuple[str, str, int, datetime | None]:
     """Check what a reader promised; plugins are held to it like the built-in ones."""
-    conversation, kind = event.get("conversation_id"), event.get("kind")
-    seq, ts = event.get("seq", 0), event.get("ts")
+    get = event.get
+    conversation, kind, seq, ts = get("conversation_id"), get("kind"), get("seq", 0), get("ts")
     if not isinstance(conversation, str) or not conversation:
         raise BadRecordError("bad_record", "the reader gave no conversation_id")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise BadRecordError("bad_record", "the reader gave no known kind")
     if not isinstance(seq, int) or not 0 <= seq <= _MAX_SEQ:
         raise BadRecordError("bad_record", "the reader gave no seq from 0")
-    ids, target = event.get("ids") or (), event.get("target")
-    if not all(is_name(name) for name in (*ids, *((target,) if target is not None else ()))):
+    ids, target = get("ids"), get("target")
+    if (ids and not all(map(is_name, ids))) or (target is not None and not is_name(target)):
         raise BadRecordError("bad_record", "the reader gave an id or a target that is no kind:id")
     if ts is not None and (not isinstance(ts, datetime) or ts.tzinfo is None):
         raise BadRecordError("bad_record", "the reader gave a ts that is no time with a zone")

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import is_name
+from flywheel.stages.ingest.escapes import as_fields, with_escapes, without_escapes
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.lists import Allowed, denied
 from flywheel.stages.ingest.patterns import GIVEN, KINDS, Kind, is_secret_field
@@ -32,9 +33,6 @@ _USER = re.compile(rf"user_[0-9a-f]{{{_USER_HEX}}}\Z")
 _CACHE = 1 << 16
 _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
-_ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON that stands in a text
-_PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
-_HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
 _LEAST_NUMBER = 10**7  # no card or national id has fewer digits
 _CARD = "card"  # whose checksum and issuer tell enough of a number under any name
 _ID = "id"  # the field that ids and names given to `text` are taken to stand in
@@ -94,6 +92,7 @@ class Redactor:
         self._log: list[str] = []
         self._short: dict[str, str] = {}
         self._harmless: set[str] = set()  # of one call of `expect`
+        self._suspected: dict[str, tuple[_Kind, ...]] = {}  # the same: what others may hold
         self._users: dict[str, str] = {}
 
     def payloads(self, texts: Sequence[str]) -> list[str]:
@@ -106,9 +105,11 @@ class Redactor:
         self._done.clear()
         self._log.clear()
         for row in range(len(texts)) if self._every else sorted(wanted):
-            kinds = wanted.get(row, ())
-            found[row] = self._payload(texts[row], tuple(kind for kind in self._kinds if kind in kinds))
+            found[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
         return found
+
+    def _in_order(self, kinds: Container[_Kind]) -> tuple[_Kind, ...]:
+        return tuple(kind for kind in self._kinds if kind in kinds)
 
     def _wanted(self, texts: Sequence[str]) -> dict[int, list[_Kind]]:
         """Return the kinds that payloads may hold, by the place of those that may hold any."""
@@ -135,7 +136,7 @@ class Redactor:
             return text
         known = self._short.get(text)
         if known is None:
-            known = self._replace(text, self._kinds, _ID)
+            known = self._replace(text, self._suspected.get(text, self._kinds), _ID)
             if len(self._short) < _CACHE:
                 self._short[text] = known
         elif known != text:
@@ -144,19 +145,24 @@ class Redactor:
 
     def expect(self, texts: Iterable[str]) -> None:
         """Look at many short texts at once; `text` then gives back those in which nothing can be as they are."""
-        import orjson
-
-        known = {text for text in texts if text not in self._short}
-        new = [] if self._every else sorted(known)
-        wanted = self._wanted([orjson.dumps({_ID: text.encode("utf-8", "replace").decode()}).decode() for text in new])
+        new = [] if self._every else list({text for text in texts if text not in self._short})
+        wanted = self._wanted(as_fields(_ID, new))
         self._harmless = {text for row, text in enumerate(new) if row not in wanted}
+        rest = [_split(new[row])[1] for row in wanted]
+        found = self._wanted(as_fields(_ID, rest))
+        self._suspected = {text: self._in_order(found.get(row, ())) for row, text in enumerate(rest)}
 
     def name(self, name: str) -> str:
         """Return an id redacted; in a kind:id only the id, so that both ways to write it stay equal."""
         if name in self._harmless:
             return name
-        kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
-        return f"{kind}{colon}{self.text(rest)}"
+        kind, rest = _split(name)
+        return kind + self.text(rest)
+
+    def names(self, column: Iterable[str | None], redacted: Callable[[str], str] | None = None) -> list[Any]:
+        """Return many ids (or, with `text`, many short texts) redacted; what is none stays None."""
+        harmless, redacted = self._harmless, redacted or self.name
+        return [text if text in harmless else redacted(text) if text else None for text in column]
 
     def user(self, user: str) -> str:
         """Return the pseudonym of a user: always one, whatever the name looks like."""
@@ -229,10 +235,10 @@ class Redactor:
             before = text
             for pattern in self._deny:
                 text = pattern.sub(self._denied, text)
-            shown, escapes = _without_escapes(text)
+            shown, escapes = without_escapes(text)
             for kind in kinds:
                 shown = kind.sub(partial(self._found, kind.kind, name), shown)
-            text = _HIDDEN.sub(partial(_escape, escapes), shown) if escapes else shown
+            text = with_escapes(shown, escapes)
             if text != before:
                 kinds = self._kinds
         return text
@@ -265,25 +271,10 @@ class Redactor:
         return hmac.digest(self._key, f"{kind}:{value}".encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
-def _without_escapes(text: str) -> tuple[str, dict[str, str]]:
-    r"""Return a text with one private character for the letters of each JSON escape, and what each stands for.
-
-    A text may hold JSON: in `"say\n+49 30 ..."` the n belongs to the escape, not to what follows.
-    """
-    escapes: dict[str, str] = {}
-    if "\\" not in text or _HIDDEN.search(text):
-        return text, escapes
-
-    def hidden(match: re.Match[str]) -> str:
-        letters = match[0]
-        char = chr(_PRIVATE + int(letters[1:], 16)) if letters[0] == "u" else chr(_PRIVATE_TOO + ord(letters))
-        return char if escapes.setdefault(char, letters) == letters else letters
-
-    return _ESCAPE.sub(hidden, text), escapes
-
-
-def _escape(escapes: Mapping[str, str], match: re.Match[str]) -> str:
-    return escapes[match[0]]
+def _split(name: str) -> tuple[str, str]:
+    """Return what says of which kind an id is, with its colon, and the id."""
+    kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
+    return kind + colon, rest
 
 
 def _plain(name: str) -> str:

@@ -50,10 +50,10 @@ class Worker:
                 counts.read += 1
                 _take(record, segment, normalizer, rows, counts, lost)
         counts.bad = [(segment, self._redacted(bad)) for segment, bad in counts.bad]
-        done = finished(rows, self._redactor)
+        columns = finished(rows, self._redactor)
         redacted = dict(self._redactor.counts)
         self._redactor.counts.clear()
-        return Batch.of(done, counts, redacted, lost.counts(self._redactor))
+        return Batch.of(columns, counts, redacted, lost.counts(self._redactor))
 
     def _redacted(self, bad: Bad) -> Bad:
         """Return a refusal as it may be told: its words may name a field, and fields may be named after anything."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from flywheel.contracts import conform
@@ -18,7 +19,7 @@ def row(event_id: str) -> tuple[Any, ...]:
 def test_a_batch_fits_the_contract() -> None:
     counts = Counts(read=3, bad=[(Segment("f", "native"), Bad(3, "bad_json", "d", 5, "h"))])
     counts.ignored["no reason"] += 1
-    batch = Batch.of([row("a"), row("b")], counts, {"email": 1}, {})
+    batch = Batch.of(list(zip(row("a"), row("b"), strict=True)), counts, {"email": 1}, {})
     assert conform(batch.events, LogEvent).collect()["event_id"].to_list() == ["a", "b"]
     assert conform(batch.quarantined, Quarantined).collect().row(0) == ("f", 3, "native", "bad_json", "d", 5, "h")
     assert (batch.read, batch.ignored, batch.redacted) == (3, {"no reason": 1}, {"email": 1})
@@ -45,3 +46,16 @@ def test_files_that_end_in_a_block_are_named_there() -> None:
     assert [len(segment.records) for segment in block.segments] == [1, 1]
     assert [state.path for state in block.states] == ["one", "two"]
     assert builder.take().segments == []
+
+
+def test_times_keep_their_instant_and_ids_their_row() -> None:
+    times = [
+        datetime(2026, 1, 1, 1, 2, 3, 456789, tzinfo=timezone(timedelta(hours=2))),
+        None,
+        datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ]
+    ids = [["trace:a", "response:b"], [], ["trace:c"]]
+    rows = [(*row("e")[:1], ts, *row("e")[2:13], names, *row("e")[14:]) for ts, names in zip(times, ids, strict=True)]
+    events = Batch.of(list(zip(*rows, strict=True)), Counts(read=3), {}, {}).events
+    assert events["ts"].to_list() == times
+    assert events["ids"].to_list() == ids

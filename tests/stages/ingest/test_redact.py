@@ -229,3 +229,19 @@ def test_planted_canaries_are_gone(seed: int) -> None:
     assert [c for p in planted for kind, c in p.items() if kind != "random" and c in left] == []
     assert sum(p["random"] in left for p in planted) <= 0.05 * len(planted), "some random letters look like words"
     assert set(r.counts) == {"email", "phone", "card", "iban", "ip", "secret", "national_id"}
+
+
+NAMES = st.one_of(
+    st.text(min_size=1, max_size=20),
+    FRAGMENTS,
+    st.builds("{}:{}{}".format, st.sampled_from(["trace", "span", "call", "user"]), FRAGMENTS, st.text(max_size=5)),
+    st.from_regex(r"trace:[0-9a-f]{8}-[0-9]{4}-4[0-9]{3}-8[0-9]{3}-[0-9]{12}", fullmatch=True),
+)
+
+
+@given(st.lists(NAMES, max_size=6))
+def test_ids_that_were_looked_at_together_are_redacted_as_those_that_were_not(names: list[str]) -> None:
+    alone, together = Redactor(RedactConfig(), b"k"), Redactor(RedactConfig(), b"k")
+    together.expect(names)
+    assert together.names(names) == [alone.name(name) for name in names]
+    assert together.counts == alone.counts

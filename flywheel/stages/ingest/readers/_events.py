@@ -52,16 +52,17 @@ _NAMED = _RANKED.keys()
 
 def source_of(*places: Mapping[str, Any]) -> Source:
     """Return the columns that all events of a record share, each from the first of the places that has it."""
-    best: dict[str, tuple[int, int, Any]] = {}
-    for number_of_place, place in enumerate(places):
+    found: dict[str, Any] = {}
+    for place in places:
+        told: dict[str, tuple[int, Any]] = {}
         for name in place.keys() & _NAMED:
-            value = place[name]
-            if value is None or value == "":
-                continue
             meaning, rank = _RANKED[name]
-            if meaning not in best or (number_of_place, rank) < best[meaning][:2]:
-                best[meaning] = (number_of_place, rank, value)
-    found = {meaning: value for meaning, (_, _, value) in best.items()}
+            if meaning in found or (value := place[name]) is None or value == "":
+                continue
+            if meaning not in told or rank < told[meaning][0]:
+                told[meaning] = (rank, value)
+        for meaning, (_, value) in told.items():
+            found[meaning] = value
     return {
         "conversation_id": ident(found.get("conversation_id")),
         "user": ident(found.get("user")),

@@ -17,6 +17,7 @@ from flywheel.stages.ingest.readers._values import as_dict, embedded, first, ide
 __all__ = ["call_names", "envelope", "own_id"]
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+_WRAPPED = "bGl0ZWxsbT"  # litellm: in base64
 _SESSION = ("session_id", "conversation_id", "thread_id", "sessionId", "litellm_session_id")
 _USER = ("end_user", "user_api_key_end_user_id")
 _KEPT = ("response_time", "request_duration_ms", "response_cost", "spend")
@@ -47,6 +48,8 @@ def envelope(record: Mapping[str, Any]) -> dict[str, Any]:
 def own_id(value: Any) -> str | None:
     """Return a response's own id: LiteLLM wraps it together with the deployment that answered."""
     named = ident(value) or ""
+    if not named.removeprefix("resp_").startswith(_WRAPPED):
+        return named or None
     try:
         inner = base64.b64decode(named.removeprefix("resp_"), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
@@ -60,9 +63,6 @@ def call_names(record: Mapping[str, Any], conversation: str) -> list[str]:
     trace = ident(first(record, ("trace_id", "session_id")))
     response = ident(first(as_dict(embedded(record.get("response"))), ("id",)))
     own = ident(first(record, ("id", "request_id")))
-    found = [
-        *names(conversation, request=ident(record.get("litellm_call_id")), trace=trace, session=trace),
-        *(name for one in (own, response) if one for name in names(conversation, response=one)),
-        *names(conversation, response=own_id(response)),
-    ]
-    return list(dict.fromkeys(found))
+    called = names(conversation, request=ident(record.get("litellm_call_id")), trace=trace, session=trace)
+    responses = dict.fromkeys((own, response, own_id(response)))
+    return called + [f"response:{one}" for one in responses if one and conversation not in (one, f"response:{one}")]

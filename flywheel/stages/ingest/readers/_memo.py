@@ -23,13 +23,13 @@ def remembered(make: Callable[..., T]) -> Callable[..., T]:
 
     Its first argument is the value, by which it is remembered; the others only matter where it fails.
     """
-    known: dict[bytes, T] = {}
+    known: dict[bytes | str, T] = {}
     held = 0
 
     def look(value: Any, *context: Any) -> T:
         nonlocal held
         try:
-            key = orjson.dumps(value)
+            key = value if isinstance(value, str) else orjson.dumps(value)
         except TypeError:  # what JSON cannot hold: it was not parsed from a log
             return make(value, *context)
         found = known.get(key)

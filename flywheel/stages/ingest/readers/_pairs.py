@@ -22,10 +22,10 @@ _ENVELOPES = (
     ("input", "output"),
     ("body", "response"),
 )
-_SAMPLING = (
+_SAMPLING = {
     "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "max_output_tokens", "seed", "stop",
     "stop_sequences", "frequency_penalty", "presence_penalty", "reasoning_effort",
-)  # fmt: skip
+}  # fmt: skip
 _LATENCY_S = ("latency_s", "latency", "duration_s", "response_time", "elapsed_s")
 _LATENCY_MS = ("latency_ms", "request_duration_ms", "duration_ms", "response_time_ms", "elapsed_ms")
 _COST = ("cost_usd", "response_cost", "spend", "total_cost", "cost")
@@ -70,12 +70,17 @@ def response_body(response: Any) -> Mapping[str, Any]:
 
 def common_payload(pair: Pair) -> dict[str, Any]:
     """Return what every dialect's envelope and request say in the same words: sampling, latency, cost."""
-    sampling = {name: pair.request[name] for name in _SAMPLING if pair.request.get(name) is not None}
-    seconds, millis = number(first(pair.envelope, _LATENCY_S)), number(first(pair.envelope, _LATENCY_MS))
-    latency = seconds if seconds is not None else millis / 1000 if millis is not None else None
-    cost = number(first(pair.envelope, _COST))
-    found = {"sampling": sampling or None, "latency_s": latency, "cost_usd": cost}
-    return {name: value for name, value in found.items() if value is not None}
+    request, envelope = pair.request, pair.envelope
+    found: dict[str, Any] = {}
+    if sampling := {name: request[name] for name in _SAMPLING & request.keys() if request[name] is not None}:
+        found["sampling"] = sampling
+    if (seconds := number(first(envelope, _LATENCY_S))) is not None:
+        found["latency_s"] = seconds
+    elif (millis := number(first(envelope, _LATENCY_MS))) is not None:
+        found["latency_s"] = millis / 1000
+    if (cost := number(first(envelope, _COST))) is not None:
+        found["cost_usd"] = cost
+    return found
 
 
 def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:

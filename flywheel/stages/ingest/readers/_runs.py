@@ -36,7 +36,9 @@ class Run(NamedTuple):
     ended_well: bool | None = None
 
 
-def model_call(run: Run, given: Any, said: Any, found: Mapping[str, Any]) -> Iterator[Event]:
+def model_call(
+    run: Run, given: Any, said: Any, found: Mapping[str, Any], *, model: str | None = None
+) -> Iterator[Event]:
     """Yield a model call; one that failed or never ended is only what the agent was asked.
 
     Args:
@@ -44,12 +46,13 @@ def model_call(run: Run, given: Any, said: Any, found: Mapping[str, Any]) -> Ite
         given: the input, in whatever shape it was logged.
         said: the output, likewise.
         found: what the span says itself, which outweighs what the answer says: tools, tokens, and so on; and `model`.
+        model: the model where neither names one.
     """
     history, tools = asked(given) or Asked([], None)
     answers = _answers(said)
     kept = {"tools": tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
     kept = {name: value for name, value in kept.items() if value is not None}
-    source = {**run.source, "ts": run.started, "model": kept.pop("model", None)}
+    source = {**run.source, "ts": run.started, "model": kept.pop("model", None) or model}
     if not answers and (run.error or run.ended is None):
         offered = {"tools": kept["tools"]} if "tools" in kept else {}
         yield request(history, source, source.get("seq", 0), {"tags": ["call_failed"]} | offered)

@@ -23,7 +23,10 @@ _NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
 _MS, _US, _NS = 10**11, 10**14, 10**17  # what is larger is milliseconds, microseconds, nanoseconds since 1970
 _VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:[-+.]?[a-z][\w.-]{0,20})?\Z", re.ASCII)
 _LONGEST_AMOUNT = 12  # digits
+_MOST = 10**_LONGEST_AMOUNT
+_NUMBER = (int, float)
 _BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
+_PLAIN_ID = re.compile(r"(?:tr-|0x)?(?!0+\Z)([0-9a-f]{16}(?:[0-9a-f]{16})?)\Z")
 _HEX_ID = re.compile(r"[0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?\Z")
 
 
@@ -55,6 +58,8 @@ def text(value: Any) -> str | None:
 
 def number(value: Any) -> float | None:
     """Return a finite number; texts that are numbers count (unless they are longer than any amount: a card's, say)."""
+    if value is None:
+        return None
     if isinstance(value, str):
         if len(value.partition(".")[0].strip()) > _LONGEST_AMOUNT:
             return None
@@ -62,7 +67,7 @@ def number(value: Any) -> float | None:
             value = float(value)
         except ValueError:
             return None
-    if not isinstance(value, int | float):
+    if not isinstance(value, _NUMBER):
         return None
     try:
         result = float(value)
@@ -73,8 +78,10 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any) -> int | None:
     """Return a count: a number without its fraction, None when it is negative or larger than anybody counts."""
+    if type(value) is int:
+        return value if 0 <= value < _MOST else None
     found = number(value)
-    return int(found) if found is not None and 0 <= found < 10**_LONGEST_AMOUNT else None
+    return int(found) if found is not None and 0 <= found < _MOST else None
 
 
 _PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
@@ -99,16 +106,18 @@ def token_ids(value: Any) -> list[int] | None:
 
 def ident(value: Any) -> str | None:
     """Return an id as text; empty ones and those of zeros alone mean that there is none."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        return None
-    found = value.strip()
-    return found if found.strip("0-") else ("0" if found == "0" else None)
+    if isinstance(value, str):
+        found = value.strip()
+        if found[:1] not in "0-":  # "" is in it
+            return found
+        return found if found.strip("0-") else ("0" if found == "0" else None)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def hex_id(value: Any) -> str | None:
     """Return a span or trace id in lower-case hex, also where the log has base64 (protobuf's JSON) or a prefix."""
+    if isinstance(value, str) and (plain := _PLAIN_ID.match(value)):
+        return plain[1]
     found = ident(value)
     if found is None:
         return None
@@ -138,10 +147,11 @@ def when(value: Any) -> datetime | None:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     if isinstance(value, str):
         found = value.strip()
-        value = (float(found) if "." in found else int(found)) if _NUMERIC.match(found) else _iso(found)
+        is_number = found[4:5] != "-" and _NUMERIC.match(found)  # the dash behind a year
+        value = (float(found) if "." in found else int(found)) if is_number else _iso(found)
         if isinstance(value, datetime):
             return value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value:
+    if isinstance(value, bool) or not isinstance(value, _NUMBER) or not value:
         return None
     return _since_epoch(value)
 
@@ -149,6 +159,8 @@ def when(value: Any) -> datetime | None:
 def _iso(found: str) -> datetime | None:
     try:
         parsed = datetime.fromisoformat(found)
+        if parsed.tzinfo is UTC:
+            return parsed
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
@@ -173,7 +185,7 @@ def _since_epoch(value: float) -> datetime | None:
 def embedded(value: Any) -> Any:
     """Return the JSON inside a text that holds an object or a list, unwrapped at most twice; else the value itself."""
     for _ in range(2):
-        if not isinstance(value, str) or value.lstrip()[:1] not in {"{", "[", '"'}:
+        if not isinstance(value, str) or value[:1].isalnum() or value.lstrip()[:1] not in {"{", "[", '"'}:
             break
         try:
             parsed = orjson.loads(value)

@@ -16,7 +16,6 @@ from flywheel.stages.ingest.readers._messages import tool_schemas
 from flywheel.stages.ingest.readers._opinions import Opinion, corrected_text, judgement
 from flywheel.stages.ingest.readers._pairs import Pair, common_payload, share
 from flywheel.stages.ingest.readers._runs import Run, model_call, outline, place, tool_use, whole_task
-from flywheel.stages.ingest.readers._shapes import about_answer
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 
 __all__ = ["READER", "LangSmithReader"]
@@ -127,12 +126,12 @@ def _model_call(
     settings = as_dict(embedded(extra.get("invocation_params")))
     inputs = as_dict(run["inputs"])
     found = {
-        "model": about_answer(run["outputs"]).get("model") or span.source["model"] or _model(settings, inputs),
         "tools": tool_schemas(first(settings, ("tools", "functions"))),
         **_counts(run, as_dict(metadata.get("usage_metadata"))),
         **common_payload(Pair({**settings, **inputs}, {}, {"total_cost": run.get("total_cost")})),
     }
-    yield from model_call(span, run["inputs"], run["outputs"], found)
+    model = span.source["model"] or _model(settings, inputs)
+    yield from model_call(span, run["inputs"], run["outputs"], found, model=model)
 
 
 def _counts(run: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._api.calls import Dialect, call_events
@@ -99,11 +101,18 @@ def _dialect(kind: str, response: Mapping[str, Any]) -> Dialect | None:
 
 
 def _holds(value: Any, mark: str) -> bool:
-    """Whether a text anywhere inside has the mark."""
+    """Whether a text anywhere inside has the mark, which JSON writes as it is; hardly any record has it."""
+    try:
+        return mark.encode() in orjson.dumps(value) and _says(value, mark)
+    except TypeError:  # an integer beyond 64 bits
+        return _says(value, mark)
+
+
+def _says(value: Any, mark: str) -> bool:
     if isinstance(value, str):
         return mark in value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_holds(item, mark) for item in inner)
+    return any(_says(item, mark) for item in inner)
 
 
 def _missing(record: Mapping[str, Any], pair: Pair) -> str | None:

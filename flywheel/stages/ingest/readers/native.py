@@ -37,6 +37,7 @@ _SAYS = {"value", "label", "comment", "text"}
 _KINDS = {kind.value: kind for kind in EventKind}
 _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _NAME_LENGTH = 40
+_TEXT_OR_NUMBER = (str, int)
 
 
 class NativeReader:
@@ -53,11 +54,14 @@ class NativeReader:
         """Yield the event of one line."""
         if not isinstance(record, dict):
             raise BadRecordError("bad_record", "no JSON object")
-        given = _unflatten(record) if _is_flat(record) else record
-        target = given.pop("_target", None) if given is not record else given.get("target")
+        if "payload" in record or not _is_flat(record):
+            given, target = record, record.get("target")
+        else:
+            given = _unflatten(record)
+            target = given.pop("_target", None)
         if not given.keys() <= _FIELDS:
             raise BadRecordError("bad_record", f"{_shown(min(given.keys() - _FIELDS))}: unknown field")
-        event: Event = {name: _text(given[name], name) for name in given.keys() & _TEXTS}
+        event: Event = {name: _text(value, name) for name, value in given.items() if name in _TEXTS}
         event["kind"] = kind = _kind(given)
         event["conversation_id"] = ident(given.get("conversation_id"))
         if event["conversation_id"] is None:
@@ -122,7 +126,7 @@ def _named(given: Mapping[str, Any], target: Any) -> tuple[list[str], str | None
 
 
 def _text(value: Any, name: str) -> str | None:
-    if value is not None and not isinstance(value, str | int):
+    if value is not None and not isinstance(value, _TEXT_OR_NUMBER):
         raise BadRecordError("bad_record", f"{name}: a text is required")
     return ident(value)
 
@@ -211,15 +215,12 @@ def _outcome(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _checked(payload: dict[str, Any]) -> dict[str, Any]:
     """Check the fields that any kind may have, and that what comes after trusts."""
-    if payload.keys().isdisjoint(_TYPED):
-        return payload
-    for names, kinds, what in _TYPES:
-        for name in names:
-            value = payload.get(name)
-            if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-                raise BadRecordError("bad_record", f"payload.{name}: {what} is required")
-    for name, inner, what in (("tags", str, "texts"), ("tools", dict, "objects")):
-        if not all(isinstance(item, inner) for item in payload.get(name) or ()):
+    for name, (kinds, what) in _TYPED.items() if not payload.keys().isdisjoint(_TYPED) else ():
+        value = payload.get(name)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise BadRecordError("bad_record", f"payload.{name}: {what} is required")
+    for name, inner, what in _LISTS:
+        if payload.get(name) and not all(isinstance(item, inner) for item in payload[name]):
             raise BadRecordError("bad_record", f"payload.{name}: a list of {what} is required")
     return payload
 
@@ -230,7 +231,8 @@ _TYPES: tuple[tuple[tuple[str, ...], Any, str], ...] = (
     (("tags", "tools"), list, "a list"),
 )
 
-_TYPED = {name for names, _, _ in _TYPES for name in names}
+_TYPED = {name: (kinds, what) for names, kinds, what in _TYPES for name in names}
+_LISTS = (("tags", str, "texts"), ("tools", dict, "objects"))
 
 _CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
     EventKind.REQUEST: _request,

@@ -126,8 +126,8 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
 
 def names(conversation: str, **known: str | None) -> list[str]:
     """Return what else a call is known by, as kind:id; the conversation's own name is not said twice."""
-    found = [f"{kind}:{name}" for kind, name in known.items() if name]
-    return [name for name in found if conversation not in (name, name.partition(":")[2])]
+    found = ((f"{kind}:{name}", name) for kind, name in known.items() if name)
+    return [whole for whole, name in found if conversation not in (whole, name)]
 
 
 def response_name(response_id: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +32,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 def folded(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes by their dotted names, with a list beside the names that are numbered."""
-    found = dict(_spelled_out(given))
+    found = _spelled_out(given)
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in found.items():
         parts = _numbered(name)
@@ -50,16 +50,14 @@ def _numbered(name: str) -> Sequence[str]:
     return match.groups() if match else ()
 
 
-def _spelled_out(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _spelled_out(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for name, value in given.items():
-        if value is None:
-            continue
         if isinstance(value, dict | list) and name.split(".", 1)[0] in _ROOTS:
-            yield from _leaves(name, value)
-        elif name.startswith("mlflow."):
-            yield name, _unquoted(value)
-        else:
-            yield name, value
+            found.update(_leaves(name, value))
+        elif value is not None:
+            found[name] = _unquoted(value) if name.startswith("mlflow.") else value
+    return found
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -99,10 +97,10 @@ def _listed(node: Any) -> Any:
     """Return a tree whose numbered branches are lists; gaps in the numbers are nothing."""
     if not isinstance(node, dict):
         return node
-    numbers = sorted((key for key in node if key.isdecimal()), key=int)
+    numbers = [key for key in node if key.isdecimal()]
     if numbers:
-        return [_listed(node[key]) for key in numbers]
-    return {key: _listed(value) for key, value in node.items()}
+        return [_listed(node[key]) for key in sorted(numbers, key=int)]
+    return {key: _listed(value) if isinstance(value, dict) else value for key, value in node.items()}
 
 
 def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
@@ -111,10 +109,12 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
     return _listed(_tree({name[len(start) :]: value for name, value in attributes.items() if name.startswith(start)}))
 
 
-def told(attributes: Mapping[str, Any], names: Iterable[str]) -> Any:
+def told(attributes: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     """Return the first of the named values that says something, parsed where it is JSON; None when there is none."""
+    if attributes.keys().isdisjoint(names):
+        return None
     for name in names:
         value = attributes.get(name)
-        if value is not None and (found := embedded(value)) not in _EMPTY:
+        if value is not None and ((found := embedded(value)) or found not in _EMPTY):
             return found
     return None

@@ -191,12 +191,9 @@ def _tool_name(span: Span) -> str | None:
 
 def _arguments(told_by: list[Span]) -> dict[str, Any]:
     names = aliases().names.tool_arguments
-    for span in told_by:
-        given = next(
-            (v for n in names if (v := first(span.attributes, (n,))) is not None and not _is_schema(n, v)), None
-        )
-        if given is not None:
-            return arguments(_unwrapped(given))
+    for name, value in ((name, span.attributes.get(name)) for span in told_by for name in names):
+        if value is not None and value != "" and not _is_schema(name, value):
+            return arguments(_unwrapped(value))
     return {}
 
 

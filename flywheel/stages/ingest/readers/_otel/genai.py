@@ -40,6 +40,7 @@ __all__ = [
 Content = tuple[list[Message] | None, list[Message], list[str]]  # what was asked, the answers, flags
 
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
+_ASKED = {f"gen_ai.request.{name}": name for name in _SAMPLING}
 _SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
 _PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 _CUT = re.compile(r'\s*(?:\[\s*(?:\{\s*(?:"|\Z)|\Z)|\{\s*(?:"|\Z))')  # begins as JSON does
@@ -192,7 +193,7 @@ def _last_reason(attributes: Mapping[str, Any]) -> str | None:
 def _sampling(attributes: Mapping[str, Any]) -> dict[str, Any]:
     given = as_dict(told(attributes, aliases().names.sampling))
     found = {short: value for long, value in given.items() if (short := _SAMPLING_NAMES.get(long, long)) in _SAMPLING}
-    said = {name: v for name in _SAMPLING if (v := attributes.get(f"gen_ai.request.{name}")) is not None}
+    said = {_ASKED[name]: attributes[name] for name in attributes.keys() & _ASKED if attributes[name] is not None}
     return found | said
 
 

@@ -26,6 +26,7 @@ EVALUATION = "gen_ai.evaluation.result"
 
 _FORMS = (("annotations", "annotation"), ("evaluations", "evaluation"))
 _SCOPES = {"": "span", "trace.": "trace", "session.": "session"}
+_JUDGING = {prefix + many for prefix in _SCOPES for many, _ in _FORMS}
 _ANNOTATORS = {"HUMAN": "human", "LLM": "llm", "CODE": "code"}
 _MATCHES = {"gen_ai.response.id": "response", "span_id": "span", "trace_id": "trace", "session.id": "session"}
 
@@ -82,6 +83,8 @@ def span_judgements(span: Span, spans: Spans) -> Iterator[Event]:
 
 
 def _annotations(span: Span, spans: Spans) -> Iterator[Event]:
+    if span.attributes.keys().isdisjoint(_JUDGING):
+        return
     told: list[Any] = []  # producers may write one result in both forms
     for prefix, scope in _SCOPES.items():
         for many, one in _FORMS:
@@ -100,6 +103,8 @@ def _rewards(span: Span, spans: Spans) -> Iterator[Event]:
     given = [as_dict(item) for item in as_list(span.attributes.get("agentlightning.reward"))]
     alone = number(span.attributes.get("agentlightning.reward"))
     given = given or ([{"value": alone}] if alone is not None else [])
+    if not given:
+        return
     aim = _queried(span) or _aim(span, "trace", spans)
     for seq, item in enumerate(given):
         value = number(item.get("value"))

@@ -8,10 +8,10 @@ In: one record. Out: `Span`s and `LogRecord`s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from flywheel.stages.ingest.readers._otel.attributes import folded
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, hex_id, number, text, when
@@ -27,8 +27,7 @@ _SERVER_KINDS = {2, "2", "SERVER"}
 _COLUMN = "attributes."  # of a data frame
 
 
-@dataclass(frozen=True, slots=True)
-class SpanEvent:
+class SpanEvent(NamedTuple):
     """Something that happened inside a span."""
 
     name: str
@@ -36,16 +35,14 @@ class SpanEvent:
     attributes: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """Another span that a span is about."""
 
     trace_id: str | None
     span_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """One operation."""
 
     trace_id: str | None
@@ -64,8 +61,7 @@ class Span:
     server: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
+class LogRecord(NamedTuple):
     """One log record; `name` is its event name."""
 
     trace_id: str | None
@@ -153,10 +149,14 @@ def _span_id(given: Mapping[str, Any]) -> str | None:
 
 
 def _all_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    columns = {name.removeprefix(_COLUMN): value for name, value in given.items() if name.startswith(_COLUMN)}
+    found: dict[str, Any] = {}
     kind = text(given.get("span_kind"))  # OpenInference's, beside the attributes
-    told = {"openinference.span.kind": kind} if kind not in {None, "UNKNOWN"} else {}
-    return told | columns | _attributes(embedded(given.get("attributes")))
+    if kind not in {None, "UNKNOWN"}:
+        found["openinference.span.kind"] = kind
+    for name, value in given.items():
+        if name.startswith(_COLUMN):
+            found[name.removeprefix(_COLUMN)] = value
+    return found | _attributes(embedded(given.get("attributes")))
 
 
 def _event(given: Mapping[str, Any]) -> SpanEvent:
@@ -185,6 +185,8 @@ def _log(given: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
 
 def _time(given: Any) -> datetime | None:
     """Nanoseconds as a text, a number, or JavaScript's halves: words of 32 bits, or seconds and nanoseconds."""
+    if isinstance(given, str):
+        return when(given)
     pair = as_list(given)
     if pair:
         seconds, rest = number(pair[0]), number(pair[-1])
@@ -199,14 +201,12 @@ def _time(given: Any) -> datetime | None:
 def _attributes(given: Any) -> dict[str, Any]:
     if isinstance(given, dict):
         return dict(given)
-    return dict(_pairs(given))
-
-
-def _pairs(given: Any) -> Iterator[tuple[str, Any]]:
+    found = {}
     for item in as_list(given):
         key = as_dict(item).get("key")
         if isinstance(key, str):
-            yield key, _value(item.get("value"))
+            found[key] = _value(item.get("value"))
+    return found
 
 
 def _value(given: Any) -> Any:
@@ -214,6 +214,8 @@ def _value(given: Any) -> Any:
     if not isinstance(given, dict):
         return given
     for name, inner in given.items():
+        if name in _PLAIN:
+            return inner
         if name in _VALUES:
             return _VALUES[name](inner)
     return given or None
@@ -231,24 +233,15 @@ def _list(given: Any) -> list[Any]:
 
 
 def _map(given: Any) -> dict[str, Any]:
-    return dict(_pairs(as_dict(given).get("values")))
-
-
-def _itself(given: Any) -> Any:
-    return given
+    return _attributes(as_list(as_dict(given).get("values")))
 
 
 def _nothing(_: Any) -> None:
     return None
 
 
+_PLAIN = {"stringValue", "string_value", "boolValue", "bool_value", "doubleValue", "double_value"}
 _VALUES: dict[str, Callable[[Any], Any]] = {
-    "stringValue": _itself,
-    "string_value": _itself,
-    "boolValue": _itself,
-    "bool_value": _itself,
-    "doubleValue": _itself,
-    "double_value": _itself,
     "intValue": _integer,
     "int_value": _integer,
     "arrayValue": _list,

@@ -53,9 +53,12 @@ class Spans:
                 self._children[span.trace_id, span.parent_id].append(span)
 
     def _under_itself(self, span: Span) -> bool:
-        above = self._upwards(span)
-        next(above)
-        return any(found is span for found in above)
+        found = self.parent(span)
+        for _ in range(_MAX_DEPTH - 1):
+            if found is None or found is span:
+                break
+            found = self.parent(found)
+        return found is span
 
     def parent(self, item: Span | LogRecord) -> Span | None:
         """Return the span above; of a log record, the span in which it was written."""
@@ -108,10 +111,11 @@ class Spans:
     def mappings(self, told_already: Iterable[Event]) -> Iterator[Event]:
         """Yield empty requests: for a trace's conversation that no event told, and for agents, which may be judged."""
         known = {(e["conversation_id"], name) for e in told_already for name in e.get("ids", ())}
+        names = aliases().names.conversation
         for seq, span in enumerate(self.spans):
-            named = ident(first(span.attributes, aliases().names.conversation))
-            alone = span.trace_id is not None and self._named.get(span.trace_id) == {named}
-            new = named is not None and alone and (named, f"trace:{span.trace_id}") not in known
+            named = ident(first(span.attributes, names))
+            alone = named is not None and span.trace_id is not None and self._named.get(span.trace_id) == {named}
+            new = alone and (named, f"trace:{span.trace_id}") not in known
             if new or self._is_agent(span):
                 known.add((named or "", f"trace:{span.trace_id}"))
                 yield event(self.source(span, seq), EventKind.REQUEST, span.started, {"messages": []})
@@ -119,13 +123,17 @@ class Spans:
     def _is_agent(self, span: Span) -> bool:
         """Whether a span is a whole run, which opinions are often about; of others only where a trace begins."""
         found = self._roles[id(span)]
-        ours = any(name.startswith(_DIALECTS) for name in span.attributes)
-        return found == "agent" or (not found and ours and span.trace_id is not None and span.parent_id is None)
+        if found or span.trace_id is None or span.parent_id is not None:
+            return found == "agent"
+        return any(name.startswith(_DIALECTS) for name in span.attributes)
 
 
 def _said(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
     """Return what the nearest of a line of spans says."""
-    return next((found for above in line if (found := ident(first(above.attributes, names)))), None)
+    for above in line:
+        if found := ident(first(above.attributes, names)):
+            return found
+    return None
 
 
 def _inherited(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:

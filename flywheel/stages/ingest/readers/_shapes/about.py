@@ -54,8 +54,10 @@ def _places(found: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]
         return
     yield found
     for name in _INNER:
-        yield from _places(as_dict(embedded(found.get(name))), depth - 1)
+        if inner := found.get(name):
+            yield from _places(as_dict(embedded(inner)), depth - 1)
     for name, position in _LISTS.items():
         several = as_list(found.get(name))
         several = several[0] if several and isinstance(several[0], list) else several
-        yield from _places(as_dict(several[position]) if several else {}, depth - 1)
+        if several:
+            yield from _places(as_dict(several[position]), depth - 1)

@@ -125,7 +125,7 @@ def _flat(given: str) -> list[Any]:
 
 def _system(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the system prompt that stands beside the messages, or in their configuration."""
-    places = (item, *(as_dict(embedded(item.get(name))) for name in _CONFIGS))
+    places = (item, *(as_dict(embedded(item[name])) for name in _CONFIGS if item.get(name)))
     given = next((found for place in places if (found := first(place, _SYSTEM)) is not None), None)
     inner = embedded(given)
     said = flat_text(as_dict(inner).get("parts") or as_dict(inner).get("content") or inner)
@@ -141,5 +141,5 @@ def _tools(given: Any, depth: int) -> list[dict[str, Any]] | None:
     found = first(item, _TOOLS)
     if found is not None or depth > 1:
         return schemas(found)
-    inner = (embedded(item.get(name)) for name in _CONFIGS)
+    inner = (embedded(item[name]) for name in _CONFIGS if item.get(name))
     return next((tools for place in inner if (tools := _tools(place, depth + 1)) is not None), None)

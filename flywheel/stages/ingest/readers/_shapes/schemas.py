@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flywheel.stages.ingest.readers._memo import remembered
 from flywheel.stages.ingest.readers._messages import tool_schemas
 from flywheel.stages.ingest.readers._shapes.lists import DEEPEST
 from flywheel.stages.ingest.readers._values import as_dict, embedded, first
@@ -25,7 +26,12 @@ _MARKS = {"description", "parameters", "input_schema", *_PARAMETERS}
 
 def schemas(given: Any) -> list[dict[str, Any]] | None:
     """Return the tool schemas in a value; None when there are none."""
-    return tool_schemas(list(_found(embedded(given), 0)))
+    return _schemas(given) or None if given else None
+
+
+@remembered
+def _schemas(given: Any) -> list[dict[str, Any]]:
+    return tool_schemas(list(_found(embedded(given), 0))) or []
 
 
 def _found(given: Any, depth: int) -> Iterator[dict[str, Any]]:
