@@ -1,8 +1,9 @@
-"""The two places where a training step on logs spends what it need not: the vocabulary, and LoRA's additions.
+"""The places where a training step on logs spends what it need not: the vocabulary, LoRA's additions, and norms.
 
 `head_log_probs` projects trained positions to the vocabulary a few at a time. With a frozen head the gradient of a log-
-probability with respect to its hidden state is known once the logits are, so it is kept instead of them. `fuse_lora`
-lets LoRA layers add their part to the base layer's output in place and keep their input and the low-rank product only.
+probability with respect to its hidden state is known once the logits are, so it is kept instead of them. `fuse` lets
+LoRA layers add their part to the base layer's output in place and keep their input and the low-rank product only, and
+RMS norms keep their input and one number a token: half the passes over memory, which is what a norm costs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["fuse_lora", "head_log_probs", "use_fused"]
+__all__ = ["fuse", "head_log_probs", "use_fused"]
 
 _POSITIONS = 128  # projected to the vocabulary at once
 
@@ -43,7 +44,7 @@ def head_log_probs(
 
 
 @functools.cache
-def _functions() -> tuple[Any, Any]:
+def _functions() -> tuple[Any, Any, Any]:
     """Return the autograd functions; made on first use, because torch is heavy."""
     import torch
 
@@ -85,9 +86,24 @@ def _functions() -> tuple[Any, Any]:
             slope = given[0]
             lower = (slope @ up).mul_(ctx.scale)
             back = (slope @ weight).addmm_(lower, down) if ctx.needs_input_grad[0] else None
-            return back, None, lower.T @ x, (slope.T @ low).mul_(ctx.scale), None
+            return back, None, lower.T @ x, (low.T @ slope).mul_(ctx.scale).T, None
 
-    return Head, Lora
+    class Norm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, weight: Any, epsilon: float) -> Any:
+            size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+            inverse = size.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
+            ctx.save_for_backward(x, weight, inverse)
+            return (x * inverse).mul_(weight)
+
+        @staticmethod
+        def backward(ctx: Any, *given: Any) -> Any:
+            x, weight, inverse = ctx.saved_tensors
+            slope = given[0] * weight
+            along = (slope * x).sum(-1, keepdim=True).mul_(inverse.pow(3)).div_(-x.shape[-1])
+            return slope.mul_(inverse).addcmul_(x, along), None, None
+
+    return Head, Lora, Norm
 
 
 def _some(  # noqa: PLR0913 - what a token's probability depends on
@@ -123,18 +139,58 @@ def _some(  # noqa: PLR0913 - what a token's probability depends on
     return found, -(chances.to(weight.dtype) @ weight)
 
 
-def fuse_lora(model: Any) -> None:
-    """Give every plain LoRA layer of a PEFT model a second way forward, used while `use_fused` is on."""
+def fuse(model: Any) -> None:
+    """Give every plain LoRA layer and RMS norm of a model a second way forward, used while `use_fused` is on."""
     from peft.tuners.lora.layer import Linear
 
     for layer in model.modules():
-        if isinstance(layer, Linear) and not hasattr(layer, "flywheel_plain"):
+        if hasattr(layer, "flywheel_plain"):
+            continue
+        bias = None if isinstance(layer, Linear) else _norm_bias(layer)
+        if isinstance(layer, Linear) or bias is not None:
+            way = _lora_forward if bias is None else functools.partial(_norm_forward, bias)
             layer.flywheel_plain, layer.flywheel_fused = layer.forward, False
-            layer.forward = functools.partial(_lora_forward, layer)
+            layer.forward = functools.partial(way, layer)
+
+
+def _norm_bias(layer: Any) -> float | None:
+    """Return what an RMS norm adds to its weight (1 in Gemma's), or None for any other layer: by what it computes."""
+    import torch
+
+    weight = getattr(layer, "weight", None)
+    if "RMSNorm" not in type(layer).__name__ or weight is None or weight.dim() != 1 or weight.is_meta:
+        return None
+    x = torch.linspace(-1, 2, 2 * len(weight), dtype=weight.dtype, device=weight.device).view(2, -1)
+    try:
+        with torch.no_grad():
+            expected = layer(x)
+            for bias in (0.0, 1.0):
+                if torch.allclose(_functions()[2].apply(x, weight + bias, _epsilon(layer)), expected, rtol=1e-3):
+                    return bias
+    except (RuntimeError, TypeError, AttributeError):
+        return None
+    return None
+
+
+def _epsilon(layer: Any) -> float:
+    return float(layer.variance_epsilon if hasattr(layer, "variance_epsilon") else layer.eps)
+
+
+def _norm_forward(bias: float, layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Norm in the weights' own type: what other types round, and when, is the model's affair."""
+    import torch
+
+    weight = layer.weight
+    fits = layer.flywheel_fused and not (args or kwargs or weight.requires_grad)
+    if not fits or not x.dtype == weight.dtype == torch.float32 or weight.shape != x.shape[-1:]:
+        plain: torch.Tensor = layer.flywheel_plain(x, *args, **kwargs)
+        return plain
+    made: torch.Tensor = _functions()[2].apply(x, weight + bias if bias else weight, _epsilon(layer))
+    return made
 
 
 def use_fused(model: Any, *, on: bool) -> None:
-    """Switch the fused way of all LoRA layers on or off."""
+    """Switch the second way of all layers that have one on or off."""
     for layer in model.modules():
         if hasattr(layer, "flywheel_fused"):
             layer.flywheel_fused = on
