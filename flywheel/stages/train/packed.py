@@ -15,7 +15,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.train._kernels import fuse, head_log_probs, use_fused
+from flywheel.stages.train._kernels import head_log_probs
+from flywheel.stages.train._layers import fuse, use_fused
 from flywheel.stages.train.attention import attend, layout
 from flywheel.stages.train.tree import Row, grow
 
