@@ -286,7 +286,12 @@ def stock_round(
     together = torch.cuda.is_available() and arm == "sft"  # two whole conversations a row are long
     passes = 1 if together else config.train.batch_size
     kinds: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-        "sft": (SFTTrainer, SFTConfig, {"learning_rate": config.train.sft_learning_rate}),
+        "sft": (
+            SFTTrainer,
+            SFTConfig,
+            # computing again what was not kept changes no number, and one row a pass needs no such saving
+            {"learning_rate": config.train.sft_learning_rate, "gradient_checkpointing": passes == 1},
+        ),
         "dpo": (
             DPOTrainer,
             DPOConfig,

@@ -40,9 +40,10 @@ def measure(project: Project, adapter: Path | None) -> Scores:
 
     policies = PolicySet(project.config.model, project.config.eval)
     policy, cases = policies.policy(adapter, "measured"), held_out(project)
+    every_pair = project.config.eval.model_copy(update={"max_cases": cases.pairs.height})  # scoring is cheap
     found: Scores = {}
-    for suite in (next_action, preference):
-        for score in suite(policy, cases, project.config.eval):
+    for suite, cfg in ((next_action, project.config.eval), (preference, every_pair)):
+        for score in suite(policy, cases, cfg):
             if not math.isnan(score.score):
                 found.setdefault(score.metric, {})[score.case_id] = [score.score, score.task_id]
     return {**found, **plain_text(policies, adapter)}

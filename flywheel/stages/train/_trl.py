@@ -29,10 +29,11 @@ __all__ = ["finish", "pass_rows", "prepare", "recorder", "trl_arguments", "with_
 
 _VERSIONS = ("torch", "transformers", "trl", "peft", "datasets", "flywheel-rl")
 
-# Most tokens of one forward pass: a longer batch is cut into several passes of the same optimiser step.
-_PASS_TOKENS = {"cpu": 8192, "cuda": 32_768}
 # Above so many, activations are computed again in the backward pass instead of kept (about 5 MB a token).
 _KEEP_TOKENS = 2048
+# Most tokens of one forward pass: a longer batch is cut into several passes of the same optimiser step. A CPU gains
+# nothing from longer ones, and loses what is padded and computed again.
+_PASS_TOKENS = {"cpu": _KEEP_TOKENS, "cuda": 32_768}
 
 # Fields of TRL's config that flywheel's promises rest on, and what to set instead.
 _OWNED = {
@@ -177,7 +178,6 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         "per_device_train_batch_size": rows,
         "gradient_accumulation_steps": passes,
         "lr_scheduler_type": "linear",
-        "warmup_steps": 0.05,
         "max_grad_norm": 1.0,
         "seed": spec.seed,
         "data_seed": spec.seed,
