@@ -18,7 +18,7 @@ from flywheel.pipeline.crossing import read_holdout
 from flywheel.pipeline.leaks import asked_in_training
 from flywheel.pipeline.likelihoods import off_policy_rows
 from flywheel.pipeline.rivals import rival_rows
-from flywheel.pipeline.scoring import Scorer, look_id
+from flywheel.pipeline.scoring import PolicyScorer, look_id
 from flywheel.pipeline.suites import Suite, chosen_suites
 from flywheel.pipeline.training import DATASET
 from flywheel.records import EvalReport
@@ -133,7 +133,7 @@ def evaluate(
     candidate, baseline = _sides(ctx, number, against)
     chosen, started = chosen_suites(ctx, suites), time.monotonic()
     holdout = _holdout(ctx, needed=not all(suite.fixed for suite in chosen))
-    scorer = Scorer(ctx, holdout)
+    scorer = PolicyScorer(ctx, holdout)
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
     spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))

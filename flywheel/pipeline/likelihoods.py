@@ -18,7 +18,7 @@ from flywheel.extensions import Holdout
 from flywheel.pipeline.attempts import action_kind, held_out
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.from_logs import judged_sides
-from flywheel.pipeline.scoring import Scorer
+from flywheel.pipeline.scoring import PolicyScorer
 from flywheel.pipeline.training import served_rounds
 from flywheel.records import OffPolicyEstimate, canonical_json, content_id
 from flywheel.stages._context import contexts, unfit
@@ -63,7 +63,7 @@ class _Made:
 
 
 def off_policy_rows(
-    ctx: Context, scorer: Scorer, holdout: Holdout, sides: tuple[int, int | None]
+    ctx: Context, scorer: PolicyScorer, holdout: Holdout, sides: tuple[int, int | None]
 ) -> list[OffPolicyEstimate]:
     """Return the estimates for candidate and baseline; none where no held-out attempt has a known outcome.
 
@@ -128,7 +128,7 @@ def _source(policy: str, drawn: Drawn, rounds: Mapping[str, int | None]) -> str:
     return RESCORED if known != UNKNOWN and policy in rounds else UNKNOWN
 
 
-def _with_tokens(scorer: Scorer, made: Sequence[_Made], rounds: Mapping[str, int | None]) -> list[_Made]:
+def _with_tokens(scorer: PolicyScorer, made: Sequence[_Made], rounds: Mapping[str, int | None]) -> list[_Made]:
     """Return attempts, those whose logged tokens are not the ones that are scored without their logged numbers."""
     logged = [m for m in made if m.source == LOGGED]
     flat = iter(scorer.tokens([ask for m in logged for ask in m.asks]) if logged else [])
@@ -156,7 +156,7 @@ def _sources(made: Sequence[_Made]) -> Sources:
 
 
 def _estimated(
-    ctx: Context, scorer: Scorer, chosen: pl.DataFrame, made: Sequence[_Made], rounds: Mapping[str, int | None]
+    ctx: Context, scorer: PolicyScorer, chosen: pl.DataFrame, made: Sequence[_Made], rounds: Mapping[str, int | None]
 ) -> Callable[[Target, int | None], list[OffPolicyEstimate]]:
     """Return what gives a side's estimates."""
     log = held_out(ctx, chosen)
@@ -179,7 +179,9 @@ def _estimated(
     return of
 
 
-def _logged(scorer: Scorer, made: Sequence[_Made], rounds: Mapping[str, int | None]) -> dict[str, tuple[float, ...]]:
+def _logged(
+    scorer: PolicyScorer, made: Sequence[_Made], rounds: Mapping[str, int | None]
+) -> dict[str, tuple[float, ...]]:
     """Return each attempt's log-probabilities to the policy that acted, as far as they are known."""
     found = {
         m.episode_id: tuple(math.fsum(one["log_probs"]) for one in (m.drawn.log_probs or [])[: len(m.asks)])
@@ -192,7 +194,7 @@ def _logged(scorer: Scorer, made: Sequence[_Made], rounds: Mapping[str, int | No
     return found
 
 
-def _scored(scorer: Scorer, number: int | None, made: Sequence[_Made]) -> dict[str, tuple[float, ...]]:
+def _scored(scorer: PolicyScorer, number: int | None, made: Sequence[_Made]) -> dict[str, tuple[float, ...]]:
     """Return log-probabilities to a policy at each draw's temperature; not of attempts that do not fit its window."""
     found: dict[str, tuple[float, ...]] = {}
     for temperature in sorted({m.temperature for m in made}):

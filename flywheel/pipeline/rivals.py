@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.errors import TemplateError
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.scoring import Scorer, Side
+from flywheel.pipeline.scoring import PolicyScorer, Side
 from flywheel.pipeline.suites import Suite
 from flywheel.pipeline.tables import read_table
 from flywheel.records import RivalRow
@@ -26,7 +26,7 @@ Scores = Mapping[str, Sequence["CaseScore"]]
 
 
 def rival_rows(
-    ctx: Context, scorer: Scorer, suites: Sequence[Suite], candidate: Scores, baseline: int | None
+    ctx: Context, scorer: PolicyScorer, suites: Sequence[Suite], candidate: Scores, baseline: int | None
 ) -> list[RivalRow]:
     """Return a row for each rival and metric, on the cases that candidate and rival have."""
     rows: list[RivalRow] = []
@@ -50,7 +50,7 @@ def _sides(ctx: Context, baseline: int | None) -> list[Side]:
     return found
 
 
-def _scores(ctx: Context, scorer: Scorer, side: Side, suite: Suite) -> list[CaseScore]:
+def _scores(ctx: Context, scorer: PolicyScorer, side: Side, suite: Suite) -> list[CaseScore]:
     try:
         return scorer.rival(side, suite, ctx.config.eval.rival_cases)
     except TemplateError as error:  # it may refuse the examples, and no rival fails an evaluation

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flywheel.models.policy import HFPolicy, PolicySet
     from flywheel.stages.evaluate.fitting import Ask
 
-__all__ = ["Scorer", "Side", "look_id"]
+__all__ = ["PolicyScorer", "Side", "look_id"]
 
 
 # Settings that say what is scored, not how.
@@ -46,7 +46,7 @@ class Side(NamedTuple):
         return f"{policy} + {shown} {'example' if shown == 1 else 'examples'}" if shown else policy
 
 
-class Scorer:
+class PolicyScorer:
     """Scores policies on the held-out tables and on the project's own cases."""
 
     def __init__(self, ctx: Context, holdout: Holdout) -> None:

@@ -17,7 +17,7 @@ from flywheel.config import EvalConfig, ModelConfig
 from flywheel.models.policy import PolicySet
 from flywheel.pipeline.crossing import read_holdout
 from flywheel.pipeline.likelihoods import off_policy_rows
-from flywheel.pipeline.scoring import Scorer
+from flywheel.pipeline.scoring import PolicyScorer
 from flywheel.project import Project
 from flywheel.records import EvalReport, OffPolicyEstimate
 from flywheel.rounds import ADAPTER_WEIGHTS
@@ -119,7 +119,7 @@ def _found(ctx: Context, *groups: str) -> tuple[Found, float]:
     mine = holdout.episodes.filter(pl.col("model").is_in(groups))
     rewards = [float(int(talk.lstrip("abcdefghijklmnopqrstuvwxyz")) % 4 > 0) for talk in _talks(ctx, mine)]
     rows = off_policy_rows(
-        ctx, Scorer(ctx, replace(holdout, episodes=mine)), replace(holdout, episodes=mine), (1, None)
+        ctx, PolicyScorer(ctx, replace(holdout, episodes=mine)), replace(holdout, episodes=mine), (1, None)
     )
     return {(e.target, e.name): e for e in rows}, math.fsum(rewards) / len(rewards)
 

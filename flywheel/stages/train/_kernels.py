@@ -1,8 +1,7 @@
-"""The two places where a training step on logs spends what it need not: the vocabulary, and LoRA's additions.
+"""Log-probabilities of trained tokens without the logits of all of them.
 
-`head_log_probs` projects trained positions to the vocabulary a few at a time. With a frozen head the gradient of a log-
-probability with respect to its hidden state is known once the logits are, so it is kept instead of them. `fuse_lora`
-lets LoRA layers add their part to the base layer's output in place and keep their input and the low-rank product only.
+Trained positions are projected to the vocabulary a few at a time. With a frozen head the gradient of a log-probability
+with respect to its hidden state is known once the logits are, so it is kept instead of them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["fuse_lora", "head_log_probs", "use_fused"]
+__all__ = ["head_log_probs"]
 
 _POSITIONS = 128  # projected to the vocabulary at once
 
@@ -38,13 +37,13 @@ def head_log_probs(
         logits = head(hidden).float()
         logits = torch.tanh(logits / cap) * cap if cap else logits
         return torch.log_softmax(logits / temperature, -1).gather(-1, targets[:, None])[:, 0]
-    found: torch.Tensor = _functions()[0].apply(hidden, head.weight, bias, targets, cap, temperature)
+    found: torch.Tensor = _function().apply(hidden, head.weight, bias, targets, cap, temperature)
     return found
 
 
 @functools.cache
-def _functions() -> tuple[Any, Any]:
-    """Return the autograd functions; made on first use, because torch is heavy."""
+def _function() -> Any:
+    """Return the autograd function; made on first use, because torch is heavy."""
     import torch
 
     class Head(torch.autograd.Function):
@@ -69,25 +68,7 @@ def _functions() -> tuple[Any, Any]:
             (slopes,) = ctx.saved_tensors
             return (slopes * given[0][:, None].to(slopes.dtype)), None, None, None, None, None
 
-    class Lora(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any, base: Any, down: Any, up: Any, scale: float) -> Any:
-            weight, bias = base.weight, base.bias
-            low = x @ down.T
-            made = torch.nn.functional.linear(x, weight, bias).addmm_(low, up.T, alpha=scale)
-            ctx.save_for_backward(x, weight, down, up, low)
-            ctx.scale = scale
-            return made
-
-        @staticmethod
-        def backward(ctx: Any, *given: Any) -> Any:
-            x, weight, down, up, low = ctx.saved_tensors
-            slope = given[0]
-            lower = (slope @ up).mul_(ctx.scale)
-            back = (slope @ weight).addmm_(lower, down) if ctx.needs_input_grad[0] else None
-            return back, None, lower.T @ x, (slope.T @ low).mul_(ctx.scale), None
-
-    return Head, Lora
+    return Head
 
 
 def _some(  # noqa: PLR0913 - what a token's probability depends on
@@ -121,37 +102,3 @@ def _some(  # noqa: PLR0913 - what a token's probability depends on
     if temperature != 1:
         chances /= temperature
     return found, -(chances.to(weight.dtype) @ weight)
-
-
-def fuse_lora(model: Any) -> None:
-    """Give every plain LoRA layer of a PEFT model a second way forward, used while `use_fused` is on."""
-    from peft.tuners.lora.layer import Linear
-
-    for layer in model.modules():
-        if isinstance(layer, Linear) and not hasattr(layer, "flywheel_plain"):
-            layer.flywheel_plain, layer.flywheel_fused = layer.forward, False
-            layer.forward = functools.partial(_lora_forward, layer)
-
-
-def use_fused(model: Any, *, on: bool) -> None:
-    """Switch the fused way of all LoRA layers on or off."""
-    for layer in model.modules():
-        if hasattr(layer, "flywheel_fused"):
-            layer.flywheel_fused = on
-
-
-def _lora_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    import torch
-
-    names = [name for name in layer.active_adapters if name in layer.lora_A]
-    fits = layer.flywheel_fused and not (args or kwargs or layer.disable_adapters or layer.merged) and len(names) == 1
-    if not fits or names[0] in layer.lora_variant or not isinstance(layer.lora_dropout[names[0]], torch.nn.Identity):
-        plain: torch.Tensor = layer.flywheel_plain(x, *args, **kwargs)
-        return plain
-    down, up, base = layer.lora_A[names[0]].weight, layer.lora_B[names[0]].weight, layer.base_layer
-    same = x.dtype == down.dtype == up.dtype == base.weight.dtype and not torch.is_autocast_enabled(x.device.type)
-    if not same or base.weight.requires_grad or type(base) is not torch.nn.Linear:
-        unfused: torch.Tensor = layer.flywheel_plain(x)
-        return unfused
-    made: torch.Tensor = _functions()[1].apply(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
-    return made.view(*x.shape[:-1], -1)

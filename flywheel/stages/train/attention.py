@@ -1,9 +1,9 @@
 """Attention over a tree: every token looks at what stands before it in its own row, and at nothing else.
 
 In: queries, keys and values of one flat sequence and its `Layout`. Out: what transformers' attention functions give.
-Two ways compute the same: *blocks* calls SDPA once for a beginning and once for its branches, on any device; *flex* is
-one FlexAttention kernel that skips the squares between branches, for GPUs, where many small calls cost more than they
-save.
+Three ways compute the same: *blocks* calls SDPA once for a beginning and once for its branches, on any device; *parts*
+calls the kernel behind it once for everything that looks at a beginning, on CPUs; *flex* is one FlexAttention kernel
+that skips the squares between branches, for GPUs, where many small calls cost more than they save.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from flywheel.stages.train._parts import Look, attend_parts, looks
 from flywheel.stages.train.tree import Tree
 
 if TYPE_CHECKING:
@@ -34,6 +35,28 @@ class Layout:
     kernel: str = "blocks"
     masks: dict[tuple[int, int], torch.Tensor | None] = field(default_factory=dict)
     squares: dict[int, BlockMask] = field(default_factory=dict)
+    parts: dict[torch.dtype, list[tuple[Look, torch.Tensor | None]]] = field(default_factory=dict)
+
+    def looks(self, dtype: torch.dtype) -> list[tuple[Look, torch.Tensor | None]]:
+        """Return who looks where, with the masks that are added to scores of a type."""
+        if dtype not in self.parts:
+            self.parts[dtype] = [(look, self._own(look, dtype)) for look in looks(self.tree)]
+        return self.parts[dtype]
+
+    def _own(self, look: Look, dtype: torch.dtype) -> torch.Tensor | None:
+        import torch
+
+        if look.alone or not look.own:
+            return None
+        part = slice(*look.queries)
+        one, places = self.owners[part], self.positions[0, part]
+        seen = (one[:, None] == one[None]) & (places[:, None] >= places[None])
+        return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row."""
+        return max(segment.depth + segment.end - segment.start for segment in self.tree.segments)
 
     def keys(self, block: int) -> torch.Tensor | slice:
         """Return the flat places that a block looks at: what stands before it in its rows, and itself."""
@@ -97,7 +120,7 @@ def _capped(
 
 def kernels(device: str) -> tuple[str, ...]:
     """Return the ways to try on a type of device, the best first."""
-    return ("flex", "blocks") if device == "cuda" else ("blocks",)
+    return {"cuda": ("flex", "blocks"), "cpu": ("parts", "blocks")}.get(device, ("blocks",))
 
 
 def _blocks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, made: Layout, rule: Rule) -> torch.Tensor:
@@ -146,6 +169,8 @@ def attend(  # noqa: PLR0913 - the interface is transformers'
         from flywheel.stages.train.flex import attend_flex
 
         found = attend_flex(query, key, value, flywheel_layout, rule)
+    elif flywheel_layout.kernel == "parts" and rule.cap is None and rule.window >= flywheel_layout.longest:
+        found = attend_parts(query, key, value, flywheel_layout.looks(query.dtype), rule.scale)
     else:
         found = _blocks(query, key, value, flywheel_layout, rule)
     return found.transpose(1, 2).contiguous(), None

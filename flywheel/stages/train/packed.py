@@ -6,7 +6,7 @@ goes block by block, a beginning causally and its branches to it and themselves,
 made. `Scorer.plain` runs the rows side by side through the model's own attention: what the shared pass is checked with.
 
 Logits exist for trained positions only, a few at a time; since the head is frozen, its gradient is taken on the way
-forward and the logits are never kept. LoRA layers add their part in place.
+forward and the logits are never kept. LoRA layers add their part in place, and norms keep one number a token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.train._kernels import fuse_lora, head_log_probs, use_fused
+from flywheel.stages.train._kernels import head_log_probs
+from flywheel.stages.train._layers import fuse, use_fused
 from flywheel.stages.train.attention import attend, layout
 from flywheel.stages.train.tree import Row, grow
 
@@ -49,7 +50,7 @@ class Scorer:
         self.sharing = False
         self._temperature = 1.0
         self.kernel = "blocks"
-        fuse_lora(model)
+        fuse(model)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from flywheel.stages.train.attention import kernels, layout
 from flywheel.stages.train.packed import Scorer
 from flywheel.stages.train.sharing import decide
 from flywheel.stages.train.tree import Row, grow
@@ -60,10 +61,12 @@ def gradient(made: Any, scores: torch.Tensor) -> torch.Tensor:
     return torch.cat([p.grad.flatten() for p in made.parameters() if p.grad is not None])
 
 
+@pytest.mark.parametrize("kernel", kernels("cpu"))
 @pytest.mark.parametrize("family", FAMILIES)
-def test_log_probabilities_and_gradients_are_those_of_separate_rows(family: str) -> None:
+def test_log_probabilities_and_gradients_are_those_of_separate_rows(family: str, kernel: str) -> None:
     made, rows = model(family), several_levels()
     scorer = Scorer(made)
+    scorer.kernel = kernel
     plain = torch.cat(scorer.plain(rows))
     expected = gradient(made, plain)
     hand = by_hand(made, rows)
@@ -81,16 +84,18 @@ def test_log_probabilities_and_gradients_are_those_of_separate_rows(family: str)
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(FAMILIES),
+    st.sampled_from(kernels("cpu")),
     st.integers(0, 10_000),
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), min_size=1, max_size=5),
 )
-def test_any_rows_score_alike_both_ways(family: str, seed: int, shapes: list[tuple[int, int]]) -> None:
+def test_any_rows_score_alike_both_ways(family: str, kernel: str, seed: int, shapes: list[tuple[int, int]]) -> None:
     chance = random.Random(seed)  # noqa: S311
     base = tuple(chance.randrange(3, 128) for _ in range(30))
     rows = [
         Row((*base[:cut], *(chance.randrange(3, 128) for _ in range(own))), ((cut, cut + own),)) for cut, own in shapes
     ]
     scorer = Scorer(model(family))
+    scorer.kernel = kernel
     with torch.no_grad():
         for one, other in zip(scorer.plain(rows), scorer.shared(rows), strict=True):
             assert torch.allclose(one, other, atol=1e-5)
@@ -128,14 +133,47 @@ def test_on_a_gpu_both_kernels_give_the_plain_gradients(family: str) -> None:
             assert torch.nn.functional.cosine_similarity(found[kernel][1], found["plain"][1], dim=0) > 0.9999
 
 
-def test_recomputed_activations_change_no_gradient() -> None:
+@pytest.mark.parametrize("kernel", kernels("cpu"))
+def test_recomputed_activations_change_no_gradient(kernel: str) -> None:
     made, rows = tiny("llama"), several_levels()
     scorer = Scorer(made)
+    scorer.kernel = kernel
     expected = gradient(made, torch.cat(scorer.shared(rows)))
     made.get_base_model().activation_checkpointing_enable({"use_reentrant": False})
     found = gradient(made, torch.cat(scorer.shared(rows)))
 
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", kernels("cpu"))
+def test_half_precision_stays_near(kernel: str) -> None:
+    made, rows = tiny("llama").to(torch.bfloat16), several_levels()
+    scorer = Scorer(made)
+    scorer.kernel = kernel
+    expected = torch.cat(scorer.plain(rows))
+    slope = gradient(made, expected)
+    found = torch.cat(scorer.shared(rows))
+
+    assert torch.allclose(found, expected, atol=0.05)
+    assert torch.nn.functional.cosine_similarity(gradient(made, found).float(), slope.float(), dim=0) > 0.999
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=40), min_size=1, max_size=8), st.integers(1, 4))
+def test_parts_look_at_what_stands_before_a_token_in_its_rows_and_at_it_once(ids: list[list[int]], least: int) -> None:
+    tree = grow([Row(tuple(row), ()) for row in ids], least)
+    seen = torch.zeros((len(tree.ids), len(tree.ids)))
+    for look, mask in layout(tree).looks(torch.float32):
+        square = seen[slice(*look.queries), slice(*look.keys)]
+        whole = torch.ones_like(square)
+        square += whole.tril() if look.alone else whole if mask is None else mask.exp()
+    expected = torch.zeros_like(seen)
+    for i, segment in enumerate(tree.segments):
+        above = i
+        while above >= 0:
+            expected[segment.start : segment.end, tree.segments[above].start : tree.segments[above].end] = 1
+            above = tree.segments[above].parent
+    assert torch.equal(seen, expected.tril())
 
 
 def test_a_branch_that_saw_its_sibling_would_be_noticed() -> None:
