@@ -111,7 +111,7 @@ def mover(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spec(folder: Path, model: Path, rows: list[dict[str, Any]], **train: Any) -> TrainSpec:
     settings = {
-        "max_steps": 5, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 5e-3,
+        "max_steps": 5, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 4e-4,
         "replay_attempts": 8, "replay_tokens": 160, "replay_max_miss": 0.9, "max_kl": 100,
     }  # fmt: skip
     config = Config.model_validate({"model": {"base": str(model)}, "train": {**settings, **train}})
