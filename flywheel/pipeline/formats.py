@@ -61,7 +61,8 @@ def _reads(reader: Any) -> str:
 
 def _sample(file: Path, config: IngestConfig) -> Sample:
     from flywheel.stages.ingest.detect import SAMPLE_RECORDS
-    from flywheel.stages.ingest.framing import Framing, Limits, Raw, Record
+    from flywheel.stages.ingest.framed import Raw, Record
+    from flywheel.stages.ingest.framing import Framing, Limits
     from flywheel.stages.ingest.opening import file_content
 
     try:

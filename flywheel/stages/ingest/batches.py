@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
 from flywheel.records import LogEvent, Quarantined
-from flywheel.stages.ingest.framing import Bad, Framed, Lines, Raw
+from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw
 from flywheel.stages.ingest.lost import LostCounts
 from flywheel.stages.ingest.sources import SourceState
 

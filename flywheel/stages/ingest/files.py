@@ -26,7 +26,8 @@ from flywheel.stages.ingest.detect import (
     is_document_name,
     is_text_document,
 )
-from flywheel.stages.ingest.framing import Bad, Framed, Framing, Limits, Lines, Raw, Record
+from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record
+from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import Content, Opened, file_content
 from flywheel.stages.ingest.pieces import is_object, whole_line
 from flywheel.stages.ingest.sidecar import beside_file, columns_of

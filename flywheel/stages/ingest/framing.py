@@ -10,19 +10,18 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import orjson
+from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
-from flywheel.stages.ingest.jsontext import BadJsonError, dumps, has_large_numbers, loads, plain
+from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, refused
+from flywheel.stages.ingest.jsontext import BadJsonError, has_large_numbers, loads, plain
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression, too_large
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["Bad", "Framed", "Framing", "Limits", "Lines", "Raw", "Record"]
+__all__ = ["Framing", "Limits"]
 
 Start = tuple[int, int, "Hash"]
 
@@ -42,80 +41,6 @@ class Limits:
 
     record_bytes: int
     expand_ratio: int
-
-
-class Bad(NamedTuple):
-    """One record, or a file's unreadable rest, that was refused."""
-
-    line: int
-    reason: str
-    detail: str
-    size_bytes: int
-    content_hash: str
-
-
-class Raw(NamedTuple):
-    """One record's text, not parsed yet."""
-
-    line: int
-    raw: bytes
-
-    def parse(self) -> Record | Bad:
-        """Return the record, or its refusal."""
-        try:
-            value, tags = loads(self.raw)
-        except BadJsonError as error:
-            return _bad(self.line, error.reason, error.detail, self.raw)
-        return Record(self.line, value, self.raw, tags)
-
-
-class Lines(NamedTuple):
-    """Consecutive lines as they stand, blank ones among them: what most of a long log is framed as."""
-
-    first: int
-    raws: list[bytes]
-    n_records: int  # those that are not blank
-    size: int
-    exact: bool = False  # whether the fast parser keeps all their numbers
-
-    def records(self) -> Iterator[Record | Bad]:
-        """Yield each line that is not blank, parsed."""
-        for line, raw in enumerate(self.raws, self.first):
-            if not raw or raw.isspace():
-                continue
-            if self.exact:
-                try:
-                    yield Record(line, orjson.loads(raw), raw, ())
-                    continue
-                except orjson.JSONDecodeError:
-                    pass
-            try:
-                value, tags = loads(raw)
-            except BadJsonError:
-                yield Raw(line, raw.strip()).parse()  # its place in the line is told without the blanks
-            else:
-                yield Record(line, value, raw, tags)
-
-
-class Record(NamedTuple):
-    """One record that is valid JSON; `raw` is its text, or None where the file has none (Parquet)."""
-
-    line: int
-    value: Any
-    raw: bytes | None
-    tags: tuple[str, ...]
-
-    def bad(self, reason: str, detail: str) -> Bad:
-        """Return this record as a refused one."""
-        raw = self.raw if self.raw is not None else dumps(self.value).encode()
-        return _bad(self.line, reason, detail, raw)
-
-
-def _bad(line: int, reason: str, detail: str, raw: bytes = b"") -> Bad:
-    return Bad(line, reason, detail, len(raw), hashlib.sha256(raw).hexdigest())
-
-
-Framed = Raw | Lines | Record | Bad
 
 
 class Framing:
@@ -179,7 +104,7 @@ class Framing:
             yield found
         told = isinstance(found, Bad) and found.reason == "truncated"
         if opened.fault and not told:
-            yield _bad(self.lines + 1, "truncated", opened.fault)
+            yield refused(self.lines + 1, "truncated", opened.fault)
 
     def _lines(self, stream: Opened) -> Iterator[Framed]:
         """Yield the first lines one by one, for detection to look at, and the others many at a time."""
@@ -249,7 +174,7 @@ class Framing:
 
     def _piece(self, piece: Piece, fault: str) -> Raw | Bad:
         if piece.truncated:
-            return _bad(piece.number, "truncated", fault or "the document ends before its end", piece.raw)
+            return refused(piece.number, "truncated", fault or "the document ends before its end", piece.raw)
         if piece.digest:
             detail = f"{piece.size:,} bytes; ingest.max_record_mb allows {self._limits.record_bytes:,}"
             return Bad(piece.number, "bad_record", detail, piece.size, piece.digest)
@@ -268,11 +193,13 @@ class Framing:
             self.lines += 1
             size = int.from_bytes(head, "big")
             if size > self._limits.record_bytes:
-                yield _bad(self.lines, "bad_record", f"a message of {size:,} bytes; ingest.max_record_mb allows fewer")
+                yield refused(
+                    self.lines, "bad_record", f"a message of {size:,} bytes; ingest.max_record_mb allows fewer"
+                )
                 return
             raw = stream.read(size)
             if len(head) < _LENGTH or len(raw) < size:
-                yield _bad(self.lines, "truncated", "the file ends inside a message", raw)
+                yield refused(self.lines, "truncated", "the file ends inside a message", raw)
                 return
             yield self._message(raw)
 
@@ -283,9 +210,9 @@ class Framing:
         with Opened(inner, max_ratio=self._limits.expand_ratio) as opened:
             text = opened.read(self._limits.record_bytes + 1)
             if opened.fault or len(text) > self._limits.record_bytes:
-                return _bad(self.lines, "bad_record", opened.fault or "more than ingest.max_record_mb allows", raw)
+                return refused(self.lines, "bad_record", opened.fault or "more than ingest.max_record_mb allows", raw)
         foreign = foreign_bytes(text)
-        return _bad(self.lines, "unknown_format", foreign, raw) if foreign else Raw(self.lines, text)
+        return refused(self.lines, "unknown_format", foreign, raw) if foreign else Raw(self.lines, text)
 
     def _parquet(self, opened: Opened) -> Iterator[Framed]:
         import pyarrow as pa
@@ -298,14 +225,14 @@ class Framing:
                 for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
                     size += batch.nbytes
                     if size > most:
-                        yield _bad(self.lines + 1, "truncated", too_large(self._limits.expand_ratio))
+                        yield refused(self.lines + 1, "truncated", too_large(self._limits.expand_ratio))
                         return
                     for row in batch.to_pylist():
                         self.lines += 1
                         yield _row(self.lines, row)
         except (pa.ArrowException, OSError, ValueError) as error:
             detail = f"the Parquet file is damaged after row {self.lines:,} ({type(error).__name__})"
-            yield _bad(self.lines + 1, "truncated", detail)
+            yield refused(self.lines + 1, "truncated", detail)
 
 
 def _layout(head: bytes) -> str:
@@ -348,5 +275,5 @@ def _row(line: int, row: dict[str, Any]) -> Record | Bad:
     try:
         value, tags = plain(row)
     except BadJsonError as error:
-        return _bad(line, error.reason, error.detail)
+        return refused(line, error.reason, error.detail)
     return Record(line, value, None, tags)

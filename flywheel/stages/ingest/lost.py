@@ -16,7 +16,7 @@ from flywheel.stages.ingest.readers._values import embedded, when
 
 if TYPE_CHECKING:
     from flywheel.stages.ingest.batches import Row
-    from flywheel.stages.ingest.framing import Record
+    from flywheel.stages.ingest.framed import Record
     from flywheel.stages.ingest.redact import Redactor
 
 __all__ = ["LostCounts", "LostFields"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.extensions import Reader
 from flywheel.stages.ingest.batches import Batch, Counts, Row, Segment
-from flywheel.stages.ingest.framing import Bad, Framed, Lines, Raw, Record
+from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record
 from flywheel.stages.ingest.lost import LostFields
 from flywheel.stages.ingest.normalize import Normalizer, finished
 from flywheel.stages.ingest.redact import Redactor

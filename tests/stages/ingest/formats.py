@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flywheel.stages.ingest.framing import Framing, Limits, Raw, Record
+from flywheel.stages.ingest.framed import Raw, Record
+from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import file_content
 
 __all__ = ["Sample", "all_samples", "samples"]

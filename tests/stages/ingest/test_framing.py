@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from flywheel.stages.ingest.framing import Bad, Framing, Limits, Lines, Raw, Record
+from flywheel.stages.ingest.framed import Bad, Lines, Raw, Record
+from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import file_content
 
 LIMITS = Limits(record_bytes=1_000_000, expand_ratio=500)

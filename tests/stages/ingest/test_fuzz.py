@@ -18,7 +18,8 @@ from flywheel.config import IngestConfig
 from flywheel.extensions import BadRecordError, Reader
 from flywheel.extensions import Sample as Seen
 from flywheel.stages.ingest import discover, ingest
-from flywheel.stages.ingest.framing import Framing, Limits, Raw, Record
+from flywheel.stages.ingest.framed import Raw, Record
+from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.jsontext import plain
 from flywheel.stages.ingest.opening import file_content
 from hypothesis import HealthCheck, given, settings

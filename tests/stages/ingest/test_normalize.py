@@ -10,7 +10,7 @@ import pytest
 from flywheel.config import IngestConfig
 from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.batches import Batch, Segment
-from flywheel.stages.ingest.framing import Framed, Record
+from flywheel.stages.ingest.framed import Framed, Record
 from flywheel.stages.ingest.work import Worker
 
 if TYPE_CHECKING:

@@ -1,0 +1,91 @@
+"""What framing gives: records parsed or not yet, whole lines as they stand, and refusals.
+
+In: a record's text. Out: its value, or why there is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads
+
+__all__ = ["Bad", "Framed", "Lines", "Raw", "Record", "refused"]
+
+
+class Bad(NamedTuple):
+    """One record, or a file's unreadable rest, that was refused."""
+
+    line: int
+    reason: str
+    detail: str
+    size_bytes: int
+    content_hash: str
+
+
+class Raw(NamedTuple):
+    """One record's text, not parsed yet."""
+
+    line: int
+    raw: bytes
+
+    def parse(self) -> Record | Bad:
+        """Return the record, or its refusal."""
+        try:
+            value, tags = loads(self.raw)
+        except BadJsonError as error:
+            return refused(self.line, error.reason, error.detail, self.raw)
+        return Record(self.line, value, self.raw, tags)
+
+
+class Lines(NamedTuple):
+    """Consecutive lines as they stand, blank ones among them: what most of a long log is framed as."""
+
+    first: int
+    raws: list[bytes]
+    n_records: int  # those that are not blank
+    size: int
+    exact: bool = False  # whether the fast parser keeps all their numbers
+
+    def records(self) -> Iterator[Record | Bad]:
+        """Yield each line that is not blank, parsed."""
+        for line, raw in enumerate(self.raws, self.first):
+            if not raw or raw.isspace():
+                continue
+            if self.exact:
+                try:
+                    yield Record(line, orjson.loads(raw), raw, ())
+                    continue
+                except orjson.JSONDecodeError:
+                    pass
+            try:
+                value, tags = loads(raw)
+            except BadJsonError:
+                yield Raw(line, raw.strip()).parse()  # its place in the line is told without the blanks
+            else:
+                yield Record(line, value, raw, tags)
+
+
+class Record(NamedTuple):
+    """One record that is valid JSON; `raw` is its text, or None where the file has none (Parquet)."""
+
+    line: int
+    value: Any
+    raw: bytes | None
+    tags: tuple[str, ...]
+
+    def bad(self, reason: str, detail: str) -> Bad:
+        """Return this record as a refused one."""
+        raw = self.raw if self.raw is not None else dumps(self.value).encode()
+        return refused(self.line, reason, detail, raw)
+
+
+def refused(line: int, reason: str, detail: str, raw: bytes = b"") -> Bad:
+    """Return a refusal of a record's text."""
+    return Bad(line, reason, detail, len(raw), hashlib.sha256(raw).hexdigest())
+
+
+Framed = Raw | Lines | Record | Bad
