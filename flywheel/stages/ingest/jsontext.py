@@ -22,9 +22,9 @@ MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive wri
 BROKEN_TEXT = "broken_text"
 NON_FINITE = "non_finite_number"
 
-_BIG_INTEGER = re.compile(rb"[:,\[] ?(?:-\d{19}|\d{20})")  # the fast parser keeps those below exact
+_BIG_INTEGER = re.compile(rb"[:,\[][ \t\r\n]*(?:-\d{19}|\d{20})")  # the fast parser keeps those below exact
 # Digits and minus as 0, and what may stand before a number as a colon: so one search finds what the pattern might.
-_SHAPE = bytes.maketrans(b"123456789-,[ ", b"0000000000:::")
+_SHAPE = bytes.maketrans(b"123456789-,[ \t\r\n", b"0000000000::::::")
 _MANY_DIGITS = b":" + b"0" * 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

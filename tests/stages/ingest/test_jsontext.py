@@ -31,6 +31,9 @@ JSON = st.recursive(
         (b'{"a":"cut \\ud83d"}', {"a": "cut \ufffd"}, ("broken_text",)),
         (b'{"a":123456789012345678901234}', {"a": 123456789012345678901234}, ()),
         (b'{"a":18446744073709551617}', {"a": 18446744073709551617}, ()),
+        (b'{"a":\t18446744073709551617}', {"a": 18446744073709551617}, ()),
+        (b'{"a":[1,\n    -9223372036854775809]}', {"a": [1, -9223372036854775809]}, ()),
+        (b'{"a":\r\n  18446744073709551617}', {"a": 18446744073709551617}, ()),
         (b'{"a":1,"a":2}', {"a": 2}, ()),
     ],
 )
@@ -54,6 +57,11 @@ def test_what_is_no_json_has_a_reason_without_the_text(raw: bytes, reason: str) 
         dumps(loads(raw).value)
     assert caught.value.reason == reason
     assert raw[:8].decode("latin-1") not in caught.value.detail or not raw
+
+
+@given(st.integers(-(2**80), 2**80), st.text(" \t\r\n"))
+def test_integers_keep_their_digits_however_a_document_is_laid_out(value: int, space: str) -> None:
+    assert loads(f'{{"a":{space}[{space}{value}{space},{space}{value}]}}'.encode()).value == {"a": [value, value]}
 
 
 @given(JSON)

@@ -280,10 +280,10 @@ def test_a_chosen_action_that_becomes_less_likely_stops_the_round(tmp_path: Path
          "rejected": [{"role": "assistant", "content": f"Order {i}: no"}], "p_better": 0.0}
         for i, row in enumerate(pairs(4))
     ]  # fmt: skip
-    settings = {"dpo_learning_rate": 5e-2, "max_steps": 30, "batch_size": 4, "max_kl": 1e9}
-    with pytest.raises(TrainError, match=r"chosen_drop was .* its limit is 0\.06"):
-        trained(spec(tmp_path / "plain", tiny_model, rows, "dpo", dpo_sft_weight=0, max_chosen_drop=0.06, **settings))
-    trained(spec(tmp_path / "held", tiny_model, rows, "dpo", dpo_sft_weight=5.0, max_chosen_drop=0.06, **settings))
+    settings = {"dpo_learning_rate": 1e-2, "max_steps": 20, "batch_size": 4, "max_kl": 1e9}
+    with pytest.raises(TrainError, match=r"chosen_drop was .* its limit is 0\.1"):
+        trained(spec(tmp_path / "plain", tiny_model, rows, "dpo", dpo_sft_weight=0, max_chosen_drop=0.1, **settings))
+    trained(spec(tmp_path / "held", tiny_model, rows, "dpo", dpo_sft_weight=5.0, max_chosen_drop=0.1, **settings))
 
 
 def test_forgotten_rows_leave_no_trace(tmp_path: Path, tiny_model: Path) -> None:
