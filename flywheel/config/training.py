@@ -134,8 +134,8 @@ class TrainConfig(Section):
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
     accelerate: str = Field(
         default="",
-        description="Configuration made by `accelerate config`, to train on several devices (DDP; SFT also FSDP); '' "
-        "trains in one process.",
+        description="Configuration made by `accelerate config`, to train on several devices (DDP or FSDP); '' trains in "
+        "one process.",
     )
     report_to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
         default=[], description="Trackers that get the metrics too, offline, in the round's folder; must be installed."

@@ -232,8 +232,13 @@ def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_base(cfg: ModelConfig) -> PreTrainedModel:
-    """Return the base model in the configured dtype, on the GPU where there is one, in evaluation mode."""
+def load_base(cfg: ModelConfig, *, on_host: bool = False) -> PreTrainedModel:
+    """Return the base model in the configured dtype, in evaluation mode: on the GPU where there is one.
+
+    Args:
+        cfg: names the model.
+        on_host: leave it in the memory of the host, to be spread over several GPUs.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -242,7 +247,7 @@ def load_base(cfg: ModelConfig) -> PreTrainedModel:
     model = AutoModelForCausalLM.from_pretrained(
         str(_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True
     )
-    if torch.cuda.is_available():
+    if torch.cuda.is_available() and not on_host:
         model = model.to("cuda")
     # A slice of positions is not contiguous, and torch then copies the vocabulary's weights once for every row.
     model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(),))

@@ -18,7 +18,7 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import atomic_folder, atomic_write
 from flywheel.models.load import load_base, quiet, require_safetensors
 from flywheel.stages.train.checkpoints import checkpoints, mark_whole
-from flywheel.stages.train.processes import first, together, world
+from flywheel.stages.train.processes import first, keeps_layers, read_accelerate, spreads, together, world
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -68,6 +68,7 @@ def prepare(spec: TrainSpec) -> None:
     quiet()
     if spec.config.train.threads:
         torch.set_num_threads(spec.config.train.threads)
+    os.environ.pop("ACCELERATE_USE_FSDP", None)  # set by its launcher; flywheel spreads layers itself (`shards`)
     if world() > 1 and torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
@@ -91,11 +92,36 @@ def _score_only_actions() -> None:
 
 
 def with_adapter(spec: TrainSpec) -> Any:
-    """Return the base model with a fresh LoRA (seeded), or with the start adapter, ready to train."""
+    """Return the base model with a fresh LoRA (seeded), or with the start adapter, ready to train.
+
+    Where several processes train, it is spread over them as `train.accelerate` says.
+    """
+    if world() == 1:
+        return _adapted(spec, load_base(spec.config.model))
+    found = read_accelerate(Path(spec.config.train.accelerate), spec.method)
+    if not spreads(found):
+        return _only_trained(_adapted(spec, load_base(spec.config.model)))
+    from flywheel.stages.train.shards import in_turn, spread
+
+    with in_turn():
+        model = spread(_adapted(spec, load_base(spec.config.model, on_host=True)), keep=keeps_layers(found))
+    return _only_trained(model)
+
+
+def _only_trained(model: Any) -> Any:
+    """Return the model, of which DDP then sends around only what is trained: the rest is read from the same files."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+    wrapper: Any = DistributedDataParallel
+    wrapper._set_params_and_buffers_to_ignore_for_model(model, frozen)  # noqa: SLF001 - torch has no other way
+    return model
+
+
+def _adapted(spec: TrainSpec, base: Any) -> Any:
     from peft import LoraConfig, PeftModel, get_peft_model
     from transformers import set_seed
 
-    base = load_base(spec.config.model)
     set_seed(spec.seed)  # again: a first load dequantises the base model, which draws random numbers
     if spec.start_adapter is not None:
         require_safetensors(spec.start_adapter)
@@ -246,15 +272,17 @@ def finish(
 ) -> TrainResult:
     """Write the adapter's folder whole (safetensors only, without a frozen copy) and return the result.
 
-    Of several processes the first writes.
+    Of several processes the first writes, and says which share of the model's weights it held.
     """
+    from flywheel.stages.train.shards import held
+
     if first():
         _write_adapter(spec, model)
     together()
     return TrainResult(
         steps=steps,
         tokens=tokens,
-        checks=checks,
+        checks={**checks, **({"weights_held": round(held(model), 4)} if world() > 1 else {})},
         timings_s={"training": round(time.monotonic() - started, 3)},
         versions={name: version(name) for name in _VERSIONS},
     )

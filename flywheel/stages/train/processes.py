@@ -17,7 +17,7 @@ from typing import Any
 from flywheel.errors import ConfigError
 from flywheel.records import Method
 
-__all__ = ["command", "first", "read_accelerate", "together", "world"]
+__all__ = ["command", "first", "keeps_layers", "read_accelerate", "spreads", "together", "world"]
 
 WORKER = "flywheel.stages.train.worker"
 _KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "FSDP")
@@ -64,10 +64,10 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
         )
     if not isinstance(processes, int) or processes < 1:
         raise ConfigError("train.accelerate: num_processes is not a number of processes", hint=hint)
-    if kind == _SHARDED and method != "sft":
+    if spreads(found) and _yes(_fsdp(found).get("fsdp_offload_params", False)):
         raise ConfigError(
-            f"train.accelerate: {method} under FSDP is not supported, its shared beginnings need the model whole",
-            hint="use distributed_type MULTI_GPU (DDP)",
+            "train.accelerate: fsdp_offload_params is not supported",
+            hint="set it to false; only the layers in use are on a device whole",
         )
     if kind != "NO" and processes > 1 and method == "grpo-replay":
         raise ConfigError(
@@ -75,6 +75,26 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
             hint="leave train.accelerate out: its attempts are made in one process",
         )
     return found
+
+
+def spreads(found: Mapping[str, Any]) -> bool:
+    """Return whether a configuration of accelerate's spreads the model's layers over the processes."""
+    return bool(found["distributed_type"] == _SHARDED)
+
+
+def keeps_layers(found: Mapping[str, Any]) -> bool:
+    """Return whether a layer's weights, once gathered, stay until its way back (`fsdp_reshard_after_forward`)."""
+    return not _yes(_fsdp(found).get("fsdp_reshard_after_forward", True))
+
+
+def _fsdp(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = found.get("fsdp_config")
+    return given if isinstance(given, dict) else {}
+
+
+def _yes(value: object) -> bool:
+    """Return what a value of accelerate's files means: bools of FSDP 2, or the names that FSDP 1 has for them."""
+    return str(value).lower() in {"true", "1", "yes", "full_shard", "hybrid_shard"}
 
 
 def command(spec: Path, accelerate: str, method: Method) -> list[str]:
@@ -90,7 +110,7 @@ def command(spec: Path, accelerate: str, method: Method) -> list[str]:
     found = read_accelerate(file, method)
     worker = ["-m", WORKER, str(spec), "0"]
     launched = ["accelerate.commands.launch", "--config_file", str(file)]
-    if found["distributed_type"] == "MULTI_CPU":
+    if found["distributed_type"] == "MULTI_CPU" or (spreads(found) and found.get("use_cpu")):
         processes = str(found.get("num_processes", 1))
         launched = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
     return [sys.executable, "-m", "flywheel.stages.train.processes", parent, *launched, *worker]

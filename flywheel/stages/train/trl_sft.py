@@ -100,14 +100,4 @@ def train(spec: TrainSpec) -> TrainResult:
     trainer.train(resume_from_checkpoint=newest(spec))
     checks = {"rows_refused": float(data.refused), "sequences": float(len(rows))}
     steps = trainer.state.global_step
-    return finish(spec, _whole(spec, trainer), steps=steps, tokens=sum(lengths), checks=checks, started=started)
-
-
-def _whole(spec: TrainSpec, trainer: Any) -> Any:
-    """Return the trained model; one that FSDP has spread over the processes is put together again."""
-    if not trainer.is_fsdp_enabled:
-        return trainer.model
-    state = trainer.accelerator.get_state_dict(trainer.model_wrapped)  # every process gives its part, the first has all
-    model = with_adapter(spec)
-    model.load_state_dict(state, strict=False)
-    return model
+    return finish(spec, trainer.model, steps=steps, tokens=sum(lengths), checks=checks, started=started)

@@ -8,14 +8,16 @@ from typing import Any, Literal
 import pytest
 import torch
 from flywheel.config import TrainConfig
-from flywheel.errors import ConfigError
+from flywheel.errors import ConfigError, TrainError
+from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import hash_file
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import tracking
 from flywheel.stages.train._trl import _passes
-from flywheel.stages.train.processes import command
+from flywheel.stages.train.processes import command, keeps_layers
 from flywheel.stages.train.spec import launch
 from safetensors.torch import load_file
+from tests.stages.train import test_offline_grpo as logged
 from tests.stages.train.test_round import spec
 
 TWO_CPUS = """\
@@ -27,29 +29,58 @@ use_cpu: true
 """
 
 
+Run = tuple[list[dict[str, Any]], dict[str, torch.Tensor], TrainResult]
+
+
+def run(made: TrainSpec) -> Run:
+    """Train in processes of their own; return the steps' metrics, the adapter and the result."""
+    seen: list[dict[str, Any]] = []
+    result = launch(made, seen.append)
+    return [row for row in seen if "loss" in row], load_file(made.out_dir / ADAPTER_WEIGHTS), result
+
+
+def made_for(folder: Path, model: Path, method: str, config: str, **train: Any) -> TrainSpec:
+    settings = {"max_steps": 3, "batch_size": 4, "accelerate": config, **train}
+    if method == "sft":
+        return spec(folder, model, "sft", **settings)
+    if method == "dpo":
+        return spec(folder, model, "dpo", reference="base", **settings)
+    rows = logged.GROUPS if method == "grpo" else logged.actions(8)
+    return logged.spec(folder, model, rows, method, **settings)
+
+
 @pytest.mark.e2e
-@pytest.mark.parametrize("method", ["sft", "dpo"])
-def test_two_processes_train_what_one_trains(tmp_path: Path, tiny_model: Path, method: Literal["sft", "dpo"]) -> None:
-    (tmp_path / "two.yaml").write_text(TWO_CPUS, encoding="utf-8")
-    found: dict[str, list[dict[str, Any]]] = {}
-    adapters: dict[str, dict[str, torch.Tensor]] = {}
-    reference: Literal["none", "base"] = "none" if method == "sft" else "base"
-    for name, config in (("one", ""), ("two", str(tmp_path / "two.yaml"))):
-        made = spec(
-            tmp_path / name, tiny_model, method, reference=reference, max_steps=3, batch_size=4, accelerate=config
-        )
-        seen: list[dict[str, Any]] = []
-        launch(made, seen.append)
-        found[name] = [row for row in seen if "loss" in row]
-        adapters[name] = load_file(made.out_dir / ADAPTER_WEIGHTS)
-    assert [row["step"] for row in found["two"]] == [1, 2, 3], "one process writes"
-    for one, two in zip(found["one"], found["two"], strict=True):
+@pytest.mark.parametrize("kind", ["MULTI_CPU", "FSDP"])
+@pytest.mark.parametrize("method", ["sft", "dpo", "kto", "grpo"])
+def test_two_processes_train_what_one_trains(tmp_path: Path, tiny_model: Path, method: str, kind: str) -> None:
+    (tmp_path / "two.yaml").write_text(TWO_CPUS.replace("MULTI_CPU", kind), encoding="utf-8")
+    steps, adapter, _ = run(made_for(tmp_path / "one", tiny_model, method, ""))
+    shared, other, result = run(made_for(tmp_path / "two", tiny_model, method, str(tmp_path / "two.yaml")))
+
+    assert [row["step"] for row in shared] == [1, 2, 3], "one process writes"
+    held = result.checks["weights_held"]
+    assert held < 1.0 if kind == "FSDP" else held == 1.0
+    for one, two in zip(steps, shared, strict=True):
         assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
         assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-3)
-    moved = max(float(w.abs().max()) for k, w in adapters["one"].items() if "lora_B" in k)
+    moved = max(float(w.abs().max()) for k, w in adapter.items() if "lora_B" in k)
     assert moved > 0
-    for name, weights in adapters["one"].items():
-        assert torch.allclose(weights, adapters["two"][name], atol=moved / 50), name
+    for name, weights in adapter.items():
+        assert torch.allclose(weights, other[name], atol=moved / 50), name
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("kind", ["MULTI_CPU", "FSDP"])
+def test_two_processes_go_on_from_their_checkpoint(tmp_path: Path, tiny_model: Path, kind: str) -> None:
+    (tmp_path / "two.yaml").write_text(TWO_CPUS.replace("MULTI_CPU", kind), encoding="utf-8")
+    settings = {"max_steps": 6, "checkpoint_every": 2, "trl": {"gradient_checkpointing": True}}
+    _, whole, _ = run(made_for(tmp_path / "whole", tiny_model, "dpo", str(tmp_path / "two.yaml"), **settings))
+    with pytest.raises(TrainError, match="its limit is 1e-09"):
+        launch(made_for(tmp_path / "cut", tiny_model, "dpo", str(tmp_path / "two.yaml"), max_kl=1e-9, **settings))
+    steps, resumed, _ = run(made_for(tmp_path / "cut", tiny_model, "dpo", str(tmp_path / "two.yaml"), **settings))
+
+    assert steps[-1]["step"] == 6
+    assert all(torch.equal(weights, resumed[name]) for name, weights in whole.items())
 
 
 @pytest.mark.e2e
@@ -70,7 +101,10 @@ def test_one_process_under_accelerate_is_one_process(tmp_path: Path, tiny_model:
         ("a: [", "cannot be read"),
         ("distributed_type: DEEPSPEED\nnum_processes: 2", "DEEPSPEED is not supported"),
         ("distributed_type: MULTI_GPU\nnum_processes: many", "num_processes"),
-        ("distributed_type: FSDP\nnum_processes: 2", "dpo under FSDP is not supported"),
+        (
+            "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_offload_params: true",
+            "fsdp_offload_params is not supported",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_refused(tmp_path: Path, text: str, told: str) -> None:
@@ -86,10 +120,24 @@ def test_a_configuration_that_is_not_there_is_refused(tmp_path: Path) -> None:
         command(tmp_path / "spec.json", str(tmp_path / "none.yaml"), "sft")
 
 
-def test_fsdp_is_accepted_for_sft_and_goes_through_accelerate(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["sft", "dpo", "kto", "grpo"])
+def test_fsdp_goes_through_accelerate_where_there_are_devices(
+    tmp_path: Path, method: Literal["sft", "dpo", "kto", "grpo"]
+) -> None:
     file = tmp_path / "fsdp.yaml"
     file.write_text("distributed_type: FSDP\nnum_processes: 2\n", encoding="utf-8")
-    assert "accelerate.commands.launch" in command(tmp_path / "spec.json", str(file), "sft")
+    assert "accelerate.commands.launch" in command(tmp_path / "spec.json", str(file), method)
+    file.write_text("distributed_type: FSDP\nnum_processes: 2\nuse_cpu: true\n", encoding="utf-8")
+    assert "torch.distributed.run" in command(tmp_path / "spec.json", str(file), method)
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [("true", False), ("false", True), ("FULL_SHARD", False), ("SHARD_GRAD_OP", True)],
+)
+def test_whether_layers_stay_whole_is_read_in_both_ways_of_accelerate(text: str, *, keeps: bool) -> None:
+    assert keeps_layers({"fsdp_config": {"fsdp_reshard_after_forward": text}}) is keeps
+    assert not keeps_layers({})
 
 
 @pytest.mark.parametrize(
