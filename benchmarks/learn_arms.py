@@ -227,7 +227,7 @@ def _within(rows: Iterator[dict[str, str]], tokenizer: Any, tokens: int, longest
         lengths = {k: len(tokenizer(v, add_special_tokens=False)["input_ids"]) for k, v in row.items()}
         trained = sum(n for k, n in lengths.items() if k != "prompt")
         fits = lengths["prompt"] + max(n for k, n in lengths.items() if k != "prompt") <= longest
-        if taken and (used + trained > tokens or tried > 100 * len(taken) + 1000):
+        if tried > 100 * len(taken) + 1000 or (taken and fits and used + trained > tokens):
             break
         if fits:
             taken.append(row)

@@ -94,7 +94,14 @@ class TrainConfig(Section):
     sft_learning_rate: float = Field(default=5e-4, gt=0, description="Learning rate of SFT on the adapter.")
     dpo_learning_rate: float = Field(default=5e-5, gt=0, description="Learning rate of DPO on the adapter.")
     dpo_beta: float = Field(default=0.1, gt=0, description="Inverse temperature of DPO.")
-    dpo_sft_weight: float = Field(default=0.2, ge=0, description="Weight of the NLL term on the chosen action.")
+    dpo_sft_weight: float = Field(
+        default=0.2,
+        ge=0,
+        description="Weight of the NLL term on a chosen action that is good with P >= .7; else it is 0.",
+    )
+    dpo_verified_sft_weight: float = Field(
+        default=1.0, ge=0, description="The same where a verifier or an audit vouches for the chosen action's episode."
+    )
     grpo_learning_rate: float = Field(default=5e-6, gt=0, description="Learning rate of GRPO on the adapter.")
     grpo_shift: float = Field(
         default=0.1, ge=0, description="By how much the baseline of a group is lowered (AsymRE's safe side)."
@@ -134,8 +141,8 @@ class TrainConfig(Section):
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
     accelerate: str = Field(
         default="",
-        description="Configuration made by `accelerate config`, to train on several devices (DDP or FSDP); '' trains in "
-        "one process.",
+        description="Configuration made by `accelerate config`, to train on several devices (DDP or FSDP); '' trains "
+        "in one process.",
     )
     report_to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
         default=[], description="Trackers that get the metrics too, offline, in the round's folder; must be installed."

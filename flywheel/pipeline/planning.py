@@ -141,8 +141,9 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     train, examples, pairs = ctx.config.train, table("examples"), table("pairs")
     funnels: dict[Method, Funnel] = {"sft": Funnel(), "dpo": Funnel()}
     users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
+    verified = _verified(ctx)
     rows: dict[Method, list[dict[str, Any]]] = {
-        m: select_rows(examples, pairs, train, m, funnels[m], users) for m in funnels
+        m: select_rows(examples, pairs, train, m, funnels[m], users=users, verified=verified) for m in funnels
     }
     if train.method == "grpo":
         funnels["grpo"] = Funnel()
@@ -156,6 +157,14 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
         alone = unpaired(examples, pairs, funnels["kto"])
         rows["kto"] = select_actions(alone, train, funnels["kto"], users)
     return rows, funnels
+
+
+def _verified(ctx: Context) -> set[str]:
+    """Return the episodes whose success a verifier or an audit vouches for."""
+    import polars as pl
+
+    whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
+    return set(whole.filter(pl.col("basis").is_in(["audit", "verifier"])).collect()["episode_id"])
 
 
 def make_plan(ctx: Context, number: int) -> PlannedRound:

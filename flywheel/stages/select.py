@@ -7,7 +7,7 @@ content, and a choice of method with the numbers that decided.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ SAME_ACTION_ROWS = (
 
 
 SHARED = "13 words of a held-out answer"
+GOOD_ENOUGH_TO_COPY = 0.7  # P(success) of a chosen action from which its own likelihood is raised too
 CHEAPER_ONE_IN = 9  # pairs on other grounds for each that only says which way is cheaper: a tenth of all
 
 
@@ -97,21 +98,24 @@ def _rate(rate: float | None, cfg: TrainConfig) -> str:
     )
 
 
-def select_rows(
+def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the episodes
     examples: pl.DataFrame,
     pairs: pl.DataFrame,
     cfg: TrainConfig,
     method: Method,
     funnel: Funnel,
+    *,
     users: Mapping[str, str | None] | None = None,
+    verified: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return a round's rows, sorted by the hash of their content; of the training split only.
 
     `users` names the user of each episode; of one user's rows only so many are taken, the surest first, and each counts
     less the more there are. For DPO, a choice that two users make one way and the other must outlive any one of them.
+    `verified` names the episodes whose success a verifier or an audit vouches for.
 
     SFT gets {prompt, completion, tools, weight, id, task_id}: successes, one for each prompt. DPO gets {prompt, chosen,
-    rejected, tools, p_better, weight, id, task_id}.
+    rejected, tools, p_better, weight, nll_weight, id, task_id}.
     """
     import polars as pl
 
@@ -129,7 +133,9 @@ def select_rows(
         table = _demonstrations(table, funnel)
     table = _nobody_decides(table, users or {}, cfg, method, funnel)
     columns = ("completion",) if method == "sft" else ("chosen", "rejected")
-    numbers = ("weight",) if method == "sft" else ("p_better", "weight")
+    if method == "dpo":
+        table = table.with_columns(nll_weight=_nll_weight(cfg, verified))
+    numbers = ("weight",) if method == "sft" else ("p_better", "weight", "nll_weight")
     table = _fairly(table, "episode_id" if method == "sft" else key)
     table = funnel.drop(table, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
     funnel.kept += table.height
@@ -148,6 +154,15 @@ def _balanced(pairs: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     lengths = list(zip(pairs["chosen"].str.len_bytes(), pairs["rejected"].str.len_bytes(), strict=True))
     out = pl.Series("_long", too_long_winded(lengths, pairs["pair_id"].to_list()), dtype=pl.Boolean)
     return funnel.drop(pairs.with_columns(out), pl.col("_long"), "explained by length").drop("_long")
+
+
+def _nll_weight(cfg: TrainConfig, verified: Collection[str]) -> pl.Expr:
+    """Return how much a chosen action is copied, beside being preferred: not at all if it may well be bad too."""
+    import polars as pl
+
+    vouched = pl.col("chosen_episode").is_in(list(verified))
+    weight = pl.when(vouched).then(cfg.dpo_verified_sft_weight).otherwise(cfg.dpo_sft_weight)
+    return pl.when(pl.col("p_chosen") >= GOOD_ENOUGH_TO_COPY).then(weight).otherwise(0.0)
 
 
 def _nobody_decides(

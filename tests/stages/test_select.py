@@ -36,7 +36,7 @@ def run(
     made: Frames, method: Any, cfg: TrainConfig = CFG, users: dict[str, str | None] | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     funnel = Funnel()
-    rows = select_rows(*tables(made), cfg, method, funnel, users)
+    rows = select_rows(*tables(made), cfg, method, funnel, users=users)
     funnel.check("select")
     assert json.loads(json.dumps(rows)) == rows
     counts = {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v and not k.startswith("note")}
@@ -59,7 +59,7 @@ def test_rows_for_dpo_are_the_pairs_of_the_train_split(frames: Make) -> None:
         attempt(f"h{n}", p, tool=tool, task="h", split="holdout") for n, p, tool in ((1, 0.95, "x"), (2, 0.05, "y"))
     ]
     (row,), counts = run(frames([*attempts, *held]), "dpo")
-    assert sorted(row) == ["chosen", "id", "p_better", "prompt", "rejected", "task_id", "tools", "weight"]
+    assert sorted(row) == ["chosen", "id", "nll_weight", "p_better", "prompt", "rejected", "task_id", "tools", "weight"]
     assert (row["task_id"], row["tools"]) == ("t", None)
     assert counts == {"considered": 2, "kept": 1, "held out": 1}
 
@@ -174,5 +174,5 @@ def test_a_contested_choice_that_one_user_decides_is_not_trained_on(frames: Make
     table = pl.DataFrame(rows, schema=template.schema)
     funnel = Funnel()
     users = {name: name for name in ("loud", "u1", "u2")}
-    kept = select_rows(tables(made)[0], table, CFG, "dpo", funnel, users)
+    kept = select_rows(tables(made)[0], table, CFG, "dpo", funnel, users=users)
     assert (kept, funnel.dropped["one user decides a contested choice"]) == ([], 7)

@@ -55,12 +55,13 @@ class PairLoss(Logged):
     """The loss of pairs; goes before TRL's DPOTrainer."""
 
     def of_pairs(self, spec: TrainSpec, rows: list[dict[str, Any]]) -> None:
-        """Give the pairs' weights (scaled to a mean of 1) and probabilities."""
+        """Give the pairs' weights (scaled to a mean of 1), probabilities and weights of the NLL term."""
         cfg = spec.config.train
         total = math.fsum(float(row.get("weight", 1.0)) for row in rows)
         self._weights = [float(row.get("weight", 1.0)) * len(rows) / total for row in rows]
         self._better = [float(row.get("p_better", 1.0)) for row in rows]
-        self._beta, self._nll_weight = cfg.dpo_beta, cfg.dpo_sft_weight
+        self._nll = [float(row.get("nll_weight", cfg.dpo_sft_weight)) for row in rows]
+        self._beta = cfg.dpo_beta
         self._kind = str(cfg.trl.get("loss_type", "sigmoid"))
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
@@ -88,14 +89,17 @@ class PairLoss(Logged):
             chosen_drop=-float(ratios[0].detach().mean()),
             kl=float(ratios[0].detach().square().mean()) / 2,
         )
-        return self._weights[i] * (loss + self._nll_weight * nll)
+        return self._weights[i] * (loss + self._nll[i] * nll)
 
 
 def limits(spec: TrainSpec) -> dict[str, tuple[float, str]]:
     """Return what a pair round must not pass."""
     cfg = spec.config.train
     return {
-        "chosen_drop": (cfg.max_chosen_drop, "raise train.dpo_sft_weight or lower train.dpo_learning_rate"),
+        "chosen_drop": (
+            cfg.max_chosen_drop,
+            "raise train.dpo_sft_weight and train.dpo_verified_sft_weight, or lower train.dpo_learning_rate",
+        ),
         "kl": (cfg.max_kl, "lower the learning rate or raise train.dpo_beta"),
     }
 
