@@ -202,14 +202,20 @@ def _runs(tool: str, log: Path, runs: int, workers: int = 0) -> list[float]:
 
 
 def sizes(name: str, gigabytes: Sequence[float], folder: Path) -> None:
-    """Print time, rate and peak memory at several sizes."""
+    """Print time, rate and peak memory at several sizes, and how near to a line the times are."""
     print(f"{name}: {'GB':>6}{'seconds':>10}{'MB/s':>8}{'peak MB':>10}")
+    times: list[float] = []
     for amount in gigabytes:
         log = write(name, amount * 1000, folder)
         peak: list[float] = []
         took = seconds("flywheel", log, peak=peak)
         print(f"{'':{len(name) + 2}}{amount:6g}{took:10.1f}{amount * 1000 / took:8.1f}{peak[0]:10.0f}", flush=True)
+        times.append(took)
         log.unlink()
+    if len(times) > 1:
+        squared = statistics.correlation(gigabytes, times) ** 2
+        rates = [amount / took for amount, took in zip(gigabytes, times, strict=True)]
+        print(f"R² of seconds to size {squared:.4f}; MB/s of the last to the first {rates[-1] / rates[0]:.2f}")
 
 
 def main() -> None:

@@ -64,6 +64,20 @@ def test_rows_for_dpo_are_the_pairs_of_the_train_split(frames: Make) -> None:
     assert counts == {"considered": 2, "kept": 1, "held out": 1}
 
 
+@pytest.mark.parametrize(
+    ("p_good", "verified", "expected"),
+    [(0.95, (), 0.2), (0.95, ("a",), 1.0), (0.95, ("b",), 0.2), (0.6, ("a",), 0.0), (0.7, ("a",), 1.0)],
+)
+def test_a_chosen_action_is_copied_as_far_as_it_is_known_to_be_good(
+    frames: Make, p_good: float, verified: tuple[str, ...], expected: float
+) -> None:
+    made = frames([attempt("a", p_good), *(attempt(name, 0.01, tool="bad") for name in ("b", "c", "d"))])
+    examples, pairs = tables(made)
+    pairs = pairs.with_columns(p_better=0.9)
+    (row,) = select_rows(examples, pairs, CFG, "dpo", Funnel(), verified=verified)
+    assert row["nll_weight"] == expected
+
+
 def test_one_answer_to_a_question(frames: Make) -> None:
     asked: list[dict[str, Any]] = [{"user": "go", "call": (tool, {})} for tool in ("f", "g")]
     attempts = [{"id": f"e{n}", "p": p, "steps": [asked[n]]} for n, p in ((0, 0.8), (1, 0.95))]

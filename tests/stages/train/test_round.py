@@ -235,6 +235,15 @@ def test_the_first_loss_is_that_of_the_actions_alone(
     assert seen[0]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_each_pair_has_its_own_weight_of_the_nll_term(weight: float, tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model, "dpo", reference="parent", batch_size=12, max_steps=1)
+    files.atomic_write(made.data, "".join(canonical_json({**row, "nll_weight": weight}) + "\n" for row in rows("dpo")))
+    _, seen = train_here(made)
+    assert seen[0]["nll"] > 1
+    assert seen[0]["loss"] == pytest.approx(math.log(2) + weight * seen[0]["nll"], rel=1e-5)
+
+
 def test_another_reference_than_the_named_one_is_refused(tmp_path: Path, tiny_model: Path) -> None:
     """Numbers of another policy under the base's name: what a cache that somebody changed would give."""
     start = spec(tmp_path / "start", tiny_model, max_steps=2, sft_learning_rate=5e-2)
