@@ -116,8 +116,8 @@ def _spread(found: list[_User], n_top: int, cfg: MonitorsConfig) -> MonitorRow:
 def credit(seen: Watched, cfg: MonitorsConfig) -> MonitorRow:
     """Whether the steps' credit rests on like histories at all."""
     n = seen.levels.height
-    if not n:
-        return unknown("credit", "no steps in the window")
+    if n < cfg.min_episodes:
+        return unknown("credit", f"{n:,} steps in the window, monitors.min_episodes is {cfg.min_episodes:,}", n=n)
     share = seen.levels.filter(seen.levels["level"] <= 1).height / n
     thin = share < cfg.credit_amber
     said = "credit is mostly broadcast: " if thin else ""

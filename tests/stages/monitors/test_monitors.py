@@ -116,6 +116,7 @@ def test_too_little_is_unknown_with_its_reason_and_never_green() -> None:
     few = rows(plain, flatters, cfg=MonitorsConfig(min_episodes=EACH + 1))
     assert {name for name, row in few.items() if row.level != "unknown"} == {"credit"}
     assert "monitors.min_episodes" in few["action_mix"].sentence
+    assert "monitors.min_episodes" in rows(plain, plain, cfg=MonitorsConfig(min_episodes=10_000))["credit"].sentence
     everything = rows(plain, flatters, cfg=MonitorsConfig(window_days=100))
     assert everything["action_mix"].level == "unknown"
     assert "0 episodes before it" in everything["action_mix"].sentence
