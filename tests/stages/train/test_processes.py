@@ -178,3 +178,13 @@ def test_tensorboard_gets_the_metrics(tmp_path: Path, tiny_model: Path) -> None:
     made = spec(tmp_path, tiny_model, max_steps=2, report_to=["tensorboard"])
     launch(made)
     assert list((tmp_path / "tracking" / "tensorboard").rglob("events.out.tfevents.*"))
+
+
+def test_wandb_gets_the_metrics_offline_and_no_rows(tmp_path: Path, tiny_model: Path) -> None:
+    pytest.importorskip("wandb")
+    made = spec(tmp_path, tiny_model, max_steps=2, report_to=["wandb"])
+    launch(made)
+    (kept,) = (tmp_path / "tracking").rglob("*.wandb")
+    told = kept.read_bytes()
+    assert b"train/loss" in told
+    assert not any(words in told for words in (b"SELECT count", b"orders in month", b"How many"))
