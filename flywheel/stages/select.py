@@ -226,19 +226,25 @@ def _fairly(table: pl.DataFrame, unit: str) -> pl.DataFrame:
     import polars as pl
 
     order = [unit, "step"] if "step" in table.columns else [unit]
-    weighed = table.with_columns(_weight=pl.col("weight").max().over(unit))
-    units = weighed.select("task_id", unit, "_weight").unique().sort("_weight", unit, descending=[True, False])
+    weighed = table if "_sure" in table.columns else table.with_columns(_sure=pl.col("weight").max().over(unit))
+    units = weighed.select("task_id", unit, "_sure").unique().sort("_sure", unit, descending=[True, False])
     turns = units.select("task_id", unit, _turn=pl.int_range(pl.len()).over("task_id"))
     return table.join(turns, on=["task_id", unit]).sort("_turn", *order).drop("_turn")
 
 
 def _demonstrations(table: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
-    """Keep what teaches a small model best: successes, one answer to a question, no action over and over."""
+    """Keep what teaches a small model best: successes, one answer to a question, no action over and over.
+
+    What several conversations share, their first steps above all, stays with the surest, which is the one that
+    `_fairly` takes first: so that conversations are taken from their beginning.
+    """
     import polars as pl
 
     table = funnel.drop(table, ~pl.col("label"), "undesirable")
     actions = pl.Series("_action", [_action(text) for text in table["completion"]], dtype=pl.String)
-    table = table.with_columns(actions).sort("weight", "example_id", descending=[True, False])
+    table = table.with_columns(actions, _sure=pl.col("weight").max().over("episode_id")).sort(
+        "_sure", "episode_id", "step", "example_id", descending=[True, False, False, False]
+    )
     asked = pl.struct("prompt", "tools").is_first_distinct()
     table = funnel.drop(table, asked.not_(), "prompt has another answer")
     place = pl.int_range(pl.len()).over("state_key", "_action")

@@ -86,6 +86,22 @@ def test_one_answer_to_a_question(frames: Make) -> None:
     assert counts["prompt has another answer"] == 1
 
 
+def test_a_conversation_that_is_taken_is_taken_from_its_beginning(frames: Make) -> None:
+    """Eight attempts at each task share their first step; under a cap every task still has it, and what follows."""
+    ways = [[{"user": f"task {task}", "call": ("search", {})}, {"call": ("read", {"page": n})}, {"say": f"it is {n}"}]
+            for task in range(4) for n in range(8)]  # fmt: skip
+    users: dict[str, str | None] = {f"e{n}": f"u{n * n % 5}" for n in range(32)}
+    attempts = [
+        {"id": f"e{n}", "p": 0.9 + (n * 7 % 10) / 100, "task": f"t{n // 8}", "steps": steps, "user": users[f"e{n}"]}
+        for n, steps in enumerate(ways)
+    ]
+    rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=12, max_user_share=1.0), users)
+    by_task: dict[str, list[int]] = {}
+    for row in rows:
+        by_task.setdefault(row["task_id"], []).append(len(row["prompt"]))
+    assert [sorted(lengths) for _, lengths in sorted(by_task.items())] == [[2, 4, 6]] * 4
+
+
 def test_an_action_is_not_shown_over_and_over(frames: Make) -> None:
     rows, counts = run(frames([attempt(f"e{n}", 0.95) for n in range(10)]), "sft")
     assert len(rows) == 3
