@@ -91,16 +91,15 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
     stored = [m.value for m in report.metrics if m.metric == "well_formed" and m.slice == "all"] if report else []
     if stored:
         return stored[0]
-    if not probe_rows:
+    calling = [row for row in probe_rows if row["completion"][0].get("tool_calls")]  # elsewhere words are no fault
+    if not calling:
         return None
     from flywheel.models.load import base_identity
     from flywheel.stages.evaluate.probe import well_formed_rate
 
     adapter = ctx.registry.adapter(parent)
     sha256 = ctx.registry.manifest(parent).adapter_sha256 if parent is not None else ""
-    # The shortest prompts: whether a policy speaks the format shows on any, and long ones cost minutes on a CPU.
-    texts = sorted((canonical_json([row["prompt"], row["tools"]]) for row in probe_rows), key=lambda t: (len(t), t))
-    probe = [json.loads(text) for text in dict.fromkeys(texts)][: ctx.config.train.probe_prompts]
+    probe = _probe(calling, ctx.config.train.probe_prompts)
     base = base_identity(ctx.config.model).sha256
     key = content_id(base, sha256, probe, ctx.config.eval.max_new_tokens, ctx.config.model.dtype)
     cached = ctx.store.cached("probe", key)
@@ -109,6 +108,18 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
         cached = well_formed_rate(ctx.config, adapter, probe)
         ctx.store.cache("probe", key, cached)
     return float(cached)
+
+
+def _probe(rows: Sequence[dict[str, Any]], count: int) -> list[Any]:
+    """Return prompts (and tools) to try a policy on: evenly from the shorter half, for long ones cost minutes on a CPU.
+
+    Not the shortest alone: those are first requests, which a policy may answer in words though it calls tools later on.
+    """
+    texts = {canonical_json([row["prompt"], row["tools"]]) for row in rows}
+    distinct = sorted(texts, key=lambda text: (len(text), text))
+    shorter = distinct[: max(count, len(distinct) // 2)]
+    count = min(count, len(shorter))
+    return [json.loads(shorter[place * len(shorter) // count]) for place in range(count)]
 
 
 def _choose(
