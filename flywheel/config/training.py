@@ -52,7 +52,7 @@ class TrainConfig(Section):
     )
     rebase_every: int = Field(default=4, ge=1, description="Every so many rounds one starts afresh from the base.")
     cold_start_below: float = Field(
-        default=0.5, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
+        default=0.8, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
     )
     probe_prompts: int = Field(default=8, ge=1, description="Training prompts on which that rate is measured.")
     min_rows: int = Field(default=8, ge=1, description="Fewest rows worth a round.")
@@ -75,8 +75,7 @@ class TrainConfig(Section):
     batch_size: int = Field(
         default=4,
         ge=1,
-        description="Rows per forward pass, or GRPO's groups and scenarios; SFT rows that continue one another count "
-        "as one.",
+        description="Rows per forward pass, or GRPO's groups and scenarios.",
     )
     accumulation: int = Field(default=1, ge=1, description="Forward passes per optimiser step.")
     max_length: int = Field(default=4096, ge=16, description="Longest row in tokens.")

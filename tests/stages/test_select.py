@@ -134,8 +134,9 @@ def test_nothing_gives_nothing(frames: Make) -> None:
 @pytest.mark.parametrize(
     ("examples", "pairs", "rate", "method", "reason"),
     [
-        (50, 50, 0.1, "sft", "the start policy makes 10% well-formed calls, under train.cold_start_below 50%"),
-        (50, 50, 0.5, "dpo", "pairs: 50, train.min_rows 8"),
+        (50, 50, 0.1, "sft", "the start policy makes 10% well-formed calls, under train.cold_start_below 80%"),
+        (50, 50, 0.79, "sft", "examples: 50, train.min_rows 8"),
+        (50, 50, 0.8, "dpo", "pairs: 50, train.min_rows 8"),
         (50, 50, None, "dpo", "not measured"),
         (1_234, 7, 0.9, "sft", "examples: 1,234, train.min_rows 8; pairs: 7, too few"),
     ],

@@ -6,6 +6,7 @@ trained tokens; a step's loss is their weighted sum over the number of the step'
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from flywheel.models.load import load_tokenizer
 from flywheel.stages.train._rows import demonstrations, read_rows, tokenise
 from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
 from flywheel.stages.train.checkpoints import newest
+from flywheel.stages.train.processes import world
 
 if TYPE_CHECKING:
     import torch
@@ -89,9 +91,10 @@ def train(spec: TrainSpec) -> TrainResult:
     rows = demonstrations(data.rows, [float(raw[i].get("weight", 1.0)) for i in data.kept])
     by_weight = "weights" in rows[0]
     lengths = [len(row["input_ids"]) for row in rows]
+    stepwise = _by_sequences(spec, len(data.rows), len(rows))
     trainer = (weighted(SFTTrainer) if by_weight else SFTTrainer)(
         model=with_adapter(spec),
-        args=trl_arguments(SFTConfig, spec, max(lengths), learning_rate=spec.config.train.sft_learning_rate),
+        args=trl_arguments(SFTConfig, stepwise, max(lengths), learning_rate=spec.config.train.sft_learning_rate),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         **({"data_collator": _collator(tokenizer.pad_token_id)} if by_weight else {}),
@@ -101,3 +104,15 @@ def train(spec: TrainSpec) -> TrainResult:
     checks = {"rows_refused": float(data.refused), "sequences": float(len(rows))}
     steps = trainer.state.global_step
     return finish(spec, trainer.model, steps=steps, tokens=sum(lengths), checks=checks, started=started)
+
+
+def _by_sequences(spec: TrainSpec, rows: int, sequences: int) -> TrainSpec:
+    """Return the round with the sequences of a pass that hold `batch_size` rows on average.
+
+    A sequence trains several steps of a conversation. Were it to count as one row, a round would take fewer and larger
+    optimiser steps the more its rows continue one another: half as many on real logs.
+    """
+    train, share = spec.config.train, world()
+    wanted = train.batch_size * sequences / rows / share
+    whole = train.model_copy(update={"batch_size": share * max(1, round(wanted))})
+    return dataclasses.replace(spec, config=spec.config.model_copy(update={"train": whole}))

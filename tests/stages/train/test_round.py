@@ -235,6 +235,23 @@ def test_the_first_loss_is_that_of_the_actions_alone(
     assert seen[0]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_step_trains_as_many_rows_whether_they_continue_one_another_or_not(tmp_path: Path, tiny_model: Path) -> None:
+    """Six conversations of four steps are six sequences: one a step, not four."""
+    made = spec(tmp_path, tiny_model, max_steps=-1, sft_epochs=1, batch_size=4)
+    talks = []
+    for i in range(6):
+        said: list[dict[str, Any]] = [{"role": "user", "content": f"How many orders in month {i}?"}]
+        for step in range(4):
+            action = {"role": "assistant", "content": f"Step {step}: {i + step}."}
+            talks.append({"prompt": said, "completion": [action], "tools": None, "task_id": f"t{i}", "weight": 1.0})
+            said = [*said, action, {"role": "user", "content": "And then?"}]
+    files.atomic_write(made.data, "".join(canonical_json(row) + "\n" for row in talks))
+    result, seen = train_here(made)
+
+    assert result.checks["sequences"] == 6
+    assert max(row["step"] for row in seen) == 6
+
+
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_each_pair_has_its_own_weight_of_the_nll_term(weight: float, tmp_path: Path, tiny_model: Path) -> None:
     made = spec(tmp_path, tiny_model, "dpo", reference="parent", batch_size=12, max_steps=1)
