@@ -174,8 +174,11 @@ def _verified(ctx: Context) -> set[str]:
     """Return the episodes whose success a verifier or an audit vouches for."""
     import polars as pl
 
+    from flywheel.stages.select import GOOD_ENOUGH_TO_COPY
+
     whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
-    return set(whole.filter(pl.col("basis").is_in(["audit", "verifier"])).collect()["episode_id"])
+    vouched = pl.col("basis").is_in(["audit", "verifier"]) & (pl.col("p_success") >= GOOD_ENOUGH_TO_COPY)
+    return set(whole.filter(vouched).collect()["episode_id"])
 
 
 def make_plan(ctx: Context, number: int) -> PlannedRound:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
+__all__ = ["GOOD_ENOUGH_TO_COPY", "MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
 
 
 SAME_ACTION_ROWS = (
@@ -160,7 +160,7 @@ def _nll_weight(cfg: TrainConfig, verified: Collection[str]) -> pl.Expr:
     """Return how much a chosen action is copied, beside being preferred: not at all if it may well be bad too."""
     import polars as pl
 
-    vouched = pl.col("chosen_episode").is_in(list(verified))
+    vouched = pl.col("chosen_episode").is_in(list(verified)) & (pl.col("builder") != "user_edit")  # nobody saw the edit
     weight = pl.when(vouched).then(cfg.dpo_verified_sft_weight).otherwise(cfg.dpo_sft_weight)
     return pl.when(pl.col("p_chosen") >= GOOD_ENOUGH_TO_COPY).then(weight).otherwise(0.0)
 

@@ -73,9 +73,15 @@ def test_a_chosen_action_is_copied_as_far_as_it_is_known_to_be_good(
 ) -> None:
     made = frames([attempt("a", p_good), *(attempt(name, 0.01, tool="bad") for name in ("b", "c", "d"))])
     examples, pairs = tables(made)
-    pairs = pairs.with_columns(p_better=0.9)
     (row,) = select_rows(examples, pairs, CFG, "dpo", Funnel(), verified=verified)
     assert row["nll_weight"] == expected
+
+
+def test_a_verifier_vouches_for_no_edit_that_it_did_not_see(frames: Make) -> None:
+    examples, pairs = tables(frames([attempt("a", 0.95), attempt("b", 0.05, tool="bad")]))
+    edited = pairs.with_columns(builder=pl.lit("user_edit"))
+    (row,) = select_rows(examples, edited, CFG, "dpo", Funnel(), verified=("a",))
+    assert row["nll_weight"] == CFG.dpo_sft_weight
 
 
 def test_one_answer_to_a_question(frames: Make) -> None:

@@ -91,10 +91,10 @@ def train(spec: TrainSpec) -> TrainResult:
     rows = demonstrations(data.rows, [float(raw[i].get("weight", 1.0)) for i in data.kept])
     by_weight = "weights" in rows[0]
     lengths = [len(row["input_ids"]) for row in rows]
-    stepwise = _by_sequences(spec, len(data.rows), len(rows))
+    spec = _by_sequences(spec, len(data.rows), len(rows))
     trainer = (weighted(SFTTrainer) if by_weight else SFTTrainer)(
         model=with_adapter(spec),
-        args=trl_arguments(SFTConfig, stepwise, max(lengths), learning_rate=spec.config.train.sft_learning_rate),
+        args=trl_arguments(SFTConfig, spec, max(lengths), learning_rate=spec.config.train.sft_learning_rate),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         **({"data_collator": _collator(tokenizer.pad_token_id)} if by_weight else {}),
@@ -107,12 +107,14 @@ def train(spec: TrainSpec) -> TrainResult:
 
 
 def _by_sequences(spec: TrainSpec, rows: int, sequences: int) -> TrainSpec:
-    """Return the round with the sequences of a pass that hold `batch_size` rows on average.
+    """Return the round with the sequences of a pass that hold `batch_size` rows on average, as its batch size.
 
     A sequence trains several steps of a conversation. Were it to count as one row, a round would take fewer and larger
-    optimiser steps the more its rows continue one another: half as many on real logs.
+    optimiser steps the more its rows continue one another. What the processes cannot share out stays as it was asked
+    for, and is refused where that cannot be shared either.
     """
-    train, share = spec.config.train, world()
-    wanted = train.batch_size * sequences / rows / share
-    whole = train.model_copy(update={"batch_size": share * max(1, round(wanted))})
-    return dataclasses.replace(spec, config=spec.config.model_copy(update={"train": whole}))
+    train = spec.config.train
+    least = max(1, round(train.batch_size * sequences / rows))
+    shared = (n for n in range(least, train.batch_size) if n * train.accumulation % world() == 0)
+    by_sequences = train.model_copy(update={"batch_size": next(shared, train.batch_size)})
+    return dataclasses.replace(spec, config=spec.config.model_copy(update={"train": by_sequences}))

@@ -252,6 +252,25 @@ def test_a_step_trains_as_many_rows_whether_they_continue_one_another_or_not(tmp
     assert max(row["step"] for row in seen) == 6
 
 
+@pytest.mark.parametrize(
+    ("processes", "step", "sequences", "expected"),
+    [
+        ("1", (4, 1), 24, 4),
+        ("1", (4, 1), 12, 2),
+        ("1", (4, 1), 1, 1),
+        ("2", (4, 1), 6, 2),
+        ("2", (1, 4), 24, 1),
+        ("2", (3, 1), 24, 3),
+    ],
+)
+def test_sequences_of_a_pass_are_what_the_processes_can_share(
+    monkeypatch: pytest.MonkeyPatch, processes: str, step: tuple[int, int], sequences: int, expected: int
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    made = spec(Path(), Path(), batch_size=step[0], accumulation=step[1])
+    assert trl_sft._by_sequences(made, 24, sequences).config.train.batch_size == expected
+
+
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_each_pair_has_its_own_weight_of_the_nll_term(weight: float, tmp_path: Path, tiny_model: Path) -> None:
     made = spec(tmp_path, tiny_model, "dpo", reference="parent", batch_size=12, max_steps=1)
