@@ -54,11 +54,12 @@ def settings_of(args: argparse.Namespace) -> Settings:
         "dtype": args.dtype,
         "holdout_share": 0.35,
         "max_length": 8192 if gpu else 1280,
-        "max_rows": 20_000 if gpu else 32,
+        "max_rows": 20_000 if gpu else 64,
         "max_cases": 400 if gpu else 24,
         "max_new_tokens": 96 if gpu else 72,
         "eval_batch": 16 if gpu else 8,
-        "train": {"dpo_learning_rate": 2e-4, **json.loads(args.train)},  # a small model in few steps; for all arms
+        # every arm sees each row once; the learning rate is for a small model in few steps
+        "train": {"dpo_learning_rate": 2e-4, "sft_epochs": 1.0, **json.loads(args.train)},
     }
     return Settings(**{**chosen, **(QUICK if args.quick else {})})
 

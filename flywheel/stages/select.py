@@ -7,6 +7,7 @@ content, and a choice of method with the numbers that decided.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,7 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
     if method == "dpo":
         table = table.with_columns(nll_weight=_nll_weight(cfg, verified))
     numbers = ("weight",) if method == "sft" else ("p_better", "weight", "nll_weight")
-    table = _fairly(table, "episode_id" if method == "sft" else key)
+    table = _fairly(table, key, method)
     table = funnel.drop(table, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
     funnel.kept += table.height
     rows = [_row(row, columns, numbers, row[key]) for row in table.iter_rows(named=True)]
@@ -218,33 +219,38 @@ def _contested(table: pl.DataFrame) -> pl.Expr:
     return pl.col("pair_id").is_in(fragile)
 
 
-def _fairly(table: pl.DataFrame, unit: str) -> pl.DataFrame:
-    """Sort rows for the cap: one conversation (or pair) of every task before a second of any, the surest first.
+def _fairly(table: pl.DataFrame, key: str, method: Method) -> pl.DataFrame:
+    """Sort rows for the cap: one of every task before a second of any; the surest pairs first.
 
-    A conversation's steps stay together, since they continue one another and are one sequence to train on.
+    Demonstrations are drawn at random, each as often as its weight says (weighted sampling without replacement,
+    Efraimidis and Spirakis 2006). The steps of a conversation share their weight, so the surest would be few
+    conversations told to their end, and different situations teach more.
     """
     import polars as pl
 
-    order = [unit, "step"] if "step" in table.columns else [unit]
-    weighed = table if "_sure" in table.columns else table.with_columns(_sure=pl.col("weight").max().over(unit))
-    units = weighed.select("task_id", unit, "_sure").unique().sort("_sure", unit, descending=[True, False])
-    turns = units.select("task_id", unit, _turn=pl.int_range(pl.len()).over("task_id"))
-    return table.join(turns, on=["task_id", unit]).sort("_turn", *order).drop("_turn")
+    drawn = [math.log(_chance(name)) / weight for name, weight in table.select(key, "weight").iter_rows()]
+    order = pl.Series("_order", drawn if method == "sft" else table["weight"], dtype=pl.Float64)
+    table = table.with_columns(order).sort("_order", key, descending=[True, False])
+    turn = pl.int_range(pl.len()).over("task_id")
+    return table.with_columns(_turn=turn).sort("_turn", "_order", key, descending=[False, True, False])
+
+
+def _chance(name: str) -> float:
+    """Return a number in (0, 1) that depends on nothing but a name."""
+    return (int(content_id(name)[:13], 16) + 0.5) / 16**13
 
 
 def _demonstrations(table: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Keep what teaches a small model best: successes, one answer to a question, no action over and over.
 
-    What several conversations share, their first steps above all, stays with the surest, which is the one that
-    `_fairly` takes first: so that conversations are taken from their beginning.
+    What several conversations share, their first steps above all, stays with the surest of them, which so is whole.
     """
     import polars as pl
 
     table = funnel.drop(table, ~pl.col("label"), "undesirable")
     actions = pl.Series("_action", [_action(text) for text in table["completion"]], dtype=pl.String)
-    table = table.with_columns(actions, _sure=pl.col("weight").max().over("episode_id")).sort(
-        "_sure", "episode_id", "step", "example_id", descending=[True, False, False, False]
-    )
+    order = [pl.col("weight").max().over("episode_id"), "episode_id", "step", "example_id"]
+    table = table.with_columns(actions).sort(order, descending=[True, False, False, False])
     asked = pl.struct("prompt", "tools").is_first_distinct()
     table = funnel.drop(table, asked.not_(), "prompt has another answer")
     place = pl.int_range(pl.len()).over("state_key", "_action")

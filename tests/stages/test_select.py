@@ -92,20 +92,37 @@ def test_one_answer_to_a_question(frames: Make) -> None:
     assert counts["prompt has another answer"] == 1
 
 
-def test_a_conversation_that_is_taken_is_taken_from_its_beginning(frames: Make) -> None:
-    """Eight attempts at each task share their first step; under a cap every task still has it, and what follows."""
+def test_what_attempts_share_is_trained_once_and_makes_one_of_them_whole(frames: Make) -> None:
+    """Eight attempts at each task share their first step; each task still has it, in a conversation told to its end."""
     ways = [[{"user": f"task {task}", "call": ("search", {})}, {"call": ("read", {"page": n})}, {"say": f"it is {n}"}]
             for task in range(4) for n in range(8)]  # fmt: skip
-    users: dict[str, str | None] = {f"e{n}": f"u{n * n % 5}" for n in range(32)}
     attempts = [
-        {"id": f"e{n}", "p": 0.9 + (n * 7 % 10) / 100, "task": f"t{n // 8}", "steps": steps, "user": users[f"e{n}"]}
+        {"id": f"e{n}", "p": 0.9 + (n * 7 % 10) / 100, "task": f"t{n // 8}", "steps": steps}
         for n, steps in enumerate(ways)
     ]
-    rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=12, max_user_share=1.0), users)
-    by_task: dict[str, list[int]] = {}
-    for row in rows:
-        by_task.setdefault(row["task_id"], []).append(len(row["prompt"]))
-    assert [sorted(lengths) for _, lengths in sorted(by_task.items())] == [[2, 4, 6]] * 4
+    rows, counts = run(frames(attempts), "sft")
+    assert counts["prompt has another answer"] == 4 * 7
+    first = [row for row in rows if len(row["prompt"]) == 2]
+    assert sorted(row["task_id"] for row in first) == ["t0", "t1", "t2", "t3"]
+    surest = {row["task_id"]: row["weight"] for row in sorted(rows, key=lambda row: row["weight"])}
+    assert {row["task_id"]: row["weight"] for row in first} == surest
+
+
+def test_a_cap_draws_demonstrations_over_all_conversations(frames: Make) -> None:
+    told = [
+        [{"user": f"{n}", "call": (f"f{n}", {})}, *({"call": (f"g{n}", {"k": k})} for k in range(5))] for n in range(12)
+    ]
+    attempts = [{"id": f"e{n}", "p": 0.95, "task": "t", "steps": steps} for n, steps in enumerate(told)]
+    rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=18))
+    asked = {row["prompt"][1]["content"] for row in rows}
+    assert len(asked) >= 9, "three whole conversations of six steps would be three"
+
+
+def test_a_cap_draws_sure_demonstrations_more_often(frames: Make) -> None:
+    attempts = [attempt(f"e{n}", 0.99 if n % 2 else 0.75, task="t", tool=f"f{n}") for n in range(300)]
+    rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=60))
+    sure = sum(row["weight"] > 0.9 for row in rows)
+    assert 32 < sure < 52, "drawn by weight: 40 of 60 are expected, all 60 if the surest came first"
 
 
 def test_an_action_is_not_shown_over_and_over(frames: Make) -> None:
