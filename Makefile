@@ -76,6 +76,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/viewer.py
 	@$(BIN)/python benchmarks/shared_sequences.py
 	@$(BIN)/python benchmarks/ingest.py
+	@$(BIN)/python benchmarks/ingest_steps.py
 	@$(BIN)/python benchmarks/redaction.py
 	@$(BIN)/python benchmarks/gate.py
 	@$(BIN)/python benchmarks/belief.py

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["GOOD_ENOUGH_TO_COPY", "MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
 
 
-SAME_ACTION_ROWS = (
-    3  # demonstrations of one action in one state: some wordings of a prompt help, fifty crowd out others
-)
+SAME_ACTION_ROWS = 3  # demonstrations of one action in one state: some wordings help, fifty crowd out others
+SAME_PROMPT_ROWS = 8  # demonstrations that answer the very same prompt
 
 
 SHARED = "13 words of a held-out answer"
@@ -115,7 +114,7 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
     less the more there are. For DPO, a choice that two users make one way and the other must outlive any one of them.
     `verified` names the episodes whose success a verifier or an audit vouches for.
 
-    SFT gets {prompt, completion, tools, weight, id, task_id}: successes, one for each prompt. DPO gets {prompt, chosen,
+    SFT gets {prompt, completion, tools, weight, id, task_id}: successes. DPO gets {prompt, chosen,
     rejected, tools, p_better, weight, nll_weight, id, task_id}.
     """
     import polars as pl
@@ -241,9 +240,10 @@ def _chance(name: str) -> float:
 
 
 def _demonstrations(table: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
-    """Keep what teaches a small model best: successes, one answer to a question, no action over and over.
+    """Keep successes, the surest first; of one prompt and of one action in a state so many that others have room.
 
-    What several conversations share, their first steps above all, stays with the surest of them, which so is whole.
+    Where successes went different ways, each is shown: with one answer to a prompt, first requests, which attempts
+    share, would be rarer in training than in use (decision 0026).
     """
     import polars as pl
 
@@ -251,10 +251,10 @@ def _demonstrations(table: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     actions = pl.Series("_action", [_action(text) for text in table["completion"]], dtype=pl.String)
     order = [pl.col("weight").max().over("episode_id"), "episode_id", "step", "example_id"]
     table = table.with_columns(actions).sort(order, descending=[True, False, False, False])
-    asked = pl.struct("prompt", "tools").is_first_distinct()
-    table = funnel.drop(table, asked.not_(), "prompt has another answer")
     place = pl.int_range(pl.len()).over("state_key", "_action")
-    return funnel.drop(table, place >= SAME_ACTION_ROWS, "action often shown").drop("_action")
+    table = funnel.drop(table, place >= SAME_ACTION_ROWS, "action often shown").drop("_action")
+    place = pl.int_range(pl.len()).over("prompt", "tools")
+    return funnel.drop(table, place >= SAME_PROMPT_ROWS, "prompt often answered")
 
 
 def _action(completion: str) -> str:

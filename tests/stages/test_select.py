@@ -84,28 +84,18 @@ def test_a_verifier_vouches_for_no_edit_that_it_did_not_see(frames: Make) -> Non
     assert row["nll_weight"] == CFG.dpo_sft_weight
 
 
-def test_one_answer_to_a_question(frames: Make) -> None:
-    asked: list[dict[str, Any]] = [{"user": "go", "call": (tool, {})} for tool in ("f", "g")]
-    attempts = [{"id": f"e{n}", "p": p, "steps": [asked[n]]} for n, p in ((0, 0.8), (1, 0.95))]
-    (row,), counts = run(frames(attempts), "sft")
-    assert row["completion"][0]["tool_calls"][0]["name"] == "g"
-    assert counts["prompt has another answer"] == 1
-
-
-def test_what_attempts_share_is_trained_once_and_makes_one_of_them_whole(frames: Make) -> None:
-    """Eight attempts at each task share their first step; each task still has it, in a conversation told to its end."""
-    ways = [[{"user": f"task {task}", "call": ("search", {})}, {"call": ("read", {"page": n})}, {"say": f"it is {n}"}]
-            for task in range(4) for n in range(8)]  # fmt: skip
+def test_a_prompt_is_shown_with_several_answers_up_to_a_limit(frames: Make) -> None:
+    """Attempts at a task share their first request; where they differ after it, it is not made rare."""
+    p_of = [0.75 + (n * 7 % 20) / 100 for n in range(20)]
     attempts = [
-        {"id": f"e{n}", "p": 0.9 + (n * 7 % 10) / 100, "task": f"t{n // 8}", "steps": steps}
-        for n, steps in enumerate(ways)
+        {"id": f"e{n}", "p": p_of[n], "steps": [{"user": "go", "call": (f"f{n}", {})}, {"say": f"it is {n}"}]}
+        for n in range(20)
     ]
     rows, counts = run(frames(attempts), "sft")
-    assert counts["prompt has another answer"] == 4 * 7
     first = [row for row in rows if len(row["prompt"]) == 2]
-    assert sorted(row["task_id"] for row in first) == ["t0", "t1", "t2", "t3"]
-    surest = {row["task_id"]: row["weight"] for row in sorted(rows, key=lambda row: row["weight"])}
-    assert {row["task_id"]: row["weight"] for row in first} == surest
+    assert counts == {"considered": 40, "kept": 28, "prompt often answered": 12}
+    shown = sorted(int(row["completion"][0]["tool_calls"][0]["name"][1:]) for row in first)
+    assert shown == sorted(sorted(range(20), key=lambda n: -p_of[n])[:8]), "the surest"
 
 
 def test_a_cap_draws_demonstrations_over_all_conversations(frames: Make) -> None:
