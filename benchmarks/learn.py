@@ -58,8 +58,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
         "max_cases": 400 if gpu else 24,
         "max_new_tokens": 96 if gpu else 72,
         "eval_batch": 16 if gpu else 8,
-        # Every arm sees each row once and leaves out longer ones, as TRL does, which cuts their answers off: with windows
-        # a third of the rows are final answers after long pages. The learning rate is for a small model in few steps.
+        # Every arm sees each row once and leaves out longer ones. TRL would cut their answers off; windows on them are
+        # final answers after long pages, a third of all. The learning rate is for a small model in few steps.
         "train": {"dpo_learning_rate": 2e-4, "sft_epochs": 1.0, "long_rows": "refuse", **json.loads(args.train)},
     }
     return Settings(**{**chosen, **(QUICK if args.quick else {})})
