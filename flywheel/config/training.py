@@ -54,7 +54,7 @@ class TrainConfig(Section):
     cold_start_below: float = Field(
         default=0.8, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
     )
-    probe_prompts: int = Field(default=8, ge=1, description="Training prompts on which that rate is measured.")
+    probe_prompts: int = Field(default=32, ge=1, description="Training prompts on which that rate is measured.")
     min_rows: int = Field(default=8, ge=1, description="Fewest rows worth a round.")
     max_rows: int = Field(
         default=20_000, ge=1, description="Most rows of a round: of every task one conversation before a second of any."
