@@ -71,6 +71,11 @@ def _card_rows(card: DataCard) -> list[list[str]]:
     ]
 
 
+def _mix(card: DataCard) -> str:
+    """Return what a round's rows are where they are not all new."""
+    return ": " + ", ".join(f"{n:,} {kind}" for kind, n in card.mix.items()) if len(card.mix) > 1 else ""
+
+
 def _told(counts: dict[str, int]) -> str:
     """Return the commonest values with their counts."""
     names = list(counts.items())
@@ -85,7 +90,7 @@ def _plan_lines(p: Plan, method: str | None, *, verbose: bool) -> list[str]:
         ["base", f"{p.base_model} @ {p.base_model_sha256[:12]}"],
         ["method", f"{p.method}: {p.method_reason}"],
         ["reference", p.reference],
-        ["rows", f"{p.rows:,} of {p.tasks:,} tasks, dataset {p.dataset_sha256[:12]}"],
+        ["rows", f"{p.rows:,} of {p.tasks:,} tasks{_mix(p.card)}, dataset {p.dataset_sha256[:12]}"],
         ["budget", f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({size(p.characters)} of text)"],
         *_card_rows(p.card),
     ]

@@ -57,7 +57,22 @@ class TrainConfig(Section):
     probe_prompts: int = Field(default=32, ge=1, description="Training prompts on which that rate is measured.")
     min_rows: int = Field(default=8, ge=1, description="Fewest rows worth a round.")
     max_rows: int = Field(
-        default=20_000, ge=1, description="Most rows of a round: of every task one conversation before a second of any."
+        default=20_000, ge=1, description="Most rows of a round: one of every task before a second of any."
+    )
+    older_rows: float = Field(
+        default=0.3,
+        ge=0,
+        description="Rows that earlier rounds were trained on, for each new one; drawn anew each round.",
+    )
+    replayed_share: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Share of them in which SFT shows the start policy's own action, where it is the good one.",
+    )
+    golden: str = Field(default="golden/*.jsonl", description="Files with rows of your own, one JSON object a line.")
+    golden_rows: float = Field(
+        default=0.15, ge=0, description="Golden rows for each row from the logs; drawn anew each round."
     )
     max_rows_per_user: int = Field(
         default=20, ge=1, description="Most rows of one user in a round, where users are known."

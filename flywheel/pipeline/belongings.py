@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.funnel import Funnel
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.mixing import DATASET
 from flywheel.pipeline.origins import ORIGINS, from_snapshots, read_origins
 from flywheel.pipeline.stages import STAGES
-from flywheel.pipeline.training import DATASET
 from flywheel.records import Split, content_id
 from flywheel.stages.ingest.forgotten import LATE
 from flywheel.stages.links import COLUMNS as LINKED

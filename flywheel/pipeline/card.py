@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.fitting import Fitted
+from flywheel.pipeline.mixing import mix_of
 from flywheel.pipeline.tables import read_table
 from flywheel.records import DataCard
 
@@ -45,6 +46,7 @@ def make_card(ctx: Context, fitted: Fitted, method: str) -> DataCard:
         max_length=limit,
         mean_trained=[round(sum(side) / len(side), 1) for side in list(zip(*fitted.tokens, strict=True))[1:]],
         longer_wins=_longer_wins([sides for _, *sides in fitted.tokens]),
+        mix=mix_of(fitted.rows),
         **_origins(ctx, fitted.rows, method),
     )
 

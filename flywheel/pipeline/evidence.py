@@ -13,9 +13,9 @@ import math
 from typing import TYPE_CHECKING
 
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.mixing import trained_on
 from flywheel.pipeline.planning import differing_keys
 from flywheel.pipeline.tables import read_table
-from flywheel.pipeline.training import DATASET
 from flywheel.records import Need, Promotion, Split, Verdict
 from flywheel.stages.gate.ledger import RULE
 from flywheel.stats.planning import cases_for_superiority
@@ -45,27 +45,14 @@ def _if_missing(need: Need) -> list[Need]:
     return [need] if need.have < need.need else []
 
 
-def _ids(dataset: str) -> list[str]:
-    return [json.loads(line)["id"] for line in dataset.splitlines()]
-
-
 def _rows(ctx: Context, planned: PlannedRound) -> Need:
     made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
     trained = [n for n in made if n not in ctx.registry.tainted]
     changed = trained and differing_keys(ctx.registry.manifest(trained[-1]).config, planned.plan.config)
-    new = set(_ids(planned.dataset)).difference(*(() if changed else (_trained_on(ctx, n) for n in trained)))
+    rows = [json.loads(line) for line in planned.dataset.splitlines()]
+    of_logs = {row["id"] for row in rows if row.get("mix") != "golden"}
+    new = of_logs.difference(*(() if changed else (trained_on(ctx, n) for n in trained)))
     return Need(what="new rows to train on", have=len(new), need=ctx.config.nightly.min_new_rows)
-
-
-def _trained_on(ctx: Context, number: int) -> list[str]:
-    """Return the ids of a round's rows; remembered, because a dataset's texts are large. None where it is removed."""
-    manifest, path = ctx.registry.manifest(number), ctx.registry.folder(number) / DATASET
-    key = manifest.dataset[0].sha256 if manifest.dataset else ""
-    known = ctx.store.cached("rows", key)
-    if known is None:
-        known = _ids(path.read_text(encoding="utf-8")) if path.exists() else []
-        ctx.store.cache("rows", key, known)
-    return list(known)
 
 
 def _tasks(ctx: Context) -> Need:

@@ -17,10 +17,10 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.crossing import read_holdout
 from flywheel.pipeline.leaks import asked_in_training
 from flywheel.pipeline.likelihoods import off_policy_rows
+from flywheel.pipeline.mixing import DATASET
 from flywheel.pipeline.rivals import rival_rows
 from flywheel.pipeline.scoring import PolicyScorer, look_id
 from flywheel.pipeline.suites import Suite, chosen_suites
-from flywheel.pipeline.training import DATASET
 from flywheel.records import EvalReport
 from flywheel.rounds import round_name
 

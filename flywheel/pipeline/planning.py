@@ -16,6 +16,7 @@ from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.crossing import evaluation_texts
 from flywheel.pipeline.fitting import dataset_text, fit_rows
+from flywheel.pipeline.mixing import before, golden_version, replayed
 from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import TrainConfig
+    from flywheel.stages._mix import Before
     from flywheel.stages.select import MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
@@ -140,7 +142,7 @@ def _choose(
     )
 
 
-def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[Method, Funnel]]:
+def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[dict[str, Any]]], dict[Method, Funnel]]:
     """Return the rows that each method would train on, and what was dropped on the way to them."""
     from flywheel.stages.select import select_rows
     from flywheel.stages.select_groups import select_actions, select_groups, select_scenarios
@@ -154,11 +156,12 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
     verified = _verified(ctx)
     rows: dict[Method, list[dict[str, Any]]] = {
-        m: select_rows(examples, pairs, train, m, funnels[m], users=users, verified=verified) for m in funnels
+        m: select_rows(examples, pairs, train, m, funnels[m], users=users, verified=verified, before=known)
+        for m in funnels
     }
     if train.method == "grpo":
         funnels["grpo"] = Funnel()
-        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"], users)
+        rows["grpo"] = select_groups(table("groups"), train, funnels["grpo"], users, known)
     if train.method == "grpo-replay":
         found = funnels["grpo-replay"] = Funnel()
         least = ctx.config.groups.min_range
@@ -166,7 +169,7 @@ def _candidates(ctx: Context) -> tuple[dict[Method, list[dict[str, Any]]], dict[
     if train.method == "kto":
         funnels["kto"] = Funnel()
         alone = unpaired(examples, pairs, funnels["kto"])
-        rows["kto"] = select_actions(alone, train, funnels["kto"], users)
+        rows["kto"] = select_actions(alone, train, funnels["kto"], users, known)
     return rows, funnels
 
 
@@ -189,14 +192,19 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     """
     from flywheel.models.load import base_identity
     from flywheel.stages.contamination import clear
+    from flywheel.stages.golden import golden_rows
 
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
-    candidates, funnels = _candidates(ctx)
+    candidates, funnels = _candidates(ctx, before(ctx, number, parent))
     counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
     funnel = funnels[choice.method]
-    clean = clear(candidates[choice.method], evaluation_texts(ctx), funnel)
+    chosen = candidates[choice.method]
+    if choice.method == "sft":
+        chosen = replayed(ctx, number, parent, chosen)
+    chosen += golden_rows(ctx.project, train, choice.method, number, len(chosen), funnel)
+    clean = clear(chosen, evaluation_texts(ctx), funnel)
     fitted = fit_rows(ctx, clean, choice.method, funnel)
     rows = fitted.rows
     if len(rows) < max(train.min_rows, 1):
@@ -218,7 +226,7 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         reference="none" if choice.method == "sft" else train.reference,
         base_model=ctx.config.model.base,
         base_model_sha256=base_identity(ctx.config.model).sha256,
-        inputs=_inputs(ctx, _MORE_TABLES.get(choice.method, ())),
+        inputs=_inputs(ctx, _MORE_TABLES.get(choice.method, ())) | _golden_input(ctx),
         counts=funnel.as_dict(),
         rows=len(rows),
         tasks=len(tasks),
@@ -250,6 +258,11 @@ def _inputs(ctx: Context, more: tuple[str, ...]) -> dict[str, dict[str, str]]:
         if snapshot is not None:
             found[table] = {"snapshot": f"{snapshot.stage}/{snapshot.number}", "sha256": snapshot.table_sha256(table)}
     return found
+
+
+def _golden_input(ctx: Context) -> dict[str, dict[str, str]]:
+    version = golden_version(ctx)
+    return {"golden": {"snapshot": ctx.config.train.golden, "sha256": version}} if version else {}
 
 
 def _repeat_of(ctx: Context, plan: Plan) -> int | None:

@@ -1,4 +1,4 @@
-"""A user's own evaluation case: one line of `evals/*.jsonl`, with the checks that its answer must pass."""
+"""What a user writes by hand: evaluation cases, a line each of `evals/*.jsonl`, and golden rows of `golden/*.jsonl`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from pydantic import ConfigDict, Field
 from flywheel.records.base import Document, _Frozen
 from flywheel.records.events import Message
 
-__all__ = ["CallCheck", "Check", "EvalCase", "ExactCheck", "PythonCheck", "RegexCheck", "SchemaCheck", "SqlCheck"]
+__all__ = [
+    "CallCheck",
+    "Check",
+    "EvalCase",
+    "ExactCheck",
+    "GoldenRow",
+    "PythonCheck",
+    "RegexCheck",
+    "SchemaCheck",
+    "SqlCheck",
+]
 
 _ON = (
     "What is checked: 'text' (the answer's text), 'json' (that text, or its one code block, as JSON), 'call' (the "
@@ -100,3 +110,17 @@ class EvalCase(Document):
     task: str = Field(default="", description="Cases of one task count as one in a test's error; '' is the case's own.")
     slices: dict[str, str] = Field(default={}, description="Slices that the case is in, name → value.")
     max_new_tokens: int = Field(default=0, ge=0, description="Longest answer in tokens; 0 is eval.max_new_tokens.")
+
+
+class GoldenRow(Document):
+    """A row of the user's own that rounds are trained on beside the logs: the right answer, or a better and a worse."""
+
+    document: ClassVar[str] = "golden_row"
+
+    id: str = Field(default="", description="Name of the row, unique over all files; '' is its file and line.")
+    prompt: str | list[Message] = Field(description="A user's message, or the messages before the answer.")
+    system: str = Field(default="", description="System message before a prompt that is a text.")
+    tools: list[dict[str, Any]] | None = Field(default=None, description="OpenAI function schemas that are offered.")
+    completion: Message | None = Field(default=None, description="The right answer, an assistant message.")
+    chosen: Message | None = Field(default=None, description="Instead of it: the better answer of a pair.")
+    rejected: Message | None = Field(default=None, description="The worse one.")

@@ -106,6 +106,11 @@ class DataCard(_Frozen):
     too_long: int = Field(ge=0, description="Rows that do not fit either way: they are refused whole, never cut.")
     mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
     longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
+    mix: dict[str, int] = Field(
+        default={},
+        description="Rows that are new; older (an earlier round was trained on them); replayed (older, with the start "
+        "policy's own good action); golden (the user's own).",
+    )
     sources: dict[str, int] = Field(description="Rows by format of their log.")
     policies: dict[str, int] = Field(description="Rows by the policy that acted.")
     builders: dict[str, int] = Field(description="Pairs by builder.")

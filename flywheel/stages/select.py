@@ -7,13 +7,13 @@ content, and a choice of method with the numbers that decided.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import EvidenceError
 from flywheel.records import Method, Split, canonical_json, content_id
+from flywheel.stages._mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
 from flywheel.stages._overlap import answers_shared, too_long_winded
 from flywheel.stages._users import direction, rows_allowed, user_weights
 
@@ -107,12 +107,14 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
     *,
     users: Mapping[str, str | None] | None = None,
     verified: Collection[str] = (),
+    before: Before = NOTHING_BEFORE,
 ) -> list[dict[str, Any]]:
     """Return a round's rows, sorted by the hash of their content; of the training split only.
 
     `users` names the user of each episode; of one user's rows only so many are taken, the surest first, and each counts
     less the more there are. For DPO, a choice that two users make one way and the other must outlive any one of them.
-    `verified` names the episodes whose success a verifier or an audit vouches for.
+    `verified` names the episodes whose success a verifier or an audit vouches for. `before` says what the start policy
+    was trained on: such rows have {mix: older}, and only so many are taken.
 
     SFT gets {prompt, completion, tools, weight, id, task_id}: successes. DPO gets {prompt, chosen,
     rejected, tools, p_better, weight, nll_weight, id, task_id}.
@@ -131,13 +133,14 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
         table = _balanced(table, funnel)
     if method == "sft":
         table = _demonstrations(table, funnel)
-    table = _nobody_decides(table, users or {}, cfg, method, funnel)
+    table = _nobody_decides(table, users or {}, cfg, method, funnel, before)
     columns = ("completion",) if method == "sft" else ("chosen", "rejected")
     if method == "dpo":
         table = table.with_columns(nll_weight=_nll_weight(cfg, verified))
     numbers = ("weight",) if method == "sft" else ("p_better", "weight", "nll_weight")
-    table = _fairly(table, key, method)
-    table = funnel.drop(table, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
+    # steps of a conversation share their weight, so the surest would be few conversations told to their end
+    table = by_task(table, key, drawn(table, key) if method == "sft" else table["weight"])
+    table = take(table, key, cfg, before, funnel)
     funnel.kept += table.height
     rows = [_row(row, columns, numbers, row[key]) for row in table.iter_rows(named=True)]
     return sorted(rows, key=content_id)
@@ -166,7 +169,12 @@ def _nll_weight(cfg: TrainConfig, verified: Collection[str]) -> pl.Expr:
 
 
 def _nobody_decides(
-    table: pl.DataFrame, users: Mapping[str, str | None], cfg: TrainConfig, method: Method, funnel: Funnel
+    table: pl.DataFrame,
+    users: Mapping[str, str | None],
+    cfg: TrainConfig,
+    method: Method,
+    funnel: Funnel,
+    before: Before,
 ) -> pl.DataFrame:
     """Cap and weigh each user's rows; drop contested choices that rest on one user."""
     import polars as pl
@@ -176,7 +184,8 @@ def _nobody_decides(
     counts = known_users(table, funnel)
     if method == "dpo":
         table = funnel.drop(table, _contested(table), "one user decides a contested choice")
-    table = share_out(table.sort("weight", key, descending=[True, False]), counts, cfg, funnel)
+    table = new_first(table.sort("weight", key, descending=[True, False]), key, before)
+    table = share_out(table, counts, cfg, funnel)
     weights = pl.Series("_by_user", user_weights(table["_user"].to_list()), dtype=pl.Float64)
     return table.with_columns(weight=pl.col("weight") * weights).drop("_user")
 
@@ -218,27 +227,6 @@ def _contested(table: pl.DataFrame) -> pl.Expr:
     return pl.col("pair_id").is_in(fragile)
 
 
-def _fairly(table: pl.DataFrame, key: str, method: Method) -> pl.DataFrame:
-    """Sort rows for the cap: one of every task before a second of any; the surest pairs first.
-
-    Demonstrations are drawn at random, each as often as its weight says (weighted sampling without replacement,
-    Efraimidis and Spirakis 2006). The steps of a conversation share their weight, so the surest would be few
-    conversations told to their end, and different situations teach more.
-    """
-    import polars as pl
-
-    drawn = [math.log(_chance(name)) / weight for name, weight in table.select(key, "weight").iter_rows()]
-    order = pl.Series("_order", drawn if method == "sft" else table["weight"], dtype=pl.Float64)
-    table = table.with_columns(order).sort("_order", key, descending=[True, False])
-    turn = pl.int_range(pl.len()).over("task_id")
-    return table.with_columns(_turn=turn).sort("_turn", "_order", key, descending=[False, True, False])
-
-
-def _chance(name: str) -> float:
-    """Return a number in (0, 1) that depends on nothing but a name."""
-    return (int(content_id(name)[:13], 16) + 0.5) / 16**13
-
-
 def _demonstrations(table: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Keep successes, the surest first; of one prompt and of one action in a state so many that others have room.
 
@@ -267,4 +255,5 @@ def _action(completion: str) -> str:
 def _row(row: dict[str, Any], columns: tuple[str, ...], numbers: tuple[str, ...], key: str) -> dict[str, Any]:
     texts = {name: json.loads(row[name]) for name in ("prompt", *columns)}
     tools = json.loads(row["tools"]) if row["tools"] is not None else None
-    return {**texts, "tools": tools, **{n: row[n] for n in numbers}, "id": key, "task_id": row["task_id"]}
+    made = {**texts, "tools": tools, **{n: row[n] for n in numbers}, "id": key, "task_id": row["task_id"]}
+    return {**made, "mix": "older"} if row[OLDER] else made

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.records import Split, content_id
 from flywheel.replay import scenario_row, scenarios
+from flywheel.stages._mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
 from flywheel.stages._users import user_weights
 from flywheel.stages.select import known_users, share_out
 
@@ -28,12 +29,16 @@ __all__ = ["select_actions", "select_groups", "select_scenarios"]
 
 
 def select_groups(
-    groups: pl.DataFrame, cfg: TrainConfig, funnel: Funnel, users: Mapping[str, str | None] | None = None
+    groups: pl.DataFrame,
+    cfg: TrainConfig,
+    funnel: Funnel,
+    users: Mapping[str, str | None] | None = None,
+    before: Before = NOTHING_BEFORE,
 ) -> list[dict[str, Any]]:
     """Return a round's groups of the training split: {prompt, tools, completions, rewards, advantages, policies, ...}.
 
     One group of every task before a second of any, as far as `train.max_rows` goes. `users` names the user of each
-    episode.
+    episode, `before` what the start policy was trained on: such groups have {mix: older}, and only so many are taken.
     """
     import polars as pl
 
@@ -41,9 +46,8 @@ def select_groups(
     table = funnel.drop(groups, pl.col("split") != Split.TRAIN.value, "held out").sort("group_id")
     who = [_behind([(users or {}).get(e) for e in episodes]) for episodes in table["episodes_G"]]
     table = table.with_columns(pl.Series("_user", who, dtype=pl.String))
-    table = share_out(table, known_users(table, funnel), cfg, funnel).drop("_user")
-    turns = table.with_columns(_turn=pl.int_range(pl.len()).over("task_id")).sort("_turn", "group_id").drop("_turn")
-    table = funnel.drop(turns, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
+    table = share_out(new_first(table, "group_id", before), known_users(table, funnel), cfg, funnel).drop("_user")
+    table = take(by_task(table, "group_id", drawn(table, "group_id")), "group_id", cfg, before, funnel)
     funnel.kept += table.height
     return sorted((_group(row) for row in table.iter_rows(named=True)), key=content_id)
 
@@ -67,7 +71,12 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
         "temperatures": row["temperatures_G"],
         "id": row["group_id"],
         "task_id": row["task_id"],
+        **_mix(row),
     }
+
+
+def _mix(row: dict[str, Any]) -> dict[str, str]:
+    return {"mix": "older"} if row[OLDER] else {}
 
 
 def select_scenarios(
@@ -104,11 +113,16 @@ def select_scenarios(
 
 
 def select_actions(
-    examples: pl.DataFrame, cfg: TrainConfig, funnel: Funnel, users: Mapping[str, str | None] | None = None
+    examples: pl.DataFrame,
+    cfg: TrainConfig,
+    funnel: Funnel,
+    users: Mapping[str, str | None] | None = None,
+    before: Before = NOTHING_BEFORE,
 ) -> list[dict[str, Any]]:
     """Return a round's single actions of the training split: {prompt, completion, tools, label, weight, ...}.
 
-    `users` names the user of each episode; each of one user's rows counts less the more there are.
+    `users` names the user of each episode; each of one user's rows counts less the more there are. `before` says what
+    the start policy was trained on: such rows have {mix: older}, and only so many are taken.
     """
     import polars as pl
 
@@ -118,13 +132,11 @@ def select_actions(
         "weight", "example_id", descending=[True, False]
     )
     who = pl.Series("_user", [(users or {}).get(e) for e in table["episode_id"]], dtype=pl.String)
-    table = table.with_columns(who)
+    table = new_first(table.with_columns(who), "example_id", before)
     table = share_out(table, known_users(table, funnel), cfg, funnel)
     by_user = pl.Series(user_weights(table["_user"].to_list()), dtype=pl.Float64)
     table = table.with_columns(weight=pl.col("weight") * by_user).drop("_user")
-    turns = table.sort("example_id").with_columns(_turn=pl.int_range(pl.len()).over("task_id", "label"))
-    turns = turns.sort("_turn", "example_id").drop("_turn")
-    table = funnel.drop(turns, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
+    table = take(by_task(table, "example_id", drawn(table, "example_id"), "label"), "example_id", cfg, before, funnel)
     funnel.kept += table.height
     return sorted((_action(row) for row in table.iter_rows(named=True)), key=content_id)
 
@@ -138,4 +150,5 @@ def _action(row: dict[str, Any]) -> dict[str, Any]:
         "weight": row["weight"],
         "id": row["example_id"],
         "task_id": row["task_id"],
+        **_mix(row),
     }

@@ -1,0 +1,89 @@
+"""What a round is made of beside new rows: older ones, the start policy's own actions, and golden rows.
+
+In: the rows chosen from the logs. Out: the rows of a round. Rows from the logs are new unless they say otherwise in
+`mix`: older (an earlier round was trained on it), replayed (older, with the start policy's own action), or golden.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flywheel.pipeline.context import Context
+from flywheel.records import canonical_json, content_id
+from flywheel.rounds import round_name
+
+if TYPE_CHECKING:
+    from flywheel.stages._mix import Before
+
+__all__ = ["DATASET", "before", "golden_version", "mix_of", "replayed", "trained_on"]
+
+DATASET = "data/train.jsonl"
+MOST_REPLAYED = 512  # attempts at older rows a round: each is generated
+
+Row = dict[str, Any]
+
+
+def trained_on(ctx: Context, number: int) -> list[str]:
+    """Return the ids of a round's rows; remembered, because a dataset's texts are large. None where it is removed."""
+    manifest, path = ctx.registry.manifest(number), ctx.registry.folder(number) / DATASET
+    key = manifest.dataset[0].sha256 if manifest.dataset else ""
+    known = ctx.store.cached("rows", key)
+    if known is None:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        known = [json.loads(line)["id"] for line in lines]
+        ctx.store.cache("rows", key, known)
+    return list(known)
+
+
+def before(ctx: Context, number: int, parent: int | None) -> Before:
+    """Return what the policy that a round starts from was trained on, in all rounds that it descends from."""
+    from flywheel.pipeline.judging import lineage
+    from flywheel.stages._mix import Before
+
+    return Before(number, frozenset(one for member in lineage(ctx, parent) for one in trained_on(ctx, member)))
+
+
+def mix_of(rows: Sequence[Row]) -> dict[str, int]:
+    """Return how many rows of a round are new, older, replayed and golden; the last three only where there are any."""
+    counts = Counter(row.get("mix", "new") for row in rows)
+    return {kind: counts[kind] for kind in ("new", "older", "replayed", "golden") if counts[kind] or kind == "new"}
+
+
+def golden_version(ctx: Context) -> str:
+    """Return the hash of the golden files; '' where there is none."""
+    paths = sorted(p for p in ctx.project.glob(ctx.config.train.golden) if p.is_file())
+    whole = [(p.relative_to(ctx.project).as_posix(), hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
+    return content_id(whole) if whole else ""
+
+
+def replayed(ctx: Context, number: int, parent: int | None, rows: list[Row]) -> list[Row]:
+    """Return a round's demonstrations, some of the older ones with what the start policy itself does there.
+
+    It is asked in `train.replayed_share` of the older rows that make a call; where its calls are the good ones, it is
+    shown its own words, elsewhere the logged action as before. A policy that trains on what it says already is not
+    pulled away from it (on-policy replay, arXiv 2605.29495).
+    """
+    from flywheel.stages._mix import chance
+    from flywheel.stages.evaluate.probe import own_actions
+
+    older = [row for row in rows if row.get("mix") == "older" and row["completion"][0].get("tool_calls")]
+    tried = sorted(older, key=lambda row: (chance(row["id"], number, "replay"), row["id"]))
+    tried = tried[: min(round(ctx.config.train.replayed_share * len(older)), MOST_REPLAYED)]
+    if parent is None or not tried:
+        return rows
+    asked = [(row["prompt"], row["tools"], row["completion"][0]) for row in tried]
+    sha256, cfg = ctx.registry.manifest(parent).adapter_sha256, ctx.config.eval
+    key = content_id(
+        "own actions", sha256, ctx.config.model.dtype, cfg.max_new_tokens, canonical_json([list(one) for one in asked])
+    )
+    made = ctx.store.cached("probe", key)
+    if made is None:
+        ctx.say(f"asking {round_name(parent)} for its own actions in {len(tried)} rows of earlier rounds")
+        made = own_actions(ctx.config, ctx.registry.adapter(parent), asked)
+        ctx.store.cache("probe", key, made)
+    own = {row["id"]: message for row, message in zip(tried, made, strict=True) if message is not None}
+    return [{**r, "completion": [own[r["id"]]], "mix": "replayed"} if r["id"] in own else r for r in rows]

@@ -1,0 +1,91 @@
+"""What a round takes of rows that its start policy has not been trained on, and of those that it has.
+
+In: rows in order of preference, and the ids that earlier rounds were trained on. Out: the rows of a round, each with
+whether it is an older one. A round that only sees new rows forgets what old ones taught; one that sees all of them
+again learns little from the new ones (experience replay, Rolnick et al. 2019, arXiv 1811.11682).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flywheel.records import content_id
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from flywheel.config import TrainConfig
+    from flywheel.funnel import Funnel
+
+__all__ = ["NOTHING_BEFORE", "OLDER", "Before", "by_task", "chance", "drawn", "new_first", "take"]
+
+OLDER = "_older"
+ENOUGH = "trained on before"
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a round follows: its number, and the ids of the rows that its start policy was trained on."""
+
+    round: int = 1
+    ids: Collection[str] = frozenset()
+
+
+NOTHING_BEFORE = Before()
+
+
+def drawn(table: pl.DataFrame, key: str, *salt: int) -> pl.Series:
+    """Return what to sort by, largest first, to draw rows without replacement, each as often as its weight says.
+
+    Depends on nothing but ids, weights and salt (Efraimidis and Spirakis 2006). Without weights all rows are alike.
+    """
+    import polars as pl
+
+    weights = table["weight"] if "weight" in table.columns else [1.0] * table.height
+    both = zip(table[key], weights, strict=True)
+    return pl.Series([math.log(chance(name, *salt)) / weight for name, weight in both], dtype=pl.Float64)
+
+
+def chance(name: str, *salt: int | str) -> float:
+    """Return a number in (0, 1) that depends on nothing but a name and a salt."""
+    return (int(content_id(name, *salt)[:13], 16) + 0.5) / 16**13
+
+
+def by_task(table: pl.DataFrame, key: str, order: pl.Series, *within: str) -> pl.DataFrame:
+    """Sort rows by an order, largest first, but one of every task (and of each value within it) before a second."""
+    import polars as pl
+
+    table = table.with_columns(_order=order).sort("_order", key, descending=[True, False])
+    turn = pl.int_range(pl.len()).over("task_id", *within)
+    ordered = table.with_columns(_turn=turn).sort("_turn", "_order", key, descending=[False, True, False])
+    return ordered.drop("_turn", "_order")
+
+
+def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
+    """Sort older rows behind the others, so that they take no one's place; otherwise as they stand."""
+    import polars as pl
+
+    older = pl.Series([name in before.ids for name in table[key]], dtype=pl.Boolean)
+    return table.with_columns(older.alias(OLDER)).sort(OLDER, maintain_order=True)
+
+
+def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel: Funnel) -> pl.DataFrame:
+    """Return the rows of a round: the first new ones, and for each of them `train.older_rows` older ones.
+
+    The older ones are drawn anew each round. Where fewer than `train.min_rows` are new, the rows are taken as they
+    stand: such a round goes over older ones again, and a nightly job waits instead.
+    """
+    import polars as pl
+
+    table = new_first(table, key, before)
+    new, older = table.filter(~pl.col(OLDER)), table.filter(pl.col(OLDER))
+    if older.is_empty() or new.height < cfg.min_rows:
+        return funnel.drop(table, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
+    room = min(older.height, math.ceil(cfg.max_rows * cfg.older_rows / (1 + cfg.older_rows)))
+    new = funnel.drop(new, pl.int_range(pl.len()) >= max(1, cfg.max_rows - room), "over train.max_rows")
+    wanted = min(math.ceil(cfg.older_rows * new.height), cfg.max_rows - new.height)
+    older = by_task(older, key, drawn(older, key, before.round))
+    return pl.concat([new, funnel.drop(older, pl.int_range(pl.len()) >= wanted, ENOUGH)])

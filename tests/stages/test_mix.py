@@ -1,0 +1,81 @@
+"""What a round takes of new and of older rows: enough of both, older ones drawn anew each round."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+from flywheel.config import TrainConfig
+from flywheel.funnel import Funnel
+from flywheel.stages._mix import OLDER, Before, by_task, drawn, new_first, take
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def rows(count: int, **more: Any) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"id": [f"r{n:03}" for n in range(count)], "task_id": [f"t{n % 7}" for n in range(count)]} | more
+    )
+
+
+def taken(table: pl.DataFrame, before: Before, **cfg: Any) -> tuple[list[str], list[str], dict[str, int]]:
+    funnel = Funnel()
+    funnel.considered = table.height
+    found = take(table, "id", TrainConfig(**cfg), before, funnel)
+    funnel.kept = found.height
+    funnel.check("mix")
+    new, older = (found.filter(pl.col(OLDER) == flag)["id"].to_list() for flag in (False, True))
+    return new, older, {k: v for k, v in funnel.dropped.items() if v}
+
+
+def test_for_each_new_row_so_many_older_ones() -> None:
+    before = Before(2, {f"r{n:03}" for n in range(60)})
+    new, older, dropped = taken(rows(100), before, older_rows=0.3)
+    assert new == [f"r{n:03}" for n in range(60, 100)]
+    assert len(older) == 12
+    assert set(older) <= set(before.ids)
+    assert dropped == {"trained on before": 48}
+    assert {int(name[1:]) % 7 for name in older} == set(range(7)), "one of every task before a second of any"
+    other = taken(rows(100), Before(3, before.ids), older_rows=0.3)[1]
+    assert len(other) == 12
+    assert other != older, "drawn anew each round"
+
+
+def test_a_cap_leaves_room_for_older_rows_as_far_as_there_are_any() -> None:
+    many, few = Before(2, {f"r{n:03}" for n in range(50)}), Before(2, {"r000"})
+    assert [len(part) for part in taken(rows(100), many, max_rows=26, older_rows=0.3)[:2]] == [20, 6]
+    assert [len(part) for part in taken(rows(100), few, max_rows=26, older_rows=0.3)[:2]] == [25, 1]
+    assert [len(part) for part in taken(rows(100), many, max_rows=26, older_rows=0.0)[:2]] == [26, 0]
+
+
+def test_without_enough_new_rows_older_ones_are_gone_over_again() -> None:
+    before = Before(2, {f"r{n:03}" for n in range(95)})
+    new, older, dropped = taken(rows(100), before, min_rows=8)
+    assert (len(new), len(older), dropped) == (5, 95, {})
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 60), st.floats(0, 2), st.integers(1, 9))
+def test_a_round_is_never_over_its_cap_and_counts_add_up(
+    older: int, fresh: int, most: int, share: float, number: int
+) -> None:
+    before = Before(number, {f"r{n:03}" for n in range(older)})
+    new, old, dropped = taken(rows(older + fresh), before, max_rows=most, older_rows=share, min_rows=1)
+    assert len(new) + len(old) <= most
+    assert len(new) + len(old) + sum(dropped.values()) == older + fresh
+    assert (len(old) <= math.ceil(share * len(new))) or not fresh
+    assert new or not fresh
+
+
+def test_older_rows_take_nobodys_place() -> None:
+    found = new_first(rows(6), "id", Before(2, {"r000", "r002"}))
+    assert found["id"].to_list() == ["r001", "r003", "r004", "r005", "r000", "r002"]
+
+
+@pytest.mark.parametrize("heavy", [3.0, 1.0])
+def test_rows_are_drawn_as_often_as_their_weight_says(heavy: float) -> None:
+    table = rows(4000, weight=[heavy if n % 2 else 1.0 for n in range(4000)]).with_columns(task_id=pl.lit("t"))
+    first = by_task(table, "id", drawn(table, "id")).head(400)
+    share = (first["id"].str.slice(1).cast(pl.Int64) % 2 == 1).mean()
+    assert share == pytest.approx(heavy / (heavy + 1), abs=0.06)
