@@ -62,7 +62,7 @@ class TrainConfig(Section):
     older_rows: float = Field(
         default=0.3,
         ge=0,
-        description="Rows that earlier rounds were trained on, for each new one; drawn anew each round.",
+        description="Rows that earlier rounds were trained on, for each new one; drawn anew for each start.",
     )
     replayed_share: float = Field(
         default=0.5,
@@ -72,7 +72,7 @@ class TrainConfig(Section):
     )
     golden: str = Field(default="golden/*.jsonl", description="Files with rows of your own, one JSON object a line.")
     golden_rows: float = Field(
-        default=0.15, ge=0, description="Golden rows for each row from the logs; drawn anew each round."
+        default=0.15, ge=0, description="Golden rows for each row from the logs; drawn anew for each start."
     )
     max_rows_per_user: int = Field(
         default=20, ge=1, description="Most rows of one user in a round, where users are known."

@@ -39,12 +39,12 @@ def trained_on(ctx: Context, number: int) -> list[str]:
     return list(known)
 
 
-def before(ctx: Context, number: int, parent: int | None) -> Before:
+def before(ctx: Context, parent: int | None) -> Before:
     """Return what the policy that a round starts from was trained on, in all rounds that it descends from."""
     from flywheel.pipeline.judging import lineage
     from flywheel.stages._mix import Before
 
-    return Before(number, frozenset(one for member in lineage(ctx, parent) for one in trained_on(ctx, member)))
+    return Before(parent or 0, frozenset(one for member in lineage(ctx, parent) for one in trained_on(ctx, member)))
 
 
 def mix_of(rows: Sequence[Row]) -> dict[str, int]:
@@ -60,7 +60,7 @@ def golden_version(ctx: Context) -> str:
     return content_id(whole) if whole else ""
 
 
-def replayed(ctx: Context, number: int, parent: int | None, rows: list[Row]) -> list[Row]:
+def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     """Return a round's demonstrations, some of the older ones with what the start policy itself does there.
 
     It is asked in `train.replayed_share` of the older rows that make a call; where its calls are the good ones, it is
@@ -71,7 +71,7 @@ def replayed(ctx: Context, number: int, parent: int | None, rows: list[Row]) -> 
     from flywheel.stages.evaluate.probe import own_actions
 
     older = [row for row in rows if row.get("mix") == "older" and row["completion"][0].get("tool_calls")]
-    tried = sorted(older, key=lambda row: (chance(row["id"], number, "replay"), row["id"]))
+    tried = sorted(older, key=lambda row: (chance(row["id"], parent or 0, "replay"), row["id"]))
     tried = tried[: min(round(ctx.config.train.replayed_share * len(older)), MOST_REPLAYED)]
     if parent is None or not tried:
         return rows

@@ -196,14 +196,14 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
 
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
-    candidates, funnels = _candidates(ctx, before(ctx, number, parent))
+    candidates, funnels = _candidates(ctx, before(ctx, parent))
     counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
     funnel = funnels[choice.method]
     chosen = candidates[choice.method]
     if choice.method == "sft":
-        chosen = replayed(ctx, number, parent, chosen)
-    chosen += golden_rows(ctx.project, train, choice.method, number, len(chosen), funnel)
+        chosen = replayed(ctx, parent, chosen)
+    chosen += golden_rows(ctx.project, train, choice.method, parent or 0, len(chosen), funnel)
     clean = clear(chosen, evaluation_texts(ctx), funnel)
     fitted = fit_rows(ctx, clean, choice.method, funnel)
     rows = fitted.rows

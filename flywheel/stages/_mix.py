@@ -28,9 +28,9 @@ ENOUGH = "trained on before"
 
 @dataclass(frozen=True)
 class Before:
-    """What a round follows: its number, and the ids of the rows that its start policy was trained on."""
+    """What a round follows: the round it starts from (0: the base), and the ids of the rows behind that policy."""
 
-    round: int = 1
+    start: int = 0
     ids: Collection[str] = frozenset()
 
 
@@ -75,7 +75,7 @@ def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
 def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel: Funnel) -> pl.DataFrame:
     """Return the rows of a round: the first new ones, and for each of them `train.older_rows` older ones.
 
-    The older ones are drawn anew each round. Where fewer than `train.min_rows` are new, the rows are taken as they
+    The older ones are drawn anew for each start. Where fewer than `train.min_rows` are new, the rows are taken as they
     stand: such a round goes over older ones again, and a nightly job waits instead.
     """
     import polars as pl
@@ -87,5 +87,5 @@ def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel
     room = min(older.height, math.ceil(cfg.max_rows * cfg.older_rows / (1 + cfg.older_rows)))
     new = funnel.drop(new, pl.int_range(pl.len()) >= max(1, cfg.max_rows - room), "over train.max_rows")
     wanted = min(math.ceil(cfg.older_rows * new.height), cfg.max_rows - new.height)
-    older = by_task(older, key, drawn(older, key, before.round))
+    older = by_task(older, key, drawn(older, key, before.start))
     return pl.concat([new, funnel.drop(older, pl.int_range(pl.len()) >= wanted, ENOUGH)])

@@ -28,8 +28,8 @@ _SCHEMA = "`flywheel schema golden_row` prints the format"
 Row = dict[str, Any]
 
 
-def golden_rows(project: Path, cfg: TrainConfig, method: Method, number: int, rows: int, funnel: Funnel) -> list[Row]:
-    """Return golden rows for a round of so many others: `train.golden_rows` for each, drawn anew each round.
+def golden_rows(project: Path, cfg: TrainConfig, method: Method, start: int, rows: int, funnel: Funnel) -> list[Row]:
+    """Return golden rows for a round of so many others: `train.golden_rows` for each, drawn anew for each start.
 
     A right answer is a demonstration to SFT and a desirable action to KTO; a pair is one to DPO, and its better side
     alone to SFT. GRPO has nothing to learn from rows without an attempt.
@@ -43,7 +43,7 @@ def golden_rows(project: Path, cfg: TrainConfig, method: Method, number: int, ro
             if row["id"] in found:
                 raise TrainError(f"{place}: a golden row again", hint="give each row an `id` of its own, or remove one")
             found[row["id"]] = row
-    drawn = sorted(found, key=lambda name: (chance(name, number), name))[: math.ceil(cfg.golden_rows * rows)]
+    drawn = sorted(found, key=lambda name: (chance(name, start), name))[: math.ceil(cfg.golden_rows * rows)]
     funnel.considered += len(found)
     funnel.kept += len(drawn)
     funnel.dropped[NOT_DRAWN] += len(found) - len(drawn)

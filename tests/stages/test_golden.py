@@ -25,9 +25,9 @@ def write(project: Path, *lines: Any, name: str = "a") -> Path:
     return project
 
 
-def rows(project: Path, method: Any, count: int = 100, number: int = 1) -> list[dict[str, Any]]:
+def rows(project: Path, method: Any, count: int = 100, start: int = 0) -> list[dict[str, Any]]:
     funnel = Funnel()
-    found = golden_rows(project, TrainConfig(), method, number, count, funnel)
+    found = golden_rows(project, TrainConfig(), method, start, count, funnel)
     funnel.check("golden")
     assert all(row["mix"] == "golden" and row["weight"] == 1.0 for row in found)
     return found

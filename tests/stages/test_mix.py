@@ -1,4 +1,4 @@
-"""What a round takes of new and of older rows: enough of both, older ones drawn anew each round."""
+"""What a round takes of new and of older rows: enough of both, older ones drawn anew for each start."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_for_each_new_row_so_many_older_ones() -> None:
     assert {int(name[1:]) % 7 for name in older} == set(range(7)), "one of every task before a second of any"
     other = taken(rows(100), Before(3, before.ids), older_rows=0.3)[1]
     assert len(other) == 12
-    assert other != older, "drawn anew each round"
+    assert other != older, "drawn anew for each start"
 
 
 def test_a_cap_leaves_room_for_older_rows_as_far_as_there_are_any() -> None:
@@ -56,11 +56,11 @@ def test_without_enough_new_rows_older_ones_are_gone_over_again() -> None:
     assert (len(new), len(older), dropped) == (5, 95, {})
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 60), st.floats(0, 2), st.integers(1, 9))
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 60), st.floats(0, 2), st.integers(0, 9))
 def test_a_round_is_never_over_its_cap_and_counts_add_up(
-    older: int, fresh: int, most: int, share: float, number: int
+    older: int, fresh: int, most: int, share: float, start: int
 ) -> None:
-    before = Before(number, {f"r{n:03}" for n in range(older)})
+    before = Before(start, {f"r{n:03}" for n in range(older)})
     new, old, dropped = taken(rows(older + fresh), before, max_rows=most, older_rows=share, min_rows=1)
     assert len(new) + len(old) <= most
     assert len(new) + len(old) + sum(dropped.values()) == older + fresh
