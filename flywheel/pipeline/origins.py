@@ -40,9 +40,10 @@ class Origin(NamedTuple):
 
 
 def origins_text(store: Store, rows: Iterable[dict[str, Any]]) -> str:
-    """Return the origins of rows of the current tables, as JSON lines in the rows' order."""
-    ids = [row["id"] for row in rows]
-    found: dict[str, Origin] = {}
+    """Return the origins of rows of the current tables, as JSON lines in the rows' order; a golden row has none."""
+    given = list(rows)
+    ids = [row["id"] for row in given]
+    found = {row["id"]: Origin(frozenset(), frozenset()) for row in given if row.get("mix") == "golden"}
     for table in _TABLES:
         found |= _origins(store, store.table(table, stage_of(table)), table, ids)
     lines = (

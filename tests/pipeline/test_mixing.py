@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from flywheel.pipeline.evidence import lacks_rows
+from flywheel.pipeline.origins import ORIGINS, read_origins
 from flywheel.pipeline.planning import PlannedRound, make_plan
 from flywheel.project import Project
 from tests.projects import make_tiny_model
@@ -90,6 +91,10 @@ def test_a_second_round_goes_on_from_the_first(project: Project) -> None:
     assert set(mixed(first)) == {"new", "golden"}
     assert first.plan.inputs["golden"]["snapshot"] == "golden/*.jsonl"
     project.train(1)
+    origins = read_origins(project.registry.folder(1) / ORIGINS)
+    (golden,) = mixed(first)["golden"]
+    assert origins[golden["id"]] == (frozenset(), frozenset()), "forgetting a user leaves it alone"
+    assert len(origins) == first.plan.rows
     project.promote(1, force=True, reason="a test")
     ingest(project, "second", range(40, 80))
 

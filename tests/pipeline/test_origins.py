@@ -39,11 +39,12 @@ def test_rows_of_tables_and_of_scenarios(tmp_path: Path) -> None:
     commit(store, "examples", "examples", EXAMPLE)
 
     path = tmp_path / "origins.jsonl"
-    path.write_text(origins_text(store, [{"id": "s"}, {"id": "x"}, {"id": "nobody's"}]))
+    path.write_text(origins_text(store, [{"id": "s"}, {"id": "x"}, {"id": "lost"}, {"id": "own", "mix": "golden"}]))
 
     assert read_origins(path) == {
         "s": Origin(frozenset({"one", "two"}), frozenset()),  # any attempt at its task may be behind what it replays
         "x": Origin(frozenset({"one"}), frozenset({"user_editor"})),
+        "own": Origin(frozenset(), frozenset()),  # known to be nobody's, unlike what is lost
     }
 
 
