@@ -119,7 +119,7 @@ def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int
 
     rows = read_rows(project.registry.folder(number) / "data" / "train.jsonl")
     made = tokenise(rows, ChatFormat(load_tokenizer(project.config.model)), sides, project.config.train).rows
-    return sum(len(row[f"{side}_ids"]) for row in made for side in sides)
+    return sum(len(ids) for row in made for name, ids in row.items() if name != "prompt_ids")
 
 
 def flywheel_round(project: Project, number: int) -> dict[str, Any]:

@@ -144,11 +144,11 @@ class TrainSpec:
     """What a trainer gets: paths and values only, so that it can be written to JSON and run in another process.
 
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
-    weight; for DPO prompt, chosen, rejected, tools, p_better, weight and nll_weight; for KTO prompt, completion, tools,
-    label and weight; for GRPO prompt, tools, completions (lists of messages), rewards, advantages, policies and, for
-    each member, behaviours (logged, rescore or unknown), temperatures (of its draw, or null) and log_probs (null, or
-    {ids, log_probs} for each of its actions); for GRPO in the replay environment what `flywheel.replay.read_scenario`
-    reads.
+    weight; for DPO prompt, chosen, rejected, tools, p_better, weight and nll_weight, or, of a demonstration, completion
+    instead of both sides; for KTO prompt, completion, tools, label and weight; for GRPO prompt, tools, completions
+    (lists of messages), rewards, advantages, policies and, for each member, behaviours (logged, rescore or unknown),
+    temperatures (of its draw, or null) and log_probs (null, or {ids, log_probs} for each of its actions); for GRPO in
+    the replay environment what `flywheel.replay.read_scenario` reads.
     """
 
     round: int

@@ -116,6 +116,12 @@ class TrainConfig(Section):
     dpo_verified_sft_weight: float = Field(
         default=1.0, ge=0, description="The same where a verifier or an audit vouches for the chosen action's episode."
     )
+    dpo_demonstrations: float = Field(
+        default=1.0,
+        ge=0,
+        description="Demonstrations in a DPO round for each pair, by the NLL term alone: pairs stand where attempts "
+        "part, and a policy must keep what it does elsewhere.",
+    )
     grpo_learning_rate: float = Field(default=5e-6, gt=0, description="Learning rate of GRPO on the adapter.")
     grpo_shift: float = Field(
         default=0.1, ge=0, description="By how much the baseline of a group is lowered (AsymRE's safe side)."

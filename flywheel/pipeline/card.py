@@ -44,7 +44,7 @@ def make_card(ctx: Context, fitted: Fitted, method: str) -> DataCard:
         windowed=fitted.windowed,
         too_long=fitted.refused + sum(n > limit for n in whole),
         max_length=limit,
-        mean_trained=[round(sum(side) / len(side), 1) for side in list(zip(*fitted.tokens, strict=True))[1:]],
+        mean_trained=_means([sides for _, *sides in fitted.tokens]),
         longer_wins=_longer_wins([sides for _, *sides in fitted.tokens]),
         mix=mix_of(fitted.rows),
         **_origins(ctx, fitted.rows, method),
@@ -56,7 +56,12 @@ def _origins(ctx: Context, rows: Sequence[dict[str, Any]], method: str) -> dict[
     import polars as pl
 
     table, key, episode = _ORIGIN[method]
-    made = read_table(ctx.store, table).filter(pl.col(key).is_in([row["id"] for row in rows])).collect()
+    ids = [row["id"] for row in rows]
+    made = read_table(ctx.store, table).filter(pl.col(key).is_in(ids)).collect()
+    if method == "dpo":  # beside pairs there are demonstrations
+        alone = read_table(ctx.store, "examples").filter(pl.col("example_id").is_in(ids))
+        beside = alone.select(pl.col("episode_id").alias(episode)).collect()
+        made = pl.concat([made, beside], how="diagonal")
     who = read_table(ctx.store, "episodes").select("episode_id", "source_format", "policy", "user")
     made = made.explode(episode) if method == "grpo" else made
     joined = made.rename({episode: "_episode"}).join(
@@ -66,10 +71,19 @@ def _origins(ctx: Context, rows: Sequence[dict[str, Any]], method: str) -> dict[
     return {
         "sources": _counts(joined, "source_format"),
         "policies": _counts(joined, "policy"),
-        "builders": _counts(made, "builder") if "builder" in made.columns else {},
+        "builders": _counts(made.filter(pl.col("builder").is_not_null()), "builder")
+        if "builder" in made.columns
+        else {},
         "users": len(users),
         "largest_user_share": round(max(users.values()) / made.height, 4) if users else None,
     }
+
+
+def _means(rows: Sequence[Sequence[int]]) -> list[float]:
+    """Return the mean tokens of each side of the rows that have as many sides as any."""
+    most = max(len(sides) for sides in rows)
+    whole = [sides for sides in rows if len(sides) == most]
+    return [round(sum(side) / len(whole), 1) for side in zip(*whole, strict=True)]
 
 
 def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
@@ -79,10 +93,11 @@ def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
 
 def _longer_wins(sides: Sequence[Sequence[int]]) -> float | None:
     """Return the share of pairs whose chosen side is the longer one, ties as halves; None without pairs."""
-    if not sides or len(sides[0]) != 2:  # noqa: PLR2004 - chosen and rejected
+    pairs = [pair for pair in sides if len(pair) == 2]  # noqa: PLR2004 - chosen and rejected
+    if not pairs:
         return None
-    wins = sum((chosen > rejected) + 0.5 * (chosen == rejected) for chosen, rejected in sides)
-    return round(wins / len(sides), 4)
+    wins = sum((chosen > rejected) + 0.5 * (chosen == rejected) for chosen, rejected in pairs)
+    return round(wins / len(pairs), 4)
 
 
 def _quantile(values: Sequence[int], share: float) -> int:

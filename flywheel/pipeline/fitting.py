@@ -47,6 +47,11 @@ class Fitted:
     refused: int = 0
 
 
+def _sides(row: Row, method: str) -> tuple[str, ...]:
+    """Return what of a row is trained: beside pairs there may be demonstrations."""
+    return ("completion",) if "completion" in row else SIDES.get(method, ("completion",))
+
+
 def dataset_text(rows: Sequence[Row]) -> str:
     """Return rows as the JSON lines of a dataset file."""
     return "".join(canonical_json(row) + "\n" for row in rows)
@@ -108,7 +113,7 @@ def _open(chat: ChatFormat, row: Row, method: str, limit: int) -> Row | str:
     """Return a row with a window as its prompt, or why there is none."""
     from flywheel.models.windows import open_window
 
-    window = open_window(chat, row["prompt"], row["tools"], [row[side][0] for side in SIDES[method]], limit)
+    window = open_window(chat, row["prompt"], row["tools"], [row[side][0] for side in _sides(row, method)], limit)
     if window is None:
         return TOO_LONG
     made = {**row, "prompt": window.prompt, "left_out": window.left_out, "characters_cut": window.cut}
@@ -116,7 +121,7 @@ def _open(chat: ChatFormat, row: Row, method: str, limit: int) -> Row | str:
 
 
 def _identity(row: Row, method: str) -> str:
-    return content_id(row["prompt"], row["tools"], *(row[side] for side in SIDES[method]))
+    return content_id(row["prompt"], row["tools"], *(row[side] for side in _sides(row, method)))
 
 
 def _loses_ground(row: Row, made: Row, method: str) -> bool:
@@ -125,7 +130,7 @@ def _loses_ground(row: Row, made: Row, method: str) -> bool:
 
     if row.get("label") is False:  # KTO's undesirable action: nobody is to learn it
         return False
-    better, worse = row[SIDES[method][0]][0], row["rejected"][0] if method == "dpo" else {"role": "assistant"}
+    better, worse = row[_sides(row, method)[0]][0], row.get("rejected", [{"role": "assistant"}])[0]
     tools = canonical_json(row["tools"]) if row["tools"] is not None else None
     whole, left = (canonical_json(one["prompt"]) for one in (row, made))
     return bool(ungrounded(better, worse, left, tools) - ungrounded(better, worse, whole, tools))
@@ -166,7 +171,7 @@ def _measured(ctx: Context, rows: Sequence[Row], method: str) -> Fitted:
 def _lint(chat: ChatFormat, row: Row, method: str) -> Measured:
     from flywheel.models.lint import lint_row
 
-    return lint_row(chat, row, SIDES.get(method, ("completion",)))
+    return lint_row(chat, row, _sides(row, method))
 
 
 def _first_call(scenario: Row) -> Row:

@@ -152,11 +152,13 @@ def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[dict[str
         return read_table(ctx.store, name).collect()
 
     train, examples, pairs = ctx.config.train, table("examples"), table("pairs")
+    share = 1 + train.dpo_demonstrations
+    room = {"sft": train, "dpo": train.model_copy(update={"max_rows": max(1, round(train.max_rows / share))})}
     funnels: dict[Method, Funnel] = {"sft": Funnel(), "dpo": Funnel()}
     users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
     verified = _verified(ctx)
     rows: dict[Method, list[dict[str, Any]]] = {
-        m: select_rows(examples, pairs, train, m, funnels[m], users=users, verified=verified, before=known)
+        m: select_rows(examples, pairs, room[m], m, funnels[m], users=users, verified=verified, before=known)
         for m in funnels
     }
     if train.method == "grpo":
@@ -184,6 +186,13 @@ def _verified(ctx: Context) -> set[str]:
     return set(whole.filter(vouched).collect()["episode_id"])
 
 
+def _verified_examples(ctx: Context) -> set[str]:
+    import polars as pl
+
+    wanted = pl.col("episode_id").is_in(_verified(ctx))
+    return set(read_table(ctx.store, "examples").filter(wanted).select("example_id").collect()["example_id"])
+
+
 def make_plan(ctx: Context, number: int) -> PlannedRound:
     """Plan a round from the tables as they stand.
 
@@ -191,18 +200,22 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         EvidenceError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
+    from flywheel.stages._mix import beside_pairs
     from flywheel.stages.contamination import clear
     from flywheel.stages.golden import golden_rows
 
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
-    candidates, funnels = _candidates(ctx, before(ctx, parent))
+    known = before(ctx, parent)
+    candidates, funnels = _candidates(ctx, known)
     counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
     funnel = funnels[choice.method]
     chosen = candidates[choice.method]
     if choice.method == "sft":
         chosen = replayed(ctx, parent, chosen)
+    if choice.method == "dpo":
+        chosen += beside_pairs(chosen, candidates["sft"], train, _verified_examples(ctx), known, funnel)
     chosen += golden_rows(ctx.project, train, choice.method, parent or 0, len(chosen), funnel)
     clean = clear(chosen, evaluation_texts(ctx), funnel)
     fitted = fit_rows(ctx, clean, choice.method, funnel)

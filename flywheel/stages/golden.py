@@ -31,8 +31,8 @@ Row = dict[str, Any]
 def golden_rows(project: Path, cfg: TrainConfig, method: Method, start: int, rows: int, funnel: Funnel) -> list[Row]:
     """Return golden rows for a round of so many others: `train.golden_rows` for each, drawn anew for each start.
 
-    A right answer is a demonstration to SFT and a desirable action to KTO; a pair is one to DPO, and its better side
-    alone to SFT. GRPO has nothing to learn from rows without an attempt.
+    A right answer is a demonstration to SFT and DPO and a desirable action to KTO; a pair is one to DPO, and its better
+    side alone to SFT. GRPO has nothing to learn from rows without an attempt.
 
     Raises:
         TrainError: a line is no golden row, or two rows have one id; names file and line.
@@ -102,7 +102,9 @@ def _as_rows(golden: GoldenRow, place: str, method: Method, cfg: TrainConfig) ->
             for side, label in sides
             if side is not None
         ]
-    if method == "dpo" and golden.completion is None:
+    if method == "dpo" and golden.completion is not None:
+        return [{**row, "nll_weight": cfg.dpo_verified_sft_weight, "completion": _answer(golden.completion)}]
+    if method == "dpo":
         sure = {"p_better": 1.0, "nll_weight": cfg.dpo_verified_sft_weight}
         return [{**row, **sure, "chosen": _answer(golden.chosen), "rejected": _answer(golden.rejected)}]
     return []

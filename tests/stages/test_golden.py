@@ -39,7 +39,8 @@ def test_each_method_makes_of_them_what_it_trains(tmp_path: Path) -> None:
     assert [m["role"] for m in sft["Find x."]["prompt"]] == ["system", "user"]
     assert sft["Find x."]["completion"] == [CALL]
     assert sft["Delete all."]["completion"] == [NO]
-    (pair,) = rows(project, "dpo")
+    right, pair = sorted(rows(project, "dpo"), key=lambda row: "chosen" in row)
+    assert (right["completion"], right["nll_weight"]) == ([CALL], 1.0)
     assert (pair["chosen"], pair["rejected"], pair["p_better"], pair["nll_weight"]) == ([NO], [CALL], 1.0, 1.0)
     assert sorted(row["label"] for row in rows(project, "kto")) == [False, True, True]
     assert rows(project, "grpo") == []

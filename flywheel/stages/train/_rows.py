@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from flywheel.errors import TrainError
 if TYPE_CHECKING:
     from flywheel.models.chat import ChatFormat
 
-__all__ = ["Tokenised", "demonstrations", "read_rows", "tokenise"]
+__all__ = ["Tokenised", "demonstrations", "read_rows", "sides_of", "tokenise"]
 
 _NO_LOSS = -100
 
@@ -45,13 +45,18 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in handle]
 
 
+def sides_of(row: Mapping[str, Any], sides: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the sides of a row of a method: a demonstration beside pairs has one of its own."""
+    return ("completion",) if "completion" in row else sides
+
+
 def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...], cfg: TrainConfig) -> Tokenised:
     """Tokenise rows; one longer than `train.max_length` is refused whole.
 
     Args:
         rows: training rows with `prompt`, `tools` and one list of messages for each side.
         chat: how the base model reads and writes.
-        sides: "completion" for SFT; "chosen" and "rejected" for DPO.
+        sides: "completion" for SFT; "chosen" and "rejected" for DPO, whose rows may also be demonstrations.
         cfg: longest row and the share that may be refused.
 
     Raises:
@@ -60,7 +65,8 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
     kept, places = [], []
     for place, row in enumerate(rows):
         prompt = _ids(chat, chat.prompt(row["prompt"], row["tools"]))
-        answers = {s: _ids(chat, chat.completion(row["prompt"], row["tools"], row[s][0])) for s in sides}
+        own = sides_of(row, sides)
+        answers = {s: _ids(chat, chat.completion(row["prompt"], row["tools"], row[s][0])) for s in own}
         if len(prompt) + max(len(a) for a in answers.values()) <= cfg.max_length:
             places.append(place)
             kept.append({"prompt_ids": prompt, **{f"{s}_ids": a for s, a in answers.items()}})
@@ -70,7 +76,9 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
             f"{refused:,} of {len(rows):,} rows are longer than train.max_length = {cfg.max_length:,} tokens",
             hint="raise train.max_length (memory grows with it) or train.max_refused",
         )
-    costs = [sum(len(row["prompt_ids"]) + len(row[f"{s}_ids"]) for s in sides) for row in kept]
+    costs = [
+        sum(len(row["prompt_ids"]) + len(ids) for name, ids in row.items() if name != "prompt_ids") for row in kept
+    ]
     return Tokenised(kept, refused, sum(costs), max(costs), places)
 
 

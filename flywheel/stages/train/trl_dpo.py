@@ -2,8 +2,9 @@
 
 A pair's prompt is computed once (`packed`), the reference's log-probabilities once for all passes and rounds
 (`reference`). Every pair has a weight and a probability of being the right way round, and an NLL term on its chosen
-action. Rows arrive tokenised by flywheel, so that prompt and action meet at the token boundary that generation sees;
-only the action's tokens are in the loss. A loss of TRL's that is asked for under [train.trl] is TRL's own, row by row.
+action; a demonstration, a row without two sides, has the NLL term alone. Rows arrive tokenised by flywheel, so that
+prompt and action meet at the token boundary that generation sees; only the action's tokens are in the loss. A loss of
+TRL's that is asked for under [train.trl] is TRL's own, row by row.
 
 DPO: Rafailov et al. 2023, arXiv 2305.18290. NLL term: Pang et al. 2024, arXiv 2404.19733.
 """
@@ -45,9 +46,9 @@ _THEIRS = (
 
 
 def pair_rows(row: dict[str, list[int]]) -> list[Row]:
-    """Return a tokenised pair as its chosen and its rejected row."""
+    """Return a tokenised pair as its chosen and its rejected row; a demonstration beside pairs as one."""
     prompt = row["prompt_ids"]
-    sides = (row["chosen_ids"], row["rejected_ids"])
+    sides = [row["completion_ids"]] if "completion_ids" in row else [row["chosen_ids"], row["rejected_ids"]]
     return [Row((*prompt, *ids), ((len(prompt), len(prompt) + len(ids)),)) for ids in sides]
 
 
@@ -65,11 +66,18 @@ class PairLoss(Logged):
         self._kind = str(cfg.trl.get("loss_type", "sigmoid"))
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
-        """Return the mean over pairs of weight * (DPO + NLL term)."""
+        """Return the mean over pairs of weight * (DPO + NLL term); of a demonstration it is the NLL term alone."""
         import torch
 
-        found = [self._pair(i, *sides) for i, sides in zip(chosen, scores, strict=True)]
+        both = zip(chosen, scores, strict=True)
+        found = [self._pair(i, *sides) if len(sides) > 1 else self._demonstration(i, *sides) for i, sides in both]
         return torch.stack(found).mean()
+
+    def _demonstration(self, i: int, good: torch.Tensor) -> torch.Tensor:
+        ratio = (good - self.items.reference[i][0].to(good)).detach()
+        nll = -good.mean()
+        self.note(nll=float(nll.detach()), chosen_drop=-float(ratio.mean()), kl=float(ratio.square().mean()) / 2)
+        return self._weights[i] * self._nll[i] * nll
 
     def _pair(self, i: int, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
         ratios = [s - r.to(s) for s, r in zip((good, bad), self.items.reference[i], strict=True)]
@@ -151,14 +159,15 @@ def train(spec: TrainSpec) -> TrainResult:
 
 
 def check_reference(spec: TrainSpec, items: Items) -> dict[str, float]:
-    """Check on the first pair, before any step, that the reference's numbers are those of the policy the round names.
+    """Check on a pair, before any step, that the reference's numbers are those of the policy that the round names.
 
     They may have been kept from an earlier round; here they are computed beside them, row by row. Where the two sides
     start equal the loss is log 2.
     """
     import torch
 
-    scorer, rows = items.scorer, items.rows[0]
+    first = next((i for i, rows in enumerate(items.rows) if len(rows) > 1), 0)
+    scorer, rows = items.scorer, items.rows[first]
     parent = spec.reference == "parent"
     scorer.model.eval()
     with torch.inference_mode():
@@ -166,9 +175,9 @@ def check_reference(spec: TrainSpec, items: Items) -> dict[str, float]:
         with contextlib.nullcontext() if parent else scorer.model.disable_adapter():
             named = torch.stack([s.sum() for s in scorer.plain(rows)]).float().cpu()
     scorer.model.train()
-    reference = torch.stack([s.sum() for s in items.reference[0]])
+    reference = torch.stack([s.sum() for s in items.reference[first]])
     gap = float((reference - named).abs().max())
-    margin = float(spec.config.train.dpo_beta * ((start - reference)[0] - (start - reference)[1]))
+    margin = float(spec.config.train.dpo_beta * ((start - reference)[0] - (start - reference)[-1]))
     loss = float(losses.dpo(torch.tensor(margin), beta=1.0))
     same, room = parent or spec.start_adapter is None, _room(scorer, rows)
     if gap > room or (same and max(abs(loss - math.log(2)), abs(margin)) > room):

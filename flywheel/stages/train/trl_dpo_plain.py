@@ -1,8 +1,8 @@
 """DPO with a loss of TRL's own (`train.trl.loss_type` and the like): TRL's forward passes, row by row.
 
-Without weights and soft labels, which TRL does not have; the prompt is computed for each side. The reference policy is
-checked before the first step: where it is the policy that training starts from, the loss must be log 2 and
-every margin 0.
+Without weights, soft labels and demonstrations, which TRL does not have; the prompt is computed for each side. The
+reference policy is checked before the first step: where it is the policy that training starts from, the loss must be
+log 2 and every margin 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def train_plain(spec: TrainSpec, model: Any, tokenizer: Any, data: Tokenised, st
         def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
             return dataset
 
-    cfg = spec.config.train
+    cfg, pairs = spec.config.train, [row for row in data.rows if "chosen_ids" in row]
+    if not pairs:
+        raise TrainError("no pair fits into the round", hint="raise train.max_length")
     loss = (
         {} if "loss_type" in cfg.trl else {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, cfg.dpo_sft_weight]}
     )
@@ -43,13 +45,18 @@ def train_plain(spec: TrainSpec, model: Any, tokenizer: Any, data: Tokenised, st
         args=trl_arguments(
             DPOConfig, spec, data.longest, learning_rate=cfg.dpo_learning_rate, beta=cfg.dpo_beta, **loss
         ),
-        train_dataset=Dataset.from_list(data.rows),
+        train_dataset=Dataset.from_list(pairs),
         processing_class=tokenizer,
         callbacks=[recorder(spec, data.tokens / len(data.rows))],
     )
     if spec.reference == "base" or spec.start_adapter is None:
         trainer.model.delete_adapter("ref")  # without a frozen copy TRL switches the adapter off for the reference
-    checks = {"rows_refused": float(data.refused), **_check_reference(trainer, spec)}
+    left_out = float(len(data.rows) - len(pairs))
+    checks = {
+        "rows_refused": float(data.refused),
+        "demonstrations_left_out": left_out,
+        **_check_reference(trainer, spec),
+    }
     trainer.train(resume_from_checkpoint=newest(spec))
     steps = trainer.state.global_step
     return finish(spec, trainer.model, steps=steps, tokens=data.tokens, checks=checks, started=started)

@@ -280,6 +280,26 @@ def test_each_pair_has_its_own_weight_of_the_nll_term(weight: float, tmp_path: P
     assert seen[0]["loss"] == pytest.approx(math.log(2) + weight * seen[0]["nll"], rel=1e-5)
 
 
+def test_a_demonstration_beside_pairs_has_the_nll_term_alone(tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model, "dpo", reference="parent", batch_size=24, max_steps=1)
+    both = [{**row, "nll_weight": 0.0} for row in rows("dpo")] + [{**row, "nll_weight": 0.5} for row in rows("sft")]
+    files.atomic_write(made.data, "".join(canonical_json(row) + "\n" for row in both))
+    result, seen = train_here(made)
+    assert result.checks["dpo_loss_step0"] == pytest.approx(math.log(2), abs=1e-5)
+    # demonstrations are what pairs choose, so the mean NLL over both is that of demonstrations
+    assert seen[0]["loss"] == pytest.approx(math.log(2) / 2 + 0.5 * seen[0]["nll"] / 2, rel=1e-4)
+
+
+def test_a_loss_of_trls_own_leaves_demonstrations_out(tmp_path: Path, tiny_model: Path) -> None:
+    made = spec(tmp_path, tiny_model, "dpo", reference="parent", max_steps=1, trl={"loss_type": "hinge"})
+    files.atomic_write(made.data, "".join(canonical_json(row) + "\n" for row in [*rows("sft", 2), *rows("dpo")]))
+    assert train_here(made)[0].checks["demonstrations_left_out"] == 2
+    alone = spec(tmp_path / "alone", tiny_model, "dpo", reference="parent", max_steps=1, trl={"loss_type": "hinge"})
+    files.atomic_write(alone.data, "".join(canonical_json(row) + "\n" for row in rows("sft")))
+    with pytest.raises(TrainError, match="no pair fits"):
+        train_here(alone)
+
+
 def test_another_reference_than_the_named_one_is_refused(tmp_path: Path, tiny_model: Path) -> None:
     """Numbers of another policy under the base's name: what a cache that somebody changed would give."""
     start = spec(tmp_path / "start", tiny_model, max_steps=2, sft_learning_rate=5e-2)
