@@ -152,8 +152,8 @@ def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[dict[str
         return read_table(ctx.store, name).collect()
 
     train, examples, pairs = ctx.config.train, table("examples"), table("pairs")
-    share = 1 + train.dpo_demonstrations
-    room = {"sft": train, "dpo": train.model_copy(update={"max_rows": max(1, round(train.max_rows / share))})}
+    pairs_at_most = max(round(train.max_rows / (1 + train.dpo_demonstrations)), min(train.min_rows, train.max_rows))
+    room = {"sft": train, "dpo": train.model_copy(update={"max_rows": pairs_at_most})}
     funnels: dict[Method, Funnel] = {"sft": Funnel(), "dpo": Funnel()}
     users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
     verified = _verified(ctx)
