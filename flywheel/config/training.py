@@ -117,7 +117,7 @@ class TrainConfig(Section):
         default=1.0, ge=0, description="The same where a verifier or an audit vouches for the chosen action's episode."
     )
     dpo_demonstrations: float = Field(
-        default=1.0,
+        default=3.0,
         ge=0,
         description="Demonstrations in a DPO round for each pair, by the NLL term alone: pairs stand where attempts "
         "part, and a policy must keep what it does elsewhere.",
