@@ -94,7 +94,8 @@ def test_pairs_have_demonstrations_of_other_actions_beside_them() -> None:
         *(row(f"c{n}", f"t{n + 2}", "other", completion=said["other"]) for n in range(2)),
     ]
     funnel = Funnel()
-    found = beside_pairs(pairs, shown, TrainConfig(), {"c0-other"}, Before(), funnel)
+    cfg = TrainConfig(dpo_demonstrations=1)
+    found = beside_pairs(pairs, shown, cfg, {"c0-other"}, Before(), funnel)
     assert sorted(r["task_id"] for r in found) == ["t1", "t2", "t3"], "of every task before a second of any"
     assert all(r["completion"] == said["other"] for r in found), "what a pair prefers is trained there"
     assert {r["id"]: r["nll_weight"] for r in found if r["id"].startswith("c")} == {"c0-other": 1.0, "c1-other": 0.2}
