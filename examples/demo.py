@@ -18,7 +18,7 @@ DEMO = ROOT / "demo"
 FLYWHEEL = [str(Path(sys.executable).with_name("flywheel")), "-C", str(DEMO)]
 
 CONFIG = """#:schema ../schemas/config/v1.json
-# The demo's settings, chosen for five minutes on two CPU cores: what differs from the defaults.
+# The demo's settings, chosen for five to six minutes on two CPU cores: what differs from the defaults.
 # `flywheel init` writes all of them down.
 name = "demo"
 
@@ -29,7 +29,9 @@ dtype = "bfloat16"  # half the memory, and faster on CPUs that multiply it nativ
 max_per_task = 1
 
 [train]
-max_rows = 72
+max_rows = 48
+dpo_demonstrations = 1
+probe_prompts = 8
 batch_size = 2
 sft_learning_rate = 2e-3
 
