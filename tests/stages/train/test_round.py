@@ -264,10 +264,15 @@ def test_a_step_trains_as_many_rows_whether_they_continue_one_another_or_not(tmp
     ],
 )
 def test_sequences_of_a_pass_are_what_the_processes_can_share(
-    monkeypatch: pytest.MonkeyPatch, processes: str, step: tuple[int, int], sequences: int, expected: int
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    processes: str,
+    step: tuple[int, int],
+    sequences: int,
+    expected: int,
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", processes)
-    made = spec(Path(), Path(), batch_size=step[0], accumulation=step[1])
+    made = spec(tmp_path, tmp_path, batch_size=step[0], accumulation=step[1])
     assert trl_sft._by_sequences(made, 24, sequences).config.train.batch_size == expected
 
 
