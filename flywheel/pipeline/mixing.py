@@ -55,7 +55,9 @@ def mix_of(rows: Sequence[Row]) -> dict[str, int]:
 
 def golden_version(ctx: Context) -> str:
     """Return the hash of the golden files; '' where there is none."""
-    paths = sorted(p for p in ctx.project.glob(ctx.config.train.golden) if p.is_file())
+    from flywheel.stages._written import written_files
+
+    paths = written_files(ctx.project, ctx.config.train.golden)
     whole = [(p.relative_to(ctx.project).as_posix(), hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
     return content_id(whole) if whole else ""
 

@@ -97,30 +97,38 @@ Check = Annotated[
 ]
 
 
-class EvalCase(Document):
+class Asked(Document):
+    """What a line that a user wrote asks the model."""
+
+    id: str = Field(default="", description="Name of the line, unique over all files; '' is its file and line.")
+    prompt: str | list[Message] = Field(description="A user's message, or the messages before the answer.")
+    system: str = Field(default="", description="System message before a prompt that is a text.")
+    tools: list[dict[str, Any]] | None = Field(default=None, description="OpenAI function schemas that are offered.")
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the messages before the answer, absent fields left out."""
+        if isinstance(self.prompt, str):
+            system = [{"role": "system", "content": self.system}] if self.system else []
+            return [*system, {"role": "user", "content": self.prompt}]
+        return [m.model_dump(mode="json", exclude_none=True) for m in self.prompt]
+
+
+class EvalCase(Asked):
     """A case of the user's own: what the model is asked, and the checks that its answer must all pass."""
 
     document: ClassVar[str] = "eval_case"
 
-    id: str = Field(default="", description="Name of the case, unique over all files; '' is its file and line.")
-    prompt: str | list[Message] = Field(description="A user's message, or the messages before the answer.")
-    system: str = Field(default="", description="System message before a prompt that is a text.")
-    tools: list[dict[str, Any]] | None = Field(default=None, description="OpenAI function schemas that are offered.")
     checks: list[Check] = Field(min_length=1, description="All must pass.")
     task: str = Field(default="", description="Cases of one task count as one in a test's error; '' is the case's own.")
     slices: dict[str, str] = Field(default={}, description="Slices that the case is in, name → value.")
     max_new_tokens: int = Field(default=0, ge=0, description="Longest answer in tokens; 0 is eval.max_new_tokens.")
 
 
-class GoldenRow(Document):
+class GoldenRow(Asked):
     """A row of the user's own that rounds are trained on beside the logs: the right answer, or a better and a worse."""
 
     document: ClassVar[str] = "golden_row"
 
-    id: str = Field(default="", description="Name of the row, unique over all files; '' is its file and line.")
-    prompt: str | list[Message] = Field(description="A user's message, or the messages before the answer.")
-    system: str = Field(default="", description="System message before a prompt that is a text.")
-    tools: list[dict[str, Any]] | None = Field(default=None, description="OpenAI function schemas that are offered.")
     completion: Message | None = Field(default=None, description="The right answer, an assistant message.")
     chosen: Message | None = Field(default=None, description="Instead of it: the better answer of a pair.")
     rejected: Message | None = Field(default=None, description="The worse one.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore, Generation, list_extensions
 from flywheel.records import EvalCase, content_id
 from flywheel.records.cases import SqlCheck
+from flywheel.stages._written import read_written, written_files
 from flywheel.stages.evaluate.checks import Passes, Where, prepare
 from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
 from flywheel.stages.evaluate.linear import BadCheckError
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["LEAST_WORDS", "OWN_CASES", "OwnCase", "OwnCases", "read_cases"]
 
 LEAST_WORDS = 4  # "yes, please" stands in many conversations
-_SCHEMA = "`flywheel schema eval_case` prints the format"
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,6 @@ class OwnCase:
         return all(check(made) for check in self.checks)
 
 
-def _files(project: Path, cfg: EvalConfig, stem: str) -> list[Path]:
-    return sorted(p for p in project.glob(cfg.cases) if p.is_file() and stem in {"", p.stem})
-
-
 def read_cases(project: Path, cfg: EvalConfig, stem: str = "") -> list[OwnCase]:
     """Return the project's own cases, sorted by id.
 
@@ -68,40 +63,14 @@ def read_cases(project: Path, cfg: EvalConfig, stem: str = "") -> list[OwnCase]:
     """
     found: dict[str, OwnCase] = {}
     places: dict[str, str] = {}
-    for path in _files(project, cfg, stem):
-        for place, case in _lines(path, project, cfg):
-            if case.case_id in found:
-                raise EvalError(
-                    f"{place}: the case of {places[case.case_id]} again", hint="give each case an `id` of its own"
-                )
-            found[case.case_id], places[case.case_id] = case, place
+    for place, path, case in read_written(written_files(project, cfg.cases, stem), project, EvalCase, EvalError):
+        ready = _ready(case, place, path, Where(path.parent, project, cfg.checks))
+        if ready.case_id in found:
+            raise EvalError(
+                f"{place}: the case of {places[ready.case_id]} again", hint="give each case an `id` of its own"
+            )
+        found[ready.case_id], places[ready.case_id] = ready, place
     return [found[case_id] for case_id in sorted(found)]
-
-
-def _lines(path: Path, project: Path, cfg: EvalConfig) -> Iterator[tuple[str, OwnCase]]:
-    name = path.relative_to(project).as_posix()
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise EvalError(f"{name}: not UTF-8", hint="save it as UTF-8") from None
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            place = f"{name}:{number}"
-            case = _parsed(line, place)
-            yield place, _ready(case, place, path, Where(path.parent, project, cfg.checks))
-
-
-def _parsed(line: str, place: str) -> EvalCase:
-    from pydantic import ValidationError
-
-    try:
-        return EvalCase.model_validate(json.loads(line))
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the line"
-        raise EvalError(f"{place}: {field}: {first['msg']}", hint=_SCHEMA) from None
-    except (ValueError, RecursionError):
-        raise EvalError(f"{place}: not JSON", hint="one JSON object a line, without line breaks in it") from None
 
 
 def _ready(case: EvalCase, place: str, path: Path, where: Where) -> OwnCase:
@@ -111,19 +80,9 @@ def _ready(case: EvalCase, place: str, path: Path, where: Where) -> OwnCase:
             checks.append(prepare(check, case, where))
         except BadCheckError as error:
             raise EvalError(f"{place}: checks.{number} ({check.check}): {error}", hint=error.hint) from None
-    prompt = _messages(case)
-    if not prompt or prompt[-1]["role"] == "assistant":
-        raise EvalError(f"{place}: prompt: it must end with something to answer", hint=_SCHEMA)
     content = content_id("case", case.model_dump(mode="json", exclude={"id", "slices", "task"}, by_alias=True))
     task = content_id("own case", case.task) if case.task else content
-    return OwnCase(case.id or place, task, path.stem, prompt, case, tuple(checks))
-
-
-def _messages(case: EvalCase) -> list[dict[str, Any]]:
-    if isinstance(case.prompt, str):
-        system = [{"role": "system", "content": case.system}] if case.system else []
-        return [*system, {"role": "user", "content": case.prompt}]
-    return [m.model_dump(mode="json", exclude_none=True) for m in case.prompt]
+    return OwnCase(case.id or place, task, path.stem, case.messages(), case, tuple(checks))
 
 
 class OwnCases:
@@ -141,11 +100,11 @@ class OwnCases:
 
     def offered(self, project_dir: Path, cfg: EvalConfig) -> bool:
         """Return whether the project has such cases."""
-        return bool(_files(project_dir, cfg, self.stem))
+        return bool(written_files(project_dir, cfg.cases, self.stem))
 
     def depends_on(self, project_dir: Path, cfg: EvalConfig) -> str:
         """Hash the files of cases, the data they name, and the modules of the functions they may name."""
-        paths = _files(project_dir, cfg, self.stem)
+        paths = written_files(project_dir, cfg.cases, self.stem)
         for case in read_cases(project_dir, cfg, self.stem):
             folder = next(p.parent for p in paths if p.stem == case.file)
             paths += [p for check in case.case.checks if isinstance(check, SqlCheck) for p in data_files(check, folder)]
