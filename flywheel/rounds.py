@@ -29,6 +29,7 @@ __all__ = ["ALIASES", "Registry", "round_name"]
 
 ALIASES = ("champion", "challenger", "previous")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+DATASET = "data/train.jsonl"  # what a round trains, a row a line
 _HEAD = "decisions_sha256"
 
 
@@ -54,6 +55,14 @@ class Registry(Ledgers):
             return []
         found = [int(p.name) for p in self.root.iterdir() if p.name.isdigit() and (p / "manifest.json").exists()]
         return sorted(found)
+
+    def lineage(self, number: int | None) -> list[int]:
+        """Return a round and those it descends from, youngest first; of the base, none."""
+        found: list[int] = []
+        while number is not None:
+            found.append(number)
+            number = self.manifest(number).parent
+        return found
 
     def manifest(self, number: int) -> RoundManifest:
         """Return a round's manifest.

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.funnel import Funnel
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.mixing import DATASET
 from flywheel.pipeline.origins import ORIGINS, from_snapshots, read_origins
 from flywheel.pipeline.stages import STAGES
 from flywheel.records import Split, content_id
+from flywheel.rounds import DATASET
 from flywheel.stages.ingest.forgotten import LATE
 from flywheel.stages.links import COLUMNS as LINKED
 from flywheel.stages.links import build_links, follow_links

@@ -71,9 +71,7 @@ def _origins(ctx: Context, rows: Sequence[dict[str, Any]], method: str) -> dict[
     return {
         "sources": _counts(joined, "source_format"),
         "policies": _counts(joined, "policy"),
-        "builders": _counts(made.filter(pl.col("builder").is_not_null()), "builder")
-        if "builder" in made.columns
-        else {},
+        "builders": _counts(made.drop_nulls("builder"), "builder") if "builder" in made.columns else {},
         "users": len(users),
         "largest_user_share": round(max(users.values()) / made.height, 4) if users else None,
     }

@@ -17,11 +17,11 @@ from flywheel.pipeline.belongings import Belongings
 from flywheel.pipeline.build import build
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.intake import FORGOTTEN, without
-from flywheel.pipeline.mixing import DATASET
 from flywheel.pipeline.origins import ORIGINS
 from flywheel.pipeline.page import write_page
 from flywheel.pipeline.stages import STAGES
 from flywheel.records import FileHash, RoundManifest
+from flywheel.rounds import DATASET
 from flywheel.stages.ingest.forgotten import name_mark, user_mark
 from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.rewards.audit import AUDITS

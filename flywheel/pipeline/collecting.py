@@ -8,14 +8,13 @@ command again removes the rest: whatever refers to a file goes, or says that it 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from flywheel.answers import GcAnswer, GcRow
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.judging import lineage
 from flywheel.store import Snapshot
 
 __all__ = ["Kept", "collect"]
@@ -137,7 +136,7 @@ def _adapters(ctx: Context, kept: Kept) -> Iterator[_Find]:
     """Yield adapters that nothing serves, starts from or goes back to; their manifests say so first."""
     made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
     newest = set(made[-kept.rounds :]) if kept.rounds else set(made)
-    needed = set(_ancestors(ctx, (n for n in ctx.registry.aliases().values() if n is not None)))
+    needed = {n for alias in ctx.registry.aliases().values() for n in ctx.registry.lineage(alias)}
     tainted = ctx.registry.tainted
     for number in made:
         folder = ctx.registry.folder(number) / "adapter"
@@ -149,11 +148,6 @@ def _adapters(ctx: Context, kept: Kept) -> Iterator[_Find]:
         elif number not in newest:
             yield _Find("old adapters", f"not of the newest {kept.rounds} rounds, and no alias needs them", (folder,),
                         _erase(ctx, number, f"flywheel gc --keep-rounds {kept.rounds}"))  # fmt: skip
-
-
-def _ancestors(ctx: Context, rounds: Iterable[int]) -> Iterator[int]:
-    for number in rounds:
-        yield from lineage(ctx, number)
 
 
 def _erase(ctx: Context, number: int, why: str) -> Callable[[], object]:

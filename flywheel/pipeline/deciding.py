@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.judging import lineage, look_id
+from flywheel.pipeline.judging import look_id
 from flywheel.records import EvalReport, Promotion, Verdict
 from flywheel.rounds import round_name
 from flywheel.stages.gate.ledger import RULE
@@ -66,12 +66,12 @@ def _problems(ctx: Context, report: EvalReport, history: Sequence[Promotion]) ->
     retired = {p.round for p in history if p.decision == "rolled_back"}
     found += [
         f"it descends from round {ancestor}, which was rolled back"
-        for ancestor in lineage(ctx, report.round)[2:]
+        for ancestor in ctx.registry.lineage(report.round)[2:]
         if ancestor in retired
     ]
     found += [
         f"round {ancestor} learnt from a user who was forgotten"
-        for ancestor in lineage(ctx, report.round)
+        for ancestor in ctx.registry.lineage(report.round)
         if ancestor in ctx.registry.tainted
     ]
     spent = len(ctx.registry.spent(_look(report)) & set(report.spends))

@@ -48,8 +48,9 @@ class Fitted:
 
 
 def _sides(row: Row, method: str) -> tuple[str, ...]:
-    """Return what of a row is trained: beside pairs there may be demonstrations."""
-    return ("completion",) if "completion" in row else SIDES.get(method, ("completion",))
+    from flywheel.stages.train._rows import sides_of
+
+    return sides_of(row, SIDES.get(method, ("completion",)))
 
 
 def dataset_text(rows: Sequence[Row]) -> str:

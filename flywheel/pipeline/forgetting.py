@@ -24,7 +24,6 @@ from flywheel.pipeline.belongings import Belongings, belongings
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import newest_clean, replace_tainted
 from flywheel.pipeline.deploying import deployments
-from flywheel.pipeline.judging import lineage
 from flywheel.pipeline.stages import STAGES
 from flywheel.records import Certificate, TaintedRound
 from flywheel.stages.ingest.forgotten import user_mark
@@ -124,7 +123,7 @@ def _tainted(ctx: Context, mine: Belongings) -> list[TaintedRound]:
     found = []
     for number in ctx.registry.numbers():
         rows = len(mine.rounds.get(str(number), ()))
-        parents = [n for n in lineage(ctx, number)[1:] if str(n) in mine.rounds]
+        parents = [n for n in ctx.registry.lineage(number)[1:] if str(n) in mine.rounds]
         if rows or parents:
             why = f"trained on {rows:,} of the user's rows" if rows else f"descends from round {parents[0]}"
             adapter = ctx.registry.manifest(number).adapter_sha256

@@ -17,17 +17,16 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.crossing import read_holdout
 from flywheel.pipeline.leaks import asked_in_training
 from flywheel.pipeline.likelihoods import off_policy_rows
-from flywheel.pipeline.mixing import DATASET
 from flywheel.pipeline.rivals import rival_rows
 from flywheel.pipeline.scoring import PolicyScorer, look_id
 from flywheel.pipeline.suites import Suite, chosen_suites
 from flywheel.records import EvalReport
-from flywheel.rounds import round_name
+from flywheel.rounds import DATASET, round_name
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.attempts import Attempt
 
-__all__ = ["evaluate", "lineage", "look_id", "trained_tasks"]
+__all__ = ["evaluate", "look_id", "trained_tasks"]
 
 
 def _holdout(ctx: Context, *, needed: bool) -> Holdout:
@@ -39,21 +38,12 @@ def _holdout(ctx: Context, *, needed: bool) -> Holdout:
     return found
 
 
-def lineage(ctx: Context, number: int | None) -> list[int]:
-    """Return a round and those it descends from, youngest first."""
-    found: list[int] = []
-    while number is not None:
-        found.append(number)
-        number = ctx.registry.manifest(number).parent
-    return found
-
-
 def trained_tasks(ctx: Context, number: int) -> set[str]:
     """Return every task that the round or one it descends from was trained on."""
     import json
 
     tasks: set[str] = set()
-    for member in lineage(ctx, number):
+    for member in ctx.registry.lineage(number):
         path = ctx.registry.folder(member) / DATASET
         tasks |= {json.loads(line)["task_id"] for line in path.read_text(encoding="utf-8").splitlines()}
     return tasks | _merged_into(ctx, tasks)
@@ -87,7 +77,7 @@ def _with_leaks(ctx: Context, report: EvalReport, suites: Sequence[Suite]) -> Ev
     for suite in suites:
         if isinstance(suite.evaluator, OwnCases):
             cases = read_cases(ctx.project, ctx.config.eval, suite.evaluator.stem)
-            known = len(asked_in_training(ctx, lineage(ctx, report.round), cases))
+            known = len(asked_in_training(ctx, ctx.registry.lineage(report.round), cases))
             primary = suite is suites[0]
             noted = {f"{suite.name}: asked in training": known} if known else {}
             leaked = report.leaked_tasks + (known if primary else 0)

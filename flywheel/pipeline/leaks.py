@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.mixing import DATASET
+from flywheel.rounds import DATASET
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.own import OwnCase

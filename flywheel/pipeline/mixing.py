@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
-from flywheel.rounds import round_name
+from flywheel.rounds import DATASET, round_name
 
 if TYPE_CHECKING:
     from flywheel.stages._mix import Before
 
-__all__ = ["DATASET", "before", "golden_version", "mix_of", "replayed", "trained_on"]
+__all__ = ["before", "golden_version", "mix_of", "replayed", "trained_on"]
 
-DATASET = "data/train.jsonl"
 MOST_REPLAYED = 512  # attempts at older rows a round: each is generated
 
 Row = dict[str, Any]
@@ -41,10 +40,10 @@ def trained_on(ctx: Context, number: int) -> list[str]:
 
 def before(ctx: Context, parent: int | None) -> Before:
     """Return what the policy that a round starts from was trained on, in all rounds that it descends from."""
-    from flywheel.pipeline.judging import lineage
     from flywheel.stages._mix import Before
 
-    return Before(parent or 0, frozenset(one for member in lineage(ctx, parent) for one in trained_on(ctx, member)))
+    lineage = ctx.registry.lineage(parent)
+    return Before(parent or 0, frozenset(one for member in lineage for one in trained_on(ctx, member)))
 
 
 def mix_of(rows: Sequence[Row]) -> dict[str, int]:

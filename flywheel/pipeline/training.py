@@ -18,12 +18,11 @@ from flywheel.config import Config, render_default_config
 from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.pipeline.context import Context, served_name
-from flywheel.pipeline.mixing import DATASET
 from flywheel.pipeline.origins import ORIGINS
 from flywheel.pipeline.planning import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.watching import refuse_red
 from flywheel.records import FileHash, Plan, RoundManifest
-from flywheel.rounds import ADAPTER_WEIGHTS, round_name
+from flywheel.rounds import ADAPTER_WEIGHTS, DATASET, round_name
 
 __all__ = ["served_rounds", "train_round", "training_metrics"]
 

@@ -74,14 +74,14 @@ def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
 
 
 def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel: Funnel) -> pl.DataFrame:
-    """Return the rows of a round: the first new ones, and for each of them `train.older_rows` older ones.
+    """Return the rows of a round: the first new ones, and for each of them `train.older_rows` older ones (`new_first`).
 
     The older ones are drawn anew for each start. Where fewer than `train.min_rows` are new, the rows are taken as they
     stand: such a round goes over older ones again, and a nightly job waits instead.
     """
     import polars as pl
 
-    table = new_first(table, key, before)
+    table = table.sort(OLDER, maintain_order=True)
     new, older = table.filter(~pl.col(OLDER)), table.filter(pl.col(OLDER))
     if older.is_empty() or new.height < cfg.min_rows:
         return funnel.drop(table, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")

@@ -23,7 +23,7 @@ def rows(count: int, **more: Any) -> pl.DataFrame:
 def taken(table: pl.DataFrame, before: Before, **cfg: Any) -> tuple[list[str], list[str], dict[str, int]]:
     funnel = Funnel()
     funnel.considered = table.height
-    found = take(table, "id", TrainConfig(**cfg), before, funnel)
+    found = take(new_first(table, "id", before), "id", TrainConfig(**cfg), before, funnel)
     funnel.kept = found.height
     funnel.check("mix")
     new, older = (found.filter(pl.col(OLDER) == flag)["id"].to_list() for flag in (False, True))
