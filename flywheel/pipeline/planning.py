@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
 
+Row = dict[str, Any]
+
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
 _MORE_TABLES: dict[str, tuple[str, ...]] = {"grpo": ("groups",), "grpo-replay": ("fixtures", "scenarios")}
 
@@ -142,9 +144,9 @@ def _choose(
     )
 
 
-def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[dict[str, Any]]], dict[Method, Funnel]]:
-    """Return the rows that each method would train on, and what was dropped on the way to them."""
-    from flywheel.stages.select import select_rows
+def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[Row]], dict[Method, Funnel], list[Row]]:
+    """Return the rows that each method would train on, what was dropped on the way, and demonstrations beside pairs."""
+    from flywheel.stages.select import beside_pairs, select_rows
     from flywheel.stages.select_groups import select_actions, select_groups, select_scenarios
     from flywheel.stages.unpaired import unpaired
 
@@ -157,7 +159,7 @@ def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[dict[str
     funnels: dict[Method, Funnel] = {"sft": Funnel(), "dpo": Funnel()}
     users = dict(read_table(ctx.store, "episodes").select("episode_id", "user").collect().iter_rows())
     verified = _verified(ctx)
-    rows: dict[Method, list[dict[str, Any]]] = {
+    rows: dict[Method, list[Row]] = {
         m: select_rows(examples, pairs, room[m], m, funnels[m], users=users, verified=verified, before=known)
         for m in funnels
     }
@@ -172,7 +174,8 @@ def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[dict[str
         funnels["kto"] = Funnel()
         alone = unpaired(examples, pairs, funnels["kto"])
         rows["kto"] = select_actions(alone, train, funnels["kto"], users, known)
-    return rows, funnels
+    beside = beside_pairs(rows["dpo"], rows["sft"], examples, train, verified=verified, before=known)
+    return rows, funnels, beside
 
 
 def _verified(ctx: Context) -> set[str]:
@@ -186,13 +189,6 @@ def _verified(ctx: Context) -> set[str]:
     return set(whole.filter(vouched).collect()["episode_id"])
 
 
-def _verified_examples(ctx: Context) -> set[str]:
-    import polars as pl
-
-    wanted = pl.col("episode_id").is_in(_verified(ctx))
-    return set(read_table(ctx.store, "examples").filter(wanted).select("example_id").collect()["example_id"])
-
-
 def make_plan(ctx: Context, number: int) -> PlannedRound:
     """Plan a round from the tables as they stand.
 
@@ -200,14 +196,12 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         EvidenceError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
-    from flywheel.stages._mix import beside_pairs
     from flywheel.stages.contamination import clear
     from flywheel.stages.golden import golden_rows
 
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
-    known = before(ctx, parent)
-    candidates, funnels = _candidates(ctx, known)
+    candidates, funnels, beside = _candidates(ctx, before(ctx, parent))
     counts = {method: len(rows) for method, rows in candidates.items()}
     choice = _choose(ctx, parent, counts, candidates["sft"])
     funnel = funnels[choice.method]
@@ -215,17 +209,21 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     if choice.method == "sft":
         chosen = replayed(ctx, parent, chosen)
     if choice.method == "dpo":
-        chosen += beside_pairs(chosen, candidates["sft"], train, _verified_examples(ctx), known, funnel)
-    chosen += golden_rows(ctx.project, train, choice.method, parent or 0, len(chosen), funnel)
-    clean = clear(chosen, evaluation_texts(ctx), funnel)
+        chosen = [*chosen, *beside]
+        funnel.considered += len(beside)
+        funnel.kept += len(beside)
+        funnel.note("demonstrations beside pairs", len(beside))
+    golden = golden_rows(ctx.project, train, choice.method, parent or 0, len(chosen), funnel)
+    clean = clear([*chosen, *golden], evaluation_texts(ctx), funnel)
     fitted = fit_rows(ctx, clean, choice.method, funnel)
     rows = fitted.rows
-    if len(rows) < max(train.min_rows, 1):
+    made_for = _of_the_method(rows, choice.method)
+    if made_for < max(train.min_rows, 1):
         refused = f" ({fitted.refused:,} do not fit into train.max_length)" if fitted.refused else ""
         raise EvidenceError(
-            f"round {number}: {len(rows)} rows for {choice.method}{refused}, train.min_rows is {train.min_rows}",
+            f"round {number}: {made_for} rows for {choice.method}{refused}, train.min_rows is {train.min_rows}",
             hint="ingest more logs, or see what was dropped with `flywheel explain pairs`",
-            have=len(rows),
+            have=made_for,
             need=train.min_rows,
         )
     dataset = dataset_text(rows)
@@ -253,6 +251,11 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     )
     whole = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
     return PlannedRound(whole, dataset, origins_text(ctx.store, rows))
+
+
+def _of_the_method(rows: Sequence[Row], method: Method) -> int:
+    """Return how many rows are what a method learns from: no golden row, and no demonstration beside pairs."""
+    return sum(row.get("mix") != "golden" and not (method == "dpo" and "completion" in row) for row in rows)
 
 
 def _steps(train: TrainConfig, method: Method, rows: int) -> int:

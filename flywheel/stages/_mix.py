@@ -8,12 +8,11 @@ again learns little from the new ones (experience replay, Rolnick et al. 2019, a
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flywheel.records import canonical_json, content_id
+from flywheel.records import content_id
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["NOTHING_BEFORE", "OLDER", "Before", "beside_pairs", "by_task", "chance", "drawn", "new_first", "take"]
+__all__ = ["NOTHING_BEFORE", "OLDER", "Before", "by_task", "chance", "drawn", "new_first", "take"]
 
 OLDER = "_older"
 ENOUGH = "trained on before"
@@ -38,7 +37,7 @@ class Before:
 NOTHING_BEFORE = Before()
 
 
-def drawn(table: pl.DataFrame, key: str, *salt: int) -> pl.Series:
+def drawn(table: pl.DataFrame, key: str, *salt: int | str) -> pl.Series:
     """Return what to sort by, largest first, to draw rows without replacement, each as often as its weight says.
 
     Depends on nothing but ids, weights and salt (Efraimidis and Spirakis 2006). Without weights all rows are alike.
@@ -90,31 +89,3 @@ def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel
     wanted = min(math.ceil(cfg.older_rows * new.height), cfg.max_rows - new.height)
     older = by_task(older, key, drawn(older, key, before.start))
     return pl.concat([new, funnel.drop(older, pl.int_range(pl.len()) >= wanted, ENOUGH)])
-
-
-def beside_pairs(
-    pairs: Sequence[dict[str, Any]],
-    demonstrations: Sequence[dict[str, Any]],
-    cfg: TrainConfig,
-    verified: Collection[str],
-    before: Before,
-    funnel: Funnel,
-) -> list[dict[str, Any]]:
-    """Return demonstrations for a round of pairs: `train.dpo_demonstrations` for each, of actions that no pair prefers.
-
-    One of every task before a second of any. They have the weight of the NLL term that a chosen action has: `verified`
-    are the ids of those whose success a verifier or an audit vouches for.
-    """
-    chosen = {canonical_json([row["prompt"], row["chosen"]]) for row in pairs}
-    rows = [row for row in demonstrations if canonical_json([row["prompt"], row["completion"]]) not in chosen]
-    turns, ordered = Counter[str](), list[tuple[int, int]]()
-    for place in sorted(range(len(rows)), key=lambda n: (chance(rows[n]["id"], before.start, "beside"), rows[n]["id"])):
-        ordered.append((turns[rows[place]["task_id"]], place))
-        turns[rows[place]["task_id"]] += 1
-    wanted = min(math.ceil(cfg.dpo_demonstrations * len(pairs)), max(0, cfg.max_rows - len(pairs)))
-    taken = [rows[place] for _, place in sorted(ordered, key=lambda one: one[0])[:wanted]]
-    funnel.considered += len(taken)
-    funnel.kept += len(taken)
-    funnel.note("demonstrations beside pairs", len(taken))
-    weights = {True: cfg.dpo_verified_sft_weight, False: cfg.dpo_sft_weight}
-    return [{**row, "nll_weight": weights[row["id"] in verified]} for row in taken]

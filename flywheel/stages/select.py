@@ -7,7 +7,8 @@ content, and a choice of method with the numbers that decided.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["GOOD_ENOUGH_TO_COPY", "MethodChoice", "choose_method", "known_users", "select_rows", "share_out"]
+__all__ = [
+    "GOOD_ENOUGH_TO_COPY",
+    "MethodChoice",
+    "beside_pairs",
+    "choose_method",
+    "known_users",
+    "select_rows",
+    "share_out",
+]
 
 
 SAME_ACTION_ROWS = 3  # demonstrations of one action in one state: some wordings help, fifty crowd out others
@@ -116,8 +125,8 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
     `verified` names the episodes whose success a verifier or an audit vouches for. `before` says what the start policy
     was trained on: such rows have {mix: older}, and only so many are taken.
 
-    SFT gets {prompt, completion, tools, weight, id, task_id}: successes. DPO gets {prompt, chosen,
-    rejected, tools, p_better, weight, nll_weight, id, task_id}.
+    SFT gets {prompt, completion, tools, weight, id, task_id}: successes. DPO gets {prompt, chosen, rejected, tools,
+    p_better, weight, nll_weight, id, task_id}.
     """
     import polars as pl
 
@@ -136,7 +145,8 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
     table = _nobody_decides(table, users or {}, cfg, method, funnel, before)
     columns = ("completion",) if method == "sft" else ("chosen", "rejected")
     if method == "dpo":
-        table = table.with_columns(nll_weight=_nll_weight(cfg, verified))
+        edited = pl.col("builder") == "user_edit"
+        table = table.with_columns(nll_weight=_nll_weight(cfg, verified, "chosen_episode", "p_chosen", edited))
     numbers = ("weight",) if method == "sft" else ("p_better", "weight", "nll_weight")
     # steps of a conversation share their weight, so the surest would be few conversations told to their end
     table = by_task(table, key, drawn(table, key) if method == "sft" else table["weight"])
@@ -159,13 +169,51 @@ def _balanced(pairs: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     return funnel.drop(pairs.with_columns(out), pl.col("_long"), "explained by length").drop("_long")
 
 
-def _nll_weight(cfg: TrainConfig, verified: Collection[str]) -> pl.Expr:
-    """Return how much a chosen action is copied, beside being preferred: not at all if it may well be bad too."""
+def beside_pairs(
+    pairs: Sequence[Mapping[str, Any]],
+    demonstrations: Sequence[dict[str, Any]],
+    examples: pl.DataFrame,
+    cfg: TrainConfig,
+    *,
+    verified: Collection[str] = (),
+    before: Before = NOTHING_BEFORE,
+) -> list[dict[str, Any]]:
+    """Return demonstrations for a round of pairs, `train.dpo_demonstrations` for each, of actions that no pair prefers.
+
+    One of every task before a second of any. Each has the `nll_weight` that it would have as a chosen action; one that
+    would not be copied there is not here either.
+
+    Args:
+        pairs: the round's pairs.
+        demonstrations: what SFT would train, as `select_rows` gives it.
+        examples: the table they come from.
+        cfg: how many.
+        verified: the episodes whose success a verifier or an audit vouches for.
+        before: what the start policy was trained on; what is drawn depends on the start.
+    """
     import polars as pl
 
-    vouched = pl.col("chosen_episode").is_in(list(verified)) & (pl.col("builder") != "user_edit")  # nobody saw the edit
+    chosen = {canonical_json([row["prompt"], row["chosen"]]) for row in pairs}
+    free = [r["id"] for r in demonstrations if canonical_json([r["prompt"], r["completion"]]) not in chosen]
+    weight = _nll_weight(cfg, verified, "episode_id", "p_success", pl.col("source") == "correction")
+    table = examples.filter(pl.col("example_id").is_in(free)).with_columns(nll_weight=weight)
+    table = table.filter(pl.col("nll_weight") > 0)
+    most = min(math.ceil(cfg.dpo_demonstrations * len(pairs)), max(0, cfg.max_rows - len(pairs)))
+    table = by_task(table, "example_id", drawn(table, "example_id", before.start, "beside")).head(most)
+    weights = dict(table.select("example_id", "nll_weight").iter_rows())
+    return [{**row, "nll_weight": weights[row["id"]]} for row in demonstrations if row["id"] in weights]
+
+
+def _nll_weight(cfg: TrainConfig, verified: Collection[str], episode: str, p: str, edited: pl.Expr) -> pl.Expr:
+    """Return how much an action is copied in a round of pairs: not at all if it may well be bad.
+
+    A verifier saw what the agent did in an episode, not what a user made of it (`edited`).
+    """
+    import polars as pl
+
+    vouched = pl.col(episode).is_in(list(verified)) & ~edited
     weight = pl.when(vouched).then(cfg.dpo_verified_sft_weight).otherwise(cfg.dpo_sft_weight)
-    return pl.when(pl.col("p_chosen") >= GOOD_ENOUGH_TO_COPY).then(weight).otherwise(0.0)
+    return pl.when(pl.col(p) >= GOOD_ENOUGH_TO_COPY).then(weight).otherwise(0.0)
 
 
 def _nobody_decides(

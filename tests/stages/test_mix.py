@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
-from flywheel.stages._mix import OLDER, Before, beside_pairs, by_task, drawn, new_first, take
+from flywheel.stages._mix import OLDER, Before, by_task, drawn, new_first, take
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,26 +79,3 @@ def test_rows_are_drawn_as_often_as_their_weight_says(heavy: float) -> None:
     first = by_task(table, "id", drawn(table, "id")).head(400)
     share = (first["id"].str.slice(1).cast(pl.Int64) % 2 == 1).mean()
     assert share == pytest.approx(heavy / (heavy + 1), abs=0.06)
-
-
-def test_pairs_have_demonstrations_of_other_actions_beside_them() -> None:
-    def row(name: str, task: str, answer: str, **sides: Any) -> dict[str, Any]:
-        prompt = [{"role": "user", "content": name}]
-        return {"id": f"{name}-{answer}", "task_id": task, "prompt": prompt, "weight": 1.0, **sides}
-
-    said = {n: [{"role": "assistant", "content": n}] for n in ("good", "bad", "other")}
-    pairs = [row("a", "t1", "pair", chosen=said["good"], rejected=said["bad"])] * 3
-    shown = [
-        row("a", "t1", "good", completion=said["good"]),
-        *(row(f"b{n}", "t1", "other", completion=said["other"]) for n in range(5)),
-        *(row(f"c{n}", f"t{n + 2}", "other", completion=said["other"]) for n in range(2)),
-    ]
-    funnel = Funnel()
-    cfg = TrainConfig(dpo_demonstrations=1)
-    found = beside_pairs(pairs, shown, cfg, {"c0-other"}, Before(), funnel)
-    assert sorted(r["task_id"] for r in found) == ["t1", "t2", "t3"], "of every task before a second of any"
-    assert all(r["completion"] == said["other"] for r in found), "what a pair prefers is trained there"
-    assert {r["id"]: r["nll_weight"] for r in found if r["id"].startswith("c")} == {"c0-other": 1.0, "c1-other": 0.2}
-    funnel.check("mix")
-    assert len(beside_pairs(pairs, shown, TrainConfig(max_rows=4), (), Before(), Funnel())) == 1
-    assert beside_pairs(pairs, shown, TrainConfig(dpo_demonstrations=0), (), Before(), Funnel()) == []

@@ -15,7 +15,7 @@ from flywheel.funnel import Funnel
 from flywheel.records import content_id
 from flywheel.stages.examples import build_examples
 from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
-from flywheel.stages.select import choose_method, select_rows
+from flywheel.stages.select import beside_pairs, choose_method, select_rows
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
@@ -82,6 +82,33 @@ def test_a_verifier_vouches_for_no_edit_that_it_did_not_see(frames: Make) -> Non
     edited = pairs.with_columns(builder=pl.lit("user_edit"))
     (row,) = select_rows(examples, edited, CFG, "dpo", Funnel(), verified=("a",))
     assert row["nll_weight"] == CFG.dpo_sft_weight
+
+
+def test_pairs_have_demonstrations_of_other_actions_beside_them(frames: Make) -> None:
+    told: list[dict[str, Any]] = [{"user": f"I am {n}", "call": (f"f{n}", {})} for n in range(9)]
+    others = [{"id": f"e{n}", "p": 0.9, "task": f"t{n % 3}", "steps": [step]} for n, step in enumerate(told)]
+    examples, pairs = tables(frames([attempt("a", 0.95), attempt("b", 0.05, tool="bad"), *others]))
+    examples = examples.with_columns(
+        source=pl.when(pl.col("episode_id") == "e0").then(pl.lit("correction")).otherwise("source"),
+        p_success=pl.when(pl.col("episode_id") == "e1").then(0.6).otherwise("p_success"),
+    )
+    pair = select_rows(examples, pairs, CFG, "dpo", Funnel())
+    shown = select_rows(examples, pairs, CFG, "sft", Funnel())
+    assert (len(pair), len(shown)) == (1, 10)
+
+    def beside(**cfg: Any) -> dict[str, float]:
+        made = beside_pairs(pair, shown, examples, TrainConfig(**cfg), verified=("e0", "e2"))
+        assert all(row in [{**s, "nll_weight": row["nll_weight"]} for s in shown] for row in made)
+        names = dict(examples.select("example_id", "episode_id").iter_rows())
+        return {names[row["id"]]: row["nll_weight"] for row in made}
+
+    every = beside(dpo_demonstrations=20)
+    assert sorted(every) == ["e0", *(f"e{n}" for n in range(2, 9))], "not what the pair prefers, nor what may be bad"
+    assert every == {name: 1.0 if name == "e2" else 0.2 for name in every}, "no verifier saw a correction"
+    three = beside(dpo_demonstrations=3)
+    assert sorted(int(name[1:]) % 3 for name in three) == [0, 1, 2], "of every task before a second of any"
+    assert len(beside(dpo_demonstrations=20, max_rows=4)) == 3
+    assert beside(dpo_demonstrations=0) == {}
 
 
 def test_a_prompt_is_shown_with_several_answers_up_to_a_limit(frames: Make) -> None:

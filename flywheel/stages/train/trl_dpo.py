@@ -131,12 +131,16 @@ def train(spec: TrainSpec) -> TrainResult:
     prepare(spec)
     tokenizer = load_tokenizer(spec.config.model)
     raw = read_rows(spec.data)
-    data = tokenise(raw, ChatFormat(tokenizer), ("chosen", "rejected"), cfg)
+    pairs = [row for row in raw if "chosen" in row]
+    plain = bool(set(cfg.trl) & set(_THEIRS)) or cfg.trl.get("loss_type", "sigmoid") not in _OURS
+    data = tokenise(pairs if plain else raw, ChatFormat(tokenizer), ("chosen", "rejected"), cfg)
+    if not any("chosen_ids" in row for row in data.rows):
+        raise TrainError("no pair fits into the round", hint="raise train.max_length (memory grows with it)")
     model = with_adapter(spec)
-    if set(cfg.trl) & set(_THEIRS) or cfg.trl.get("loss_type", "sigmoid") not in _OURS:
+    if plain:
         from flywheel.stages.train.trl_dpo_plain import train_plain
 
-        return train_plain(spec, model, tokenizer, data, started)
+        return train_plain(spec, model, tokenizer, data, started, left_out=len(raw) - len(pairs))
     items = prepare_items(spec, model, [pair_rows(row) for row in data.rows])
     trainer = Pairs(
         model=model,
@@ -166,7 +170,7 @@ def check_reference(spec: TrainSpec, items: Items) -> dict[str, float]:
     """
     import torch
 
-    first = next((i for i, rows in enumerate(items.rows) if len(rows) > 1), 0)
+    first = next(i for i, rows in enumerate(items.rows) if len(rows) > 1)
     scorer, rows = items.scorer, items.rows[first]
     parent = spec.reference == "parent"
     scorer.model.eval()
@@ -177,7 +181,7 @@ def check_reference(spec: TrainSpec, items: Items) -> dict[str, float]:
     scorer.model.train()
     reference = torch.stack([s.sum() for s in items.reference[first]])
     gap = float((reference - named).abs().max())
-    margin = float(spec.config.train.dpo_beta * ((start - reference)[0] - (start - reference)[-1]))
+    margin = float(spec.config.train.dpo_beta * ((start - reference)[0] - (start - reference)[1]))
     loss = float(losses.dpo(torch.tensor(margin), beta=1.0))
     same, room = parent or spec.start_adapter is None, _room(scorer, rows)
     if gap > room or (same and max(abs(loss - math.log(2)), abs(margin)) > room):

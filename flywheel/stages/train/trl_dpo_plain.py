@@ -25,7 +25,9 @@ _TOLERANCE = 1e-3
 _NO_LOSS = -100
 
 
-def train_plain(spec: TrainSpec, model: Any, tokenizer: Any, data: Tokenised, started: float) -> TrainResult:
+def train_plain(
+    spec: TrainSpec, model: Any, tokenizer: Any, data: Tokenised, started: float, *, left_out: int
+) -> TrainResult:
     """Train one DPO round by TRL's own loss; raises what `trl_dpo.train` does."""
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
@@ -34,9 +36,7 @@ def train_plain(spec: TrainSpec, model: Any, tokenizer: Any, data: Tokenised, st
         def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
             return dataset
 
-    cfg, pairs = spec.config.train, [row for row in data.rows if "chosen_ids" in row]
-    if not pairs:
-        raise TrainError("no pair fits into the round", hint="raise train.max_length")
+    cfg = spec.config.train
     loss = (
         {} if "loss_type" in cfg.trl else {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, cfg.dpo_sft_weight]}
     )
@@ -45,16 +45,15 @@ def train_plain(spec: TrainSpec, model: Any, tokenizer: Any, data: Tokenised, st
         args=trl_arguments(
             DPOConfig, spec, data.longest, learning_rate=cfg.dpo_learning_rate, beta=cfg.dpo_beta, **loss
         ),
-        train_dataset=Dataset.from_list(pairs),
+        train_dataset=Dataset.from_list(data.rows),
         processing_class=tokenizer,
         callbacks=[recorder(spec, data.tokens / len(data.rows))],
     )
     if spec.reference == "base" or spec.start_adapter is None:
         trainer.model.delete_adapter("ref")  # without a frozen copy TRL switches the adapter off for the reference
-    left_out = float(len(data.rows) - len(pairs))
     checks = {
         "rows_refused": float(data.refused),
-        "demonstrations_left_out": left_out,
+        "demonstrations_left_out": float(left_out),
         **_check_reference(trainer, spec),
     }
     trainer.train(resume_from_checkpoint=newest(spec))

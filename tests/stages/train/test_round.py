@@ -299,10 +299,14 @@ def test_a_loss_of_trls_own_leaves_demonstrations_out(tmp_path: Path, tiny_model
     made = spec(tmp_path, tiny_model, "dpo", reference="parent", max_steps=1, trl={"loss_type": "hinge"})
     files.atomic_write(made.data, "".join(canonical_json(row) + "\n" for row in [*rows("sft", 2), *rows("dpo")]))
     assert train_here(made)[0].checks["demonstrations_left_out"] == 2
-    alone = spec(tmp_path / "alone", tiny_model, "dpo", reference="parent", max_steps=1, trl={"loss_type": "hinge"})
-    files.atomic_write(alone.data, "".join(canonical_json(row) + "\n" for row in rows("sft")))
+
+
+def test_a_round_of_pairs_needs_a_pair(tmp_path: Path, tiny_model: Path) -> None:
+    """Without one there is nothing to check the reference on."""
+    made = spec(tmp_path, tiny_model, "dpo", reference="parent", max_steps=1)
+    files.atomic_write(made.data, "".join(canonical_json(row) + "\n" for row in rows("sft")))
     with pytest.raises(TrainError, match="no pair fits"):
-        train_here(alone)
+        train_here(made)
 
 
 def test_another_reference_than_the_named_one_is_refused(tmp_path: Path, tiny_model: Path) -> None:
