@@ -55,7 +55,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         "holdout_share": 0.35,
         "max_length": 8192 if gpu else 1280,
         "max_rows": 20_000 if gpu else 96,
-        "max_cases": 400 if gpu else 24,
+        "max_cases": 400 if gpu else 48,
         "max_new_tokens": 96 if gpu else 72,
         "eval_batch": 16 if gpu else 8,
         # Every arm sees each row once and leaves out longer ones. TRL would cut their answers off; windows on them are

@@ -157,7 +157,9 @@ class TrainConfig(Section):
         description="Nats a token by which chosen actions may become less likely before a round stops.",
     )
     checkpoint_every: int = Field(default=10, ge=1, description="Optimiser steps between checkpoints.")
-    seed: int = Field(default=0, ge=0, description="Seed of order, initialisation and dropout.")
+    seed: int = Field(
+        default=0, ge=0, description="Seed of the rows that a cap draws, of order, initialisation and dropout."
+    )
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
     accelerate: str = Field(
         default="",

@@ -72,7 +72,7 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     from flywheel.stages.evaluate.probe import own_actions
 
     older = [row for row in rows if row.get("mix") == "older" and row["completion"][0].get("tool_calls")]
-    tried = sorted(older, key=lambda row: (chance(row["id"], parent or 0, "replay"), row["id"]))
+    tried = sorted(older, key=lambda row: (chance(row["id"], ctx.config.train.seed, parent or 0, "replay"), row["id"]))
     tried = tried[: min(round(ctx.config.train.replayed_share * len(older)), MOST_REPLAYED)]
     if parent is None or not tried:
         return rows

@@ -87,5 +87,5 @@ def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel
     room = min(older.height, math.ceil(cfg.max_rows * cfg.older_rows / (1 + cfg.older_rows)))
     new = funnel.drop(new, pl.int_range(pl.len()) >= max(1, cfg.max_rows - room), "over train.max_rows")
     wanted = min(math.ceil(cfg.older_rows * new.height), cfg.max_rows - new.height)
-    older = by_task(older, key, drawn(older, key, before.start))
+    older = by_task(older, key, drawn(older, key, cfg.seed, before.start))
     return pl.concat([new, funnel.drop(older, pl.int_range(pl.len()) >= wanted, ENOUGH)])

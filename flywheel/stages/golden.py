@@ -42,7 +42,7 @@ def golden_rows(project: Path, cfg: TrainConfig, method: Method, start: int, row
             if row["id"] in found:
                 raise TrainError(f"{place}: a golden row again", hint="give each row an `id` of its own, or remove one")
             found[row["id"]] = row
-    drawn = sorted(found, key=lambda name: (chance(name, start), name))[: math.ceil(cfg.golden_rows * rows)]
+    drawn = sorted(found, key=lambda name: (chance(name, cfg.seed, start), name))[: math.ceil(cfg.golden_rows * rows)]
     funnel.considered += len(found)
     funnel.kept += len(drawn)
     funnel.dropped[NOT_DRAWN] += len(found) - len(drawn)

@@ -149,7 +149,7 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
         table = table.with_columns(nll_weight=_nll_weight(cfg, verified, "chosen_episode", "p_chosen", edited))
     numbers = ("weight",) if method == "sft" else ("p_better", "weight", "nll_weight")
     # steps of a conversation share their weight, so the surest would be few conversations told to their end
-    table = by_task(table, key, drawn(table, key) if method == "sft" else table["weight"])
+    table = by_task(table, key, drawn(table, key, cfg.seed) if method == "sft" else table["weight"])
     table = take(table, key, cfg, before, funnel)
     funnel.kept += table.height
     rows = [_row(row, columns, numbers, row[key]) for row in table.iter_rows(named=True)]
@@ -199,7 +199,7 @@ def beside_pairs(
     table = examples.filter(pl.col("example_id").is_in(free)).with_columns(nll_weight=weight)
     table = table.filter(pl.col("nll_weight") > 0)
     most = min(math.ceil(cfg.dpo_demonstrations * len(pairs)), max(0, cfg.max_rows - len(pairs)))
-    table = by_task(table, "example_id", drawn(table, "example_id", before.start, "beside")).head(most)
+    table = by_task(table, "example_id", drawn(table, "example_id", cfg.seed, before.start, "beside")).head(most)
     weights = dict(table.select("example_id", "nll_weight").iter_rows())
     return [{**row, "nll_weight": weights[row["id"]]} for row in demonstrations if row["id"] in weights]
 

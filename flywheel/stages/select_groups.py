@@ -47,7 +47,7 @@ def select_groups(
     who = [_behind([(users or {}).get(e) for e in episodes]) for episodes in table["episodes_G"]]
     table = table.with_columns(pl.Series("_user", who, dtype=pl.String))
     table = share_out(new_first(table, "group_id", before), known_users(table, funnel), cfg, funnel).drop("_user")
-    table = take(by_task(table, "group_id", drawn(table, "group_id")), "group_id", cfg, before, funnel)
+    table = take(by_task(table, "group_id", drawn(table, "group_id", cfg.seed)), "group_id", cfg, before, funnel)
     funnel.kept += table.height
     return sorted((_group(row) for row in table.iter_rows(named=True)), key=content_id)
 
@@ -136,7 +136,9 @@ def select_actions(
     table = share_out(table, known_users(table, funnel), cfg, funnel)
     by_user = pl.Series(user_weights(table["_user"].to_list()), dtype=pl.Float64)
     table = table.with_columns(weight=pl.col("weight") * by_user).drop("_user")
-    table = take(by_task(table, "example_id", drawn(table, "example_id"), "label"), "example_id", cfg, before, funnel)
+    table = take(
+        by_task(table, "example_id", drawn(table, "example_id", cfg.seed), "label"), "example_id", cfg, before, funnel
+    )
     funnel.kept += table.height
     return sorted((_action(row) for row in table.iter_rows(named=True)), key=content_id)
 

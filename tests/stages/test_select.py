@@ -142,6 +142,13 @@ def test_a_cap_draws_sure_demonstrations_more_often(frames: Make) -> None:
     assert 32 < sure < 52, "drawn by weight: 40 of 60 are expected, all 60 if the surest came first"
 
 
+def test_another_seed_draws_other_demonstrations(frames: Make) -> None:
+    made = frames([attempt(f"e{n}", 0.95, task=f"t{n}") for n in range(40)])
+    first, again, other = (run(made, "sft", TrainConfig(max_rows=10, seed=seed))[0] for seed in (1, 1, 2))
+    assert first == again
+    assert 0 < len({row["id"] for row in other} - {row["id"] for row in first}) < 10
+
+
 def test_an_action_is_not_shown_over_and_over(frames: Make) -> None:
     rows, counts = run(frames([attempt(f"e{n}", 0.95) for n in range(10)]), "sft")
     assert len(rows) == 3
