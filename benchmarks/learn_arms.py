@@ -113,9 +113,10 @@ def open_project(folder: Path, parts: Sequence[Path], settings: Settings, seed: 
 
 def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int:
     """Return the tokens in the loss of one pass over a round's rows, as far as they fit."""
+    from flywheel.files import read_rows
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
-    from flywheel.stages.train._rows import read_rows, tokenise
+    from flywheel.stages.train._rows import tokenise
 
     rows = read_rows(project.registry.folder(number) / "data" / "train.jsonl")
     made = tokenise(rows, ChatFormat(load_tokenizer(project.config.model)), sides, project.config.train).rows

@@ -22,7 +22,7 @@ __all__ = ["append", "breaks", "head_of", "lines_of"]
 
 def lines_of(path: Path) -> list[str]:
     """Return the file's lines; none where there is no file."""
-    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    return files.lines(path.read_text(encoding="utf-8", errors="replace")) if path.exists() else []
 
 
 def head_of(path: Path) -> str:
@@ -40,7 +40,7 @@ def append(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
         head: the kept head; None where none was kept yet.
     """
     previous = head_of(path) if head is None else head
-    line = canonical_json({**entry, "previous_sha256": previous})
+    line = files.encodable(canonical_json({**entry, "previous_sha256": previous}))
     files.append_line(path, line)
     return files.hash_text(line)
 

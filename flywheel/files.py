@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,10 +30,13 @@ __all__ = [
     "atomic_folder",
     "atomic_path",
     "atomic_write",
+    "encodable",
     "hash_file",
     "hash_text",
+    "lines",
     "point_to",
     "read_json",
+    "read_rows",
     "remove_partials",
     "shipped",
     "write_by_content",
@@ -41,6 +45,7 @@ __all__ = [
 
 PARTIAL = ".partial"
 _CHUNK = 1 << 20
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _HINTS = {
     errno.ENOSPC: "free some space; `du -sh .flywheel rounds` shows what the project uses; then type the command again",
@@ -137,7 +142,7 @@ def write_by_content(folder: Path, suffix: str, write: Callable[[Path], None]) -
 def atomic_write(path: Path, text: str) -> None:
     """Write text so that `path` holds either what it held or all of `text`."""
     with atomic_path(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="surrogatepass")
+        partial.write_text(encodable(text), encoding="utf-8")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -159,6 +164,33 @@ def read_json(path: Path) -> Any:
         raise StoreError(
             f"`{path}` is damaged: not valid JSON", hint="restore it from a backup, or remove it"
         ) from error
+
+
+def encodable(text: str) -> str:
+    """Return the text with U+FFFD for what UTF-8 has no bytes for: half an emoji in a log, a broken argument."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines of a text, each without its line feed.
+
+    Only a line feed ends a line, as in JSON Lines. `str.splitlines` also cuts at U+2028, U+2029 and U+0085, which stand
+    as they are in JSON, and in what people and models write.
+    """
+    found = text.split("\n")
+    return found if found[-1] else found[:-1]
+
+
+def read_rows(path: Path, *, optional: bool = False) -> list[dict[str, Any]]:
+    """Return the rows of a JSON Lines file of our own; where it is optional, a missing one has none.
+
+    Raises:
+        FileNotFoundError: it is missing.
+        ValueError: a line is not JSON.
+    """
+    if optional and not path.exists():
+        return []
+    return [json.loads(line) for line in lines(path.read_text(encoding="utf-8"))]
 
 
 def point_to(link: Path, target: Path | None) -> None:

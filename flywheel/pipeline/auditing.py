@@ -78,7 +78,7 @@ def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]]
         raise UsageError(f"`{path}` is no file", hint="give the file of `flywheel audit --out`, with its answers")
     found: dict[str, tuple[float, str]] = {}
     left: Counter[str] = Counter()
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in files.lines(path.read_text(encoding="utf-8")):
         reason, episode, value, comment = _read(line, drawn)
         if reason:
             left[reason] += 1
@@ -100,7 +100,7 @@ def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:
         return "not answered", "", 0.0, ""
     if not isinstance(success, bool | int | float) or not 0 <= success <= 1:
         return "`success` is not true, false, or a number from 0 to 1", "", 0.0, ""
-    return "", episode, float(success), str(row.get("comment") or "")
+    return "", episode, float(success), files.encodable(str(row.get("comment") or ""))
 
 
 def ask_all(

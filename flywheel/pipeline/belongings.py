@@ -9,12 +9,12 @@ the user's own judgements go.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flywheel.files import read_rows
 from flywheel.funnel import Funnel
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.origins import ORIGINS, from_snapshots, read_origins
@@ -166,8 +166,7 @@ def _holdout_share(ctx: Context, episodes: list[str]) -> float:
 
 def row_ids(path: Path) -> Iterator[str]:
     """Yield the ids of a dataset's rows."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        yield json.loads(line)["id"]
+    yield from (row["id"] for row in read_rows(path, optional=True))
 
 
 def _rounds(ctx: Context, user: str, episodes: set[str]) -> tuple[dict[str, list[str]], dict[str, int]]:

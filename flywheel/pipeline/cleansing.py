@@ -101,7 +101,7 @@ def cleanse_round(ctx: Context, number: int, rows: list[str], *, tainted: bool) 
 
 
 def _drop_lines(path: Path, ids: set[str]) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = files.lines(path.read_text(encoding="utf-8")) if path.exists() else []
     kept = [line for line in lines if json.loads(line)["id"] not in ids]
     if len(kept) < len(lines):
         files.atomic_write(path, "".join(f"{line}\n" for line in kept))
@@ -150,7 +150,7 @@ def audit_lines(ctx: Context, mine: Belongings, key: bytes) -> dict[str, list[st
     found: dict[str, list[str]] = {}
     folder = ctx.project / AUDITS
     for path in sorted(folder.glob("*.answers.jsonl")) if folder.is_dir() else ():
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in files.lines(path.read_text(encoding="utf-8")):
             row = json.loads(line)
             reviewer = str(row.get("payload", {}).get("reviewer", ""))
             if row.get("conversation_id") in mine.conversations or redactor.user(reviewer) == mine.user:
@@ -162,7 +162,7 @@ def cleanse_audits(ctx: Context, mine: Belongings, lines: dict[str, list[str]]) 
     """Take the user's conversations out of draws and answers."""
     folder = ctx.project / AUDITS
     for name, hashes in lines.items():
-        text = (folder / name).read_text(encoding="utf-8").splitlines()
+        text = files.lines((folder / name).read_text(encoding="utf-8"))
         files.atomic_write(folder / name, "".join(f"{one}\n" for one in text if files.hash_text(one) not in hashes))
     for path in sorted((folder / ".draws").glob("*.json")):
         draw = files.read_json(path)

@@ -5,11 +5,11 @@ In: two rounds' folders. Out: a `DiffAnswer`; equal rounds give an empty one.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from flywheel.answers import DiffAnswer, DiffMetric
 from flywheel.errors import UsageError
+from flywheel.files import read_rows
 from flywheel.pipeline.build import changes
 from flywheel.pipeline.context import Context
 from flywheel.records import RoundManifest
@@ -63,8 +63,7 @@ def _rows(ctx: Context, manifest: RoundManifest) -> dict[str, str]:
     found: dict[str, str] = {}
     for data in manifest.dataset:
         path = ctx.registry.folder(manifest.round) / data.path
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        found |= {row["id"]: row["task_id"] for row in map(json.loads, lines)}
+        found |= {row["id"]: row["task_id"] for row in read_rows(path, optional=True)}
     return found
 
 

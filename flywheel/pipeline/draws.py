@@ -5,7 +5,6 @@ In: the tables as they stand. Out: `audits/.draws/NNNN.json`, with what was answ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,9 +83,8 @@ def _stored(ctx: Context, number: int) -> Draw:
     raw = files.read_json(_path(ctx, number))
     rows = {row["episode_id"]: (row["conversation_id"], float(row["inclusion"])) for row in raw["rows"]}
     by_conversation = {conversation: episode for episode, (conversation, _) in rows.items()}
-    path = answers_path(ctx, number)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    done = frozenset(by_conversation.get(json.loads(line)["conversation_id"], "") for line in lines)
+    answers = files.read_rows(answers_path(ctx, number), optional=True)
+    done = frozenset(by_conversation.get(row["conversation_id"], "") for row in answers)
     return Draw(number, rows, raw["strata"], raw["eligible"], done)
 
 

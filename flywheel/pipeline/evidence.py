@@ -12,6 +12,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
+from flywheel.files import lines
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.mixing import trained_on
 from flywheel.pipeline.planning import differing_keys
@@ -49,7 +50,7 @@ def _rows(ctx: Context, planned: PlannedRound) -> Need:
     made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
     trained = [n for n in made if n not in ctx.registry.tainted]
     changed = trained and differing_keys(ctx.registry.manifest(trained[-1]).config, planned.plan.config)
-    rows = [json.loads(line) for line in planned.dataset.splitlines()]
+    rows = [json.loads(line) for line in lines(planned.dataset)]
     of_logs = {row["id"] for row in rows if row.get("mix") != "golden"}
     new = of_logs.difference(*(() if changed else (trained_on(ctx, n) for n in trained)))
     return Need(what="new rows to train on", have=len(new), need=ctx.config.nightly.min_new_rows)

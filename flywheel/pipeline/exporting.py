@@ -83,7 +83,7 @@ def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
         form=kind,
         trainers=form.trainers,
         rows=funnel.kept,
-        longest=max(map(len, text.splitlines()), default=0),
+        longest=max(map(len, files.lines(text)), default=0),
         sha256=files.hash_text(text),
         counts=funnel.as_dict(),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout
+from flywheel.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.crossing import read_holdout
 from flywheel.pipeline.leaks import asked_in_training
@@ -40,12 +41,10 @@ def _holdout(ctx: Context, *, needed: bool) -> Holdout:
 
 def trained_tasks(ctx: Context, number: int) -> set[str]:
     """Return every task that the round or one it descends from was trained on."""
-    import json
-
     tasks: set[str] = set()
     for member in ctx.registry.lineage(number):
         path = ctx.registry.folder(member) / DATASET
-        tasks |= {json.loads(line)["task_id"] for line in path.read_text(encoding="utf-8").splitlines()}
+        tasks |= {row["task_id"] for row in read_rows(path)}
     return tasks | _merged_into(ctx, tasks)
 
 

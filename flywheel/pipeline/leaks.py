@@ -6,10 +6,10 @@ that was trained on, compared by its words.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flywheel.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.rounds import DATASET
 
@@ -36,8 +36,7 @@ def asked_in_training(ctx: Context, rounds: Iterable[int], cases: Sequence[OwnCa
 
 def _asked(ctx: Context, number: int) -> set[str]:
     path = ctx.registry.folder(number) / DATASET
-    rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return {_words(m) for row in rows for m in row.get("prompt") or () if m.get("role") == "user"}
+    return {_words(m) for row in read_rows(path) for m in row.get("prompt") or () if m.get("role") == "user"}
 
 
 def _words(message: Mapping[str, Any]) -> str:

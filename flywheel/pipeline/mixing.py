@@ -7,11 +7,11 @@ In: the rows chosen from the logs. Out: the rows of a round. Rows from the logs 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flywheel.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
 from flywheel.rounds import DATASET, round_name
@@ -32,8 +32,7 @@ def trained_on(ctx: Context, number: int) -> list[str]:
     key = manifest.dataset[0].sha256 if manifest.dataset else ""
     known = ctx.store.cached("rows", key)
     if known is None:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        known = [json.loads(line)["id"] for line in lines]
+        known = [row["id"] for row in read_rows(path, optional=True)]
         ctx.store.cache("rows", key, known)
     return list(known)
 

@@ -6,10 +6,10 @@ trained on without it; it says later which of them, and which adapters, came fro
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flywheel.files import read_rows
 from flywheel.pipeline.stages import stage_of
 from flywheel.records import canonical_json
 from flywheel.store import Store
@@ -56,8 +56,9 @@ def origins_text(store: Store, rows: Iterable[dict[str, Any]]) -> str:
 
 def read_origins(path: Path) -> dict[str, Origin]:
     """Return row id → origin as a round's file says; nothing where a round has none."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {row["id"]: Origin(frozenset(row["episodes"]), frozenset(row["users"])) for row in map(json.loads, lines)}
+    return {
+        row["id"]: Origin(frozenset(row["episodes"]), frozenset(row["users"])) for row in read_rows(path, optional=True)
+    }
 
 
 def from_snapshots(store: Store, ids: Iterable[str]) -> dict[str, Origin]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import FlywheelError
+from flywheel.files import read_rows
 from flywheel.models.preview import tokens
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import read_table
@@ -152,8 +153,8 @@ class Shower:
             return {}
         folder = self._ctx.registry.folder(self._number)
         files = [folder / data.path for data in self._ctx.registry.manifest(self._number).dataset]
-        lines = [line for path in files if path.is_file() for line in path.read_text(encoding="utf-8").splitlines()]
-        return {str(row["id"]): row for row in map(json.loads, lines) if "id" in row}
+        rows = (row for path in files if path.is_file() for row in read_rows(path))
+        return {str(row["id"]): row for row in rows if "id" in row}
 
     @cached_property
     def _trained(self) -> dict[tuple[str, int], list[TrainedView]]:

@@ -194,7 +194,7 @@ def training_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return a round's logged training metrics, oldest first; a torn last line is skipped."""
     path = folder / "metrics.jsonl"
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in files.lines(path.read_text(encoding="utf-8")) if path.exists() else []:
         try:
             rows.append(json.loads(line))
         except ValueError:

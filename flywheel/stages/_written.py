@@ -14,7 +14,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from flywheel.errors import FlywheelError
-from flywheel.records import Asked
+from flywheel.files import lines
+from flywheel.records import Asked, canonical_json
 
 __all__ = ["read_written", "written_files"]
 
@@ -37,10 +38,10 @@ def read_written(
     for path in paths:
         name = path.relative_to(project).as_posix()
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            written = lines(path.read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError:
             raise error(f"{name}: not UTF-8", hint="save it as UTF-8") from None
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(written, 1):
             if line.strip():
                 yield f"{name}:{number}", path, _parsed(line, f"{name}:{number}", record, error)
 
@@ -48,11 +49,15 @@ def read_written(
 def _parsed(line: str, place: str, record: type[Record], error: type[FlywheelError]) -> Record:
     hint = f"`flywheel schema {record.document}` prints the format"
     try:
-        made = record.model_validate(json.loads(line))
+        given = json.loads(line)
+        canonical_json(given).encode()
+        made = record.model_validate(given)
     except ValidationError as wrong:
         first = wrong.errors(include_input=False, include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the line"
         raise error(f"{place}: {field}: {first['msg']}", hint=hint) from None
+    except UnicodeEncodeError:
+        raise error(f"{place}: half a character, such as \\ud83d alone", hint="write the character itself") from None
     except (ValueError, RecursionError):
         raise error(f"{place}: not JSON", hint="one JSON object a line, without line breaks in it") from None
     if not made.messages() or made.messages()[-1]["role"] == "assistant":

@@ -21,6 +21,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore
+from flywheel.files import lines
 from flywheel.records import content_id
 from flywheel.stages.evaluate.cases import capped
 from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits
@@ -89,7 +90,7 @@ SAFETY = Safety()
 
 def _rows(name: str) -> list[dict[str, Any]]:
     text = files("flywheel.stages.evaluate").joinpath("data", f"{name}.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in lines(text)]
 
 
 def _tools() -> dict[str, dict[str, Any]]:

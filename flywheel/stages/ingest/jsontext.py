@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from flywheel.files import encodable
 from flywheel.records import canonical_json
 
 __all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "has_large_numbers", "loads", "plain"]
@@ -26,7 +27,6 @@ _BIG_INTEGER = re.compile(rb"[:,\[][ \t\r\n]*(?:-\d{19}|\d{20})")  # the fast pa
 # Digits and minus as 0, and what may stand before a number as a colon: so one search finds what the pattern might.
 _SHAPE = bytes.maketrans(b"123456789-,[ \t\r\n", b"0000000000::::::")
 _MANY_DIGITS = b":" + b"0" * 20
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class BadJsonError(Exception):
@@ -110,10 +110,10 @@ def _plain(value: Any, tags: list[str], depth: int) -> Any:
 
 
 def _text(text: str, tags: list[str]) -> str:
-    if text.isascii() or _SURROGATE.search(text) is None:
-        return text
-    tags.append(BROKEN_TEXT)
-    return _SURROGATE.sub("\ufffd", text)
+    whole = encodable(text)
+    if whole != text:
+        tags.append(BROKEN_TEXT)
+    return whole
 
 
 def _scalar(value: Any, tags: list[str]) -> Any:

@@ -6,11 +6,9 @@ action tokens are in the loss: tool results and user text are part of prompts.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import TrainConfig
@@ -19,7 +17,7 @@ from flywheel.errors import TrainError
 if TYPE_CHECKING:
     from flywheel.models.chat import ChatFormat
 
-__all__ = ["Tokenised", "demonstrations", "read_rows", "sides_of", "tokenise"]
+__all__ = ["Tokenised", "demonstrations", "sides_of", "tokenise"]
 
 _NO_LOSS = -100
 
@@ -37,12 +35,6 @@ class Tokenised:
     tokens: int
     longest: int
     kept: list[int]
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a dataset file."""
-    with path.open(encoding="utf-8") as handle:
-        return [json.loads(line) for line in handle]
 
 
 def sides_of(row: Mapping[str, Any], sides: tuple[str, ...]) -> tuple[str, ...]:

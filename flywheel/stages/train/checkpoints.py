@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from flywheel.extensions import TrainSpec
-from flywheel.files import atomic_write
+from flywheel.files import atomic_write, lines
 
 __all__ = ["checkpoints", "mark_whole", "newest", "trim_metrics"]
 
@@ -49,7 +49,7 @@ def trim_metrics(spec: TrainSpec) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines(path.read_text(encoding="utf-8", errors="replace")):
         try:
             row = json.loads(line)
         except ValueError:

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer, require_safetensors
 from flywheel.stages.train import losses
 from flywheel.stages.train._logged import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
-from flywheel.stages.train._rows import read_rows
 from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
 from flywheel.stages.train.checkpoints import newest
 from flywheel.stages.train.logged_groups import Member, read_groups

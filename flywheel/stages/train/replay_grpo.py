@@ -9,7 +9,6 @@ GRPO: Shao et al. 2024, arXiv 2402.03300. Without the spread and the lengths: Li
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -20,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.replay import Scenario, read_scenario
 from flywheel.stages.train._rollouts import OVER, Rollouts, method_names
-from flywheel.stages.train._rows import read_rows
 from flywheel.stages.train._speaking import result_ids, speaking
 from flywheel.stages.train._trl import finish, pass_rows, prepare, recorder, trl_arguments, with_adapter
 from flywheel.stages.train.checkpoints import newest
@@ -138,8 +137,7 @@ def _arguments(spec: TrainSpec, n: int, longest: int) -> Any:
 
 def _met(spec: TrainSpec) -> dict[str, float]:
     """Return the round's own rates: means over its steps, those before a restart included."""
-    lines = (spec.work_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    steps = [row for row in map(json.loads, lines) if "rewarded" in row]
+    steps = [row for row in read_rows(spec.work_dir / "metrics.jsonl") if "rewarded" in row]
     return {
         f"replay_{name}": round(math.fsum(row[name] for row in steps) / max(1, len(steps)), 4) for name in _REPORTED
     }

@@ -19,7 +19,7 @@ from typing import Any
 from flywheel.config import Config
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.files import write_json
+from flywheel.files import lines, write_json
 from flywheel.stages.train.checkpoints import trim_metrics
 from flywheel.stages.train.processes import command
 from flywheel.stages.train.tracking import environment
@@ -75,7 +75,7 @@ class _Tail:
             text = handle.read()
         whole = text[: text.rfind("\n") + 1]
         self._offset += len(whole.encode("utf-8", "replace"))
-        return whole.splitlines()
+        return lines(whole)
 
 
 def _report(tail: _Tail, on_metrics: Callable[[dict[str, Any]], None]) -> None:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train import losses
 from flywheel.stages.train._logged import Items, Logged, Order, collate, prepare_items
-from flywheel.stages.train._rows import read_rows, tokenise
+from flywheel.stages.train._rows import tokenise
 from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
 from flywheel.stages.train.checkpoints import newest
 from flywheel.stages.train.tree import Row

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
-from flywheel.stages.train._rows import demonstrations, read_rows, tokenise
+from flywheel.stages.train._rows import demonstrations, tokenise
 from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
 from flywheel.stages.train.checkpoints import newest
 from flywheel.stages.train.processes import world

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from flywheel import files
+from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.records import canonical_json
-from flywheel.stages.train._rows import demonstrations, read_rows, tokenise
+from flywheel.stages.train._rows import demonstrations, tokenise
 from flywheel.stages.train._trl import with_adapter
 from tests.stages.train.test_round import call, rows, spec, train_here
 
