@@ -47,6 +47,8 @@ PARTIAL = ".partial"
 _CHUNK = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_REMOVED = "was the store or the round removed by hand?"
+_DAMAGED = "restore it from a backup, or remove it"
 _HINTS = {
     errno.ENOSPC: "free some space; `du -sh .flywheel rounds` shows what the project uses; then type the command again",
     errno.EDQUOT: "the disk quota is used up; free some space and type the command again",
@@ -159,11 +161,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise StoreError(f"`{path}` is missing", hint="was the store or the round removed by hand?") from error
+        raise StoreError(f"`{path}` is missing", hint=_REMOVED) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StoreError(
-            f"`{path}` is damaged: not valid JSON", hint="restore it from a backup, or remove it"
-        ) from error
+        raise StoreError(f"`{path}` is damaged: not valid JSON", hint=_DAMAGED) from error
 
 
 def encodable(text: str) -> str:
@@ -185,12 +185,25 @@ def read_rows(path: Path, *, optional: bool = False) -> list[dict[str, Any]]:
     """Return the rows of a JSON Lines file of our own; where it is optional, a missing one has none.
 
     Raises:
-        FileNotFoundError: it is missing.
-        ValueError: a line is not JSON.
+        StoreError: it is missing or damaged.
     """
     if optional and not path.exists():
         return []
-    return [json.loads(line) for line in lines(path.read_text(encoding="utf-8"))]
+    try:
+        found = lines(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StoreError(f"`{path}` is missing", hint=_REMOVED) from error
+    except UnicodeDecodeError as error:
+        raise StoreError(f"`{path}` is damaged: not UTF-8", hint=_DAMAGED) from error
+    return [_row(line, path, number) for number, line in enumerate(found, 1)]
+
+
+def _row(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        row: dict[str, Any] = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise StoreError(f"`{path}` is damaged at line {number}: not JSON", hint=_DAMAGED) from error
+    return row
 
 
 def point_to(link: Path, target: Path | None) -> None:

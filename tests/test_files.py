@@ -60,6 +60,16 @@ def test_a_missing_or_damaged_document_is_named(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
 
 
+def test_missing_or_damaged_rows_are_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is missing"):
+        files.read_rows(tmp_path / "a.jsonl")
+    assert files.read_rows(tmp_path / "a.jsonl", optional=True) == []
+    (tmp_path / "b.jsonl").write_text('{"id": 1}\n{"secret": \n')
+    with pytest.raises(StoreError, match="damaged at line 2") as caught:
+        files.read_rows(tmp_path / "b.jsonl")
+    assert "secret" not in str(caught.value)
+
+
 def test_partials_are_swept(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / ".a.partial").write_text("half")
