@@ -1,15 +1,17 @@
 """Does it learn: rounds on real logs beside stock TRL, judged on tasks that none of them has trained on.
 
 `python benchmarks/learn.py [--json] [--quick] [--logs wiki|tau2] [--data FOLDER] [--work FOLDER] [--seeds 0 1 2]
-[--arms flywheel sft dpo] [--plot FILE]`: SmolLM2-135M; the logs in three parts, one more for each round. `flywheel`
-is what its commands do: ingest, build, plan, train, promote. `sft` is TRL's SFTTrainer on every step of the successes,
-`dpo` its DPOTrainer on random pairs of a success and a failure of one task; both go on from their own last round and
-train as many tokens as flywheel's round did, with flywheel's adapter, batch and learning rates. Measured before and
-after each round on held-out tasks: next-tool and preference accuracy; and on a fixed text: KL to the base, perplexity.
+[--arms flywheel sft dpo] [--results FILE] [--plot FILE]`: SmolLM2-135M; the logs in three parts, one more for each
+round. `flywheel` is what its commands do: ingest, build, plan, train, promote. `sft` is TRL's SFTTrainer on every step
+of the successes, `dpo` its DPOTrainer on random pairs of a success and a failure of one task; both go on from their own
+last round and train as many tokens as flywheel's round did, with flywheel's adapter, batch and learning rates. Measured
+before and after each round on held-out tasks: next-tool and preference accuracy; and on a fixed text: KL to the base,
+perplexity.
 
 Everything is kept in --work by the hash of its settings and logs: a killed run goes on, seeds and arms may be run one
 by one or beside one another (`--prepare` first; flywheel's arm of a seed before the others, which take its budget).
-A call with an empty --arms prints what there is.
+A call with an empty --arms prints what there is. `--results FILE` adds what was measured to a file, a line a round, and
+takes from it what other machines measured: docs/learning.jsonl is such a file.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learn_arms import ARMS, ROUNDS, Settings, flywheel_round, make_parts, open_project, stock_round
-from learn_measure import HELD_OUT, MEASURES, Scores, measure, summarise
+from learn_measure import HELD_OUT, MEASURES, Scores, measure, packed, summarise, unpacked
 
 if TYPE_CHECKING:
     from flywheel.project import Project
@@ -103,6 +105,7 @@ class Bench:
         self.folder: Path = self.work / content_id(known, digest)[:12]
         say(f"settings and results: {self.folder}")
         kept(self.folder / "settings.json", lambda: asdict(self.settings))
+        self.elsewhere = unpacked(args.results, self.folder.name) if args.results is not None else {}
 
     def judge(self) -> Any:
         """Return the project with all logs, whose held-out tasks everyone is measured on; built once, then read."""
@@ -115,6 +118,9 @@ class Bench:
 
     def base(self) -> Scores:
         """Return the base model's scores."""
+        if "base" in self.elsewhere:
+            found: Scores = self.elsewhere["base"]["scores"]
+            return found
         return kept(self.folder / "base.json", lambda: measure(self.judge(), None))
 
     def place(self, arm: str, seed: int, number: int) -> Path:
@@ -125,7 +131,7 @@ class Bench:
         """Train and measure every round of an arm."""
         for number in range(1, ROUNDS + 1):
             path = self.place(arm, seed, number)
-            if path.exists():
+            if path.exists() or (arm, seed, number) in self.elsewhere:
                 continue
             trained = kept(path.with_name(f"trained{number}.json"), lambda n=number: self.train(arm, seed, n))  # type: ignore[misc]
             say(f"{arm}, seed {seed}, round {number}: {json.dumps(trained)}")
@@ -142,21 +148,31 @@ class Bench:
             )
             return found
         budget = self.place("flywheel", seed, number).with_name(f"trained{number}.json")
-        if not budget.exists():
+        known = self.elsewhere.get(("flywheel", seed, number))
+        if not budget.exists() and known is None:
             raise SystemExit(f"run --arms flywheel --seeds {seed} first: its rounds set the budget")
-        tokens = json.loads(budget.read_text(encoding="utf-8"))["trained_tokens"]
+        trained = json.loads(budget.read_text(encoding="utf-8")) if known is None else known["trained"]
+        tokens = trained["trained_tokens"]
         start = folder / f"adapter{number - 1}" if number > 1 else None
         logs = open_project(folder / f"logs{number}", self.parts[:number], self.settings, seed)
         stock: dict[str, Any] = stock_round(arm, logs, folder, number=number, tokens=tokens, start=start)
         return stock
 
+    def measured(self) -> dict[Any, dict[str, Any]]:
+        """Return what is known of the base and of each (arm, seed, round), here and elsewhere."""
+        found = {**self.elsewhere, "base": {"scores": self.base()}}
+        for path in self.folder.glob("*-*/round*.json"):
+            arm, _, seed = path.parent.name.rpartition("-")
+            found[arm, int(seed), int(path.stem[-1])] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
     def results(self) -> dict[str, Any]:
         """Return everything measured so far."""
         found: dict[str, dict[int, list[dict[str, Any]]]] = {a: {n: [] for n in range(1, ROUNDS + 1)} for a in ARMS}
-        for path in sorted(self.folder.glob("*-*/round*.json")):
-            arm, number = path.parent.name.rpartition("-")[0], int(path.stem[-1])
-            found[arm][number].append(json.loads(path.read_text(encoding="utf-8")))
-        base = self.base()
+        measured = self.measured()
+        for arm, seed, number in sorted(key for key in measured if key != "base"):
+            found[arm][number].append(measured[arm, seed, number])
+        base = measured["base"]["scores"]
         out: dict[str, Any] = {"settings": asdict(self.settings), "base": summarise([base], base, {}), "arms": {}}
         for arm, rounds in found.items():
             for number, seeds in rounds.items():
@@ -246,6 +262,7 @@ def main() -> None:
     )
     parser.add_argument("--train", default="{}", help="JSON: other values under [train], for all arms")
     parser.add_argument("--prepare", action="store_true", help="only split the logs and measure the base")
+    parser.add_argument("--results", type=Path, help="JSON lines with what was measured, here and elsewhere")
     parser.add_argument("--plot", type=Path, help="write the learning curves to this SVG file")
     args = parser.parse_args()
     bench = Bench(args)
@@ -255,6 +272,8 @@ def main() -> None:
             for seed in args.seeds:
                 bench.run(arm, seed)
     found = bench.results()
+    if args.results is not None:
+        packed(args.results, bench.folder.name, asdict(bench.settings), bench.measured())
     print(table(found))
     if args.plot is not None:
         plot(found, args.plot)

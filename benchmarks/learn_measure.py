@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flywheel.models.policy import PolicySet
     from flywheel.project import Project
 
-__all__ = ["HELD_OUT", "MEASURES", "Scores", "interval", "measure", "summarise"]
+__all__ = ["HELD_OUT", "MEASURES", "Scores", "interval", "measure", "packed", "summarise", "unpacked"]
 
 PLAIN = Path(__file__).with_name("plain_text.txt")
 MEASURES = ("next_tool", "preference_accuracy")
@@ -66,6 +66,47 @@ def _distributions(policies: PolicySet, adapter: Path | None, ids: Any) -> Any:
 
     with policies.active(adapter) as model, torch.inference_mode():
         return torch.log_softmax(model(input_ids=ids.to(model.device)).logits[0].float(), -1)
+
+
+# --- what was measured, on any machine ----------------------------------------------------------------------------
+
+
+def packed(
+    path: Path, settings_id: str, settings: Mapping[str, Any], measured: Mapping[Any, Mapping[str, Any]]
+) -> None:
+    """Write what is known of the base and of each (arm, seed, round): settings and cases, then a line each."""
+    from flywheel.files import atomic_write
+    from flywheel.records import canonical_json
+
+    tasks: dict[str, dict[str, str]] = {name: {} for name in HELD_OUT}
+    for one in measured.values():
+        for name, known in tasks.items():
+            known.update({case: task for case, (_, task) in one["scores"].get(name, {}).items()})
+    lines: list[dict[str, Any]] = [{"settings_id": settings_id, "settings": dict(settings), "tasks": tasks}]
+    for key in sorted(measured, key=str):
+        scores = measured[key]["scores"]
+        values = {n: [scores.get(n, {}).get(case, [None])[0] for case in sorted(known)] for n, known in tasks.items()}
+        trained = {k: v for k, v in measured[key].get("trained", {}).items() if k != "adapter"}
+        lines.append({"of": key, "trained": trained, "kl": scores["kl"], "perplexity": scores["perplexity"], **values})
+    atomic_write(path, "".join(canonical_json(line) + "\n" for line in lines))
+
+
+def unpacked(path: Path, settings_id: str) -> dict[Any, dict[str, Any]]:
+    """Return what `packed` wrote; nothing where there is no such file."""
+    from flywheel.files import read_rows
+
+    head, *lines = read_rows(path, optional=True) or [{"settings_id": settings_id}]
+    if head["settings_id"] != settings_id:
+        raise SystemExit(f"{path}: measured with other settings, logs or base model ({head['settings_id']})")
+    found: dict[Any, dict[str, Any]] = {}
+    for line in lines:
+        scores: Scores = {"kl": line["kl"], "perplexity": line["perplexity"]}
+        for name, tasks in head["tasks"].items():
+            both = zip(sorted(tasks), line[name], strict=True)
+            scores[name] = {case: [score, tasks[case]] for case, score in both if score is not None}
+        key = line["of"] if isinstance(line["of"], str) else tuple(line["of"])
+        found[key] = {"trained": line["trained"], "scores": scores}
+    return found
 
 
 # --- from cases to numbers -----------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 }
 
 _MASKS = (
-    (r"\b\d+\.\d s\b", "T s"),
+    (r" +\d+\.\d s\b", "  T s"),  # the column is wider where a stage takes ten seconds
     (r"\b\d+(\.\d+)? [kM]?B\b", "N B"),
     (r"\b[0-9a-f]{12,64}\b", "HASH"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*", "TIME"),
