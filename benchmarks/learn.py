@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learn_arms import ARMS, ROUNDS, Settings, flywheel_round, make_parts, open_project, stock_round
-from learn_measure import HELD_OUT, MEASURES, Scores, measure, packed, summarise, unpacked
+from learn_measure import HELD_OUT, MEASURES, Scores, measure, read_results, summarise, write_results
 
 if TYPE_CHECKING:
     from flywheel.project import Project
@@ -105,7 +105,7 @@ class Bench:
         self.folder: Path = self.work / content_id(known, digest)[:12]
         say(f"settings and results: {self.folder}")
         kept(self.folder / "settings.json", lambda: asdict(self.settings))
-        self.elsewhere = unpacked(args.results, self.folder.name) if args.results is not None else {}
+        self.elsewhere = read_results(args.results, self.folder.name) if args.results is not None else {}
 
     def judge(self) -> Any:
         """Return the project with all logs, whose held-out tasks everyone is measured on; built once, then read."""
@@ -150,24 +150,28 @@ class Bench:
                 open_project(folder, self.parts[:number], self.settings, seed), number
             )
             return found
-        budget = self.place("flywheel", seed, number).with_name(f"trained{number}.json")
+        here = self.place("flywheel", seed, number).with_name(f"trained{number}.json")
         known = self.elsewhere.get(("flywheel", seed, number))
-        if not budget.exists() and known is None:
+        if not here.exists() and known is None:
             raise SystemExit(f"run --arms flywheel --seeds {seed} first: its rounds set the budget")
-        trained = json.loads(budget.read_text(encoding="utf-8")) if known is None else known["trained"]
-        tokens = trained["trained_tokens"]
+        budget = json.loads(here.read_text(encoding="utf-8")) if here.exists() or known is None else known["trained"]
+        tokens = budget["trained_tokens"]
         start = folder / f"adapter{number - 1}" if number > 1 else None
         logs = open_project(folder / f"logs{number}", self.parts[:number], self.settings, seed)
         stock: dict[str, Any] = stock_round(arm, logs, folder, number=number, tokens=tokens, start=start)
         return stock
 
     def measured(self) -> dict[Any, dict[str, Any]]:
-        """Return what is known of the base and of each (arm, seed, round), here and elsewhere."""
-        found = {**self.elsewhere, "base": {"scores": self.base()}}
+        """Return what is known of the base and of each (arm, seed, round), here and elsewhere.
+
+        No arm of a seed mixes two runs: one that was begun here takes none of its rounds from elsewhere.
+        """
+        here: dict[Any, dict[str, Any]] = {"base": {"scores": self.base()}}
         for path in self.folder.glob("*-*/round*.json"):
             arm, _, seed = path.parent.name.rpartition("-")
-            found[arm, int(seed), int(path.stem[-1])] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+            here[arm, int(seed), int(path.stem[-1])] = json.loads(path.read_text(encoding="utf-8"))
+        begun = {key[:2] for key in here if key != "base"}
+        return {**{key: one for key, one in self.elsewhere.items() if key[:2] not in begun}, **here}
 
     def results(self) -> dict[str, Any]:
         """Return everything measured so far."""
@@ -277,7 +281,7 @@ def main() -> None:
                 bench.run(arm, seed)
     found = bench.results()
     if args.results is not None:
-        packed(args.results, bench.folder.name, asdict(bench.settings), bench.measured())
+        write_results(args.results, bench.folder.name, asdict(bench.settings), bench.measured())
     print(table(found))
     if args.plot is not None:
         plot(found, args.plot)

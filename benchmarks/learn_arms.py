@@ -116,9 +116,10 @@ def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int
     from flywheel.files import read_rows
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
+    from flywheel.rounds import DATASET
     from flywheel.stages.train._rows import tokenise
 
-    rows = read_rows(project.registry.folder(number) / "data" / "train.jsonl")
+    rows = read_rows(project.registry.folder(number) / DATASET)
     made = tokenise(rows, ChatFormat(load_tokenizer(project.config.model)), sides, project.config.train).rows
     return sum(len(ids) for row in made for name, ids in row.items() if name != "prompt_ids")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flywheel.models.policy import PolicySet
     from flywheel.project import Project
 
-__all__ = ["HELD_OUT", "MEASURES", "Scores", "interval", "measure", "packed", "summarise", "unpacked"]
+__all__ = ["HELD_OUT", "MEASURES", "Scores", "interval", "measure", "read_results", "summarise", "write_results"]
 
 PLAIN = Path(__file__).with_name("plain_text.txt")
 MEASURES = ("next_tool", "preference_accuracy")
@@ -71,7 +71,7 @@ def _distributions(policies: PolicySet, adapter: Path | None, ids: Any) -> Any:
 # --- what was measured, on any machine ----------------------------------------------------------------------------
 
 
-def packed(
+def write_results(
     path: Path, settings_id: str, settings: Mapping[str, Any], measured: Mapping[Any, Mapping[str, Any]]
 ) -> None:
     """Write what is known of the base and of each (arm, seed, round): settings and cases, then a line each."""
@@ -91,8 +91,8 @@ def packed(
     atomic_write(path, "".join(canonical_json(line) + "\n" for line in lines))
 
 
-def unpacked(path: Path, settings_id: str) -> dict[Any, dict[str, Any]]:
-    """Return what `packed` wrote; nothing where there is no such file."""
+def read_results(path: Path, settings_id: str) -> dict[Any, dict[str, Any]]:
+    """Return what `write_results` wrote; nothing where there is no such file."""
     from flywheel.files import read_rows
 
     head, *lines = read_rows(path, optional=True) or [{"settings_id": settings_id}]

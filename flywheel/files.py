@@ -1,7 +1,8 @@
-"""Writing files so that a kill, a full disk or a second process never leaves half of one; hashing; the project's lock.
+"""Writing files so that a kill or a second process never leaves half of one, and reading them; hashing; the lock.
 
 Everything flywheel writes goes through here: to a `.partial` sibling, fsync, then one `os.replace`. A reader sees the
-old file or the new one. Paths are plain local paths today; a store in object storage needs this file changed, no other.
+old file or the new one, and reads rows with `read_rows`: `str.splitlines` cuts lines where JSON does not. Paths are
+plain local paths today; a store in object storage needs this file changed, no other.
 """
 
 from __future__ import annotations

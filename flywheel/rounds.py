@@ -25,7 +25,7 @@ from flywheel.errors import StoreError, UsageError
 from flywheel.ledgers import Ledgers
 from flywheel.records import EvalReport, Promotion, RoundManifest
 
-__all__ = ["ALIASES", "Registry", "round_name"]
+__all__ = ["ADAPTER_WEIGHTS", "ALIASES", "DATASET", "Registry", "round_name"]
 
 ALIASES = ("champion", "challenger", "previous")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"

@@ -78,7 +78,11 @@ def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]]
         raise UsageError(f"`{path}` is no file", hint="give the file of `flywheel audit --out`, with its answers")
     found: dict[str, tuple[float, str]] = {}
     left: Counter[str] = Counter()
-    for line in files.lines(path.read_text(encoding="utf-8")):
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is not UTF-8, at byte {error.start + 1}", hint="save it as UTF-8") from None
+    for line in files.lines(text):
         reason, episode, value, comment = _read(line, drawn)
         if reason:
             left[reason] += 1
@@ -90,7 +94,7 @@ def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]]
 def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ("not JSON" if line.strip() else "empty line"), "", 0.0, ""
     row = row if isinstance(row, dict) else {}
     episode, success = str(row.get("episode_id")), row.get("success")

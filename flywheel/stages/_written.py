@@ -50,7 +50,7 @@ def _parsed(line: str, place: str, record: type[Record], error: type[FlywheelErr
     hint = f"`flywheel schema {record.document}` prints the format"
     try:
         given = json.loads(line)
-        canonical_json(given).encode()
+        canonical_json(given).encode()  # what has no bytes, NaN and half a character, is refused here, not at the hash
         made = record.model_validate(given)
     except ValidationError as wrong:
         first = wrong.errors(include_input=False, include_url=False)[0]

@@ -92,16 +92,19 @@ def test_what_was_not_asked_is_refused(project: Project, tmp_path: Path) -> None
     project.audit(5, out=tmp_path / "q.jsonl")
     with pytest.raises(UsageError, match="is no file"):
         project.audit_answers(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").write_bytes(b'{"comment": "caf\xe9"}')
+    with pytest.raises(UsageError, match="is not UTF-8, at byte 17"):
+        project.audit_answers(tmp_path / "a.jsonl")
     first = json.loads((tmp_path / "q.jsonl").read_text().splitlines()[0])
     lines = [
         first | {"success": True}, {"episode_id": "f" * 32, "success": True}, first | {"success": 2}, first,
         first | {"success": "yes"}, [1],
     ]  # fmt: skip
-    (tmp_path / "a.jsonl").write_text("\n".join(["{", *map(json.dumps, lines), ""]))
+    (tmp_path / "a.jsonl").write_text("\n".join(["{", "[" * 100_000, *map(json.dumps, lines), ""]))
     done = project.audit_answers(tmp_path / "a.jsonl")
     assert done.recorded == 1
     wrong = "`success` is not true, false, or a number from 0 to 1"
-    assert done.left_out == {"not JSON": 1, "not answered": 1, "not drawn": 2, wrong: 2}
+    assert done.left_out == {"not JSON": 2, "not answered": 1, "not drawn": 2, wrong: 2}
 
 
 def test_asking_goes_on_where_it_stopped(project: Project) -> None:

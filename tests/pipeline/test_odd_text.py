@@ -11,6 +11,7 @@ from flywheel import files
 from flywheel.errors import TrainError
 from flywheel.project import Project
 from flywheel.records import content_id
+from flywheel.rounds import DATASET
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.projects import make_tiny_model
@@ -73,10 +74,10 @@ def project(tmp_path: Path) -> Project:
 def test_odd_text_goes_round_the_wheel(project: Project, tmp_path: Path) -> None:
     plan = project.plan(1)
     project.train(1)
-    dataset = (project.registry.folder(1) / "data" / "train.jsonl").read_text(encoding="utf-8")
+    dataset = (project.registry.folder(1) / DATASET).read_text(encoding="utf-8")
     assert "\u2028" in dataset
     assert len(files.lines(dataset)) == plan.rows < len(dataset.splitlines())
-    assert project.evaluate(1).report.cases_sha256
+    assert project.evaluate(1).report.metrics
     project.promote(1, force=True, reason=ODD)
     assert not project.registry.problems([1])
     assert project.plan(2).parent == 1
