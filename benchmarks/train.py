@@ -2,10 +2,11 @@
 
 `python benchmarks/train.py [--json] [--data FOLDER] [--steps N]`: SmolLM2-135M, float32, LoRA on all linear layers, the
 same rows in the same order in one run. Pairs: TRL's DPOTrainer as it comes, the same with precomputed references, and
-flywheel's. Groups of 8: one logged prompt with eight logged actions, row by row and as a tree. Every side is a process
-of its own (peak memory), and the sides take their steps in turn: a busy machine slows all alike. flywheel's time
-includes its one reference pass where it is compared with stock TRL, and excludes it where TRL precomputes too. Where
-there is a GPU, all sides run on it, memory is the GPU's, and the tree is measured with both of its kernels.
+flywheel's. Groups of 8: one logged prompt with eight logged actions, row by row and as a tree. Alone: two rows
+that begin differently, in the same two ways: what a tree costs where it gains nothing. Every side is a process of its
+own (peak memory), and the sides take their steps in turn: a busy machine slows all alike. flywheel's time includes its
+one reference pass where it is compared with stock TRL, and excludes it where TRL precomputes too. Where there is a GPU,
+all sides run on it, memory is the GPU's, and the tree is measured with both of its kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LEAST, MOST = 700, 763  # tokens of a prompt; a longer one is cut to its last on
 ANSWER = (10, 100)  # tokens of an action
 GROUP = 8
 PAIR_SIDES = ("stock", "precomputed", "flywheel")
-GROUP_SIDES = ("rows", "tree")
+TREE_SIDES = ("rows", "tree")
 ON_GPU = ("tree-blocks",)  # beside `tree`, which is one FlexAttention kernel there
 
 
@@ -73,8 +74,15 @@ def chosen_rows(pairs: list[dict[str, list[int]]], count: int) -> dict[str, Any]
         raise SystemExit(f"only {len(fitting)} pairs with prompts of {LEAST} tokens and more; give other --data")
     actions = list({tuple(p[s]) for p in fitting for s in ("chosen_ids", "rejected_ids")})
     actions.sort(key=lambda a: (abs(len(a) - 60), a))
-    groups = [{"prompt_ids": p["prompt_ids"], "actions": actions[:GROUP]} for p in fitting[:count]]
-    return {"pairs": fitting[:count], "groups": groups}
+    groups = [[[p["prompt_ids"], action] for action in actions[:GROUP]] for p in fitting[:count]]
+    alone = [[[p["prompt_ids"], p["chosen_ids"]], _unlike(p["prompt_ids"], fitting)] for p in fitting[:count]]
+    return {"pairs": fitting[:count], "groups": groups, "alone": alone}
+
+
+def _unlike(prompt: list[int], pairs: list[dict[str, list[int]]]) -> list[list[int]]:
+    """Return a prompt that begins differently, and its action."""
+    other = next(p for p in pairs if p["prompt_ids"][0] != prompt[0])
+    return [other["prompt_ids"], other["chosen_ids"]]
 
 
 # --- one side, in a process of its own -----------------------------------------------------------------------------
@@ -206,8 +214,8 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: 
     trainer.train()
 
 
-def group_side(side: str, rows: list[dict[str, Any]], dtype: str) -> None:
-    """Take policy gradient steps on one group each, from rows one by one or from a tree."""
+def tree_side(side: str, items: list[list[list[list[int]]]], dtype: str) -> None:
+    """Take policy gradient steps on one group each, [prompt, action] a member, from rows one by one or from a tree."""
     import torch
     from flywheel.stages.train.attention import kernels
     from flywheel.stages.train.packed import Scorer
@@ -217,19 +225,17 @@ def group_side(side: str, rows: list[dict[str, Any]], dtype: str) -> None:
     scorer = Scorer(model)
     tree = side.startswith("tree")
     scorer.kernel = "blocks" if side == "tree-blocks" else kernels(scorer.device.type)[0]
-    together = GROUP if tree or on_gpu() else 2
+    together = GROUP if tree or on_gpu() else 2  # eight rows need more memory than a small machine has
     optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-6)
     advantages = torch.tensor([1.0 if i % 2 else -1.0 for i in range(GROUP)], device=scorer.device)
     turns.begin()
     turns.end(0.0)
-    for row in rows:
-        prompt = row["prompt_ids"]
-        members = [Row((*prompt, *a), ((len(prompt), len(prompt) + len(a)),)) for a in row["actions"]]
+    for item in items:
+        members = [Row((*prompt, *a), ((len(prompt), len(prompt) + len(a)),)) for prompt, a in item]
         turns.begin()
         total = sum(len(row.trained) for row in members)
         found = 0.0
-        # Without a GPU rows go two at a time: all eight would need more memory than a small machine has.
-        for at in range(0, GROUP, together):
+        for at in range(0, len(members), together):
             part = members[at : at + together]
             scores = scorer.shared(part) if tree else scorer.plain(part)
             signs = advantages[at : at + len(part)]
@@ -292,18 +298,18 @@ def summary(steps: list[dict[str, float]], warm: int, computed: float, trained: 
 
 
 def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int, dtype: str) -> dict[str, Any]:
-    """Measure pairs and groups; a side's turns are what comes before, steps to warm up, and those that count."""
+    """Measure pairs, groups and rows alone; a side takes a turn before its steps, then some to warm up."""
     path = folder / "rows.json"
     path.write_text(json.dumps(rows), encoding="utf-8")
-    of_groups = (*GROUP_SIDES, *(ON_GPU if on_gpu() else ()))
-    pairs, groups = (
-        in_turns(what, sides, path, 1 + warm + steps, dtype)
-        for what, sides in (("pairs", PAIR_SIDES), ("groups", of_groups))
-    )
-    shape = {"pairs": _shape([(p["prompt_ids"], [p["chosen_ids"], p["rejected_ids"]]) for p in rows["pairs"]])}
-    shape["groups"] = _shape([(g["prompt_ids"], g["actions"]) for g in rows["groups"]])
-    out: dict[str, Any] = {"shape": shape, "pairs": {}, "groups": {}}
-    for what, sides in (("pairs", pairs), ("groups", groups)):
+    trees = (*TREE_SIDES, *(ON_GPU if on_gpu() else ()))
+    measured = {
+        what: in_turns(what, sides, path, 1 + warm + steps, dtype)
+        for what, sides in (("pairs", PAIR_SIDES), ("groups", trees), ("alone", trees))
+    }
+    shape = {what: _shape(rows[what]) for what in ("groups", "alone")}
+    shape["pairs"] = _shape([[[p["prompt_ids"], p[s]] for s in ("chosen_ids", "rejected_ids")] for p in rows["pairs"]])
+    out: dict[str, Any] = {"shape": shape, "pairs": {}, "groups": {}, "alone": {}}
+    for what, sides in measured.items():
         s = shape[what]
         for side, found in sides.items():
             shared = side not in {"stock", "precomputed", "rows"}
@@ -314,13 +320,15 @@ def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int, dtype: st
     share = three["before_s"] / len(rows["pairs"])  # the reference pass over all rows, a row's part
     out["pairs_ratio"] = round(one["s_a_step"] / (three["s_a_step"] + share), 2)
     out["pairs_ratio_precomputed"] = round(two["s_a_step"] / three["s_a_step"], 2)
-    out["groups_ratio"] = round(out["groups"]["rows"]["s_a_step"] / out["groups"]["tree"]["s_a_step"], 2)
+    for what in ("groups", "alone"):
+        took = out[what]
+        out[f"{what}_ratio"] = round(took["rows"]["s_a_step"] / took["tree"]["s_a_step"], 2)
+        out[f"{what}_ratio_cpu"] = round(took["rows"]["cpu_s_a_step"] / took["tree"]["cpu_s_a_step"], 2)
     out["device"], out["dtype"] = device(), dtype
     cpu = {side: out["pairs"][side]["cpu_s_a_step"] for side in PAIR_SIDES}
-    before = pairs["flywheel"][0]["cpu_s"] / len(rows["pairs"])
+    before = measured["pairs"]["flywheel"][0]["cpu_s"] / len(rows["pairs"])
     out["pairs_ratio_cpu"] = round(cpu["stock"] / (cpu["flywheel"] + before), 2)
     out["pairs_ratio_precomputed_cpu"] = round(cpu["precomputed"] / cpu["flywheel"], 2)
-    out["groups_ratio_cpu"] = round(out["groups"]["rows"]["cpu_s_a_step"] / out["groups"]["tree"]["cpu_s_a_step"], 2)
     out["pairs_bound"], out["groups_bound"] = shape["pairs"]["bound"], shape["groups"]["bound"]
     out["largest_loss_difference"] = max(
         abs(a - b) / abs(a) for a, b in zip(one["losses"], three["losses"], strict=True)
@@ -336,13 +344,14 @@ def device() -> str:
     return describe()
 
 
-def _shape(items: list[tuple[list[int], list[list[int]]]]) -> dict[str, float]:
-    """Return mean tokens of an item: row by row, as a tree, trained; and the bound G(P+R)/(P+GR)."""
+def _shape(items: list[list[list[list[int]]]]) -> dict[str, float]:
+    """Return mean tokens of an item: row by row, as a tree, trained; and the bound, of equal prompts G(P+R)/(P+GR)."""
     n = len(items)
-    plain = sum(len(p) * len(answers) + sum(map(len, answers)) for p, answers in items) / n
-    tree = sum(len(p) + sum(map(len, answers)) for p, answers in items) / n
-    trained = sum(sum(map(len, answers)) for _, answers in items) / n
-    prompt = sum(len(p) for p, _ in items) / n
+    plain = sum(len(p) + len(a) for item in items for p, a in item) / n
+    prompts = sum(len(p) for item in items for p in {tuple(p) for p, _ in item}) / n
+    trained = sum(len(a) for item in items for _, a in item) / n
+    tree = prompts + trained
+    prompt = sum(len(item[0][0]) for item in items) / n
     return {
         "prompt": round(prompt, 1), "rows_tokens": plain, "tree_tokens": tree, "trained": trained,
         "bound": round(plain / tree, 2),
@@ -366,7 +375,7 @@ def main() -> None:
         if given.side:
             what, _, side = given.side.partition(":")
             rows = json.loads(given.rows.read_text(encoding="utf-8"))[what]
-            pair_side(side, rows, folder, given.dtype) if what == "pairs" else group_side(side, rows, given.dtype)
+            pair_side(side, rows, folder, given.dtype) if what == "pairs" else tree_side(side, rows, given.dtype)
             return
         rows = (
             json.loads(given.rows.read_text(encoding="utf-8"))
@@ -377,7 +386,7 @@ def main() -> None:
             given.save.write_text(json.dumps(rows), encoding="utf-8")
             return
         found = measure(rows, folder, given.steps, given.warm, given.dtype)
-    for what in ("pairs", "groups"):
+    for what in ("pairs", "groups", "alone"):
         for side, numbers in found[what].items():
             print(what, side, json.dumps({k: v for k, v in numbers.items() if k != "losses"}))
     print(json.dumps(found) if given.json else json.dumps({k: v for k, v in found.items() if "_" in k}))

@@ -206,6 +206,16 @@ def test_rows_that_share_little_are_not_packed() -> None:
     assert "share too little" in found.reason
 
 
+def test_pairs_share_beside_demonstrations_that_do_not() -> None:
+    pair = [Row((*range(3, 33), last), ((30, 31),)) for last in (40, 41)]
+    alone = [Row(tuple(range(k, k + 60)), ((50, 60),)) for k in range(3, 60, 10)]
+    found = decide(Scorer(model("llama")), [pair, *([row] for row in alone)])
+
+    assert found.on
+    assert 1.05 < found.ratio < 1.15
+    assert found.cosine == pytest.approx(1, abs=1e-5)
+
+
 def test_dropout_forbids_sharing() -> None:
     assert "dropout" in decide(Scorer(model("llama")), [several_levels()], dropout=0.1).reason
 
