@@ -20,6 +20,7 @@ Messages name what and where (file:line or id) and never contain text from a log
 from __future__ import annotations
 
 from enum import IntEnum
+from pathlib import Path
 
 __all__ = [
     "BusyError",
@@ -36,11 +37,12 @@ __all__ = [
     "TemplateError",
     "TrainError",
     "UsageError",
+    "where",
 ]
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status means; the same table stands in docs/reference/exit-codes.md."""
+    """What a command's exit status means; the same table stands in docs/reference/cli.md."""
 
     DONE = 0
     FAILED = 1
@@ -128,3 +130,12 @@ class EvidenceError(TrainError):
 
 class EvalError(FlywheelError):
     """An evaluation could not be made."""
+
+
+def where(error: BaseException) -> str:
+    """Name an error by its type and place; its message might quote a log."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}{place}"

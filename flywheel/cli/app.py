@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -91,7 +91,15 @@ def main() -> None:
     try:
         app(args=hoist_globals(sys.argv[1:]))
     except FlywheelError as error:
-        sys.stderr.write(f"error: {error.message}\n")
-        if error.hint:
-            sys.stderr.write(f"\nhint: {error.hint}\n")
-        sys.exit(error.exit_code)
+        _end(error)
+    except Exception as error:  # noqa: BLE001 - the last boundary: a traceback would show text of logs
+        from flywheel.cli.boundary import explain
+
+        _end(explain(error))
+
+
+def _end(error: FlywheelError) -> NoReturn:
+    sys.stderr.write(f"error: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"\nhint: {error.hint}\n")
+    sys.exit(error.exit_code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -120,13 +119,14 @@ def train(  # noqa: PLR0913 - one parameter an option
     Builds what is stale, plans, executes; a red monitor blocks it. An interrupted round goes on where it stopped; a
     trained one is left alone.
     """
-    from flywheel.records import Plan
-
+    current = session(ctx)
+    saved = _saved_plan(plan_file) if plan_file else None
+    if dry_run and saved is not None:
+        current.out.result(_plan_lines(saved, method, verbose=current.out.verbose), saved)
+        return
     if dry_run:
         plan(ctx, number=number, method=method, out=None, detailed=detailed)
         return
-    current = session(ctx)
-    saved = Plan.model_validate(json.loads(plan_file.read_text(encoding="utf-8"))) if plan_file else None
     project = current.project()
     before = set(project.registry.trained())
     with training(current.out) as on_metrics:
@@ -135,6 +135,14 @@ def train(  # noqa: PLR0913 - one parameter an option
     current.out.result(lines, manifest)
     if detailed and manifest.round in before:
         raise typer.Exit(99)
+
+
+def _saved_plan(path: Path) -> Plan:
+    from flywheel.errors import UsageError
+    from flywheel.given import read_document
+    from flywheel.records import Plan
+
+    return read_document(path, Plan, UsageError, hint="`flywheel plan --out FILE` saves one")
 
 
 def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:

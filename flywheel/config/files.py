@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from flywheel.config.whole import Config, Pipeline
 from flywheel.errors import ConfigError
+from flywheel.given import read_text
 
 __all__ = [
     "CONFIG_FILE",
@@ -82,7 +83,7 @@ def load_config(path: Path) -> Config:
     """
     if not path.exists():
         return Config()
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path, ConfigError)
     try:
         return Config.model_validate(_parse(text, path.name))
     except ValidationError as error:
@@ -124,7 +125,7 @@ def merge_overrides(config: Config, overrides: dict[str, Any]) -> Config:
 
 def origins(path: Path, config: Config) -> list[tuple[str, Any, str]]:
     """Return (dotted key, value, origin) of every value: 'default', or the file's name and line."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = read_text(path, ConfigError) if path.exists() else ""
     given = _parse(text, path.name)
     return [
         (".".join(key), value, f"{path.name} line {_line_of(text, key)}" if _is_given(given, key) else "default")

@@ -18,6 +18,7 @@ import orjson
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError, EvalError, UsageError
+from flywheel.given import read_text
 from flywheel.pipeline.build import build
 from flywheel.pipeline.intake import ingest_logs
 from flywheel.pipeline.stages import stages_for
@@ -238,6 +239,7 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     if not config.eval.user_tiers:
         return {}
     import csv
+    import io
 
     from flywheel.stages.ingest.redact import Redactor
 
@@ -245,8 +247,11 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     if not path.is_file():
         raise ConfigError(f"eval.user_tiers: `{path}` is no file", hint="a CSV file with the columns user and tier")
     redactor = Redactor(config.ingest.redact, key)
-    with path.open(encoding="utf-8", newline="") as handle:
-        rows = [(row.get("user"), row.get("tier")) for row in csv.DictReader(handle)]
+    table = csv.DictReader(io.StringIO(read_text(path, ConfigError), newline=""))
+    try:
+        rows = [(row.get("user"), row.get("tier")) for row in table]
+    except csv.Error:
+        rows = [(None, None)]
     if any(not user or not tier for user, tier in rows):
         raise ConfigError(f"`{path}` has a line without user or tier", hint="its first line must be: user,tier")
     return {redactor.user(user): tier for user, tier in rows if user and tier}

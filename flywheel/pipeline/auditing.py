@@ -16,6 +16,7 @@ from typing import Any
 from flywheel import files
 from flywheel.answers import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.errors import UsageError
+from flywheel.given import read_text
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.draws import Draw, answers_path, draws
 from flywheel.pipeline.intake import ingest_logs
@@ -74,15 +75,9 @@ def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]]
     drawn = {episode for before in draws(ctx) for episode in before.rows}
     if not drawn:
         raise UsageError("nothing was drawn yet", hint="flywheel audit --out questions.jsonl")
-    if not path.is_file():
-        raise UsageError(f"`{path}` is no file", hint="give the file of `flywheel audit --out`, with its answers")
     found: dict[str, tuple[float, str]] = {}
     left: Counter[str] = Counter()
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is not UTF-8, at byte {error.start + 1}", hint="save it as UTF-8") from None
-    for line in files.lines(text):
+    for line in files.lines(read_text(path, UsageError)):
         reason, episode, value, comment = _read(line, drawn)
         if reason:
             left[reason] += 1

@@ -30,7 +30,7 @@ _LEAST_ID = 6
 
 def source_files(ctx: Context) -> tuple[int, int]:
     """Return how many files were ingested and how many under `ingest.sources` are new or have another size."""
-    from flywheel.stages.ingest import discover
+    from flywheel.stages.ingest import discover, shown_path
 
     snapshot = ctx.store.current("ingest")
     sources: dict[str, dict[str, Any]] = dict(snapshot.extra["sources"]) if snapshot else {}
@@ -40,8 +40,7 @@ def source_files(ctx: Context) -> tuple[int, int]:
         found = []
     new = 0
     for path in found:
-        label = path.relative_to(ctx.project).as_posix() if path.is_relative_to(ctx.project) else str(path)
-        state = sources.get(label)
+        state = sources.get(shown_path(path, ctx.project))
         new += state is None or state["size_bytes"] != path.stat().st_size
     return len(sources), new
 

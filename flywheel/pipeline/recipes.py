@@ -11,6 +11,7 @@ from flywheel import files
 from flywheel.answers import RunAnswer, RunStage
 from flywheel.config import Pipeline, load_pipeline, merge_overrides
 from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
+from flywheel.given import read_text
 from flywheel.pipeline.build import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import judge
@@ -55,7 +56,7 @@ def find_recipe(project: Path, name: str) -> Pipeline:
     path = next((p for p in candidates if p.is_file()), None)
     if path is None:
         raise ConfigError(f"no pipeline named `{name}`", hint=f"known here: {', '.join(recipe_names(project))}")
-    pipeline = load_pipeline(path.read_text(encoding="utf-8"), path.name)
+    pipeline = load_pipeline(read_text(path, ConfigError), path.name)
     check_order(pipeline.stages, path.name)
     return pipeline
 

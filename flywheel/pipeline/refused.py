@@ -7,7 +7,6 @@ when the file was replaced. The refused text itself is never stored; a retry rea
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.answers import QuarantineAnswer, QuarantineReason, QuarantineRetry
@@ -75,15 +74,16 @@ def retry(ctx: Context, key: bytes) -> QuarantineRetry:
         UsageError: the quarantine is empty.
     """
     from flywheel.pipeline.intake import ingest_logs
+    from flywheel.stages.ingest import placed
 
     before = quarantined_rows(ctx)
     names = sorted({_file_of(name) for name in before["source_file"]})
     if not names:
         raise UsageError("nothing is quarantined", hint="`flywheel status` shows what is new")
-    there = [name for name in names if (ctx.project / name).is_file()]
+    there = {name: path for name in names if (path := placed(name, ctx.project)).is_file()}
     found: dict[str, Any] = {"read": 0, "kept": 0}
     if there:
-        paths = [Path(ctx.project / name) for name in there]
+        paths = list(there.values())
         result = ingest_logs(ctx.store, ctx.config, ctx.project, paths, key=key, again=frozenset(there))
         found = {"read": result.read, "kept": result.kept}
     return QuarantineRetry(

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from flywheel.errors import FlywheelError
 from flywheel.files import lines
+from flywheel.given import read_text
 from flywheel.records import Asked, canonical_json
 
 __all__ = ["read_written", "written_files"]
@@ -37,11 +38,7 @@ def read_written(
     """
     for path in paths:
         name = path.relative_to(project).as_posix()
-        try:
-            written = lines(path.read_text(encoding="utf-8-sig"))
-        except UnicodeDecodeError:
-            raise error(f"{name}: not UTF-8", hint="save it as UTF-8") from None
-        for number, line in enumerate(written, 1):
+        for number, line in enumerate(lines(read_text(path, error)), 1):
             if line.strip():
                 yield f"{name}:{number}", path, _parsed(line, f"{name}:{number}", record, error)
 

@@ -94,6 +94,21 @@ def test_a_wrong_configuration_names_file_and_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "error", "hint"),
+    [
+        (None, "`p.json` cannot be read: No such file or directory", "check the path and who may read it"),
+        (b"\xff", "`p.json` is not UTF-8, at byte 1", "save it as UTF-8"),
+        (b'{"round": 1}', "`p.json`: method: Field required", "`flywheel plan --out FILE` saves one"),
+    ],
+)
+def test_a_plan_that_is_none_is_named(tmp_path: Path, written: bytes | None, error: str, hint: str) -> None:
+    if written is not None:
+        (tmp_path / "p.json").write_bytes(written)
+    told = f"exit 1\n--- stdout\n--- stderr\nerror: {error}\n\nhint: {hint}\n"
+    assert snapshot(flywheel("train", "--plan", "p.json", cwd=tmp_path)) == told
+
+
 def test_a_mistyped_command_is_a_usage_error(tmp_path: Path) -> None:
     done = flywheel("ingets", cwd=tmp_path)
     assert done.returncode == 2

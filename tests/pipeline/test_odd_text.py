@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,23 @@ def test_odd_text_goes_round_the_wheel(project: Project, tmp_path: Path) -> None
     assert files.read_rows(tmp_path / "datasets" / "sft.jsonl")
     project.forget("user1")
     assert project.plan(2).rows
+
+
+def test_names_of_files_may_be_no_text(tmp_path: Path) -> None:
+    logs = tmp_path / os.fsdecode(b"caf\xe9")
+    logs.mkdir()
+    written = "".join(json.dumps(line) + "\n" for n in range(8) for line in talk(n)) + "{\n"
+    log = logs / os.fsdecode(b"\xff.jsonl")
+    log.write_text(written, encoding="utf-8")
+    with tarfile.open(logs / "packed.tar", "w") as archive:
+        archive.add(log, os.fsdecode(b"in/\xfe.jsonl"))
+    project = Project(tmp_path)
+    first = project.ingest([logs])
+    assert (first.files, first.events, sum(first.quarantined.values())) == (2, 8 * len(talk(0)), 2)
+    names = {row.source_file for row in project.quarantine().rows}
+    assert names == {"caf\\xe9/\\xff.jsonl", "caf\\xe9/packed.tar!/in/\\xfe.jsonl"}
+    assert project.ingest([logs]).unchanged == 2
+    assert project.retry_quarantine().files == 2
 
 
 def test_a_golden_row_may_have_odd_text(project: Project) -> None:

@@ -23,12 +23,12 @@ from flywheel.stages.ingest.dedup import dedup
 from flywheel.stages.ingest.files import FileReading
 from flywheel.stages.ingest.lost import LostCounts
 from flywheel.stages.ingest.opening import Content, Stream
-from flywheel.stages.ingest.sources import STDIN, Known, SourceState, Start, discover, shown_path, start_of
+from flywheel.stages.ingest.sources import STDIN, Known, SourceState, Start, discover, placed, shown_path, start_of
 
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
 
-__all__ = ["STDIN", "Batch", "LostCounts", "SourceState", "dedup", "discover", "ingest"]
+__all__ = ["STDIN", "Batch", "LostCounts", "SourceState", "dedup", "discover", "ingest", "placed", "shown_path"]
 
 
 def ingest(

@@ -31,7 +31,7 @@ from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import Content, Opened, file_content
 from flywheel.stages.ingest.pieces import is_object, whole_line
 from flywheel.stages.ingest.sidecar import beside_file, columns_of
-from flywheel.stages.ingest.sources import SourceState, Start
+from flywheel.stages.ingest.sources import SourceState, Start, legible
 
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
@@ -169,7 +169,7 @@ class FileReading:
 
     def _archive(self, kind: str, builder: BlockBuilder) -> Iterator[Block]:
         for member in members(self._file, self._start.size_bytes, kind, self._limits.expand_ratio):
-            name = f"{self._name}!/{member.name}" if member.name else self._name
+            name = f"{self._name}!/{legible(member.name)}" if member.name else self._name
             if member.problem:
                 builder.open(name, UNKNOWN, {})
                 yield from _filled(builder.add(Bad(0, "truncated", member.problem, 0, self._start.sha256)))

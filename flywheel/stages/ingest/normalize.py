@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import orjson
 
+from flywheel.errors import where
 from flywheel.extensions import BadRecordError, Reader
 from flywheel.records import ID_HEX, EventKind, LogEvent, content_id, is_name
 from flywheel.stages.ingest.batches import Row
@@ -59,7 +59,7 @@ class Normalizer:
         try:
             return list(self._reader.read(record.value, record.line))
         except READER_FAULTS as error:
-            raise BadRecordError("bad_record", f"reader {self._reader.name} fails: {_where(error)}") from None
+            raise BadRecordError("bad_record", f"reader {self._reader.name} fails: {where(error)}") from None
 
     def _raw(self, event: dict[str, Any], record: Record) -> Row:
         conversation, kind, seq, ts = _checked(event)
@@ -153,12 +153,3 @@ def _checked(event: dict[str, Any]) -> tuple[str, str, int, datetime | None]:
     if ts is not None and (not isinstance(ts, datetime) or ts.tzinfo is None):
         raise BadRecordError("bad_record", "the reader gave a ts that is no time with a zone")
     return conversation, str(kind), seq, ts
-
-
-def _where(error: BaseException) -> str:
-    """Name an error by its type and place; its message might quote the log."""
-    trace, place = error.__traceback__, ""
-    while trace is not None:
-        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"{type(error).__name__} at {place}"

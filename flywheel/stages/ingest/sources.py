@@ -10,6 +10,8 @@ from __future__ import annotations
 import glob
 import hashlib
 import io
+import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,12 +24,15 @@ from flywheel.stages.ingest.opening import Opened, file_content
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["STDIN", "UNKNOWN", "Known", "SourceState", "Start", "discover", "shown_path", "start_of"]
+__all__ = [
+    "STDIN", "UNKNOWN", "Known", "SourceState", "Start", "discover", "legible", "placed", "shown_path", "start_of",
+]  # fmt: skip
 
 STDIN = Path("-")
 UNKNOWN = "unknown"  # the format of a file that no reader knows
 
 _CHUNK = 1 << 20
+_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Known:
     def _is_gone(self, state: SourceState) -> bool:
         """Whether another file may hold what this one held: it is away, or shorter than what was read of it."""
         try:
-            return (self._root / state.path).stat().st_size < state.size_bytes
+            return placed(state.path, self._root).stat().st_size < state.size_bytes
         except OSError:
             return True
 
@@ -116,7 +121,7 @@ class Known:
         """Return the files beside `path` that may end inside a line of it: those before it by name, the last first."""
         folder = path.rpartition("/")[0]
         names = [name for name in self._torn.get(folder, ()) if name < path]
-        return [(self._root / name, self._by_path[name]) for name in sorted(names, reverse=True)]
+        return [(placed(name, self._root), self._by_path[name]) for name in sorted(names, reverse=True)]
 
     def offsets(self, path: str) -> list[int]:
         """Return how much of a file's beginning to compare: as much as was read of it, or of files that are gone."""
@@ -184,12 +189,24 @@ def _visible(file: Path, root: Path) -> bool:
     return not hidden and file.is_file()
 
 
+def legible(name: str) -> str:
+    r"""Return a file's name with \xff and the like for bytes that are not UTF-8: a table holds text only."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def shown_path(file: Path, root: Path) -> str:
-    """Return a file's path relative to the project where it lies inside, with forward slashes."""
-    try:
-        return file.absolute().relative_to(root.absolute()).as_posix()
-    except ValueError:
-        return file.as_posix()
+    """Return a file's path relative to the project where it lies inside, with forward slashes, legible."""
+    whole = file.absolute()
+    inside = whole.relative_to(root.absolute()) if whole.is_relative_to(root.absolute()) else file
+    return legible(inside.as_posix())
+
+
+def placed(name: str, root: Path) -> Path:
+    """Return the file that `shown_path` called so."""
+    path = root / name
+    if path.exists() or "\\x" not in name:
+        return path
+    return root / os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), name.encode()))
 
 
 def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:

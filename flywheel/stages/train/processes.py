@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flywheel.errors import ConfigError
+from flywheel.given import read_text
 from flywheel.records import Method
 
 __all__ = ["command", "first", "keeps_layers", "read_accelerate", "spreads", "together", "world"]
@@ -52,8 +53,8 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
 
     hint = "make it with `accelerate config --config_file FILE`, or leave train.accelerate out"
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        found = yaml.safe_load(read_text(path, ConfigError))
+    except (ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"train.accelerate: `{path}` cannot be read ({type(error).__name__})", hint=hint) from error
     if not isinstance(found, dict) or "distributed_type" not in found:
         raise ConfigError(f"train.accelerate: `{path}` is no configuration of accelerate's", hint=hint)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
 import zstandard
 from flywheel.errors import IngestError
-from flywheel.stages.ingest.sources import Known, SourceState, Start, discover, shown_path, start_of
+from flywheel.stages.ingest.sources import Known, SourceState, Start, discover, placed, shown_path, start_of
 
 
 def state(path: str, content: bytes, *, offset: int = 0) -> SourceState:
@@ -52,6 +53,16 @@ def test_nothing_to_read_is_an_error_with_a_hint(tmp_path: Path, path: str, mess
 def test_paths_outside_the_project_stay_whole(tmp_path: Path) -> None:
     assert shown_path(tmp_path / "p" / "x", tmp_path / "p") == "x"
     assert shown_path(tmp_path / "x", tmp_path / "p") == (tmp_path / "x").as_posix()
+
+
+def test_a_name_that_is_no_text_is_legible_and_leads_back(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
+    odd.write_text("{}")
+    assert shown_path(odd, tmp_path) == "caf\\xe9.jsonl"
+    assert placed("caf\\xe9.jsonl", tmp_path) == odd
+    literal = tmp_path / "caf\\xe9.jsonl"
+    literal.write_text("{}")
+    assert placed("caf\\xe9.jsonl", tmp_path) == literal
 
 
 def begin(file: Path, *states: SourceState) -> Start:
