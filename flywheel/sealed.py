@@ -45,11 +45,15 @@ def sealed(tables: Mapping[str, object], *settings: str) -> Iterator[duckdb.Duck
 
 
 def is_query(engine: duckdb.DuckDBPyConnection, sql: str) -> bool:
-    """Return whether a text is exactly one query, and nothing that changes anything.
+    """Return whether a text is exactly one query, and nothing that changes anything; half a character is in none.
 
     Raises:
         duckdb.Error: the text is no SQL.
     """
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        return False
     return [statement.type.name for statement in engine.extract_statements(sql)] in QUERIES
 
 

@@ -82,6 +82,11 @@ def test_an_error_never_quotes_a_value_of_a_log(project: Project) -> None:
     assert "a value does not fit" in refused.value.message
 
 
+def test_half_a_character_is_no_query(project: Project) -> None:
+    with pytest.raises(UsageError, match="nothing but a query"):
+        project.query("SELECT '\ud83d'")
+
+
 def test_a_typing_error_is_named(project: Project) -> None:
     with pytest.raises(UsageError, match="episods") as refused:
         project.query("SELECT * FROM episods")
