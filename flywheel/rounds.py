@@ -103,6 +103,18 @@ class Registry(Ledgers):
         """Return the adapter folder of a round, or None for the base model."""
         return None if number is None else self.folder(number) / "adapter"
 
+    def sound_adapter(self, number: int | None) -> Path | None:
+        """Return what `adapter` does, if the folder's files are those that the round's manifest names.
+
+        Raises:
+            StoreError: a file is missing, or another.
+        """
+        problems = [] if number is None else self._file_problems(number)
+        if problems:
+            hint = "restore it from a backup, or go on from a sound round: flywheel rollback"
+            raise StoreError("; ".join(problems), hint=hint)
+        return self.adapter(number)
+
     # --- aliases --------------------------------------------------------------------------------------------------
 
     def _pointer(self) -> dict[str, int | str | None]:

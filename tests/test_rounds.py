@@ -168,8 +168,11 @@ def test_a_swapped_adapter_is_found(registry: Registry) -> None:
     (registry.folder(2) / "adapter" / ADAPTER_WEIGHTS).write_text("another")
 
     assert registry.problems([1, 2]) == ["round 2: the adapter file is not the one its manifest names"]
+    with pytest.raises(StoreError, match="round 2: the adapter file is not"):
+        registry.sound_adapter(2)
     (registry.folder(2) / "adapter" / ADAPTER_WEIGHTS).unlink()
     assert registry.problems([2]) == ["round 2 has no adapter file"]
+    assert (registry.sound_adapter(None), registry.sound_adapter(1)) == (None, registry.folder(1) / "adapter")
 
 
 def test_a_round_that_was_begun_is_the_next_one(registry: Registry) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import files as distribution_files
@@ -221,12 +221,45 @@ def _folder(cfg: ModelConfig) -> Path:
     return _dequantised(info) if info.is_gguf else info.path
 
 
+@contextlib.contextmanager
+def _named(cfg: ModelConfig) -> Iterator[None]:
+    """Turn what transformers says of a model's files, which hold no log, into an error that names the model."""
+    try:
+        yield
+    except (FlywheelError, MemoryError):
+        raise
+    except Exception as error:
+        told = " ".join(str(error).split())[:200] or type(error).__name__
+        if "out of memory" in told.lower():
+            raise
+        raise FlywheelError(
+            f"the base model `{cfg.base}` cannot be loaded: {told}",
+            hint="[model] base is a .gguf file, or the config.json, tokenizer and .safetensors of a causal model",
+        ) from error
+
+
+def _whole(model: Any, info: Mapping[str, Any], cfg: ModelConfig) -> Any:
+    """Return the model if all of its weights were in the files; transformers fills others with random numbers."""
+    lacking = sorted([*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
+    if lacking:
+        raise FlywheelError(
+            f"the base model `{cfg.base}` lacks {len(lacking):,} of its weights, such as {lacking[0][:80]}",
+            hint="its files are not whole, or of another model than its config.json says",
+        )
+    return model
+
+
 def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
-    """Return the base model's tokenizer, with a padding token."""
+    """Return the base model's tokenizer, with a padding token.
+
+    Raises:
+        FlywheelError: there is no such model here, or it cannot be loaded.
+    """
     from transformers import AutoTokenizer
 
     quiet()
-    tokenizer = AutoTokenizer.from_pretrained(str(_folder(cfg)), trust_remote_code=False, local_files_only=True)
+    with _named(cfg):
+        tokenizer = AutoTokenizer.from_pretrained(str(_folder(cfg)), trust_remote_code=False, local_files_only=True)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -238,15 +271,21 @@ def load_base(cfg: ModelConfig, *, on_host: bool = False) -> PreTrainedModel:
     Args:
         cfg: names the model.
         on_host: leave it in the memory of the host, to be spread over several GPUs.
+
+    Raises:
+        FlywheelError: there is no such model here, it cannot be loaded, or its files are not whole.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     quiet()
     dtype: torch.dtype = getattr(torch, cfg.dtype)
-    model = AutoModelForCausalLM.from_pretrained(
-        str(_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True
-    )
+    with _named(cfg):
+        model, info = AutoModelForCausalLM.from_pretrained(
+            str(_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True,
+            output_loading_info=True, ignore_mismatched_sizes=True,
+        )  # fmt: skip
+        model = _whole(model, info, cfg)
     if torch.cuda.is_available() and not on_host:
         model = model.to("cuda")
     # A slice of positions is not contiguous, and torch then copies the vocabulary's weights once for every row.

@@ -83,7 +83,7 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     made = ctx.store.cached("probe", key)
     if made is None:
         ctx.say(f"asking {round_name(parent)} for its own actions in {len(tried)} rows of earlier rounds")
-        made = own_actions(ctx.config, ctx.registry.adapter(parent), asked)
+        made = own_actions(ctx.config, ctx.registry.sound_adapter(parent), asked)
         ctx.store.cache("probe", key, made)
     own = {row["id"]: message for row, message in zip(tried, made, strict=True) if message is not None}
     return [{**r, "completion": [own[r["id"]]], "mix": "replayed"} if r["id"] in own else r for r in rows]

@@ -101,7 +101,6 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
     from flywheel.models.load import base_identity
     from flywheel.stages.evaluate.probe import well_formed_rate
 
-    adapter = ctx.registry.adapter(parent)
     sha256 = ctx.registry.manifest(parent).adapter_sha256 if parent is not None else ""
     probe = _probe(calling, ctx.config.train.probe_prompts)
     base = base_identity(ctx.config.model).sha256
@@ -109,7 +108,7 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
     cached = ctx.store.cached("probe", key)
     if cached is None:
         ctx.say(f"measuring how often {round_name(parent)} makes a well-formed call ({len(probe)} prompts)")
-        cached = well_formed_rate(ctx.config, adapter, probe)
+        cached = well_formed_rate(ctx.config, ctx.registry.sound_adapter(parent), probe)
         ctx.store.cache("probe", key, cached)
     return float(cached)
 

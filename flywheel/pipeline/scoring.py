@@ -20,6 +20,8 @@ from flywheel.records import content_id
 from flywheel.rounds import round_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flywheel.config import EvalConfig
     from flywheel.extensions import Policy
     from flywheel.models.policy import HFPolicy, PolicySet
@@ -58,6 +60,7 @@ class PolicyScorer:
         self._ctx = ctx
         self._base_sha256 = base_identity(ctx.config.model).sha256
         self._policies: PolicySet | None = None
+        self._adapters: dict[int | None, Path | None] = {}  # whose files were looked at
         self._holdout_sha256 = holdout_sha256(holdout)
 
     def cases_sha256(self, suites: Sequence[Suite], cfg: EvalConfig | None = None) -> str:
@@ -150,8 +153,9 @@ class PolicyScorer:
             from flywheel.models.policy import PolicySet
 
             self._policies = PolicySet(self._ctx.config.model, self._ctx.config.eval)
-        adapter = self._ctx.registry.adapter(number)
-        return self._policies.policy(adapter, round_name(number), self._adapter_sha256(number))
+        if number not in self._adapters:
+            self._adapters[number] = self._ctx.registry.sound_adapter(number)
+        return self._policies.policy(self._adapters[number], round_name(number), self._adapter_sha256(number))
 
     def _policy(self, side: Side) -> Policy:
         policy = self._plain(side.number)

@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
 from flywheel.files import hash_file
-from flywheel.models.load import base_identity, load_tokenizer, require_safetensors
+from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
+from safetensors.torch import load_file, save_file
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "chat_template.jinja", "tokenizer.json", "config.json"])
@@ -74,6 +76,53 @@ def test_a_model_that_is_not_here_is_an_error_with_a_hint(tmp_path: Path) -> Non
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(FlywheelError, match=r"holds no \.safetensors"):
         base_identity(ModelConfig(base=str(tmp_path)))
+
+
+def _cut(folder: Path) -> None:
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
+def _without_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _of_another_size(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["intermediate_size"] *= 2
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "config.json").write_text("{"), "cannot be loaded: .*not a valid JSON"),
+        (_cut, "cannot be loaded: .*not fully covered"),
+        (_without_a_weight, r"lacks 1 of its weights, such as model\.norm\.weight"),
+        (_of_another_size, r"lacks \d+ of its weights, such as model\.layers\.0\.mlp"),
+    ],
+)
+def test_a_damaged_model_is_named(
+    damage: Callable[[Path], object], said: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    damage(folder)
+    with pytest.raises(FlywheelError, match=said) as caught:
+        load_base(ModelConfig(base=str(folder)))
+    assert str(folder) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_tokenizer_or_a_gguf_file_that_cannot_be_read_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    (tmp_path / "none.gguf").write_text("GGUF?")
+    for base in (folder, tmp_path / "none.gguf"):
+        with pytest.raises(FlywheelError, match="cannot be loaded"):
+            load_tokenizer(ModelConfig(base=str(base)))
 
 
 def test_an_adapter_with_pickled_weights_is_refused(tmp_path: Path) -> None:
