@@ -20,7 +20,7 @@ from flywheel.stages.train.packed import Scorer
 from flywheel.stages.train.processes import world
 from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours, score_once
 from flywheel.stages.train.sharing import Sharing, decide
-from flywheel.stages.train.tree import Row, grow
+from flywheel.stages.train.tree import Row, grow, padded, pays
 
 if TYPE_CHECKING:
     import torch
@@ -64,8 +64,9 @@ class Items:
 
 
 def cost(rows: Sequence[Row], *, shared: bool) -> int:
-    """Return the tokens that a pass over rows computes, padding included."""
-    return len(grow(rows).ids) if shared else len(rows) * max(len(row.ids) for row in rows)
+    """Return the tokens that a pass over rows computes, padding included; `shared` where trees are used that pay."""
+    tree = grow(rows) if shared else None
+    return len(tree.ids) if tree is not None and pays(tree, rows) else padded(rows)
 
 
 class Order:

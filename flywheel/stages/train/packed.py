@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.stages.train._kernels import head_log_probs
 from flywheel.stages.train._layers import fuse, use_fused
 from flywheel.stages.train.attention import attend, layout
-from flywheel.stages.train.tree import Row, grow
+from flywheel.stages.train.tree import Row, Tree, grow, pays
 
 if TYPE_CHECKING:
     import torch
@@ -65,8 +65,12 @@ class Scorer:
         return found
 
     def __call__(self, rows: Sequence[Row]) -> list[torch.Tensor]:
-        """Return each row's log-probabilities, shared where that was found to hold (`sharing`)."""
-        return self.shared(rows) if self.sharing else self.plain(rows)
+        """Return each row's log-probabilities, shared where that was found to hold (`sharing`) and these rows share."""
+        if self.sharing:
+            tree = grow(rows)
+            if pays(tree, rows):
+                return self._of(tree)
+        return self.plain(rows)
 
     @contextlib.contextmanager
     def at(self, temperature: float) -> Iterator[None]:
@@ -82,9 +86,11 @@ class Scorer:
 
     def shared(self, rows: Sequence[Row]) -> list[torch.Tensor]:
         """Return each row's log-probabilities from one pass over the rows' tree."""
+        return self._of(grow(rows))
+
+    def _of(self, tree: Tree) -> list[torch.Tensor]:
         import torch
 
-        tree = grow(rows)
         made = layout(tree, self.device, self.kernel)
         self._attention(_NAME)
         use_fused(self.model, on=True)

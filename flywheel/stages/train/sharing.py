@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.train.attention import kernels
-from flywheel.stages.train.tree import Row, Tree, grow
+from flywheel.stages.train.tree import Row, grow, padded, pays
 
 if TYPE_CHECKING:
     import torch
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Sharing", "decide"]
 
-# Under so many plain tokens for each computed one, sharing does not pay for its bookkeeping; `benchmarks/train.py` has
-# what that costs (alone).
-_WORTH = 1.05
 # Largest difference of a token's log-probability (root mean square), and smallest cosine of the gradients, by the type
 # of weights. In bfloat16 a token may be .25 away by rounding alone; wrong positions move the mean square little, and
 # the gradient's cosine below .94.
@@ -36,9 +33,9 @@ class Sharing:
     """What was decided.
 
     Attributes:
-        on: shared passes are used.
+        on: shared passes are used, for rows that share enough.
         reason: for people.
-        ratio: tokens of separate rows for each token of the shared pass, over all batches.
+        ratio: tokens of separate rows, padded, for each token that is computed, over all batches.
         gap: root mean square difference of a token's log-probability, in nats; 0 where nothing was compared.
         cosine: of the adapter's gradients; 1 where nothing was compared.
     """
@@ -66,10 +63,13 @@ def decide(scorer: Scorer, batches: Sequence[Sequence[Row]], *, dropout: float =
     if dropout > 0:
         return Sharing(on=False, reason="train.lora.dropout is not 0, so shared tokens would share their dropout")
     trees = [grow(batch) for batch in batches]
-    ratio = sum(t.plain for t in trees) / max(1, sum(len(t.ids) for t in trees))
-    if ratio < _WORTH:
-        return Sharing(on=False, reason=f"rows share too little ({ratio:.2f} plain tokens a computed one)", ratio=ratio)
-    batch, tried = batches[_cheapest(trees)], list[str]()
+    paying = [i for i, tree in enumerate(trees) if tree.sources and pays(tree, batches[i])]
+    if not paying:
+        return Sharing(on=False, reason="no rows that belong together share enough of their beginnings")
+    plain = [padded(batch) for batch in batches]
+    saved = sum(plain[i] - len(trees[i].ids) for i in paying)
+    ratio = sum(plain) / (sum(plain) - saved)
+    batch, tried = batches[min(paying, key=lambda i: (trees[i].plain, i))], list[str]()
     for kernel in kernels(scorer.device.type):
         scorer.kernel = kernel
         found = _checked(scorer, batch, ratio)
@@ -77,12 +77,6 @@ def decide(scorer: Scorer, batches: Sequence[Sequence[Row]], *, dropout: float =
         if found.on:
             break
     return replace(found, reason="; ".join(tried))
-
-
-def _cheapest(trees: Sequence[Tree]) -> int:
-    """Return the smallest tree that shares and trains something."""
-    fitting = [i for i, tree in enumerate(trees) if tree.ratio > 1 and tree.sources]
-    return min(fitting, key=lambda i: (trees[i].plain, i))
 
 
 def _checked(scorer: Scorer, batch: Sequence[Row], ratio: float) -> Sharing:

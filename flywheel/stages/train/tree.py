@@ -18,10 +18,13 @@ from dataclasses import dataclass
 
 from flywheel.models.prefixes import common_length
 
-__all__ = ["Block", "Row", "Segment", "Tree", "grow", "in_passes"]
+__all__ = ["Block", "Row", "Segment", "Tree", "grow", "in_passes", "padded", "pays"]
 
 # A shorter shared piece is computed once for every row: another level costs more than it saves.
 MIN_SHARED = 8
+# A tree whose rows, side by side and padded, are fewer tokens than so many times its own costs more than it saves: one
+# that shares nothing takes up to 1.24 times as long as its rows (`benchmarks/train.py`, alone).
+_WORTH = 1.15
 # Branches of one beginning are attended to together up to so many tokens; above, the masked squares cost too much.
 _TOGETHER = 160
 
@@ -185,6 +188,16 @@ def grow(rows: Sequence[Row], least: int = MIN_SHARED) -> Tree:
         rows=found,
         plain=sum(len(row.ids) for row in rows),
     )
+
+
+def padded(rows: Sequence[Row]) -> int:
+    """Return the tokens of rows side by side, each as long as the longest."""
+    return len(rows) * max(len(row.ids) for row in rows)
+
+
+def pays(tree: Tree, rows: Sequence[Row]) -> bool:
+    """Return whether a pass over the rows' tree is cheaper than one over the rows side by side."""
+    return padded(rows) >= _WORTH * len(tree.ids)
 
 
 def in_passes(rows: Sequence[Row], limit: int, least: int = MIN_SHARED) -> list[list[int]]:

@@ -19,7 +19,7 @@ from flywheel.models.load import load_tokenizer
 from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.groups import advantages
-from flywheel.stages.train import logged_kto, offline_grpo, sharing, trl_dpo
+from flywheel.stages.train import logged_kto, offline_grpo, tree, trl_dpo
 from flywheel.stages.train._kernels import head_log_probs
 from flywheel.stages.train._logged import Items
 from flywheel.stages.train._trl import with_adapter
@@ -214,7 +214,7 @@ def test_accumulated_passes_and_separate_rows_end_alike(
     ways = {"whole": (4, 1, 1.15), "cut": (1, 4, 1.15), "padded": (4, 1, 1e9)}
     found = {}
     for name, (batch, accumulation, worth) in ways.items():
-        monkeypatch.setattr(sharing, "_WORTH", worth)
+        monkeypatch.setattr(tree, "_WORTH", worth)
         made = spec(tmp_path / name, tiny_model, rows, method, batch_size=batch, accumulation=accumulation, max_steps=2,
                     dpo_learning_rate=5e-3)  # fmt: skip
         result, found[name], _ = trained(made)

@@ -203,7 +203,7 @@ def test_rows_that_share_little_are_not_packed() -> None:
     found = decide(Scorer(model("llama")), [rows])
 
     assert not found.on
-    assert "share too little" in found.reason
+    assert "share enough" in found.reason
 
 
 def test_pairs_share_beside_demonstrations_that_do_not() -> None:
@@ -214,6 +214,20 @@ def test_pairs_share_beside_demonstrations_that_do_not() -> None:
     assert found.on
     assert 1.05 < found.ratio < 1.15
     assert found.cosine == pytest.approx(1, abs=1e-5)
+
+
+def test_each_pass_is_decided_for_itself() -> None:
+    made, seen = model("llama"), list[bool]()
+    scorer = Scorer(made)
+    scorer.sharing = True
+    handle = made.get_base_model().base_model.register_forward_pre_hook(
+        lambda _, __, given: seen.append("flywheel_layout" in given), with_kwargs=True
+    )
+    pair = [Row((*range(3, 33), last), ((30, 31),)) for last in (40, 41)]
+    for rows in (pair, pair[:1], [pair[0], Row(tuple(range(50, 80)), ((20, 30),))]):
+        scorer(rows)
+    handle.remove()
+    assert seen == [True, False, False]
 
 
 def test_dropout_forbids_sharing() -> None:
