@@ -204,7 +204,10 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     quiet()
     where: dict[str, Any] = {"gguf_file": gguf.name, "trust_remote_code": False}
     with contextlib.redirect_stderr(io.StringIO()):  # the GGUF reader draws a bar that no setting turns off
-        source = transformers.AutoModelForCausalLM.from_pretrained(str(gguf.parent), dtype="float32", **where)
+        source, info = transformers.AutoModelForCausalLM.from_pretrained(
+            str(gguf.parent), dtype="float32", output_loading_info=True, **where
+        )
+    _require_whole(info, str(gguf))
     config = source.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -238,15 +241,14 @@ def _named(cfg: ModelConfig) -> Iterator[None]:
         ) from error
 
 
-def _whole(model: Any, info: Mapping[str, Any], cfg: ModelConfig) -> Any:
-    """Return the model if all of its weights were in the files; transformers fills others with random numbers."""
+def _require_whole(info: Mapping[str, Any], base: str) -> None:
+    """Refuse a model of whose weights some were not in its files: transformers fills them with random numbers."""
     lacking = sorted([*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])])
     if lacking:
         raise FlywheelError(
-            f"the base model `{cfg.base}` lacks {len(lacking):,} of its weights, such as {lacking[0][:80]}",
+            f"the base model `{base}` lacks {len(lacking):,} of its weights, such as {lacking[0][:80]}",
             hint="its files are not whole, or of another model than its config.json says",
         )
-    return model
 
 
 def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
@@ -285,7 +287,7 @@ def load_base(cfg: ModelConfig, *, on_host: bool = False) -> PreTrainedModel:
             str(_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True,
             output_loading_info=True, ignore_mismatched_sizes=True,
         )  # fmt: skip
-        model = _whole(model, info, cfg)
+    _require_whole(info, cfg.base)
     if torch.cuda.is_available() and not on_host:
         model = model.to("cuda")
     # A slice of positions is not contiguous, and torch then copies the vocabulary's weights once for every row.
