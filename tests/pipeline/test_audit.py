@@ -90,7 +90,7 @@ def test_what_was_not_asked_is_refused(project: Project, tmp_path: Path) -> None
     with pytest.raises(UsageError, match="nothing was drawn"):
         project.audit_answers(tmp_path / "a.jsonl")
     project.audit(5, out=tmp_path / "q.jsonl")
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
         project.audit_answers(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").write_bytes(b'{"comment": "caf\xe9"}')
     with pytest.raises(UsageError, match="is not UTF-8, at byte 17"):

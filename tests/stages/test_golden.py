@@ -83,5 +83,5 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: Any, said: str) -> None:
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     write(tmp_path, ONE)
     (tmp_path / "golden" / "a.jsonl").write_bytes('{"prompt": "ä"}'.encode("latin-1"))
-    with pytest.raises(TrainError, match=r"golden/a\.jsonl: not UTF-8"):
+    with pytest.raises(TrainError, match=r"golden/a\.jsonl` is not UTF-8, at byte 13"):
         rows(tmp_path, "sft")
