@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flywheel.cli.completing import pipelines, rounds
+from flywheel.cli.planned import plan_lines
 from flywheel.cli.progress import training, working
-from flywheel.cli.render import columns, estimate_lines, funnel_lines, metric_lines, monitor_lines, rule_lines, size
+from flywheel.cli.render import columns, estimate_lines, metric_lines, rule_lines, size
 from flywheel.cli.served import evaluate_logs
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
-    from flywheel.records import DataCard, Plan, Promotion, RoundManifest
+    from flywheel.records import Plan, Promotion, RoundManifest
 
 __all__ = ["add_commands", "confirm"]
-
-_MOST_NAMES = 4
 
 RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
 MethodOption = Annotated[
@@ -46,59 +45,9 @@ def plan(
         from flywheel.files import write_json
 
         write_json(out, made.model_dump(mode="json"))
-    current.out.result(_plan_lines(made, method, verbose=current.out.verbose), made)
+    current.out.result(plan_lines(made, f" --method {method}" if method else "", verbose=current.out.verbose), made)
     if detailed and made.same_as is not None:
         raise typer.Exit(99)
-
-
-def _card_rows(card: DataCard) -> list[list[str]]:
-    """Return a dataset's card as labelled sentences."""
-    windowed = f", {card.windowed:,} of them without their oldest turns" if card.windowed else ""
-    refused = f", {card.too_long:,} longer and refused whole" if card.too_long else ""
-    longer_rows = windowed + refused or ", none longer"
-    sides = " and ".join(f"{mean:,.0f}" for mean in card.mean_trained)
-    longer = f"; the longer side is chosen in {card.longer_wins:.0%}" if card.longer_wins is not None else ""
-    share = f", the most frequent behind {card.largest_user_share:.0%}" if card.largest_user_share else ""
-    made = f"by {_told(card.builders)}; " if card.builders else ""
-    loss = f"in the loss {card.trained_tokens:,}, on average {sides} a row{longer}"
-    users = f"{card.users:,} users{share}" if card.users else "users unknown"
-    return [
-        ["fit", f"{card.fitting:,} rows in train.max_length {card.max_length:,}{longer_rows}"],
-        ["tokens", f"median row {card.median_tokens:,}, longest {card.longest_tokens:,}; {loss}"],
-        ["from", f"{made}logs {_told(card.sources)}; policies {_told(card.policies)}; {users}"],
-        ["template", card.rendering],
-    ]
-
-
-def _mix(card: DataCard) -> str:
-    """Return what a round's rows are where they are not all new."""
-    return ": " + ", ".join(f"{n:,} {kind}" for kind, n in card.mix.items()) if len(card.mix) > 1 else ""
-
-
-def _told(counts: dict[str, int]) -> str:
-    """Return the commonest values with their counts."""
-    names = list(counts.items())
-    rest = len(names) - _MOST_NAMES
-    return ", ".join(f"{name} {n:,}" for name, n in names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _plan_lines(p: Plan, method: str | None, *, verbose: bool) -> list[str]:
-    parent = "the base model" if p.parent is None else f"round {p.parent}"
-    rows = [
-        [f"round {p.round}", f"from {parent} ({p.start_reason})"],
-        ["base", f"{p.base_model} @ {p.base_model_sha256[:12]}"],
-        ["method", f"{p.method}: {p.method_reason}"],
-        ["reference", p.reference],
-        ["rows", f"{p.rows:,} of {p.tasks:,} tasks{_mix(p.card)}, dataset {p.dataset_sha256[:12]}"],
-        ["budget", f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({size(p.characters)} of text)"],
-        *_card_rows(p.card),
-    ]
-    lines = columns(rows) + funnel_lines(p.counts) + monitor_lines(p.monitors, verbose=verbose)
-    if p.same_as is not None:
-        return [*lines, f"nothing new: it would repeat round {p.same_as}"]
-    if any(row.level == "red" for row in p.monitors):
-        return [*lines, "red blocks training; by force: flywheel train --force --reason WHY"]
-    return [*lines, f"next  flywheel train --round {p.round}{f' --method {method}' if method else ''}"]
 
 
 def train(  # noqa: PLR0913 - one parameter an option
@@ -122,7 +71,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     current = session(ctx)
     saved = _saved_plan(plan_file) if plan_file else None
     if dry_run and saved is not None:
-        current.out.result(_plan_lines(saved, method, verbose=current.out.verbose), saved)
+        current.out.result(plan_lines(saved, f" --plan {plan_file}", verbose=current.out.verbose), saved)
         return
     if dry_run:
         plan(ctx, number=number, method=method, out=None, detailed=detailed)
