@@ -190,12 +190,16 @@ class Store:
         """Return one snapshot of a stage.
 
         Raises:
-            StoreError: there is none of that number.
+            StoreError: there is none of that number, or it is damaged.
         """
         if (stage, number) not in self._snapshots:
             raw = files.read_json(self.root / "snapshots" / stage / f"{number}.json")
-            raw["parts"] = tuple(Part(**p) for p in raw["parts"])
-            self._snapshots[stage, number] = Snapshot(**raw)
+            try:
+                raw["parts"] = tuple(Part(**p) for p in raw["parts"])
+                self._snapshots[stage, number] = Snapshot(**raw)
+            except (TypeError, KeyError):
+                hint = "restore the store from a backup; flywheel build --full-refresh makes all but the events anew"
+                raise StoreError(f"snapshot {number} of {stage} is damaged", hint=hint) from None
         return self._snapshots[stage, number]
 
     def commit(

@@ -93,6 +93,15 @@ def test_a_lost_part_is_named(store: Store) -> None:
         store.table("rewards", "rewards")
 
 
+@pytest.mark.parametrize("written", ["[1]", "{}", '{"parts": [{"path": "x"}]}', "nonsense"])
+def test_a_damaged_snapshot_is_named(store: Store, written: str) -> None:
+    folder = store.root / "snapshots" / "ingest"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "7.json").write_text(written)
+    with pytest.raises(StoreError, match="damaged"):
+        Store(store.root).snapshot("ingest", 7)
+
+
 def test_a_full_disk_is_the_disks_fault_not_the_frames(tmp_path: Path) -> None:
     """RLIMIT_FSIZE makes the kernel refuse the part, as a full disk does; nothing half-written is left."""
     code = """

@@ -37,5 +37,6 @@ def explain(error: Exception) -> FlywheelError:
     places = [f"  {f.filename}:{f.lineno} in {f.name}" for f in frames]
     return FlywheelError(
         "\n".join([f"{where(error)}: a defect of flywheel or of an extension, reached through", *places]),
-        hint=f"report it with these lines; {_WHOLE}=1 also shows the message, which may quote your logs",
+        hint="where `flywheel doctor` finds the store whole, report it with these lines; "
+        f"{_WHOLE}=1 also shows the message, which may quote your logs",
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flywheel import files
 from flywheel.answers import DoctorCheck
-from flywheel.errors import FlywheelError
+from flywheel.errors import FlywheelError, where
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import STAGES
@@ -54,6 +54,9 @@ def examine(ctx: Context, key_file: Path) -> list[DoctorCheck]:
             found += list(check())
         except FlywheelError as error:
             found.append(DoctorCheck(name=name, state=FAILED, says=error.message, fix=error.hint))
+        except Exception as error:  # noqa: BLE001 - a damaged store must not end the check of the rest
+            told = f"cannot be checked ({where(error)})"
+            found.append(DoctorCheck(name=name, state=FAILED, says=told, fix="mend what else failed, then look again"))
     return found
 
 
@@ -129,10 +132,10 @@ def _hooks(ctx: Context) -> Iterator[DoctorCheck]:
 
 
 def _store(ctx: Context) -> Iterator[DoctorCheck]:
-    parts = {part.path: part.size_bytes for part in _parts(ctx)}
+    parts = {part.path: part for part in _parts(ctx)}
     missing = [path for path in parts if not (ctx.store.root / path).is_file()]
-    cut = [p for p, n in parts.items() if p not in missing and (ctx.store.root / p).stat().st_size != n]
-    for path in (*missing, *cut):
+    changed = [p for p, part in parts.items() if p not in missing and not _as_written(ctx.store.root / p, part)]
+    for path in (*missing, *changed):
         raw = "/events/" in path or "/quarantine/" in path
         yield DoctorCheck(
             name="store",
@@ -141,10 +144,17 @@ def _store(ctx: Context) -> Iterator[DoctorCheck]:
             fix="restore the store from a backup" if raw else "flywheel build --full-refresh",
         )
     left = sum(1 for _ in ctx.store.root.rglob(f"*{files.PARTIAL}")) if ctx.store.root.exists() else 0
-    told = f"{len(parts):,} parts, {sum(parts.values()) / 10**6:,.1f} MB, all there"
+    told = (
+        f"{len(parts):,} parts, {sum(p.size_bytes for p in parts.values()) / 10**6:,.1f} MB, all as they were written"
+    )
     more = f"; {left} leftovers of an interrupted run, swept by the next" if left else ""
-    if not missing and not cut:
+    if not missing and not changed:
         yield _one("store", told + more)
+
+
+def _as_written(path: Path, part: Part) -> bool:
+    """Whether a part has the bytes it was written with; every byte is read where the size is right."""
+    return path.stat().st_size == part.size_bytes and files.hash_file(path) == part.sha256
 
 
 def _parts(ctx: Context) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flywheel.contracts import arrow_schema
-from flywheel.errors import UsageError
+from flywheel.errors import StoreError, UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import RECORDED, read_table
@@ -65,4 +65,7 @@ def _dataset(ctx: Context, table: str) -> object:
     schema = arrow_schema(TABLES[table])
     if not parts:
         return schema.empty_table()
+    for part in parts:
+        if not (ctx.store.root / part.path).is_file():
+            raise StoreError(f"`{part.path}` is missing", hint="`flywheel doctor` says what else is, and what to do")
     return ds.dataset([str(ctx.store.root / part.path) for part in parts], format="parquet", schema=schema)

@@ -64,6 +64,17 @@ def test_a_part_that_is_missing_or_cut_off_is_a_failure(folder: Path, table: str
     assert all(fix in c.fix for c in failed)
 
 
+def test_a_part_with_other_bytes_is_found_and_ends_no_check(folder: Path) -> None:
+    for part in (folder / ".flywheel" / "tables" / "events").rglob("*.parquet"):
+        whole = bytearray(part.read_bytes())
+        whole[::37] = bytes(len(whole[::37]))
+        part.write_bytes(whole)
+    checks = Project(folder).doctor().checks
+    assert {c.name for c in checks if c.state == "failed"} == {"store", "clock"}
+    assert checks[-1].name == "extensions"
+    assert all("not as it was written" in c.says for c in checks if c.name == "store")
+
+
 def test_a_model_that_is_not_there_is_a_failure(folder: Path) -> None:
     (folder / "flywheel.toml").write_text('[model]\nbase = "nowhere/nothing"\n')
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
-from flywheel.errors import UsageError
+from flywheel.errors import StoreError, UsageError
 from flywheel.project import Project
 
 
@@ -80,6 +81,13 @@ def test_an_error_never_quotes_a_value_of_a_log(project: Project) -> None:
 
     assert told not in refused.value.message
     assert "a value does not fit" in refused.value.message
+
+
+def test_a_part_that_is_missing_is_named(project: Project, tmp_path: Path) -> None:
+    copy = Project(shutil.copytree(project.folder, tmp_path / "copy"))
+    next((copy.store.root / "tables" / "episodes").rglob("*.parquet")).unlink()
+    with pytest.raises(StoreError, match="is missing"):
+        copy.query("SELECT count(*) FROM episodes")
 
 
 def test_half_a_character_is_no_query(project: Project) -> None:
