@@ -35,8 +35,10 @@ def explain(error: Exception) -> FlywheelError:
     typed = Path(typer.__file__).parent
     frames = [f for f in traceback.extract_tb(error.__traceback__) if typed not in Path(f.filename).parents]
     places = [f"  {f.filename}:{f.lineno} in {f.name}" for f in frames]
+    tables = type(error).__module__.partition(".")[0] in {"polars", "pyarrow", "duckdb"}
+    cause = "a damaged table, or a defect of flywheel" if tables else "a defect of flywheel or of an extension"
     return FlywheelError(
-        "\n".join([f"{where(error)}: a defect of flywheel or of an extension, reached through", *places]),
+        "\n".join([f"{where(error)}: {cause}, reached through", *places]),
         hint="where `flywheel doctor` finds the store whole, report it with these lines; "
         f"{_WHOLE}=1 also shows the message, which may quote your logs",
     )

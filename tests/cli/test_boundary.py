@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from flywheel.cli.boundary import explain
 from flywheel.records import content_id
 
@@ -30,6 +31,14 @@ def test_a_defect_is_told_by_its_places_and_not_by_its_message(capsys: pytest.Ca
     inside = explain(caught(content_id, object()))
     assert "flywheel/records" in inside.message
     assert capsys.readouterr().err == ""
+
+
+def test_a_table_that_cannot_be_read_may_be_damaged(tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 words of a log PAR1")
+    found = explain(caught(pl.read_parquet, tmp_path / "t.parquet"))
+    assert "a damaged table, or a defect" in found.message
+    assert "words" not in found.message
+    assert "flywheel doctor" in found.hint
 
 
 def test_the_whole_is_shown_to_those_who_ask(
