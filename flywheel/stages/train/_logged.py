@@ -42,6 +42,7 @@ class Items:
     scorer: Scorer
     sharing: Sharing
     computed: int = 0  # rows whose reference was not kept from before
+    units: Sequence[Sequence[int]] = ()  # rows, counted through all items, whose reference was scored together
 
     @property
     def longest(self) -> int:
@@ -52,6 +53,18 @@ class Items:
     def tokens(self) -> int:
         """Tokens that one pass over the items computes."""
         return sum(cost(item, shared=self.sharing.on) for item in self.rows)
+
+    def again(self, place: int) -> list[torch.Tensor]:
+        """Return the log-probabilities of one item's rows under the model as it stands, computed as the reference was.
+
+        In the same units, so that equal policies give equal numbers whatever the weights' type rounds.
+        """
+        flat = [row for item in self.rows for row in item]
+        first = sum(len(item) for item in self.rows[:place])
+        wanted = range(first, first + len(self.rows[place]))
+        units = [unit for unit in self.units if not set(wanted).isdisjoint(unit)]
+        found = {i: s for unit in units for i, s in zip(unit, self.scorer([flat[i] for i in unit]), strict=True)}
+        return [found[i] for i in wanted]
 
     def numbers(self) -> dict[str, float]:
         """Return what the manifest records: how rows were shared and the share of tokens that are trained."""
@@ -133,7 +146,7 @@ def prepare_items(spec: TrainSpec, model: Any, rows: list[list[Row]], *, referen
         return Items(rows, [], scorer, sharing)
     found = reference_scores(scorer, spec, [row for item in rows for row in item])
     flat = iter(found.rows)
-    return Items(rows, [[next(flat) for _ in item] for item in rows], scorer, sharing, found.computed)
+    return Items(rows, [[next(flat) for _ in item] for item in rows], scorer, sharing, found.computed, found.units)
 
 
 class Logged:

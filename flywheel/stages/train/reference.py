@@ -32,10 +32,11 @@ _FLUSH_S = 30.0
 
 @dataclass(frozen=True)
 class LogProbs:
-    """What `score_once` gives: a tensor of token log-probabilities for each row, and how much had to be computed."""
+    """What `score_once` gives: a tensor of token log-probabilities for each row, and how they were computed."""
 
     rows: list[torch.Tensor]
     computed: int  # rows; the others were kept from before
+    units: list[list[int]]  # rows that were scored together
 
 
 def units(rows: Sequence[Row], limit: int) -> list[list[int]]:
@@ -112,8 +113,8 @@ def score_once(scorer: Scorer, rows: Sequence[Row], cache: ReferenceCache, limit
     import torch
 
     kept, found, computed = cache.read(), dict[int, torch.Tensor](), 0
-    written = time.monotonic()
-    for unit in units(rows, limit):
+    written, together = time.monotonic(), units(rows, limit)
+    for unit in together:
         batch = [rows[i] for i in unit]
         key = _key(batch)
         if key not in kept or [len(s) for s in kept[key]] != [len(r.trained) for r in batch]:
@@ -130,7 +131,7 @@ def score_once(scorer: Scorer, rows: Sequence[Row], cache: ReferenceCache, limit
             "the reference policy gives log-probabilities that are not numbers", hint="is its adapter whole?"
         )
     cache.write()
-    return LogProbs([found[i] for i in range(len(rows))], computed)
+    return LogProbs([found[i] for i in range(len(rows))], computed, together)
 
 
 def neighbours(rows: Sequence[Sequence[Row]], most: int) -> Iterator[list[int]]:

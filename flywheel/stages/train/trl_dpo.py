@@ -166,37 +166,28 @@ def train(spec: TrainSpec) -> TrainResult:
 def check_reference(spec: TrainSpec, items: Items) -> dict[str, float]:
     """Check on a pair, before any step, that the reference's numbers are those of the policy that the round names.
 
-    They may have been kept from an earlier round; here they are computed beside them, row by row. Where the two sides
-    start equal the loss is log 2.
+    They may have been kept from an earlier round; here they are computed once more, in the same way. Where the two
+    sides start equal the loss is log 2. That trees give what the model gives row by row is `sharing`'s to check.
     """
     import torch
 
     first = next(i for i, rows in enumerate(items.rows) if len(rows) > 1)
-    scorer, rows = items.scorer, items.rows[first]
-    parent = spec.reference == "parent"
-    scorer.model.eval()
+    model, parent = items.scorer.model, spec.reference == "parent"
+    model.eval()
     with torch.inference_mode():
-        start = torch.stack([s.sum() for s in scorer.plain(rows)]).float().cpu()
-        with contextlib.nullcontext() if parent else scorer.model.disable_adapter():
-            named = torch.stack([s.sum() for s in scorer.plain(rows)]).float().cpu()
-    scorer.model.train()
+        start = torch.stack([s.sum() for s in items.again(first)]).float().cpu()
+        with contextlib.nullcontext() if parent else model.disable_adapter():
+            named = torch.stack([s.sum() for s in items.again(first)]).float().cpu()
+    model.train()
     reference = torch.stack([s.sum() for s in items.reference[first]])
     gap = float((reference - named).abs().max())
     margin = float(spec.config.train.dpo_beta * ((start - reference)[0] - (start - reference)[1]))
     loss = float(losses.dpo(torch.tensor(margin), beta=1.0))
-    same, room = parent or spec.start_adapter is None, _room(scorer, rows)
-    if gap > room or (same and max(abs(loss - math.log(2)), abs(margin)) > room):
+    same = parent or spec.start_adapter is None
+    if gap > _TOLERANCE or (same and max(abs(loss - math.log(2)), abs(margin)) > _TOLERANCE):
         raise TrainError(
             f"the reference policy is not the {spec.reference}: log-probabilities differ by {gap:.4f}, "
             f"DPO loss at step 0 is {loss:.4f} (log 2 = 0.6931), margin {margin:.4f}",
             hint="was the parent's adapter changed, or trained on another base model? Remove .flywheel/cache/reference",
         )
     return {"dpo_loss_step0": round(loss, 6), "dpo_margin_step0": round(abs(margin), 6), "reference_gap": round(gap, 6)}
-
-
-def _room(scorer: Any, rows: list[Row]) -> float:
-    """Return how far two ways to sum one action's log-probabilities may lie apart in the weights' precision."""
-    import torch
-
-    tokens = max(len(row.trained) for row in rows)
-    return _TOLERANCE * max(1.0, tokens / 50) if scorer.dtype == torch.float32 else 0.1 * tokens

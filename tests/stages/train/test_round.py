@@ -309,22 +309,29 @@ def test_a_round_of_pairs_needs_a_pair(tmp_path: Path, tiny_model: Path) -> None
         train_here(made)
 
 
-def test_another_reference_than_the_named_one_is_refused(tmp_path: Path, tiny_model: Path) -> None:
-    """Numbers of another policy under the base's name: what a cache that somebody changed would give."""
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("named", ["base", "parent"])
+def test_another_reference_than_the_named_one_is_refused(
+    dtype: str, named: Literal["base", "parent"], tmp_path: Path, tiny_model: Path
+) -> None:
+    """Numbers of another policy under its name, a thousandth of a nat a token away: a cache that somebody changed."""
     start = spec(tmp_path / "start", tiny_model, max_steps=2, sft_learning_rate=5e-2)
     train_here(start)
-    made = dataclasses.replace(
-        spec(tmp_path, tiny_model, "dpo", start=start.out_dir, reference="base", max_steps=1), cache_dir=tmp_path / "c"
-    )
-    train_here(made)
+    made = spec(tmp_path, tiny_model, "dpo", start=start.out_dir, reference=named, max_steps=1)
+    config = made.config.model_copy(update={"model": made.config.model.model_copy(update={"dtype": dtype})})
+    made = dataclasses.replace(made, config=config, cache_dir=tmp_path / "c")
+    checks = train_here(made)[0].checks
+    assert checks["reference_gap"] == pytest.approx(0, abs=1e-4)
+    if named == "parent":
+        assert checks["dpo_loss_step0"] == pytest.approx(math.log(2), abs=1e-5)
     kept = list((tmp_path / "c").rglob("*.json"))
     for path in kept:
         scores = json.loads(path.read_text())
-        path.write_text(json.dumps({k: [[x - 0.1 for x in row] for row in unit] for k, unit in scores.items()}))
+        path.write_text(json.dumps({k: [[x - 1e-3 for x in row] for row in unit] for k, unit in scores.items()}))
     shutil.rmtree(made.work_dir)
 
     assert kept
-    with pytest.raises(TrainError, match="the reference policy is not the base"):
+    with pytest.raises(TrainError, match=f"the reference policy is not the {named}"):
         train_here(made)
 
 
