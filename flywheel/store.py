@@ -152,19 +152,28 @@ class Store:
             table, partition, final.relative_to(self.root).as_posix(), sha256, frame.height, final.stat().st_size
         )
 
-    def read(self, parts: Iterable[Part], table: str) -> pl.LazyFrame:
-        """Return the rows of the given parts of a table, in part order."""
-        import polars as pl
+    def paths(self, parts: Iterable[Part], table: str) -> list[Path]:
+        """Return the files of the given parts of a table, in part order.
 
+        Raises:
+            StoreError: one is missing.
+        """
         paths = [self.root / p.path for p in parts if p.table == table]
-        if not paths:
-            return pl.LazyFrame(schema=polars_schema(TABLES[table]))
         missing = [p for p in paths if not p.exists()]
         if missing:
             raise StoreError(
                 f"a part of table {table} is missing: `{missing[0]}`",
                 hint="`flywheel build --full-refresh` makes derived tables again",
             )
+        return paths
+
+    def read(self, parts: Iterable[Part], table: str) -> pl.LazyFrame:
+        """Return the rows of the given parts of a table, in part order."""
+        import polars as pl
+
+        paths = self.paths(parts, table)
+        if not paths:
+            return pl.LazyFrame(schema=polars_schema(TABLES[table]))
         return pl.scan_parquet(paths, glob=False, missing_columns="insert")
 
     def table(self, table: str, stage: str) -> pl.LazyFrame:
@@ -193,13 +202,14 @@ class Store:
             StoreError: there is none of that number, or it is damaged.
         """
         if (stage, number) not in self._snapshots:
-            raw = files.read_json(self.root / "snapshots" / stage / f"{number}.json")
+            path = self.root / "snapshots" / stage / f"{number}.json"
+            raw = files.read_json(path)
             try:
                 raw["parts"] = tuple(Part(**p) for p in raw["parts"])
                 self._snapshots[stage, number] = Snapshot(**raw)
             except (TypeError, KeyError):
-                hint = "restore the store from a backup; flywheel build --full-refresh makes all but the events anew"
-                raise StoreError(f"snapshot {number} of {stage} is damaged", hint=hint) from None
+                hint = "restore it from a backup" + (", or remove it and type `flywheel build`" * (stage != "ingest"))
+                raise StoreError(f"`{path}` is damaged: no snapshot", hint=hint) from None
         return self._snapshots[stage, number]
 
     def commit(

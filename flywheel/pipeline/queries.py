@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flywheel.contracts import arrow_schema
-from flywheel.errors import StoreError, UsageError
+from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import RECORDED, read_table
@@ -61,11 +61,8 @@ def _dataset(ctx: Context, table: str) -> object:
         return read_table(ctx.store, table).collect().to_arrow()
 
     snapshot = ctx.store.current(stage_of(table))
-    parts = [part for part in (snapshot.parts if snapshot else ()) if part.table == table]
+    paths = ctx.store.paths(snapshot.parts if snapshot else (), table)
     schema = arrow_schema(TABLES[table])
-    if not parts:
+    if not paths:
         return schema.empty_table()
-    for part in parts:
-        if not (ctx.store.root / part.path).is_file():
-            raise StoreError(f"`{part.path}` is missing", hint="`flywheel doctor` says what else is, and what to do")
-    return ds.dataset([str(ctx.store.root / part.path) for part in parts], format="parquet", schema=schema)
+    return ds.dataset([str(path) for path in paths], format="parquet", schema=schema)
