@@ -12,7 +12,7 @@ from flywheel.cli.planned import plan_lines
 from flywheel.cli.progress import training, working
 from flywheel.cli.render import columns, estimate_lines, metric_lines, rule_lines, size
 from flywheel.cli.served import evaluate_logs
-from flywheel.cli.session import session
+from flywheel.cli.session import Session, session
 
 if TYPE_CHECKING:
     from flywheel.records import Plan, Promotion, RoundManifest
@@ -45,7 +45,11 @@ def plan(
         from flywheel.files import write_json
 
         write_json(out, made.model_dump(mode="json"))
-    current.out.result(plan_lines(made, f" --method {method}" if method else "", verbose=current.out.verbose), made)
+    _show_plan(current, made, f" --method {method}" if method else "", detailed=detailed)
+
+
+def _show_plan(current: Session, made: Plan, options: str, *, detailed: bool) -> None:
+    current.out.result(plan_lines(made, options, verbose=current.out.verbose), made)
     if detailed and made.same_as is not None:
         raise typer.Exit(99)
 
@@ -71,7 +75,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     current = session(ctx)
     saved = _saved_plan(plan_file) if plan_file else None
     if dry_run and saved is not None:
-        current.out.result(plan_lines(saved, f" --plan {plan_file}", verbose=current.out.verbose), saved)
+        _show_plan(current, saved, f" --plan {plan_file}", detailed=detailed)
         return
     if dry_run:
         plan(ctx, number=number, method=method, out=None, detailed=detailed)

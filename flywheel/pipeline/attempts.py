@@ -250,8 +250,8 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     table = csv.DictReader(io.StringIO(read_text(path, ConfigError), newline=""))
     try:
         rows = [(row.get("user"), row.get("tier")) for row in table]
-    except csv.Error:
-        rows = [(None, None)]
+    except csv.Error as error:
+        raise ConfigError(f"`{path}` line {table.line_num}: not CSV", hint="its first line: user,tier") from error
     if any(not user or not tier for user, tier in rows):
         raise ConfigError(f"`{path}` has a line without user or tier", hint="its first line must be: user,tier")
     return {redactor.user(user): tier for user, tier in rows if user and tier}
