@@ -4,9 +4,9 @@
 [--arms flywheel sft dpo] [--results FILE] [--plot FILE]`: SmolLM2-135M; the logs in three parts, one more for each
 round. `flywheel` is what its commands do: ingest, build, plan, train, promote. `sft` is TRL's SFTTrainer on every step
 of the successes, `dpo` its DPOTrainer on random pairs of a success and a failure of one task; both go on from their own
-last round and train as many tokens as flywheel's round did, with flywheel's adapter, batch and learning rates. Measured
-before and after each round on held-out tasks: next-tool and preference accuracy; and on a fixed text: KL to the base,
-perplexity.
+last round and train at most as many tokens as flywheel's round did (whole rows), with its adapter, batch and learning
+rates. Measured before and after each round on held-out tasks: next-tool and preference accuracy; and on a fixed text:
+KL to the base, perplexity.
 
 Everything is kept in --work by the hash of its settings and logs: a killed run goes on, seeds and arms may be run one
 by one or beside one another (`--prepare` first; flywheel's arm of a seed before the others, which take its budget).

@@ -90,7 +90,7 @@ def _checked(scorer: Scorer, batch: Sequence[Row], ratio: float) -> Sharing:
             raise
         return Sharing(on=False, reason=f"this model has no shared pass ({type(error).__name__})", ratio=ratio)
     gap = float((one - other).square().mean().sqrt())
-    cosine, length = _alike(slope, again)
+    cosine, length = _compared(slope, again)
     holds = gap <= limits[0] and cosine >= limits[1] and abs(length - 1) <= 1 - limits[1] + limits[0]
     numbers = f"log-probabilities within {gap:.1e}, cosine of gradients {cosine:.5f}, on a real batch"
     if not holds:
@@ -98,7 +98,7 @@ def _checked(scorer: Scorer, batch: Sequence[Row], ratio: float) -> Sharing:
     return Sharing(True, f"{ratio:.2f} plain tokens a computed one; {numbers}", ratio, gap, cosine)
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor) -> tuple[float, float]:
+def _compared(one: torch.Tensor, other: torch.Tensor) -> tuple[float, float]:
     """Return the cosine of two gradients and the ratio of their lengths; 1 where the first is zero.
 
     In double precision: in single, the sums of some million products are wrong in the third digit.

@@ -87,11 +87,6 @@ class Tree:
     rows: list[list[int]]
     plain: int
 
-    @property
-    def ratio(self) -> float:
-        """Tokens of separate rows for each token computed."""
-        return self.plain / max(1, len(self.ids))
-
 
 def _alike(group: list[int], rows: Sequence[Row], depth: int, least: int) -> Iterator[list[int]]:
     """Split sorted rows that agree up to `depth` into runs that agree for at least `least` tokens more."""
