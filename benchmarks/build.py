@@ -208,7 +208,7 @@ def _memory(pid: int) -> int:
 def measure(size: int, workers: int) -> dict[str, Any]:
     """Build everything after the episodes; return seconds by stage, rows of the tables, and peak memory in GB."""
     from flywheel.config import Config
-    from flywheel.pipeline.build import StageStatus, build, select_stages
+    from flywheel.pipeline.build.run import StageStatus, build, select_stages
     from flywheel.store import Store
 
     config = Config.model_validate({"rewards": {"fit": "always"}, "build": {"workers": workers}})

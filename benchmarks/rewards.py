@@ -25,7 +25,7 @@ import numpy as np
 import orjson
 import polars as pl
 from flywheel import Project
-from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.build.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = {

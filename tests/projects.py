@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.build.registry import STAGES
 from flywheel.records import content_id
 from flywheel.rounds import Registry
 from flywheel.store import Store

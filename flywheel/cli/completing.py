@@ -40,7 +40,7 @@ def _folder() -> Path:
 
 
 def _stages() -> Iterator[str]:
-    from flywheel.pipeline.stages import STAGES
+    from flywheel.pipeline.build.registry import STAGES
 
     yield from (stage.name for stage in STAGES)
 

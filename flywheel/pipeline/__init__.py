@@ -1,8 +1,8 @@
 """The pipeline: which stages exist, what is stale, and the runner that alone reads and writes for them."""
 
-from flywheel.pipeline.build import StageStatus, build, explain_stage, select_stages, statuses
+from flywheel.pipeline.build.registry import ACTIONS, STAGES, Stage, check_order
+from flywheel.pipeline.build.run import StageStatus, build, explain_stage, select_stages, statuses
 from flywheel.pipeline.intake import IngestResult, ingest_logs
-from flywheel.pipeline.stages import ACTIONS, STAGES, Stage, check_order
 
 __all__ = [
     "ACTIONS",

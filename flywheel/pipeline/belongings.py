@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.files import read_rows
 from flywheel.funnel import Funnel
+from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.origins import ORIGINS, from_snapshots, read_origins
-from flywheel.pipeline.stages import STAGES
 from flywheel.records import Split, content_id
 from flywheel.rounds import DATASET
 from flywheel.stages.ingest.forgotten import LATE

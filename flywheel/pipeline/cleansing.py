@@ -14,12 +14,12 @@ from typing import Any
 from flywheel import files
 from flywheel.errors import FlywheelError
 from flywheel.pipeline.belongings import Belongings
-from flywheel.pipeline.build import build
+from flywheel.pipeline.build.registry import STAGES
+from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.intake import FORGOTTEN, without
 from flywheel.pipeline.origins import ORIGINS
 from flywheel.pipeline.page import write_page
-from flywheel.pipeline.stages import STAGES
 from flywheel.records import FileHash, RoundManifest
 from flywheel.rounds import DATASET
 from flywheel.stages.ingest.forgotten import name_mark, user_mark

@@ -18,8 +18,8 @@ from flywheel import files
 from flywheel.answers import DoctorCheck
 from flywheel.errors import FlywheelError, where
 from flywheel.extensions import list_extensions, load_extension
+from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.stages import STAGES
 from flywheel.store import Part
 
 __all__ = ["examine"]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.stages import stage_of
 from flywheel.stages._priors import PRAISE_ALONE
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from flywheel import files
 from flywheel.answers import ExportAnswer, ExportFile
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
+from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.crossing import evaluation_texts
-from flywheel.pipeline.stages import stage_of
 from flywheel.pipeline.tables import read_table
 from flywheel.records import Split, canonical_json
 from flywheel.stages.contamination import clear

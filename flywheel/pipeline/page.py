@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel import files
+from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.showing import Shower
-from flywheel.pipeline.stages import STAGES
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.training import training_metrics
 from flywheel.records import EvalReport, MetricRow

@@ -12,7 +12,8 @@ from flywheel.answers import RunAnswer, RunStage
 from flywheel.config import Pipeline, load_pipeline, merge_overrides
 from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
 from flywheel.given import read_text
-from flywheel.pipeline.build import build, select_stages
+from flywheel.pipeline.build.registry import check_order
+from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import judge
 from flywheel.pipeline.evidence import lacks_rows, lacks_tasks, rebuild_is_due
@@ -22,7 +23,6 @@ from flywheel.pipeline.nights import Journal
 from flywheel.pipeline.notifying import notify
 from flywheel.pipeline.page import write_page
 from flywheel.pipeline.planning import make_plan
-from flywheel.pipeline.stages import check_order
 from flywheel.pipeline.training import train_round
 from flywheel.records import Need, Promotion
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.build.registry import stage_of
 from flywheel.stages.tasks import follow_tasks
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from flywheel.answers import (
     StatusAnswer,
 )
 from flywheel.errors import UsageError
-from flywheel.pipeline.build import StageStatus, build, select_stages, statuses
+from flywheel.pipeline.build.run import StageStatus, build, select_stages, statuses
 from flywheel.project.opened import Opened
 from flywheel.records import Split
 

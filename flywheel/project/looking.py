@@ -22,8 +22,8 @@ from flywheel.answers import (
 )
 from flywheel.config import CONFIG_FILE, origins
 from flywheel.extensions import list_extensions
-from flywheel.pipeline.build import build
-from flywheel.pipeline.stages import stages_for
+from flywheel.pipeline.build.registry import stages_for
+from flywheel.pipeline.build.run import build
 from flywheel.project.opened import KEY_FILE, Opened
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from flywheel.answers import (
 )
 from flywheel.config import Config
 from flywheel.errors import UsageError
-from flywheel.pipeline.build import build
+from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context
 from flywheel.project.opened import Opened
 from flywheel.records import Method, Plan, Promotion, RoundManifest

@@ -17,7 +17,7 @@ import pytest
 from flywheel import chained, files
 from flywheel.errors import UsageError
 from flywheel.pipeline.belongings import belongings
-from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.build.registry import STAGES
 from flywheel.project import Project
 from flywheel.store import FORGETTING
 from tests.projects import FLYWHEEL, digest, flywheel, write_config

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from flywheel.config import EvalConfig, GateConfig
 from flywheel.extensions import Holdout
-from flywheel.pipeline.stages import stage_of
+from flywheel.pipeline.build.registry import stage_of
 from flywheel.project import Project
 from flywheel.records import Split, Verdict, canonical_json
 from flywheel.stages.evaluate.cases import state_cases

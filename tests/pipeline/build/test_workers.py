@@ -9,7 +9,7 @@ import pytest
 from flywheel import Project
 from flywheel.config import Config
 from flywheel.errors import ExtensionError, StoreError
-from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.build.registry import STAGES
 
 BROKEN = """
 def lonely(episodes, steps, events, cfg):
@@ -41,7 +41,7 @@ def parts(folder: Path, config: Config | None = None) -> dict[str, list[str]]:
 def test_slices_and_processes_change_no_byte(ingested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = parts(ingested)
     assert sum(map(len, whole.values())) > 2 * len(STAGES)
-    monkeypatch.setattr("flywheel.pipeline.partitions.SLICE", 20)
+    monkeypatch.setattr("flywheel.pipeline.build.partition.SLICE", 20)
     assert parts(ingested) == whole
     assert parts(ingested, Config.model_validate({"build": {"workers": 2}})) == whole
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.config import Config
 from flywheel.funnel import Funnel
-from flywheel.pipeline.stages import Stage, stage_of
+from flywheel.pipeline.build.registry import Stage, stage_of
 from flywheel.pipeline.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
 from flywheel.stages.links import follow_links
@@ -26,7 +26,7 @@ from flywheel.store import Part, Store
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.pipeline.stages import Frames
+    from flywheel.pipeline.build.registry import Frames
 
 __all__ = ["SLICE", "Done", "make_partition"]
 

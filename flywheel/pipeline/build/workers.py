@@ -18,8 +18,8 @@ from typing import Self
 
 from flywheel.config import Config
 from flywheel.errors import StoreError
-from flywheel.pipeline.partitions import Done, make_partition
-from flywheel.pipeline.stages import STAGES, Stage, stage_of
+from flywheel.pipeline.build.partition import Done, make_partition
+from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
 from flywheel.stages.ingest.crew import end_with_parent
 from flywheel.store import Store
 

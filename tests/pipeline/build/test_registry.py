@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from flywheel.errors import ConfigError
-from flywheel.pipeline.stages import ACTIONS, STAGES, check_order, stage_of
+from flywheel.pipeline.build.registry import ACTIONS, STAGES, check_order, stage_of
 from flywheel.records import TABLES
 
 WHOLE = ["ingest", *(s.name for s in STAGES), "train", "eval", "gate", "report"]

@@ -13,8 +13,8 @@ import pytest
 from flywheel import Project
 from flywheel.config import Config
 from flywheel.errors import UsageError
-from flywheel.pipeline.build import changes, select_stages
-from flywheel.pipeline.stages import STAGES
+from flywheel.pipeline.build.registry import STAGES
+from flywheel.pipeline.build.run import changes, select_stages
 from flywheel.records import TABLES
 from flywheel.store import Store
 from tests.projects import digest

@@ -15,8 +15,8 @@ from typing import Any
 from flywheel.config import Config
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
-from flywheel.pipeline.crew import Crew
-from flywheel.pipeline.stages import STAGES, Stage, stage_of
+from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
+from flywheel.pipeline.build.workers import Crew
 from flywheel.store import Part, Snapshot, Store
 
 __all__ = ["StageStatus", "build", "explain_stage", "select_stages", "statuses"]

@@ -1,0 +1,1 @@
+"""Bring derived tables up to date: the stage table, fingerprints, partitions, worker processes."""
