@@ -29,7 +29,7 @@ class Log:
     """A log that flywheel's parts work on one after the other; each keeps what the next one needs."""
 
     def __init__(self, path: Path, config: Any) -> None:
-        from flywheel.pipeline.intake import load_readers
+        from flywheel.pipeline.ingest.run import load_readers
         from flywheel.stages.ingest.redact import Redactor
 
         self.path, self._cfg = path, config.ingest

@@ -2,7 +2,7 @@
 
 from flywheel.pipeline.build.registry import ACTIONS, STAGES, Stage, check_order
 from flywheel.pipeline.build.run import StageStatus, build, explain_stage, select_stages, statuses
-from flywheel.pipeline.intake import IngestResult, ingest_logs
+from flywheel.pipeline.ingest.run import IngestResult, ingest_logs
 
 __all__ = [
     "ACTIONS",

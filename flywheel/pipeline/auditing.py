@@ -19,7 +19,7 @@ from flywheel.errors import UsageError
 from flywheel.given import read_text
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.draws import Draw, answers_path, draws
-from flywheel.pipeline.intake import ingest_logs
+from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.pipeline.tables import read_table
 from flywheel.records import canonical_json
 from flywheel.stages.ingest.redact import Redactor

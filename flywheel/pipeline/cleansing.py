@@ -17,7 +17,7 @@ from flywheel.pipeline.belongings import Belongings
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.intake import FORGOTTEN, without
+from flywheel.pipeline.ingest.run import FORGOTTEN, without
 from flywheel.pipeline.origins import ORIGINS
 from flywheel.pipeline.page import write_page
 from flywheel.records import FileHash, RoundManifest

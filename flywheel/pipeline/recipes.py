@@ -17,7 +17,7 @@ from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import judge
 from flywheel.pipeline.evidence import lacks_rows, lacks_tasks, rebuild_is_due
-from flywheel.pipeline.intake import default_sources, ingest_logs
+from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 from flywheel.pipeline.judging import evaluate
 from flywheel.pipeline.nights import Journal
 from flywheel.pipeline.notifying import notify

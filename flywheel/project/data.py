@@ -25,7 +25,7 @@ from flywheel.project.opened import Opened
 from flywheel.records import Split
 
 if TYPE_CHECKING:
-    from flywheel.pipeline.intake import IngestResult
+    from flywheel.pipeline.ingest.run import IngestResult
 
 __all__ = ["DataCommands"]
 
@@ -43,7 +43,7 @@ class DataCommands(Opened):
         Raises:
             IngestError: nothing was found, or too much is unreadable.
         """
-        from flywheel.pipeline.intake import default_sources, ingest_logs
+        from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 
         config = self.config
         if log_format is not None:
@@ -91,7 +91,7 @@ class DataCommands(Opened):
         Raises:
             UsageError: no such reason.
         """
-        from flywheel.pipeline.refused import quarantine
+        from flywheel.pipeline.ingest.quarantine import quarantine
 
         return quarantine(self.context, reason=reason, file=file, limit=limit)
 
@@ -101,7 +101,7 @@ class DataCommands(Opened):
         Raises:
             UsageError: the quarantine is empty.
         """
-        from flywheel.pipeline.refused import retry
+        from flywheel.pipeline.ingest.quarantine import retry
 
         with self.locked("quarantine") as ctx:
             return retry(ctx, self.key())
@@ -112,7 +112,7 @@ class DataCommands(Opened):
         Raises:
             IngestError: the file cannot be read.
         """
-        from flywheel.pipeline.formats import readers
+        from flywheel.pipeline.ingest.detect import readers
 
         return readers(self.config.ingest, self.folder, file)
 

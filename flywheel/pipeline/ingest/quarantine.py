@@ -73,7 +73,7 @@ def retry(ctx: Context, key: bytes) -> QuarantineRetry:
     Raises:
         UsageError: the quarantine is empty.
     """
-    from flywheel.pipeline.intake import ingest_logs
+    from flywheel.pipeline.ingest.run import ingest_logs
     from flywheel.stages.ingest import placed
 
     before = quarantined_rows(ctx)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from flywheel.config import Config
 from flywheel.errors import IngestError, StoreError
-from flywheel.pipeline.intake import IngestResult, ingest_logs
+from flywheel.pipeline.ingest.run import IngestResult, ingest_logs
 from flywheel.store import Store
 
 KEY = b"k"

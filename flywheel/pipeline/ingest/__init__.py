@@ -1,0 +1,1 @@
+"""Read new log lines into the store; what was refused; which reader knows a file."""
