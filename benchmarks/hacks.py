@@ -245,7 +245,7 @@ def _success(talks: list[Talk]) -> float:
 
 def run_failure(name: str, folder: Path, *, size: float = 1.0, seed: int = 0) -> Finding:
     """Simulate one failure and judge it."""
-    from flywheel.pipeline.watching import monitor_rows
+    from flywheel.pipeline.train.monitors import monitor_rows
 
     before, after, naive, users, each, control = FAILURES[name]
     each = each if name == RARE else max(4, round(each * size))

@@ -18,7 +18,7 @@ from flywheel.files import read_rows
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.origins import ORIGINS, from_snapshots, read_origins
+from flywheel.pipeline.train.provenance import ORIGINS, from_snapshots, read_origins
 from flywheel.records import Split, content_id
 from flywheel.rounds import DATASET
 from flywheel.stages.ingest.forgotten import LATE

@@ -18,8 +18,8 @@ from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import FORGOTTEN, without
-from flywheel.pipeline.origins import ORIGINS
 from flywheel.pipeline.page import write_page
+from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, RoundManifest
 from flywheel.rounds import DATASET
 from flywheel.stages.ingest.forgotten import name_mark, user_mark

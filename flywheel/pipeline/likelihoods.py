@@ -19,7 +19,7 @@ from flywheel.pipeline.attempts import action_kind, held_out
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.from_logs import judged_sides
 from flywheel.pipeline.scoring import PolicyScorer
-from flywheel.pipeline.training import served_rounds
+from flywheel.pipeline.train.run import served_rounds
 from flywheel.records import OffPolicyEstimate, canonical_json, content_id
 from flywheel.stages._context import contexts, unfit
 from flywheel.stages._served import UNKNOWN, Drawn, behaviour, draws

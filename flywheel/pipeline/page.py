@@ -11,7 +11,7 @@ from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.showing import Shower
 from flywheel.pipeline.tables import read_table
-from flywheel.pipeline.training import training_metrics
+from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import EvalReport, MetricRow
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from flywheel.pipeline.build.registry import check_order
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import judge
-from flywheel.pipeline.evidence import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 from flywheel.pipeline.judging import evaluate
 from flywheel.pipeline.nights import Journal
 from flywheel.pipeline.notifying import notify
 from flywheel.pipeline.page import write_page
-from flywheel.pipeline.planning import make_plan
-from flywheel.pipeline.training import train_round
+from flywheel.pipeline.train.plan import make_plan
+from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
+from flywheel.pipeline.train.run import train_round
 from flywheel.records import Need, Promotion
 
 __all__ = ["find_recipe", "recipe_names", "run_recipe"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context, served_name
-from flywheel.pipeline.training import training_metrics
+from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import RoundManifest
 
 if TYPE_CHECKING:

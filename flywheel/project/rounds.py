@@ -38,7 +38,7 @@ class RoundCommands(Opened):
             UsageError: the number is not the next round's.
             TrainError: there is too little to train on.
         """
-        from flywheel.pipeline.planning import check_number, make_plan
+        from flywheel.pipeline.train.plan import check_number, make_plan
 
         with self.locked("plan") as opened:
             ctx = opened if method is None else _with_method(opened, method)
@@ -65,8 +65,8 @@ class RoundCommands(Opened):
                 without a reason.
             TrainError: there is too little to train on, a monitor is red, or training failed.
         """
-        from flywheel.pipeline.planning import check_number
-        from flywheel.pipeline.training import train_round
+        from flywheel.pipeline.train.plan import check_number
+        from flywheel.pipeline.train.run import train_round
 
         if force and not reason.strip():
             raise UsageError("--force needs a reason", hint="flywheel train --force --reason 'why'")

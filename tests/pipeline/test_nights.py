@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import load_config
 from flywheel.errors import EvidenceError, FlywheelError, IngestError
-from flywheel.pipeline.evidence import lacks_rows, lacks_tasks, rebuild_is_due
-from flywheel.pipeline.planning import make_plan
+from flywheel.pipeline.train.plan import make_plan
+from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.project import Project
 from flywheel.records import Certificate, Promotion, RuleResult
 from tests.nights import poison, write_night

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from flywheel.files import lines
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.mixing import trained_on
-from flywheel.pipeline.planning import differing_keys
 from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.train.mix import trained_on
+from flywheel.pipeline.train.plan import differing_keys
 from flywheel.records import Need, Promotion, Split, Verdict
 from flywheel.stages.gate.ledger import RULE
 from flywheel.stats.planning import cases_for_superiority
 
 if TYPE_CHECKING:
-    from flywheel.pipeline.planning import PlannedRound
+    from flywheel.pipeline.train.plan import PlannedRound
 
 __all__ = ["lacks_rows", "lacks_tasks", "rebuild_is_due"]
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.fitting import Fitted
-from flywheel.pipeline.mixing import mix_of
 from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.train.length import Fitted
+from flywheel.pipeline.train.mix import mix_of
 from flywheel.records import DataCard
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from flywheel.errors import EvidenceError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
-from flywheel.pipeline.card import make_card
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.crossing import evaluation_texts
-from flywheel.pipeline.fitting import dataset_text, fit_rows
-from flywheel.pipeline.mixing import before, golden_version, replayed
-from flywheel.pipeline.origins import origins_text
 from flywheel.pipeline.tables import read_table
-from flywheel.pipeline.watching import monitor_rows
+from flywheel.pipeline.train.card import make_card
+from flywheel.pipeline.train.length import dataset_text, fit_rows
+from flywheel.pipeline.train.mix import before, golden_version, replayed
+from flywheel.pipeline.train.monitors import monitor_rows
+from flywheel.pipeline.train.provenance import origins_text
 from flywheel.records import Method, Plan, canonical_json, content_id
 from flywheel.rounds import round_name
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 from flywheel.contracts import polars_schema
-from flywheel.pipeline.origins import Origin, from_snapshots, origins_text, read_origins
+from flywheel.pipeline.train.provenance import Origin, from_snapshots, origins_text, read_origins
 from flywheel.records import TABLES
 from flywheel.store import Store
 

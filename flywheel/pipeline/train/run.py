@@ -18,9 +18,9 @@ from flywheel.config import Config, render_default_config
 from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.pipeline.context import Context, served_name
-from flywheel.pipeline.origins import ORIGINS
-from flywheel.pipeline.planning import PlannedRound, differing_keys, make_plan, round_config
-from flywheel.pipeline.watching import refuse_red
+from flywheel.pipeline.train.monitors import refuse_red
+from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
+from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, Plan, RoundManifest
 from flywheel.rounds import ADAPTER_WEIGHTS, DATASET, round_name
 

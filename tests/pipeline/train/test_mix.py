@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.pipeline.evidence import lacks_rows
-from flywheel.pipeline.origins import ORIGINS, read_origins
-from flywheel.pipeline.planning import PlannedRound, make_plan
+from flywheel.pipeline.train.plan import PlannedRound, make_plan
+from flywheel.pipeline.train.provenance import ORIGINS, read_origins
+from flywheel.pipeline.train.readiness import lacks_rows
 from flywheel.project import Project
 from tests.projects import make_tiny_model
 
