@@ -22,9 +22,9 @@ from flywheel import chained
 from flywheel.answers import CanaryAnswer
 from flywheel.config import CanaryConfig
 from flywheel.errors import StoreError, UsageError
-from flywheel.pipeline.attempts import Log, choose, policy_of, read_attempts, read_store
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.from_logs import judged_sides
+from flywheel.pipeline.evaluate.compare_logs import judged_sides
+from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, read_store
 from flywheel.records import content_id
 from flywheel.stages.evaluate.attempts import Attempt
 from flywheel.stats.online import e_process

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.judging import look_id
+from flywheel.pipeline.evaluate.run import look_id
 from flywheel.records import EvalReport, Promotion, Verdict
 from flywheel.rounds import round_name
 from flywheel.stages.gate.ledger import RULE

@@ -13,7 +13,7 @@ from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.crossing import evaluation_texts
+from flywheel.pipeline.evaluate.leakage import evaluation_texts
 from flywheel.pipeline.tables import read_table
 from flywheel.records import Split, canonical_json
 from flywheel.stages.contamination import clear

@@ -16,8 +16,8 @@ from flywheel.pipeline.build.registry import check_order
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deciding import judge
+from flywheel.pipeline.evaluate.run import evaluate
 from flywheel.pipeline.ingest.run import default_sources, ingest_logs
-from flywheel.pipeline.judging import evaluate
 from flywheel.pipeline.nights import Journal
 from flywheel.pipeline.notifying import notify
 from flywheel.pipeline.page import write_page

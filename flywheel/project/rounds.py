@@ -95,7 +95,7 @@ class RoundCommands(Opened):
             EvalError: there is nothing to evaluate on.
         """
         from flywheel.pipeline.deciding import judge
-        from flywheel.pipeline.judging import evaluate
+        from flywheel.pipeline.evaluate.run import evaluate
         from flywheel.pipeline.page import write_page
 
         if promote and against is not None:
@@ -122,7 +122,7 @@ class RoundCommands(Opened):
             IngestError: nothing was found, or too much is unreadable.
             EvalError: a log has no conversation.
         """
-        from flywheel.pipeline.from_logs import compare_logs
+        from flywheel.pipeline.evaluate.compare_logs import compare_logs
 
         return compare_logs(self.context, [Path(p) for p in logs], old, new, self._passing_key())
 

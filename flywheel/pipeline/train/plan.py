@@ -14,7 +14,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.crossing import evaluation_texts
+from flywheel.pipeline.evaluate.leakage import evaluation_texts
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.train.card import make_card
 from flywheel.pipeline.train.length import dataset_text, fit_rows

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from flywheel.errors import TemplateError
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.scoring import PolicyScorer, Side
-from flywheel.pipeline.suites import Suite
+from flywheel.pipeline.evaluate.scorer import PolicyScorer, Side
+from flywheel.pipeline.evaluate.suites import Suite
 from flywheel.pipeline.tables import read_table
 from flywheel.records import RivalRow
 

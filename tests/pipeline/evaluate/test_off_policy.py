@@ -15,9 +15,9 @@ import torch
 from flywheel import files
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.models.policy import PolicySet
-from flywheel.pipeline.crossing import read_holdout
-from flywheel.pipeline.likelihoods import off_policy_rows
-from flywheel.pipeline.scoring import PolicyScorer
+from flywheel.pipeline.evaluate.leakage import read_holdout
+from flywheel.pipeline.evaluate.off_policy import off_policy_rows
+from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.project import Project
 from flywheel.records import EvalReport, OffPolicyEstimate
 from flywheel.rounds import ADAPTER_WEIGHTS

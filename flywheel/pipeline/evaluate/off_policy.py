@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal
 
 from flywheel.errors import TemplateError
 from flywheel.extensions import Holdout
-from flywheel.pipeline.attempts import action_kind, held_out
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.from_logs import judged_sides
-from flywheel.pipeline.scoring import PolicyScorer
+from flywheel.pipeline.evaluate.compare_logs import judged_sides
+from flywheel.pipeline.evaluate.logged_attempts import action_kind, held_out
+from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.pipeline.train.run import served_rounds
 from flywheel.records import OffPolicyEstimate, canonical_json, content_id
 from flywheel.stages._context import contexts, unfit

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from flywheel.answers import CoverageGap, LogsEvalAnswer
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extension
-from flywheel.pipeline.attempts import Log, choose, policy_of, read_attempts
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
 from flywheel.stages.evaluate.attempts import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
@@ -109,7 +109,7 @@ def _guess(attempt: Attempt, guessed: Mapping[str, float]) -> Attempt:
 
 def _leaked(ctx: Context, name: str, log: Log, served: Served) -> int:
     """Return how many cases the new policy was trained on, where it is a round of this project."""
-    from flywheel.pipeline.judging import trained_tasks
+    from flywheel.pipeline.evaluate.run import trained_tasks
 
     named = {n for a in log.attempts for n in log.names[a.episode_id]} | {name}
     rounds = {int(m[1]) for n in named if (m := _ROUND.fullmatch(n.strip()))}

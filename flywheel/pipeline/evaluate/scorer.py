@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.suites import Suite
+from flywheel.pipeline.evaluate.suites import Suite
 from flywheel.records import content_id
 from flywheel.rounds import round_name
 

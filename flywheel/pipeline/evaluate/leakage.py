@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.errors import ExtensionError
 from flywheel.extensions import Holdout
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.suites import chosen_suites
+from flywheel.pipeline.evaluate.suites import chosen_suites
 from flywheel.pipeline.tables import read_table
 from flywheel.records import Split
 

@@ -15,12 +15,12 @@ from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.files import read_rows
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.crossing import read_holdout
-from flywheel.pipeline.leaks import asked_in_training
-from flywheel.pipeline.likelihoods import off_policy_rows
-from flywheel.pipeline.rivals import rival_rows
-from flywheel.pipeline.scoring import PolicyScorer, look_id
-from flywheel.pipeline.suites import Suite, chosen_suites
+from flywheel.pipeline.evaluate.baselines import rival_rows
+from flywheel.pipeline.evaluate.leakage import read_holdout
+from flywheel.pipeline.evaluate.leaks import asked_in_training
+from flywheel.pipeline.evaluate.off_policy import off_policy_rows
+from flywheel.pipeline.evaluate.scorer import PolicyScorer, look_id
+from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport
 from flywheel.rounds import DATASET, round_name
 
@@ -94,7 +94,7 @@ def _failed(suites: Sequence[Suite], scores: Mapping[str, Sequence[CaseScore]]) 
 
 def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) -> dict[str, list[CaseScore]]:
     """Return the scores with the slices of their tasks, found and declared; a suite's own slices stand above them."""
-    from flywheel.pipeline.attempts import held_out
+    from flywheel.pipeline.evaluate.logged_attempts import held_out
     from flywheel.stages.evaluate.slicing import case_slices
 
     made: dict[str, list[Attempt]] = {}
