@@ -23,8 +23,8 @@ from flywheel.pipeline import cleansing
 from flywheel.pipeline.belongings import Belongings, belongings
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.deciding import newest_clean, replace_tainted
 from flywheel.pipeline.deploying import deployments
+from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
 from flywheel.records import Certificate, TaintedRound
 from flywheel.stages.ingest.forgotten import user_mark
 from flywheel.stages.ingest.redact import Redactor

@@ -15,12 +15,12 @@ from flywheel.given import read_text
 from flywheel.pipeline.build.registry import check_order
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.deciding import judge
 from flywheel.pipeline.evaluate.run import evaluate
 from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 from flywheel.pipeline.nights import Journal
 from flywheel.pipeline.notifying import notify
 from flywheel.pipeline.page import write_page
+from flywheel.pipeline.promote.promotion import judge
 from flywheel.pipeline.train.plan import make_plan
 from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.train.run import train_round

@@ -94,9 +94,9 @@ class RoundCommands(Opened):
             UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
             EvalError: there is nothing to evaluate on.
         """
-        from flywheel.pipeline.deciding import judge
         from flywheel.pipeline.evaluate.run import evaluate
         from flywheel.pipeline.page import write_page
+        from flywheel.pipeline.promote.promotion import judge
 
         if promote and against is not None:
             raise UsageError("--promote compares with the champion", hint="leave --against out, or leave --promote out")
@@ -146,7 +146,7 @@ class RoundCommands(Opened):
             UsageError: it is not clear which side is which, or nobody has that name.
             StoreError: the canary's file was changed.
         """
-        from flywheel.pipeline.canary import watch
+        from flywheel.pipeline.promote.canary import watch
 
         with self.locked("canary") as ctx:
             return watch(ctx, [Path(p) for p in logs], old, new, self.key(), share)
@@ -178,7 +178,7 @@ class RoundCommands(Opened):
         Raises:
             UsageError: there is nothing to go back to.
         """
-        from flywheel.pipeline.deciding import roll_back
+        from flywheel.pipeline.promote.promotion import roll_back
 
         with self.locked("rollback") as ctx:
             decided = roll_back(ctx, to, reason=reason, by="rollback")

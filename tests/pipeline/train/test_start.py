@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flywheel import files
-from flywheel.pipeline.deciding import force
+from flywheel.pipeline.promote.promotion import force
 from flywheel.project import Project
 from flywheel.rounds import ADAPTER_WEIGHTS
 from tests.projects import TINY_CONFIG

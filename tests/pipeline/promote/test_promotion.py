@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from flywheel import files
 from flywheel.errors import UsageError
-from flywheel.pipeline.deciding import force, judge, roll_back
+from flywheel.pipeline.promote.promotion import force, judge, roll_back
 from flywheel.project import Project
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, Verdict
 from flywheel.rounds import ADAPTER_WEIGHTS

@@ -1,0 +1,1 @@
+"""Decide on a round and move the champion pointer; watch a canary."""
