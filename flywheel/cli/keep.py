@@ -134,7 +134,7 @@ def schedule(
 
     Nothing is installed: the text says where it goes.
     """
-    from flywheel.pipeline.schedules import schedule as made
+    from flywheel.pipeline.nightly.schedule import schedule as made
 
     folder = session(ctx).project().folder
     command = Path(shutil.which("flywheel") or Path(sys.executable).with_name("flywheel")).absolute()

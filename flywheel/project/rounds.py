@@ -199,7 +199,7 @@ class RoundCommands(Opened):
             ConfigError: there is no such pipeline, or its file does not fit.
             FlywheelError: a stage failed.
         """
-        from flywheel.pipeline.recipes import run_recipe
+        from flywheel.pipeline.nightly.run import run_recipe
 
         with self.locked(f"run {pipeline}") as ctx:
             answer = run_recipe(ctx, pipeline, key=self.key(), since=since, until=until, on_stage=on_stage)

@@ -17,8 +17,8 @@ import pytest
 import typer.main
 from flywheel.cli.app import app
 from flywheel.errors import UsageError
-from flywheel.pipeline.recipes import find_recipe
-from flywheel.pipeline.schedules import schedule
+from flywheel.pipeline.nightly.run import find_recipe
+from flywheel.pipeline.nightly.schedule import schedule
 from tests.projects import FLYWHEEL
 
 

@@ -17,8 +17,8 @@ from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.run import evaluate
 from flywheel.pipeline.ingest.run import default_sources, ingest_logs
-from flywheel.pipeline.nights import Journal
-from flywheel.pipeline.notifying import notify
+from flywheel.pipeline.nightly.journal import Journal
+from flywheel.pipeline.nightly.notify import notify
 from flywheel.pipeline.page import write_page
 from flywheel.pipeline.promote.promotion import judge
 from flywheel.pipeline.train.plan import make_plan

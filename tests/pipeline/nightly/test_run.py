@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from flywheel.errors import ConfigError, UsageError
 from flywheel.files import shipped
-from flywheel.pipeline.recipes import _between, find_recipe, recipe_names
+from flywheel.pipeline.nightly.run import _between, find_recipe, recipe_names
 
 
 @pytest.mark.parametrize("name", [p.stem for p in shipped("pipelines").glob("*.toml")])

@@ -96,7 +96,7 @@ def _for_systemd(path: Path) -> str:
 
 def _dag(folder: Path, command: Path, at: str, pipeline: str) -> str:
     """Return the shipped DAG with this project's values in place of its examples."""
-    from flywheel.pipeline.recipes import find_recipe
+    from flywheel.pipeline.nightly.run import find_recipe
 
     text = (files.shipped("pipelines") / "airflow" / "flywheel_nightly.py").read_text(encoding="utf-8")
     values = {"PROJECT": str(folder), "COMMAND": str(command), "PIPELINE": pipeline, "SCHEDULE": at}

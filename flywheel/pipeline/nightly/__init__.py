@@ -1,0 +1,1 @@
+"""Run a pipeline file, record each night, notify, and schedule it."""
