@@ -14,7 +14,7 @@ from flywheel import files
 from flywheel.answers import ViewAnswer
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.overview import episode_id
+from flywheel.pipeline.inspect.status import episode_id
 from flywheel.pipeline.page import Cases
 from flywheel.pipeline.showing import Shower
 from flywheel.pipeline.tables import read_table

@@ -156,7 +156,7 @@ class DataCommands(Opened):
 
     def status(self) -> StatusAnswer:
         """Return what is new, stale and pending; reads JSON files only."""
-        from flywheel.pipeline.overview import next_command, source_files
+        from flywheel.pipeline.inspect.status import next_command, source_files
 
         stages = statuses(self.store, self.config)
         known, new = source_files(self.context)

@@ -38,7 +38,7 @@ class LookCommands(Opened):
 
     def log(self, limit: int | None = None) -> LogAnswer:
         """Return rounds and decisions, newest first."""
-        from flywheel.pipeline.overview import log_rows
+        from flywheel.pipeline.inspect.status import log_rows
 
         return LogAnswer(
             rounds=log_rows(self.registry)[:limit], decisions=list(reversed(self.registry.promotions()))[:limit]
@@ -50,7 +50,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing was built.
         """
-        from flywheel.pipeline.believing import rewards_answer
+        from flywheel.pipeline.inspect.reward_quality import rewards_answer
 
         return rewards_answer(self.context)
 
@@ -106,7 +106,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing has that name or id.
         """
-        from flywheel.pipeline.overview import show
+        from flywheel.pipeline.inspect.status import show
 
         return show(self.context, subject)
 
@@ -120,7 +120,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: a span or a date that is none, or logs without times.
         """
-        from flywheel.pipeline.digest import digest, moment, span
+        from flywheel.pipeline.inspect.digest import digest, moment, span
 
         return digest(self.context, span(since), moment(as_of) if as_of is not None else None)
 
@@ -144,7 +144,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing has that name or id.
         """
-        from flywheel.pipeline.overview import explain
+        from flywheel.pipeline.inspect.status import explain
 
         return ExplainAnswer(subject=subject, lines=explain(self.context, subject))
 
@@ -154,13 +154,13 @@ class LookCommands(Opened):
         Raises:
             UsageError: the text is no query that the tables can answer.
         """
-        from flywheel.pipeline.queries import query
+        from flywheel.pipeline.inspect.query import query
 
         return query(self.context, sql)
 
     def doctor(self) -> DoctorAnswer:
         """Check whether a night would go through: environment, disk, store, model, rounds; changes nothing."""
-        from flywheel.pipeline.doctor import examine
+        from flywheel.pipeline.inspect.doctor import examine
 
         checks = examine(self.context, self.folder / KEY_FILE)
         return DoctorAnswer(healthy=all(check.state != "failed" for check in checks), checks=checks)

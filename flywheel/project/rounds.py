@@ -212,7 +212,7 @@ class RoundCommands(Opened):
         Raises:
             StoreError: the champion's adapter is not the one that was judged.
         """
-        from flywheel.pipeline.overview import champion
+        from flywheel.pipeline.inspect.status import champion
 
         return champion(self.context)
 
@@ -222,7 +222,7 @@ class RoundCommands(Opened):
         Raises:
             UsageError: a name is no round's.
         """
-        from flywheel.pipeline.comparing import compare_rounds
+        from flywheel.pipeline.inspect.diff import compare_rounds
 
         return compare_rounds(self.context, first, second)
 

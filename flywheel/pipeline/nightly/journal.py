@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from flywheel import files
 from flywheel.errors import ExitCode, FlywheelError, StoreError
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.explaining_rounds import metric_text
+from flywheel.pipeline.inspect.explain_round import metric_text
 from flywheel.records import Need, Night, NightStage, Promotion, content_id
 from flywheel.rounds import round_name
 

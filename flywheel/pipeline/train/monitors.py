@@ -33,7 +33,7 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
 
 def _audited(ctx: Context) -> str | None:
     """Return what the audit says of the calibration of the policies, the worst first; None without answers."""
-    from flywheel.pipeline.believing import transport
+    from flywheel.pipeline.inspect.reward_quality import transport
 
     verdicts = {found.verdict for found in transport(ctx)["policy"]}
     return next((verdict for verdict in ("FAIL", "INCONCLUSIVE", "PASS") if verdict in verdicts), None)

@@ -24,7 +24,7 @@ from flywheel.answers import (
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.draws import TALK, intents
-from flywheel.pipeline.overview import metric_text
+from flywheel.pipeline.inspect.status import metric_text
 from flywheel.pipeline.tables import read_table
 from flywheel.stats.paired import newcombe, wilson
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from flywheel.pipeline.doctor import examine
+from flywheel.pipeline.inspect.doctor import examine
 from flywheel.project import KEY_FILE, Project
 from tests.projects import TINY_CONFIG
 
