@@ -134,7 +134,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing was built, nothing has that name, or the folder holds something else.
         """
-        from flywheel.pipeline.viewing import view
+        from flywheel.pipeline.pages.viewer import view
 
         return view(self.context, subject, bundle.resolve() if bundle else None)
 

@@ -95,7 +95,7 @@ class RoundCommands(Opened):
             EvalError: there is nothing to evaluate on.
         """
         from flywheel.pipeline.evaluate.run import evaluate
-        from flywheel.pipeline.page import write_page
+        from flywheel.pipeline.pages.round_page import write_page
         from flywheel.pipeline.promote.promotion import judge
 
         if promote and against is not None:
@@ -159,7 +159,7 @@ class RoundCommands(Opened):
             EvalError: the round has no evaluation.
         """
         from flywheel.pipeline import deciding
-        from flywheel.pipeline.page import write_page
+        from flywheel.pipeline.pages.round_page import write_page
 
         if force and not reason.strip():
             raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")

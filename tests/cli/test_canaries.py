@@ -21,7 +21,7 @@ from urllib.parse import quote
 import polars as pl
 import pytest
 from flywheel.extensions import BadRecordError, Reader, list_extensions, load_extension
-from flywheel.pipeline.page import write_page
+from flywheel.pipeline.pages.round_page import write_page
 from flywheel.project import Project
 from flywheel.stages.ingest.patterns import KINDS
 from tests.projects import flywheel

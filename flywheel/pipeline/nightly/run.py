@@ -19,7 +19,7 @@ from flywheel.pipeline.evaluate.run import evaluate
 from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 from flywheel.pipeline.nightly.journal import Journal
 from flywheel.pipeline.nightly.notify import notify
-from flywheel.pipeline.page import write_page
+from flywheel.pipeline.pages.round_page import write_page
 from flywheel.pipeline.promote.promotion import judge
 from flywheel.pipeline.train.plan import make_plan
 from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due

@@ -15,8 +15,8 @@ from flywheel.answers import ViewAnswer
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.status import episode_id
-from flywheel.pipeline.page import Cases
-from flywheel.pipeline.showing import Shower
+from flywheel.pipeline.pages.round_page import Cases
+from flywheel.pipeline.pages.views import Shower
 from flywheel.pipeline.tables import read_table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.showing import Shower
+from flywheel.pipeline.pages.views import Shower
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import EvalReport, MetricRow

@@ -1,0 +1,1 @@
+"""Collect what the HTML pages show: a round's report and the episode viewer."""
