@@ -22,8 +22,8 @@ from flywheel.answers import (
     DigestRound,
 )
 from flywheel.errors import UsageError
+from flywheel.pipeline.audit.sample import TALK, intents
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.draws import TALK, intents
 from flywheel.pipeline.inspect.status import metric_text
 from flywheel.pipeline.tables import read_table
 from flywheel.stats.paired import newcombe, wilson

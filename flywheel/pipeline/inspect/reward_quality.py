@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.answers import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.errors import UsageError
+from flywheel.pipeline.audit.sample import TALK, intents
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.draws import TALK, intents
 from flywheel.pipeline.tables import read_table
 from flywheel.stages._belief import Belief, Vote
 from flywheel.stages._priors import AUDIT, VERIFIER, full_log_odds

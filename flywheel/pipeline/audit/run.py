@@ -1,6 +1,6 @@
 """An audit: drawn episodes shown to a reviewer, and the answers brought back as events.
 
-In: a draw (`flywheel.pipeline.draws`). Out: questions, and `audits/NNNN.answers.jsonl`, read by ingest like any log,
+In: a draw (`flywheel.pipeline.audit.sample`). Out: questions, and `audits/NNNN.answers.jsonl`, read by ingest like any log,
 redaction included. Answers to what was not drawn are refused: only a drawn sample says something of the others.
 """
 
@@ -17,8 +17,8 @@ from flywheel import files
 from flywheel.answers import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.errors import UsageError
 from flywheel.given import read_text
+from flywheel.pipeline.audit.sample import Draw, answers_path, draws
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.draws import Draw, answers_path, draws
 from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.pipeline.tables import read_table
 from flywheel.records import canonical_json

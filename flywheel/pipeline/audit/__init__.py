@@ -1,0 +1,1 @@
+"""Sample episodes for a person to label, and record the answers."""
