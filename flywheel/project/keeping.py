@@ -25,7 +25,7 @@ class KeepCommands(Opened):
         Raises:
             UsageError: nothing is theirs, and nothing ever was.
         """
-        from flywheel.pipeline.forgetting import forget
+        from flywheel.pipeline.privacy.forget import forget
 
         with self.locked("forget") as ctx:
             answer = forget(ctx, user, key=self.key(), dry_run=dry_run)

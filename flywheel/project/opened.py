@@ -72,7 +72,7 @@ class Opened:
     def _finish_forgetting(self) -> None:
         """Go on with a `forget` that was cut off, before any command looks at what is to be forgotten."""
         if (self.store.root / FORGETTING).exists():
-            from flywheel.pipeline.forgetting import resume
+            from flywheel.pipeline.privacy.forget import resume
 
             resume(self.context)
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.pipeline.test_belongings import ANN, BOB, acted, make_round, project_of, said
+from tests.pipeline.privacy.test_find import ANN, BOB, acted, make_round, project_of, said
 from tests.projects import flywheel
 
 

@@ -20,10 +20,10 @@ from flywheel import files
 from flywheel.answers import ForgetAnswer
 from flywheel.errors import UsageError
 from flywheel.pipeline import cleansing
-from flywheel.pipeline.belongings import Belongings, belongings
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.deploying import deployments
+from flywheel.pipeline.privacy.find import Belongings, belongings
 from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
 from flywheel.records import Certificate, TaintedRound
 from flywheel.stages.ingest.forgotten import user_mark

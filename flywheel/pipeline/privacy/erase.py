@@ -13,12 +13,12 @@ from typing import Any
 
 from flywheel import files
 from flywheel.errors import FlywheelError
-from flywheel.pipeline.belongings import Belongings
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import FORGOTTEN, without
 from flywheel.pipeline.pages.round_page import write_page
+from flywheel.pipeline.privacy.find import Belongings
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, RoundManifest
 from flywheel.rounds import DATASET

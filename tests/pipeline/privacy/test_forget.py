@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 from flywheel import chained, files
 from flywheel.errors import UsageError
-from flywheel.pipeline.belongings import belongings
 from flywheel.pipeline.build.registry import STAGES
+from flywheel.pipeline.privacy.find import belongings
 from flywheel.project import Project
 from flywheel.store import FORGETTING
 from tests.projects import FLYWHEEL, digest, flywheel, write_config

@@ -1,0 +1,1 @@
+"""Find, erase and certify the removal of a user's data."""
