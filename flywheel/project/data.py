@@ -146,7 +146,7 @@ class DataCommands(Opened):
         Raises:
             UsageError: an unknown form or split, or a folder that flywheel did not write.
         """
-        from flywheel.pipeline.exporting import export
+        from flywheel.pipeline.serve.export import export
 
         if split not in tuple(Split):
             raise UsageError(f"unknown split `{split}`", hint=f"splits: {', '.join(Split)}")

@@ -71,8 +71,8 @@ class KeepCommands(Opened):
             UsageError: the round may not serve, or its name stands for something else.
             FlywheelError: the server refuses or does not answer.
         """
-        from flywheel.pipeline.deploying import deploy_vllm
-        from flywheel.pipeline.vllm import Server
+        from flywheel.pipeline.serve.deploy import deploy_vllm
+        from flywheel.pipeline.serve.vllm import Server
 
         with self.locked("deploy") as ctx:
             server = Server(url, token, timeout_s)
@@ -90,7 +90,7 @@ class KeepCommands(Opened):
             UsageError: the folder holds something else, the round may not serve, or there is no converter.
             FlywheelError: the base is another one, or the logits differ.
         """
-        from flywheel.pipeline.merging import merge_round
+        from flywheel.pipeline.serve.merge import merge_round
 
         with self.locked("deploy") as ctx:
             number = ctx.registry.resolve(target)

@@ -79,7 +79,7 @@ class Opened:
     def _tell(self) -> None:
         """Write rounds down elsewhere too, where the project asks for it; nothing that goes wrong there counts."""
         if self.config.mlflow.tracking_uri:
-            from flywheel.pipeline.tracking import tell_mlflow
+            from flywheel.pipeline.serve.mlflow import tell_mlflow
 
             tell_mlflow(self.context)
 

@@ -22,9 +22,9 @@ from flywheel.errors import UsageError
 from flywheel.pipeline import cleansing
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.deploying import deployments
 from flywheel.pipeline.privacy.find import Belongings, belongings
 from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
+from flywheel.pipeline.serve.deploy import deployments
 from flywheel.records import Certificate, TaintedRound
 from flywheel.stages.ingest.forgotten import user_mark
 from flywheel.stages.ingest.redact import Redactor

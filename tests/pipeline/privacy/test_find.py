@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from flywheel import files
 from flywheel.config import RedactConfig
-from flywheel.pipeline.deploying import LOG
 from flywheel.pipeline.privacy.find import belongings
+from flywheel.pipeline.serve.deploy import LOG
 from flywheel.project import Project
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.ingest.redact import Redactor

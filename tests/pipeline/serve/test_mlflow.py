@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flywheel import files
 from flywheel.config import Config, MlflowConfig
-from flywheel.pipeline.tracking import tell_mlflow
+from flywheel.pipeline.serve.mlflow import tell_mlflow
 from flywheel.project import Project
 from flywheel.records import Certificate, TaintedRound
 from flywheel.rounds import ADAPTER_WEIGHTS

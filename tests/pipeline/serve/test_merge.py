@@ -14,7 +14,7 @@ from flywheel import files
 from flywheel.config import Config, ModelConfig
 from flywheel.errors import FlywheelError, UsageError
 from flywheel.models.load import base_identity, load_base
-from flywheel.pipeline.merging import ABOUT
+from flywheel.pipeline.serve.merge import ABOUT
 from flywheel.project import Project
 from flywheel.rounds import ADAPTER_WEIGHTS
 from tests.reports import manifest

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from flywheel import chained, files
 from flywheel.errors import FlywheelError, StoreError, UsageError
-from flywheel.pipeline.deploying import LOG
+from flywheel.pipeline.serve.deploy import LOG
 from flywheel.project import Project
 from flywheel.rounds import ADAPTER_WEIGHTS
 from tests.projects import FLYWHEEL

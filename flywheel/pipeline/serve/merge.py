@@ -19,7 +19,7 @@ from flywheel.errors import FlywheelError, UsageError
 from flywheel.models.load import base_identity
 from flywheel.models.merging import merge
 from flywheel.pipeline.context import Context, served_name
-from flywheel.pipeline.deploying import refuse_unsound
+from flywheel.pipeline.serve.deploy import refuse_unsound
 
 __all__ = ["find_converter", "merge_round"]
 
