@@ -12,7 +12,7 @@ import jsonschema
 import polars as pl
 import pytest
 from flywheel.contracts import arrow_schema, conform, polars_schema
-from flywheel.pipeline.schemas import all_schemas, schema_document
+from flywheel.pipeline.admin.schemas import all_schemas, schema_document
 from flywheel.records import TABLES, Row, canonical_json, content_id
 from flywheel.store import Store
 from hypothesis import given

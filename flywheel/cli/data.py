@@ -33,7 +33,7 @@ def init(
     Also a .gitignore for the store and the rounds' heavy files.
     """
     from flywheel.answers import InitAnswer
-    from flywheel.pipeline.scaffold import scaffold
+    from flywheel.pipeline.admin.init import scaffold
 
     current = session(ctx)
     made = scaffold(((current.folder or Path()) / directory).resolve(), demo=demo)

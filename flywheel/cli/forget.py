@@ -79,7 +79,7 @@ def gc(  # noqa: PLR0913 - one parameter an option
     adapters that learnt from forgotten users. The tables a round was made from stay, and so does the adapter of every
     alias and its ancestors.
     """
-    from flywheel.pipeline.collecting import Kept
+    from flywheel.pipeline.admin.gc import Kept
 
     current = session(ctx)
     if not dry_run and (rounds or tables):

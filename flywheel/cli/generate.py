@@ -15,7 +15,7 @@ from flywheel.config import Config
 from flywheel.errors import ExitCode
 from flywheel.extensions import list_extensions
 from flywheel.files import atomic_write
-from flywheel.pipeline.schemas import write_schemas
+from flywheel.pipeline.admin.schemas import write_schemas
 
 __all__ = ["cli_reference", "config_reference", "extensions_reference", "main"]
 

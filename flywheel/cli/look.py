@@ -168,7 +168,7 @@ def champion(ctx: typer.Context) -> None:
 
 def schema(name: Annotated[str | None, typer.Argument(help="Name of a schema; without one, the list.")] = None) -> None:
     """Print a published JSON Schema."""
-    from flywheel.pipeline.schemas import all_schemas, schema_document
+    from flywheel.pipeline.admin.schemas import all_schemas, schema_document
 
     if name is None:
         typer.echo("\n".join(sorted(all_schemas())))

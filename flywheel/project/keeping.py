@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flywheel.answers import DeployAnswer, ForgetAnswer, GcAnswer, MergeAnswer
 from flywheel.errors import UsageError
-from flywheel.pipeline.collecting import Kept
+from flywheel.pipeline.admin.gc import Kept
 from flywheel.project.opened import Opened
 
 __all__ = ["KeepCommands"]
@@ -40,7 +40,7 @@ class KeepCommands(Opened):
             kept: how much stays; what a round's provenance needs does by default.
             dry_run: remove nothing.
         """
-        from flywheel.pipeline.collecting import collect
+        from flywheel.pipeline.admin.gc import collect
 
         with self.locked("gc") as ctx:
             return collect(ctx, kept if kept is not None else Kept(), dry_run=dry_run)

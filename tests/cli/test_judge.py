@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from flywheel import Project
 from flywheel.cli.judge import shown
-from flywheel.pipeline.schemas import schema_document
+from flywheel.pipeline.admin.schemas import schema_document
 from tests.cli.test_wheel import masked
 from tests.projects import FLYWHEEL
 

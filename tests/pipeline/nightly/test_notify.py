@@ -17,8 +17,8 @@ import pytest
 from flywheel.config import NotifyConfig
 from flywheel.config.files import load_config
 from flywheel.errors import ConfigError
+from flywheel.pipeline.admin.schemas import schema_document
 from flywheel.pipeline.nightly.notify import notify
-from flywheel.pipeline.schemas import schema_document
 from flywheel.records import Need, Night
 
 NIGHT = Night(

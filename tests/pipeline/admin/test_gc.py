@@ -10,7 +10,7 @@ import pytest
 from flywheel import files
 from flywheel.contracts import polars_schema
 from flywheel.errors import BusyError
-from flywheel.pipeline.collecting import Kept
+from flywheel.pipeline.admin.gc import Kept
 from flywheel.project import Project
 from flywheel.records import TABLES
 from flywheel.rounds import ADAPTER_WEIGHTS

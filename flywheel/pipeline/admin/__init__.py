@@ -1,0 +1,1 @@
+"""Create a project, list schemas, remove what nothing needs."""
