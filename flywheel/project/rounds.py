@@ -158,16 +158,16 @@ class RoundCommands(Opened):
             UsageError: force without a reason, or the round cannot be promoted.
             EvalError: the round has no evaluation.
         """
-        from flywheel.pipeline import deciding
+        from flywheel.pipeline.promote import promotion
         from flywheel.pipeline.pages.round_page import write_page
 
         if force and not reason.strip():
             raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")
         with self.locked("promote") as ctx:
             if force:
-                decided = deciding.force(ctx, number, reason=reason.strip(), by="promote --force")
+                decided = promotion.force(ctx, number, reason=reason.strip(), by="promote --force")
             else:
-                decided = deciding.judge(ctx, number, by="promote")
+                decided = promotion.judge(ctx, number, by="promote")
             write_page(ctx, number)
             self._tell()
             return decided

@@ -1,6 +1,6 @@
 """An audit: drawn episodes shown to a reviewer, and the answers brought back as events.
 
-In: a draw (`flywheel.pipeline.audit.sample`). Out: questions, and `audits/NNNN.answers.jsonl`, read by ingest like any log,
+In: a draw (`flywheel.pipeline.audit.sample`). Out: questions, and `audits/NNNN.answers.jsonl`, read by ingest like a log,
 redaction included. Answers to what was not drawn are refused: only a drawn sample says something of the others.
 """
 

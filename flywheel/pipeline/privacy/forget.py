@@ -19,7 +19,7 @@ from typing import Any
 from flywheel import files
 from flywheel.answers import ForgetAnswer
 from flywheel.errors import UsageError
-from flywheel.pipeline import cleansing
+from flywheel.pipeline.privacy import erase
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.privacy.find import Belongings, belongings
@@ -50,7 +50,7 @@ def forget(ctx: Context, user: str, *, key: bytes, dry_run: bool = False) -> For
     mine = belongings(ctx, Redactor(ctx.config.ingest.redact, key).user(user))
     if not mine.counts:
         return _nothing(ctx, mine.user)
-    lines = cleansing.audit_lines(ctx, mine, key)
+    lines = erase.audit_lines(ctx, mine, key)
     certificate = _planned(ctx, mine, audits=sum(map(len, lines.values())))
     if not dry_run:
         intent = {"belongings": mine.as_dict(), "audits": lines, "certificate": certificate.model_dump(mode="json")}
@@ -169,14 +169,14 @@ def _carry_out(ctx: Context, mine: Belongings, planned: Certificate, audits: dic
     tainted = {one.round for one in planned.tainted}
     replace_tainted(ctx, tainted, by="forget")
     ctx.say("taking the user's events out")
-    cleansing.purge(ctx, mine)
+    erase.purge(ctx, mine)
     ctx.say("building the tables without them")
-    notes = cleansing.rebuild(ctx, mine)
+    notes = erase.rebuild(ctx, mine)
     for number in sorted({*tainted, *map(int, mine.rounds)}):
-        cleansing.cleanse_round(ctx, number, mine.rounds.get(str(number), []), tainted=number in tainted)
-    cleansing.empty_cache(ctx)
-    cleansing.cleanse_audits(ctx, mine, audits)
-    notes += cleansing.cleanse_pages(ctx)
+        erase.cleanse_round(ctx, number, mine.rounds.get(str(number), []), tainted=number in tainted)
+    erase.empty_cache(ctx)
+    erase.cleanse_audits(ctx, mine, audits)
+    notes += erase.cleanse_pages(ctx)
     after = {name: _hashes(ctx).get(name, "") for name in planned.before}
     made = planned.model_copy(
         update={"after": after, "champion_after": ctx.registry.champion, "notes": [*planned.notes, *notes]}

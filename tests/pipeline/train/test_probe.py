@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.pipeline import planning
+from flywheel.pipeline.train import plan
 from flywheel.project import Project
 from tests.projects import TINY_CONFIG
 
@@ -52,5 +52,5 @@ def test_a_policy_that_only_talks_is_not_asked_for_calls(tmp_path: Path, tiny_mo
 @pytest.mark.parametrize(("rows", "count", "lengths"), [(40, 8, [0, 2, 5, 7, 10, 12, 15, 17]), (3, 8, [0, 1, 2])])
 def test_prompts_are_taken_evenly_from_the_shorter_half(rows: int, count: int, lengths: list[int]) -> None:
     made = [{"prompt": [{"role": "user", "content": "x" * n}], "tools": None} for n in range(rows)] * 2
-    probe = planning._probe(made, count)
+    probe = plan._probe(made, count)
     assert [len(prompt[0]["content"]) for prompt, _ in probe] == lengths
