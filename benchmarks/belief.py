@@ -19,8 +19,8 @@ import numpy.typing as npt
 import polars as pl
 from flywheel.config import RewardsConfig
 from flywheel.funnel import Funnel
-from flywheel.stages._belief import Belief, Vote
-from flywheel.stages.reliability import build_reliability
+from flywheel.stages.labelling.build import build_reliability
+from flywheel.stages.labelling.posterior import Belief, Vote
 from flywheel.stats.calibration import expected_calibration_error
 
 # signal, family, vote, P(votes | success), P(votes | failure), whether talkative users vote more

@@ -158,8 +158,8 @@ class RoundCommands(Opened):
             UsageError: force without a reason, or the round cannot be promoted.
             EvalError: the round has no evaluation.
         """
-        from flywheel.pipeline.promote import promotion
         from flywheel.pipeline.pages.round_page import write_page
+        from flywheel.pipeline.promote import promotion
 
         if force and not reason.strip():
             raise UsageError("--force needs a reason", hint="flywheel promote N --force --reason 'why'")

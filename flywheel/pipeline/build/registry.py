@@ -18,8 +18,8 @@ from flywheel.config import Config
 from flywheel.errors import ConfigError
 from flywheel.extensions import Signal, list_extensions, load_extension, load_extensions
 from flywheel.funnel import Funnel
+from flywheel.stages.labelling.build import EPISODE_COLUMNS, REWARD_COLUMNS
 from flywheel.stages.links import COLUMNS as LINKED
-from flywheel.stages.reliability import EPISODE_COLUMNS, REWARD_COLUMNS
 from flywheel.stages.tasks import COLUMNS as TASKED
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _signals(config: Config, project: Path) -> dict[str, Signal]:
 
 
 def _reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.reliability import build_reliability
+    from flywheel.stages.labelling.build import build_reliability
 
     del project
     found = build_reliability(frames["episodes"], frames["rewards"], config.rewards, config.build.cutoff, funnel)

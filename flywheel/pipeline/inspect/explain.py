@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.context import Context
-from flywheel.stages._priors import PRAISE_ALONE
+from flywheel.stages.labelling.priors import PRAISE_ALONE
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.stages._belief import Belief, Vote
+    from flywheel.stages.labelling.posterior import Belief, Vote
 
 __all__ = ["explain_episode"]
 
@@ -26,7 +26,7 @@ Record = Mapping[str, Any]
 
 def explain_episode(ctx: Context, record: Record) -> list[str]:
     """Return the sentences; `record` is an episode with its `rewards` and `returns`."""
-    from flywheel.stages._belief import Belief
+    from flywheel.stages.labelling.posterior import Belief
 
     table = ctx.store.table("reliability", stage_of("reliability")).collect()
     belief = Belief.read(table)
@@ -64,7 +64,7 @@ def _value(ctx: Context, whole: Record, record: Record) -> Iterator[str]:
 
 def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
     """Return each signal's vote, summed over steps as `returns` does, with its rows."""
-    from flywheel.stages._belief import Vote
+    from flywheel.stages.labelling.posterior import Vote
 
     rows: dict[tuple[str, str], list[Record]] = {}
     for row in record["rewards"]:
@@ -79,7 +79,7 @@ def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
 
 
 def _probability(ctx: Context, whole: Record, record: Record, belief: Belief, table: pl.DataFrame) -> Iterator[str]:
-    from flywheel.stages._belief import scope_of
+    from flywheel.stages.labelling.posterior import scope_of
 
     votes = _votes(record)
     if not votes:

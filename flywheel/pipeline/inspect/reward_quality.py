@@ -16,9 +16,9 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.audit.sample import TALK, intents
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import read_table
-from flywheel.stages._belief import Belief, Vote
-from flywheel.stages._priors import AUDIT, VERIFIER, full_log_odds
-from flywheel.stages._votes import VOTE_COLUMNS, summed
+from flywheel.stages.labelling.posterior import Belief, Vote
+from flywheel.stages.labelling.priors import AUDIT, VERIFIER, full_log_odds
+from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed
 from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error
 from flywheel.stats.delays import maturity
 from flywheel.stats.missing import THUMBS_SENTENCE, inverse_response_mean, worst_case_bounds
@@ -27,7 +27,7 @@ from flywheel.stats.transport import Transport, transport_audit
 if TYPE_CHECKING:
     import polars as pl
 
-    from flywheel.stages._belief import Late
+    from flywheel.stages.labelling.posterior import Late
 
 __all__ = ["rewards_answer", "transport"]
 

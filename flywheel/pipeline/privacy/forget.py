@@ -19,9 +19,9 @@ from typing import Any
 from flywheel import files
 from flywheel.answers import ForgetAnswer
 from flywheel.errors import UsageError
-from flywheel.pipeline.privacy import erase
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.privacy import erase
 from flywheel.pipeline.privacy.find import Belongings, belongings
 from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
 from flywheel.pipeline.serve.deploy import deployments

@@ -22,7 +22,7 @@ _COLUMNS = {
 
 def monitor_rows(ctx: Context) -> list[MonitorRow]:
     """Return what the monitors say of all that was built."""
-    from flywheel.stages._priors import log_odds
+    from flywheel.stages.labelling.priors import log_odds
     from flywheel.stages.monitors import watch
 
     tables = {name: read_table(ctx.store, name).select(cols).collect() for name, cols in _COLUMNS.items()}

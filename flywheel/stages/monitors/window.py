@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.records import MonitorRow
-from flywheel.stages._priors import PRAISE, VERIFIER
+from flywheel.stages.labelling.priors import PRAISE, VERIFIER
 
 if TYPE_CHECKING:
     import polars as pl

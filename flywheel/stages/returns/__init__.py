@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import conform, polars_schema
 from flywheel.records import Return
-from flywheel.stages._belief import Belief
-from flywheel.stages.returns.combine import Judgement, judge
+from flywheel.stages.labelling.label import Judgement, judge
+from flywheel.stages.labelling.posterior import Belief
 from flywheel.stages.returns.steps import step_credit
 
 if TYPE_CHECKING:

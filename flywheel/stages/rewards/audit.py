@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from flywheel.records import EventKind
-from flywheel.stages._priors import AUDIT
+from flywheel.stages.labelling.priors import AUDIT
 from flywheel.stages.rewards.opinions import rewards_frame
 
 if TYPE_CHECKING:

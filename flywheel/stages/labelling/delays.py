@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages._priors import AUDIT, horizon_s
+from flywheel.stages.labelling.priors import AUDIT, horizon_s
 from flywheel.stats.delays import kaplan_meier, thinned
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from flywheel.config import RewardsConfig
-from flywheel.stages._priors import PRIORS, SENTIMENT_CAP, log_odds
+from flywheel.stages.labelling.priors import PRIORS, SENTIMENT_CAP, log_odds
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from flywheel.stages._belief import Belief, Vote, scope_of, success
-from flywheel.stages._priors import AUDIT, VERIFIER
-from flywheel.stages._votes import summed
+from flywheel.stages.labelling.posterior import Belief, Vote, scope_of, success
+from flywheel.stages.labelling.priors import AUDIT, VERIFIER
+from flywheel.stages.labelling.votes import summed
 
 if TYPE_CHECKING:
     import polars as pl

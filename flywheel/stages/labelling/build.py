@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import arrow_schema, conform
 from flywheel.records import Reliability
-from flywheel.stages._belief import ALL, Belief
-from flywheel.stages._votes import VOTE_COLUMNS, summed
-from flywheel.stages.reliability.calibrate import calibration
-from flywheel.stages.reliability.delays import delays
-from flywheel.stages.reliability.fit import fitted
-from flywheel.stages.reliability.people import users
+from flywheel.stages.labelling.calibration import calibration
+from flywheel.stages.labelling.delays import delays
+from flywheel.stages.labelling.fit import fitted
+from flywheel.stages.labelling.posterior import ALL, Belief
+from flywheel.stages.labelling.trust import users
+from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed
 
 if TYPE_CHECKING:
     import polars as pl

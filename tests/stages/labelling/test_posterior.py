@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from flywheel.stages._belief import Belief, Vote
-from flywheel.stages._priors import PRAISE_ALONE, SURE, Rates
+from flywheel.stages.labelling.posterior import Belief, Vote
+from flywheel.stages.labelling.priors import PRAISE_ALONE, SURE, Rates
 from flywheel.stats.calibration import Curve
 from hypothesis import given
 from hypothesis import strategies as st

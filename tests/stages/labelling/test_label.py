@@ -10,7 +10,7 @@ import pytest
 from flywheel.config import RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.records import Episode, Reward
-from flywheel.stages.returns.combine import Judgement, Vote, judge, normalised_costs, success
+from flywheel.stages.labelling.label import Judgement, Vote, judge, normalised_costs, success
 from hypothesis import given
 from hypothesis import strategies as st
 

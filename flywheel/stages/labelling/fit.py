@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flywheel.stages._belief import ALL
-from flywheel.stages._priors import AUDIT, VERIFIER, Rates, prior_rates
-from flywheel.stages._votes import LEAST_VOTE
+from flywheel.stages.labelling.posterior import ALL
+from flywheel.stages.labelling.priors import AUDIT, VERIFIER, Rates, prior_rates
+from flywheel.stages.labelling.votes import LEAST_VOTE
 from flywheel.stats.label_model import BinaryFit, fit_binary
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from flywheel.config import RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Episode, Reliability, Reward, canonical_json
-from flywheel.stages._belief import Belief, Vote
-from flywheel.stages.reliability import build_reliability
-from flywheel.stages.returns.combine import judge
+from flywheel.stages.labelling.build import build_reliability
+from flywheel.stages.labelling.label import judge
+from flywheel.stages.labelling.posterior import Belief, Vote
 from flywheel.stages.rewards.audit import audit
 from tests.stages.conversations import Talk, made
 

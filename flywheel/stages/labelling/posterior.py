@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.stages._priors import (
+from flywheel.stages.labelling.priors import (
     AUDIT,
     PRAISE,
     PRAISE_ALONE,
