@@ -109,7 +109,7 @@ def _reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) 
 
 
 def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.returns import build_returns
+    from flywheel.stages.credit.build import build_returns
 
     del project
     args = (frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)

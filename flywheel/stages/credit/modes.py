@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from flywheel.stages.returns.credit import NO_LEVEL, Credits
-from flywheel.stages.returns.paths import Paths, dense
+from flywheel.stages.credit.estimators import NO_LEVEL, Credits
+from flywheel.stages.credit.paths import Paths, dense
 
 if TYPE_CHECKING:
     import numpy as np

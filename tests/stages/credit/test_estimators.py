@@ -7,10 +7,10 @@ import random
 from typing import NamedTuple
 
 import pytest
-from flywheel.stages.returns.credit import NO_LEVEL, tree_credit
+from flywheel.stages.credit.estimators import NO_LEVEL, tree_credit
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stages.returns.attempts import Did, did, paths_of
+from tests.stages.credit.attempts import Did, did, paths_of
 
 TOY = [("ABD", 1), ("ABD", 1), ("ABE", 0), ("ACF", 0), ("ACF", 1), ("XBD", 0)]
 

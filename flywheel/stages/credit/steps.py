@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flywheel.stages.returns.credit import NO_LEVEL, Credits, tree_credit
-from flywheel.stages.returns.modes import error_local, plain, whole_credit
-from flywheel.stages.returns.paths import Paths, read_paths
+from flywheel.stages.credit.estimators import NO_LEVEL, Credits, tree_credit
+from flywheel.stages.credit.modes import error_local, plain, whole_credit
+from flywheel.stages.credit.paths import Paths, read_paths
 
 if TYPE_CHECKING:
     import numpy as np

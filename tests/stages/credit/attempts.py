@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from flywheel.stages.returns.paths import Paths, dense
+from flywheel.stages.credit.paths import Paths, dense
 
 __all__ = ["Did", "did", "paths_of"]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import conform, polars_schema
 from flywheel.records import Return
+from flywheel.stages.credit.steps import step_credit
 from flywheel.stages.labelling.label import Judgement, judge
 from flywheel.stages.labelling.posterior import Belief
-from flywheel.stages.returns.steps import step_credit
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from flywheel.config import RewardsConfig
 from flywheel.funnel import Funnel
-from flywheel.stages.returns.modes import error_local, gigpo, outcome_credit, process
-from flywheel.stages.returns.steps import step_credit
+from flywheel.stages.credit.modes import error_local, gigpo, outcome_credit, process
+from flywheel.stages.credit.steps import step_credit
 from flywheel.stages.rewards.opinions import rewards_frame
 from tests.stages.conversations import Talk, made
-from tests.stages.returns.attempts import did, paths_of
-from tests.stages.returns.test_credit import TOY
+from tests.stages.credit.attempts import did, paths_of
+from tests.stages.credit.test_estimators import TOY
 
 PATHS = paths_of([(did(path), value) for path, value in TOY])
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.stages.returns.paths import Paths, dense
+from flywheel.stages.credit.paths import Paths, dense
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

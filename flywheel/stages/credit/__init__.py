@@ -1,0 +1,1 @@
+"""Returns of episodes and the credit of each step."""
