@@ -14,7 +14,7 @@ from flywheel.config import EpisodesConfig, RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import LogEvent, canonical_json, content_id
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 
 __all__ = ["Made", "Talk", "airline_events", "call", "events_of", "made", "user"]
 

@@ -16,7 +16,7 @@ from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Fixture, ReplayScenario
 from flywheel.replay import START, Outcome, ReplayEnvironment, Scenario, read_scenario, scenario_row, scenarios
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.fixtures import build_fixtures
 from flywheel.stages.select_groups import select_scenarios
 from hypothesis import given, settings

@@ -15,7 +15,7 @@ from flywheel.funnel import Funnel
 from flywheel.records import LogEvent, Return, canonical_json, content_id
 from flywheel.stages._context import contexts
 from flywheel.stages._grounding import ungrounded
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.examples import build_examples
 from flywheel.stages.groups import build_groups
 from flywheel.stages.pairs import build_pairs, retry_fixed, sibling

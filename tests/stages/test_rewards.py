@@ -12,7 +12,7 @@ from flywheel.errors import ExtensionError
 from flywheel.extensions import Signal, load_extension
 from flywheel.funnel import Funnel
 from flywheel.records import Reward
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.rewards import build_rewards
 from flywheel.stages.rewards.outcome import cost, outcome
 from tests.stages.conversations import Made, Talk, airline_events, made

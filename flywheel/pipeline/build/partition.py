@@ -18,9 +18,9 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import Stage, stage_of
 from flywheel.pipeline.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
-from flywheel.stages.links import follow_links
+from flywheel.stages.conversations.link import follow_links
+from flywheel.stages.conversations.thread import follow_threads
 from flywheel.stages.tasks import follow_tasks
-from flywheel.stages.threads import follow_threads
 from flywheel.store import Part, Store
 
 if TYPE_CHECKING:

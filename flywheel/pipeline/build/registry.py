@@ -18,8 +18,8 @@ from flywheel.config import Config
 from flywheel.errors import ConfigError
 from flywheel.extensions import Signal, list_extensions, load_extension, load_extensions
 from flywheel.funnel import Funnel
+from flywheel.stages.conversations.link import COLUMNS as LINKED
 from flywheel.stages.labelling.build import EPISODE_COLUMNS, REWARD_COLUMNS
-from flywheel.stages.links import COLUMNS as LINKED
 from flywheel.stages.tasks import COLUMNS as TASKED
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class Stage:
 
 
 def _links(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.links import build_links
+    from flywheel.stages.conversations.link import build_links
 
     del config, project
     return {"links": build_links(frames["events"], funnel)}
 
 
 def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.episodes import build_episodes
+    from flywheel.stages.conversations.episodes import build_episodes
 
     del project
     episodes, steps = build_episodes(frames["events"], config.episodes, funnel)

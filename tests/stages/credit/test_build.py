@@ -11,8 +11,8 @@ from flywheel.contracts import polars_schema
 from flywheel.extensions import load_extension
 from flywheel.funnel import Funnel
 from flywheel.records import Return
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.credit.build import build_returns
-from flywheel.stages.episodes import build_episodes
 from flywheel.stages.rewards import build_rewards
 from tests.stages.conversations import Talk, airline_events, made
 

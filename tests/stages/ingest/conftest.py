@@ -14,9 +14,9 @@ import pytest
 from flywheel.config import EpisodesConfig, IngestConfig
 from flywheel.extensions import Reader, list_extensions, load_extension
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
+from flywheel.stages.conversations.link import COLUMNS, build_links, follow_links
 from flywheel.stages.ingest import Batch, SourceState, discover, ingest
-from flywheel.stages.links import COLUMNS, build_links, follow_links
 
 KEY = b"a project's key"
 

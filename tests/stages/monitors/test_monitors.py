@@ -10,8 +10,8 @@ import pytest
 from flywheel.config import EpisodesConfig, MonitorsConfig, RewardsConfig
 from flywheel.extensions import load_extension
 from flywheel.funnel import Funnel
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.credit.build import build_returns
-from flywheel.stages.episodes import build_episodes
 from flywheel.stages.labelling.priors import log_odds
 from flywheel.stages.monitors import watch
 from flywheel.stages.rewards import build_rewards

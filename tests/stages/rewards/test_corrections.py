@@ -10,7 +10,7 @@ from flywheel.config import EpisodesConfig
 from flywheel.contracts import conform, polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Correction, LogEvent, canonical_json
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.rewards import build_corrections
 
 

@@ -10,7 +10,7 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.agent_lightning import READER
 
 MADE = Path(__file__).parents[3] / "fixtures" / "agent_lightning"

@@ -11,7 +11,7 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.atif import READER
 
 JOB = Path(__file__).parents[3] / "fixtures" / "harbor"

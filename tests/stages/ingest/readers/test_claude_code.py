@@ -11,7 +11,7 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.claude_code import READER
 
 SESSION = "0b4e7d1e-0000-4000-8000-00000000000c"

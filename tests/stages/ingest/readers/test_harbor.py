@@ -11,8 +11,8 @@ import pytest
 from flywheel.config import RewardsConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
+from flywheel.stages.conversations.link import COLUMNS, build_links, follow_links
 from flywheel.stages.ingest.readers.harbor import READER
-from flywheel.stages.links import COLUMNS, build_links, follow_links
 from flywheel.stages.rewards.outcome import outcome
 
 JOB = Path(__file__).parents[3] / "fixtures" / "harbor"

@@ -20,7 +20,7 @@ import polars as pl
 import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.langfuse import READER
 
 FILES = {  # generations, sides that Langfuse reads, sides that are equal

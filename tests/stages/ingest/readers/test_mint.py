@@ -12,7 +12,7 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.mint import READER
 
 ASKED = {"role": "user", "content": "Solve tasks.\nTask:\nWhat is 6 times 7?"}

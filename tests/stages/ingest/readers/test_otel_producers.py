@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.phoenix import READER
 
 TRACE, LLM, TOOL, ROOT = "7dbaeba682933bd2484f9fd16655bde5", "1" * 16, "2" * 16, "9" * 16

@@ -11,7 +11,7 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.otel import READER as OTEL
 from flywheel.stages.ingest.readers.vercel import READER
 from tests.stages.ingest.otlp import span, spans

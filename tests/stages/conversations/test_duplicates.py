@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.episodes.transcript import Event
-from flywheel.stages.episodes.twins import merge_twins
+from flywheel.stages.conversations.duplicates import merge_twins
+from flywheel.stages.conversations.transcript import Event
 
 ASKED = [{"role": "user", "content": "hi"}]
 

@@ -10,7 +10,7 @@ import polars as pl
 from flywheel.contracts import polars_schema
 from flywheel.project import Project
 from flywheel.records import LogEvent
-from flywheel.stages.threads import follow_threads
+from flywheel.stages.conversations.thread import follow_threads
 from hypothesis import given
 from hypothesis import strategies as st
 

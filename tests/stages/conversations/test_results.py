@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flywheel.stages.episodes.results import OpenCall, Result, Results
+from flywheel.stages.conversations.results import OpenCall, Result, Results
 
 
 def opened(*calls: tuple[str, str]) -> list[OpenCall]:

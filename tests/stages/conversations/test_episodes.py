@@ -12,7 +12,7 @@ from flywheel.config import EpisodesConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Episode, LogEvent, Step
-from flywheel.stages.episodes import build_episodes
+from flywheel.stages.conversations.episodes import build_episodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.stages.conversations import START, Talk, airline_events, call, events_of, made

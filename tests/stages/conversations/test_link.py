@@ -10,7 +10,7 @@ import pytest
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Link
-from flywheel.stages.links import COLUMNS, build_links, follow_links
+from flywheel.stages.conversations.link import COLUMNS, build_links, follow_links
 
 SCHEMA = {"ids": pl.List(pl.String())}
 

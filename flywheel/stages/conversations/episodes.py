@@ -25,7 +25,7 @@ from flywheel.stages._canonical import (
     task_of_request,
     tools_of,
 )
-from flywheel.stages.episodes.transcript import Event, Transcript, read_transcript
+from flywheel.stages.conversations.transcript import Event, Transcript, read_transcript
 
 if TYPE_CHECKING:
     import polars as pl

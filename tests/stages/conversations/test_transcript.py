@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.episodes.transcript import Event, Transcript, read_transcript
+from flywheel.stages.conversations.transcript import Event, Transcript, read_transcript
 from tests.stages.conversations import Talk, call, user
 
 SYSTEM = {"role": "system", "content": "Help."}

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from flywheel.records import ToolStatus
 from flywheel.stages._canonical import call_key
 from flywheel.stages._served import served
-from flywheel.stages.episodes.fragments import join_fragments
-from flywheel.stages.episodes.results import OpenCall, Result, Results
-from flywheel.stages.episodes.twins import calls_of, merge_twins, same_message
+from flywheel.stages.conversations.duplicates import calls_of, merge_twins, same_message
+from flywheel.stages.conversations.fragments import join_fragments
+from flywheel.stages.conversations.results import OpenCall, Result, Results
 
 __all__ = ["Action", "Event", "Transcript", "read_transcript"]
 

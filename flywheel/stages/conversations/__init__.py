@@ -1,0 +1,1 @@
+"""From events to episodes: links, threads, transcripts, duplicates, fragments."""
