@@ -14,7 +14,7 @@ from flywheel import files
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import read_table
-from flywheel.stages.rewards.audit import AUDITS
+from flywheel.stages.signals.audit import AUDITS
 from flywheel.stats.sampling import draw
 
 if TYPE_CHECKING:

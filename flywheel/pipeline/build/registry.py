@@ -79,7 +79,7 @@ def _tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fra
 
 
 def _opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.rewards import build_corrections, build_rewards, looks_at_tasks
+    from flywheel.stages.signals.build import build_corrections, build_rewards, looks_at_tasks
 
     signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
     opinions = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
@@ -88,7 +88,7 @@ def _opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
 
 
 def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.rewards import compare_attempts, looks_at_tasks
+    from flywheel.stages.signals.build import compare_attempts, looks_at_tasks
 
     signals = {n: s for n, s in _signals(config, project).items() if looks_at_tasks(s)}
     args = (frames["episodes"], frames["steps"], frames["opinions"])

@@ -24,7 +24,7 @@ from flywheel.records import FileHash, RoundManifest
 from flywheel.rounds import DATASET
 from flywheel.stages.ingest.forgotten import name_mark, user_mark
 from flywheel.stages.ingest.redact import Redactor
-from flywheel.stages.rewards.audit import AUDITS
+from flywheel.stages.signals.audit import AUDITS
 
 __all__ = ["audit_lines", "cleanse_audits", "cleanse_pages", "cleanse_round", "empty_cache", "purge", "rebuild"]
 

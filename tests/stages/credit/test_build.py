@@ -13,7 +13,7 @@ from flywheel.funnel import Funnel
 from flywheel.records import Return
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.credit.build import build_returns
-from flywheel.stages.rewards import build_rewards
+from flywheel.stages.signals.build import build_rewards
 from tests.stages.conversations import Talk, airline_events, made
 
 PEERS = {"agreement", "effort"}  # without them, what combination does is seen

@@ -14,7 +14,7 @@ from flywheel.records import Episode, Reliability, Reward, canonical_json
 from flywheel.stages.labelling.build import build_reliability
 from flywheel.stages.labelling.label import judge
 from flywheel.stages.labelling.posterior import Belief, Vote
-from flywheel.stages.rewards.audit import audit
+from flywheel.stages.signals.audit import audit
 from tests.stages.conversations import Talk, made
 
 START = datetime(2026, 9, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.link import COLUMNS, build_links, follow_links
 from flywheel.stages.ingest.readers.harbor import READER
-from flywheel.stages.rewards.outcome import outcome
+from flywheel.stages.signals.outcome import outcome
 
 JOB = Path(__file__).parents[3] / "fixtures" / "harbor"
 TRIAL: dict[str, Any] = {

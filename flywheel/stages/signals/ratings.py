@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.rewards.opinions import Opinions, Said, people_said, scaled
-from flywheel.stages.rewards.targets import Targets
+from flywheel.stages.signals.evidence import Targets
+from flywheel.stages.signals.rows import Opinions, Said, people_said, scaled
 
 if TYPE_CHECKING:
     import polars as pl

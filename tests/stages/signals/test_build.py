@@ -13,8 +13,8 @@ from flywheel.extensions import Signal, load_extension
 from flywheel.funnel import Funnel
 from flywheel.records import Reward
 from flywheel.stages.conversations.episodes import build_episodes
-from flywheel.stages.rewards import build_rewards
-from flywheel.stages.rewards.outcome import cost, outcome
+from flywheel.stages.signals.build import build_rewards
+from flywheel.stages.signals.outcome import cost, outcome
 from tests.stages.conversations import Made, Talk, airline_events, made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.stages.rewards.lexicon import Act, fold, orders, says
+from flywheel.stages.signals.lexicon import Act, fold, orders, says
 
 YES: list[tuple[Act, str]] = [
     ("complaint", "This is useless."),

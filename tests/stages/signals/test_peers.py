@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from flywheel.stages.rewards.peers import agreement, effort, questions, share_as_vote
+from flywheel.stages.signals.peers import agreement, effort, questions, share_as_vote
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.conversations import Talk, made

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from flywheel.contracts import conform
 from flywheel.errors import ContractError, ExtensionError
 from flywheel.records import Reward
-from flywheel.stages.rewards.corrections import build_corrections
-from flywheel.stages.rewards.opinions import rewards_frame
+from flywheel.stages.signals.corrections import build_corrections
+from flywheel.stages.signals.rows import rewards_frame
 
 if TYPE_CHECKING:
     import polars as pl

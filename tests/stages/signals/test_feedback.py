@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from flywheel.config import RewardsConfig
-from flywheel.stages.rewards.feedback import adopted, complaint, thanks, undo, user_edit
-from flywheel.stages.rewards.followup import abandon, correction, escalate, rephrase, retry
-from flywheel.stages.rewards.ratings import is_rating, thumbs
+from flywheel.stages.signals.feedback import adopted, complaint, thanks, undo, user_edit
+from flywheel.stages.signals.followup import abandon, correction, escalate, rephrase, retry
+from flywheel.stages.signals.ratings import is_rating, thumbs
 from tests.stages.conversations import Talk, call, made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from flywheel.stages.rewards.safety import injection, leak, risk, tainted, unconfirmed
+from flywheel.stages.signals.safety import injection, leak, risk, tainted, unconfirmed
 from tests.stages.conversations import Talk, call, made
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from flywheel.records import EventKind, StopReason, ToolStatus
 from flywheel.stages._effects import is_handoff
-from flywheel.stages.rewards.dialogue import Turn, user_turns
-from flywheel.stages.rewards.feedback import ADOPTIONS
-from flywheel.stages.rewards.lexicon import says
-from flywheel.stages.rewards.likeness import trigram_cosine
-from flywheel.stages.rewards.opinions import Opinions, people_said
-from flywheel.stages.rewards.targets import by_episode, proof, times_of
+from flywheel.stages.signals.dialogue import Turn, user_turns
+from flywheel.stages.signals.evidence import by_episode, proof, times_of
+from flywheel.stages.signals.feedback import ADOPTIONS
+from flywheel.stages.signals.lexicon import says
+from flywheel.stages.signals.likeness import trigram_cosine
+from flywheel.stages.signals.rows import Opinions, people_said
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from flywheel.errors import ExtensionError
-from flywheel.stages.rewards.opinions import Opinions, Said
-from flywheel.stages.rewards.targets import times_of
+from flywheel.stages.signals.evidence import times_of
+from flywheel.stages.signals.rows import Opinions, Said
 
 if TYPE_CHECKING:
     import polars as pl

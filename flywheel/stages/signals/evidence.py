@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.stages._remember import remembered
-from flywheel.stages.rewards.dialogue import EpisodeKey
-from flywheel.stages.rewards.opinions import Said
+from flywheel.stages.signals.dialogue import EpisodeKey
+from flywheel.stages.signals.rows import Said
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from flywheel.contracts import polars_schema
 from flywheel.records import Reward
-from flywheel.stages.rewards.opinions import Opinions, Said, judgements, scaled
+from flywheel.stages.signals.rows import Opinions, Said, judgements, scaled
 from tests.stages.conversations import START, Talk, made
 
 

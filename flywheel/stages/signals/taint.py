@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from flywheel.stages.rewards.targets import StepRow
+from flywheel.stages.signals.evidence import StepRow
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from flywheel.config import RewardsConfig
 from flywheel.errors import ExtensionError
-from flywheel.stages.rewards.judge import CANARIES, judge
+from flywheel.stages.signals.judge import CANARIES, judge
 from tests.stages.conversations import Talk, made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from flywheel.config import RewardsConfig
-from flywheel.stages.rewards.outcome import cost, latency, loop, outcome, recovery, tool_error
+from flywheel.stages.signals.outcome import cost, latency, loop, outcome, recovery, tool_error
 from tests.stages.conversations import Talk, call, made
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from flywheel.stages._remember import remembered
-from flywheel.stages.rewards.lexicon import fold
-from flywheel.stages.rewards.opinions import Said
+from flywheel.stages.signals.lexicon import fold
+from flywheel.stages.signals.rows import Said
 
 if TYPE_CHECKING:
     import polars as pl

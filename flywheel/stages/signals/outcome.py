@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from flywheel.records import ToolStatus
-from flywheel.stages.rewards.opinions import Opinions, judgements, plain_name, scaled
-from flywheel.stages.rewards.targets import StepRow, by_episode, proof, times_of
+from flywheel.stages.signals.evidence import StepRow, by_episode, proof, times_of
+from flywheel.stages.signals.rows import Opinions, judgements, plain_name, scaled
 
 if TYPE_CHECKING:
     import polars as pl

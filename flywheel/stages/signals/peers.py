@@ -20,7 +20,7 @@ import orjson
 
 from flywheel.records import ToolStatus
 from flywheel.stages._effects import changes, is_handoff, looks_up
-from flywheel.stages.rewards.opinions import Opinions, Said, rewards_frame
+from flywheel.stages.signals.rows import Opinions, Said, rewards_frame
 
 if TYPE_CHECKING:
     import polars as pl

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flywheel.stages.rewards.dialogue import user_turns
+from flywheel.stages.signals.dialogue import user_turns
 from tests.stages.conversations import Talk, made, user
 
 

@@ -13,7 +13,7 @@ import orjson
 
 from flywheel.records import EventKind
 from flywheel.stages.labelling.priors import AUDIT
-from flywheel.stages.rewards.opinions import rewards_frame
+from flywheel.stages.signals.rows import rewards_frame
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,11 +10,11 @@ import re
 from typing import TYPE_CHECKING
 
 from flywheel.stages._effects import changes, is_destructive
-from flywheel.stages.rewards.dialogue import Turn, user_turns
-from flywheel.stages.rewards.lexicon import orders, says
-from flywheel.stages.rewards.opinions import Opinions, Said
-from flywheel.stages.rewards.sources import Deed, deeds, foreign
-from flywheel.stages.rewards.targets import by_episode, proof, times_of
+from flywheel.stages.signals.dialogue import Turn, user_turns
+from flywheel.stages.signals.evidence import by_episode, proof, times_of
+from flywheel.stages.signals.lexicon import orders, says
+from flywheel.stages.signals.rows import Opinions, Said
+from flywheel.stages.signals.taint import Deed, deeds, foreign
 
 if TYPE_CHECKING:
     import polars as pl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.stages.rewards.likeness import edit_share, levenshtein, trigram_cosine
+from flywheel.stages.signals.likeness import edit_share, levenshtein, trigram_cosine
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from flywheel.stages._effects import changes, is_destructive, is_handoff, looks_up
-from flywheel.stages.rewards.targets import Targets, by_episode
+from flywheel.stages.signals.evidence import Targets, by_episode
 from tests.stages.conversations import Talk, call, made
 
 

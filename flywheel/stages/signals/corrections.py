@@ -12,7 +12,7 @@ import orjson
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Correction
-from flywheel.stages.rewards.targets import Targets
+from flywheel.stages.signals.evidence import Targets
 
 if TYPE_CHECKING:
     import polars as pl

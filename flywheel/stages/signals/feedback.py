@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from flywheel.stages.rewards.dialogue import user_turns
-from flywheel.stages.rewards.lexicon import fold, says
-from flywheel.stages.rewards.likeness import edit_share
-from flywheel.stages.rewards.opinions import Opinions, people_said
-from flywheel.stages.rewards.ratings import is_rating
-from flywheel.stages.rewards.targets import Targets, by_episode
+from flywheel.stages.signals.dialogue import user_turns
+from flywheel.stages.signals.evidence import Targets, by_episode
+from flywheel.stages.signals.lexicon import fold, says
+from flywheel.stages.signals.likeness import edit_share
+from flywheel.stages.signals.ratings import is_rating
+from flywheel.stages.signals.rows import Opinions, people_said
 
 if TYPE_CHECKING:
     import polars as pl
