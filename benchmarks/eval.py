@@ -27,7 +27,7 @@ def logged_cases(data: Path, folder: Path) -> list[Case]:
     """Return every step of the logs as a case, conversation by conversation."""
     from flywheel.pipeline.tables import read_table
     from flywheel.project import Project
-    from flywheel.stages._context import contexts
+    from flywheel.stages.datasets.context import contexts
 
     project = Project(folder)
     project.ingest([data])

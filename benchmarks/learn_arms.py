@@ -176,7 +176,7 @@ def _conversations(project: Project) -> pl.DataFrame:
 def _texts(project: Project, chat: Any, episodes: pl.DataFrame, *, last: bool) -> dict[str, list[tuple[str, str]]]:
     """Return each conversation's steps as (prompt, completion) texts; with `last`, only its last step."""
     from flywheel.pipeline.tables import read_table
-    from flywheel.stages._context import contexts
+    from flywheel.stages.datasets.context import contexts
 
     steps = read_table(project.store, "steps").collect()
     steps = steps.join(episodes.select("episode_id"), on="episode_id", how="semi").sort("episode_id", "index")

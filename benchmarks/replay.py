@@ -27,8 +27,8 @@ from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.pipeline.tables import read_table
 from flywheel.records import TABLES, canonical_json, content_id
-from flywheel.stages.fixtures import build_fixtures
-from flywheel.stages.fixtures.walk import Call, Tools, frame_of, walk
+from flywheel.stages.datasets.replay.build import build_fixtures
+from flywheel.stages.datasets.replay.trajectories import Call, Tools, frame_of, walk
 
 SOURCES = {
     "tau-bench": "tau-bench/gpt-4o-airline.json.gz",

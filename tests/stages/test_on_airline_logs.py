@@ -13,12 +13,12 @@ from flywheel.config import EpisodesConfig, GroupsConfig, PairsConfig, TrainConf
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import LogEvent, Return, canonical_json, content_id
-from flywheel.stages._context import contexts
-from flywheel.stages._grounding import ungrounded
 from flywheel.stages.conversations.episodes import build_episodes
-from flywheel.stages.examples import build_examples
-from flywheel.stages.groups import build_groups
-from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
+from flywheel.stages.datasets.context import contexts
+from flywheel.stages.datasets.examples import build_examples
+from flywheel.stages.datasets.grounding import ungrounded
+from flywheel.stages.datasets.groups import build_groups
+from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
 from flywheel.stages.select import select_rows
 
 SURE = 0.95  # what a recorded verdict is worth

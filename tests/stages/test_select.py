@@ -13,8 +13,8 @@ from flywheel.config import PairsConfig, TrainConfig
 from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
 from flywheel.records import content_id
-from flywheel.stages.examples import build_examples
-from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
+from flywheel.stages.datasets.examples import build_examples
+from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
 from flywheel.stages.select import beside_pairs, choose_method, select_rows
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]

@@ -123,7 +123,7 @@ def _corrected(frames: Frames) -> pl.DataFrame:
 
 
 def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.examples import build_examples
+    from flywheel.stages.datasets.examples import build_examples
 
     del project
     args = (frames["episodes"], _corrected(frames), frames["returns"])
@@ -131,7 +131,7 @@ def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
 
 
 def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.pairs import build_pairs
+    from flywheel.stages.datasets.pairs import build_pairs
 
     builders = load_extensions("pairs", config.pairs.builders, search=project)
     args = (frames["episodes"], _corrected(frames), frames["returns"])
@@ -139,7 +139,7 @@ def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fra
 
 
 def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.groups import build_groups
+    from flywheel.stages.datasets.groups import build_groups
 
     del project
     judged = (frames["episodes"], frames["steps"], frames["returns"])
@@ -151,7 +151,7 @@ def _built(config: Config) -> dict[str, Any]:
 
 
 def _fixtures(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.fixtures import build_fixtures
+    from flywheel.stages.datasets.replay.build import build_fixtures
 
     del project
     judged = (frames["episodes"], frames["steps"], frames["returns"])

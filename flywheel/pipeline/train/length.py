@@ -127,7 +127,7 @@ def _identity(row: Row, method: str) -> str:
 
 def _loses_ground(row: Row, made: Row, method: str) -> bool:
     """Return whether what the round is to learn names something that the row showed and its window does not."""
-    from flywheel.stages._grounding import ungrounded
+    from flywheel.stages.datasets.grounding import ungrounded
 
     if row.get("label") is False:  # KTO's undesirable action: nobody is to learn it
         return False

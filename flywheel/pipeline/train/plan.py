@@ -145,9 +145,9 @@ def _choose(
 
 def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[Row]], dict[Method, Funnel], list[Row]]:
     """Return the rows that each method would train on, what was dropped on the way, and demonstrations beside pairs."""
+    from flywheel.stages.datasets.unpaired import unpaired
     from flywheel.stages.select import beside_pairs, select_rows
     from flywheel.stages.select_groups import select_actions, select_groups, select_scenarios
-    from flywheel.stages.unpaired import unpaired
 
     def table(name: str) -> pl.DataFrame:
         return read_table(ctx.store, name).collect()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.records import ToolStatus, content_id
-from flywheel.stages._context import contexts
+from flywheel.stages.datasets.context import contexts
 
 if TYPE_CHECKING:
     from flywheel.extensions import Holdout

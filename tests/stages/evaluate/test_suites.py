@@ -15,7 +15,7 @@ from flywheel.config import EvalConfig, ModelConfig
 from flywheel.contracts import polars_schema
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.records import PreferencePair, canonical_json
-from flywheel.stages._context import contexts
+from flywheel.stages.datasets.context import contexts
 from flywheel.stages.evaluate.suites import length_slopes, next_action, preference
 from hypothesis import given
 from hypothesis import strategies as st

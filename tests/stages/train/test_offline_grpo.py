@@ -18,7 +18,7 @@ from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
-from flywheel.stages.groups import advantages
+from flywheel.stages.datasets.groups import advantages
 from flywheel.stages.train import logged_kto, offline_grpo, tree, trl_dpo
 from flywheel.stages.train._kernels import head_log_probs
 from flywheel.stages.train._logged import Items

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.records import ToolStatus, canonical_json
 from flywheel.stages._canonical import normal_text
-from flywheel.stages._context import contexts
-from flywheel.stages._corrected import corrected
-from flywheel.stages.pairs.anchors import is_failed
-from flywheel.stages.pairs.sides import finish, sides, sure
+from flywheel.stages.datasets.context import contexts
+from flywheel.stages.datasets.edits import corrected
+from flywheel.stages.datasets.pairs.anchors import is_failed
+from flywheel.stages.datasets.pairs.sides import finish, sides, sure
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,10 +11,10 @@ import pytest
 from flywheel.config import PairsConfig
 from flywheel.contracts import conform
 from flywheel.records import PreferencePair
-from flywheel.stages._corrected import corrected
-from flywheel.stages.pairs import efficiency, first_divergence, rephrase, sibling, user_edit
-from flywheel.stages.pairs.anchors import anchored
-from flywheel.stages.pairs.sides import written
+from flywheel.stages.datasets.edits import corrected
+from flywheel.stages.datasets.pairs import efficiency, first_divergence, rephrase, sibling, user_edit
+from flywheel.stages.datasets.pairs.anchors import anchored
+from flywheel.stages.datasets.pairs.sides import written
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import polars as pl
-from flywheel.stages._context import call_id, contexts, episode_fragments
+from flywheel.stages.datasets.context import call_id, contexts, episode_fragments
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

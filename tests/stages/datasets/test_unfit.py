@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from flywheel.config import GroupsConfig, PairsConfig
 from flywheel.funnel import Funnel
-from flywheel.stages._context import UNFIT
-from flywheel.stages.examples import build_examples
-from flywheel.stages.groups import build_groups
-from flywheel.stages.pairs import build_pairs, sibling
+from flywheel.stages.datasets.context import UNFIT
+from flywheel.stages.datasets.examples import build_examples
+from flywheel.stages.datasets.groups import build_groups
+from flywheel.stages.datasets.pairs import build_pairs, sibling
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]

@@ -12,8 +12,8 @@ from flywheel.config import PairsConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair, canonical_json, content_id
-from flywheel.stages.pairs import build_pairs, sibling
-from flywheel.stages.pairs.taint import tainted
+from flywheel.stages.datasets.pairs import build_pairs, sibling
+from flywheel.stages.datasets.pairs.taint import tainted
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]

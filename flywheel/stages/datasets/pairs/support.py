@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.pairs.anchors import ANCHORS
+from flywheel.stages.datasets.pairs.anchors import ANCHORS
 
 if TYPE_CHECKING:
     import polars as pl

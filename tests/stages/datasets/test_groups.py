@@ -14,7 +14,7 @@ from flywheel.config import GroupsConfig, RewardsConfig
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Group
-from flywheel.stages.groups import advantages, build_groups, gradients, step_advantages
+from flywheel.stages.datasets.groups import advantages, build_groups, gradients, step_advantages
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from flywheel.config import PairsConfig
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Example
-from flywheel.stages.examples import build_examples
+from flywheel.stages.datasets.examples import build_examples
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]

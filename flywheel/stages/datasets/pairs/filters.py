@@ -15,14 +15,14 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from flywheel.records import Split, ToolStatus, canonical_json
-from flywheel.stages._context import StepContext
-from flywheel.stages._grounding import is_prose, named_tokens, ungrounded
 from flywheel.stages._remember import remembered
-from flywheel.stages.pairs.attempts import known_actions
-from flywheel.stages.pairs.limits import signature
-from flywheel.stages.pairs.support import Votes
-from flywheel.stages.pairs.taint import tainted
-from flywheel.stages.pairs.within import overlap
+from flywheel.stages.datasets.context import StepContext
+from flywheel.stages.datasets.grounding import is_prose, named_tokens, ungrounded
+from flywheel.stages.datasets.pairs.across import known_actions
+from flywheel.stages.datasets.pairs.limits import signature
+from flywheel.stages.datasets.pairs.support import Votes
+from flywheel.stages.datasets.pairs.taint import tainted
+from flywheel.stages.datasets.pairs.within import overlap
 
 if TYPE_CHECKING:
     import polars as pl

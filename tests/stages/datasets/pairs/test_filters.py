@@ -12,7 +12,7 @@ from flywheel.contracts import conform, polars_schema
 from flywheel.errors import ExtensionError
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair, canonical_json, content_id
-from flywheel.stages.pairs import build_pairs, retry_fixed, sibling
+from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

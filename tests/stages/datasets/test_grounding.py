@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flywheel.records import canonical_json
-from flywheel.stages._grounding import is_prose, named_tokens, ungrounded
+from flywheel.stages.datasets.grounding import is_prose, named_tokens, ungrounded
 
 NOTHING: dict[str, Any] = {"role": "assistant"}
 

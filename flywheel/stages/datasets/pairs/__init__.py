@@ -5,10 +5,10 @@ In: episodes, steps and returns of whole tasks. Out: rows of the pairs table.
 
 from __future__ import annotations
 
-from flywheel.stages.pairs.attempts import efficiency, first_divergence, sibling
-from flywheel.stages.pairs.mining import build_pairs
-from flywheel.stages.pairs.sides import probability_better
-from flywheel.stages.pairs.within import rephrase, retry_fixed, user_edit
+from flywheel.stages.datasets.pairs.across import efficiency, first_divergence, sibling
+from flywheel.stages.datasets.pairs.mine import build_pairs
+from flywheel.stages.datasets.pairs.sides import probability_better
+from flywheel.stages.datasets.pairs.within import rephrase, retry_fixed, user_edit
 
 __all__ = [
     "build_pairs",

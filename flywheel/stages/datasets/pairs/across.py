@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flywheel.stages._remember import remembered
-from flywheel.stages.pairs.anchors import anchored
-from flywheel.stages.pairs.sides import pointed
+from flywheel.stages.datasets.pairs.anchors import anchored
+from flywheel.stages.datasets.pairs.sides import pointed
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from flywheel.contracts import polars_schema
 from flywheel.records import PreferencePair
-from flywheel.stages._context import UNFIT, contexts, unfit
-from flywheel.stages.pairs.filters import FILTERS, Facts, by_numbers, first_reason
-from flywheel.stages.pairs.limits import limit
-from flywheel.stages.pairs.sides import steps_of, written
+from flywheel.stages.datasets.context import UNFIT, contexts, unfit
+from flywheel.stages.datasets.pairs.filters import FILTERS, Facts, by_numbers, first_reason
+from flywheel.stages.datasets.pairs.limits import limit
+from flywheel.stages.datasets.pairs.sides import steps_of, written
 
 if TYPE_CHECKING:
     import polars as pl

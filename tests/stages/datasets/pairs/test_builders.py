@@ -11,8 +11,8 @@ import pytest
 from flywheel.config import PairsConfig
 from flywheel.contracts import conform
 from flywheel.records import PreferencePair
-from flywheel.stages.pairs import probability_better, retry_fixed, sibling
-from flywheel.stages.pairs.sides import written
+from flywheel.stages.datasets.pairs import probability_better, retry_fixed, sibling
+from flywheel.stages.datasets.pairs.sides import written
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]

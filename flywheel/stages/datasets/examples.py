@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Example, ToolStatus, canonical_json, content_id
-from flywheel.stages._context import PROVISIONAL, UNFIT, contexts, unfit
-from flywheel.stages._corrected import corrected
-from flywheel.stages._grounding import ungrounded
+from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, contexts, unfit
+from flywheel.stages.datasets.edits import corrected
+from flywheel.stages.datasets.grounding import ungrounded
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.contracts import polars_schema
 from flywheel.errors import ExtensionError
 from flywheel.records import PreferencePair, Split, canonical_json, content_id
-from flywheel.stages._context import StepContext, call_id, contexts
+from flywheel.stages.datasets.context import StepContext, call_id, contexts
 
 if TYPE_CHECKING:
     import polars as pl

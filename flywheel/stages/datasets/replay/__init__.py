@@ -1,0 +1,1 @@
+"""Recorded tool results as an environment: fixtures and scenarios."""
