@@ -273,7 +273,7 @@ def loud_votes() -> list[Talk]:
 
 def run_loud_user(folder: Path) -> Finding:
     """Let one user shout, and ask what users prefer, by counting and by `direction`."""
-    from flywheel.stages._users import direction, tally
+    from flywheel.stages.selection.user_caps import direction, tally
 
     project = _project(folder, [("v1", loud_votes())])
     votes = _votes(project)

@@ -40,7 +40,7 @@ def logged_pairs(data: Path, folder: Path) -> list[dict[str, list[int]]]:
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
     from flywheel.project import Project
-    from flywheel.stages.select import select_rows
+    from flywheel.stages.selection.rows import select_rows
     from flywheel.stages.train._rows import tokenise
 
     (folder / "flywheel.toml").write_text("[train]\nmax_length = 100000\n", encoding="utf-8")

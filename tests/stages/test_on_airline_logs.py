@@ -19,7 +19,7 @@ from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.grounding import ungrounded
 from flywheel.stages.datasets.groups import build_groups
 from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
-from flywheel.stages.select import select_rows
+from flywheel.stages.selection.rows import select_rows
 
 SURE = 0.95  # what a recorded verdict is worth
 

@@ -18,7 +18,7 @@ from flywheel.pipeline.tables import read_table
 from flywheel.records import Split
 
 if TYPE_CHECKING:
-    from flywheel.stages.contamination import EvaluationTexts
+    from flywheel.stages.selection.decontaminate import EvaluationTexts
 
 __all__ = ["evaluation_texts", "read_holdout"]
 
@@ -53,7 +53,7 @@ def evaluation_texts(ctx: Context) -> EvaluationTexts:
     Raises:
         ExtensionError: an evaluator declares something else than texts.
     """
-    from flywheel.stages.contamination import EvaluationTexts
+    from flywheel.stages.selection.decontaminate import EvaluationTexts
 
     return EvaluationTexts.of(_answers(ctx), _declared(ctx))
 

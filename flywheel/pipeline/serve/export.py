@@ -16,9 +16,9 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.leakage import evaluation_texts
 from flywheel.pipeline.tables import read_table
 from flywheel.records import Split, canonical_json
-from flywheel.stages.contamination import clear
 from flywheel.stages.datasets.export import FORMS, export_rows
 from flywheel.stages.datasets.unpaired import unpaired, weighed
+from flywheel.stages.selection.decontaminate import clear
 
 __all__ = ["export"]
 

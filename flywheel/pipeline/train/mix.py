@@ -17,7 +17,7 @@ from flywheel.records import canonical_json, content_id
 from flywheel.rounds import DATASET, round_name
 
 if TYPE_CHECKING:
-    from flywheel.stages._mix import Before
+    from flywheel.stages.selection.mix import Before
 
 __all__ = ["before", "golden_version", "mix_of", "replayed", "trained_on"]
 
@@ -39,7 +39,7 @@ def trained_on(ctx: Context, number: int) -> list[str]:
 
 def before(ctx: Context, parent: int | None) -> Before:
     """Return what the policy that a round starts from was trained on, in all rounds that it descends from."""
-    from flywheel.stages._mix import Before
+    from flywheel.stages.selection.mix import Before
 
     lineage = ctx.registry.lineage(parent)
     return Before(parent or 0, frozenset(one for member in lineage for one in trained_on(ctx, member)))
@@ -67,8 +67,8 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     shown its own words, elsewhere the logged action as before. A policy that trains on what it says already is not
     pulled away from it (on-policy replay, arXiv 2605.29495).
     """
-    from flywheel.stages._mix import chance
     from flywheel.stages.evaluate.probe import own_actions
+    from flywheel.stages.selection.mix import chance
 
     older = [row for row in rows if row.get("mix") == "older" and row["completion"][0].get("tool_calls")]
     tried = sorted(older, key=lambda row: (chance(row["id"], ctx.config.train.seed, parent or 0, "replay"), row["id"]))

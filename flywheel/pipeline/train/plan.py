@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import TrainConfig
-    from flywheel.stages._mix import Before
-    from flywheel.stages.select import MethodChoice
+    from flywheel.stages.selection.mix import Before
+    from flywheel.stages.selection.rows import MethodChoice
 
 __all__ = ["PlannedRound", "check_number", "differing_keys", "make_plan", "round_config"]
 
@@ -128,7 +128,7 @@ def _probe(rows: Sequence[dict[str, Any]], count: int) -> list[Any]:
 def _choose(
     ctx: Context, parent: int | None, counts: dict[Method, int], probe: Sequence[dict[str, Any]]
 ) -> MethodChoice:
-    from flywheel.stages.select import choose_method
+    from flywheel.stages.selection.rows import choose_method
 
     train = ctx.config.train
     rate = _well_formed_rate(ctx, parent, probe) if train.method == "auto" else None
@@ -146,8 +146,8 @@ def _choose(
 def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[Row]], dict[Method, Funnel], list[Row]]:
     """Return the rows that each method would train on, what was dropped on the way, and demonstrations beside pairs."""
     from flywheel.stages.datasets.unpaired import unpaired
-    from flywheel.stages.select import beside_pairs, select_rows
-    from flywheel.stages.select_groups import select_actions, select_groups, select_scenarios
+    from flywheel.stages.selection.groups import select_actions, select_groups, select_scenarios
+    from flywheel.stages.selection.rows import beside_pairs, select_rows
 
     def table(name: str) -> pl.DataFrame:
         return read_table(ctx.store, name).collect()
@@ -181,7 +181,7 @@ def _verified(ctx: Context) -> set[str]:
     """Return the episodes whose success a verifier or an audit vouches for."""
     import polars as pl
 
-    from flywheel.stages.select import GOOD_ENOUGH_TO_COPY
+    from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
 
     whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     vouched = pl.col("basis").is_in(["audit", "verifier"]) & (pl.col("p_success") >= GOOD_ENOUGH_TO_COPY)
@@ -195,8 +195,8 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
         EvidenceError: there is too little to train on; says what is missing.
     """
     from flywheel.models.load import base_identity
-    from flywheel.stages.contamination import clear
-    from flywheel.stages.golden import golden_rows
+    from flywheel.stages.selection.decontaminate import clear
+    from flywheel.stages.selection.golden import golden_rows
 
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train

@@ -18,7 +18,7 @@ from flywheel.records import Fixture, ReplayScenario
 from flywheel.replay import START, Outcome, ReplayEnvironment, Scenario, read_scenario, scenario_row, scenarios
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.datasets.replay.build import build_fixtures
-from flywheel.stages.select_groups import select_scenarios
+from flywheel.stages.selection.groups import select_scenarios
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.stages.conftest import _frames

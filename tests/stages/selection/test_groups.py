@@ -9,8 +9,8 @@ from flywheel.config import TrainConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Example, Group
-from flywheel.stages.select import choose_method
-from flywheel.stages.select_groups import select_actions, select_groups
+from flywheel.stages.selection.groups import select_actions, select_groups
+from flywheel.stages.selection.rows import choose_method
 
 
 def group(number: int, task: str, split: str = "train") -> dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import EvidenceError
 from flywheel.records import Method, Split, canonical_json, content_id
-from flywheel.stages._mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
-from flywheel.stages._overlap import answers_shared, too_long_winded
-from flywheel.stages._users import direction, rows_allowed, user_weights
+from flywheel.stages.selection.mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
+from flywheel.stages.selection.overlap import answers_shared, too_long_winded
+from flywheel.stages.selection.user_caps import direction, rows_allowed, user_weights
 
 if TYPE_CHECKING:
     import polars as pl

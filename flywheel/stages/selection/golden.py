@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.records import GoldenRow, Message, Method, content_id
-from flywheel.stages._mix import chance
 from flywheel.stages._written import read_written, written_files
+from flywheel.stages.selection.mix import chance
 
 if TYPE_CHECKING:
     from flywheel.config import TrainConfig

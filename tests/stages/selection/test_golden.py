@@ -10,7 +10,7 @@ import pytest
 from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
-from flywheel.stages.golden import NOT_DRAWN, golden_rows
+from flywheel.stages.selection.golden import NOT_DRAWN, golden_rows
 
 CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "name": "find", "arguments": {"q": "x"}}]}
 NO = {"role": "assistant", "content": "I cannot do that."}

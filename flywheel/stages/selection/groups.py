@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.records import Split, content_id
 from flywheel.replay import scenario_row, scenarios
-from flywheel.stages._mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
-from flywheel.stages._users import user_weights
-from flywheel.stages.select import known_users, share_out
+from flywheel.stages.selection.mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
+from flywheel.stages.selection.rows import known_users, share_out
+from flywheel.stages.selection.user_caps import user_weights
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from flywheel.stages._users import capped_share, direction, majority, rows_allowed, tally, user_weights
+from flywheel.stages.selection.user_caps import capped_share, direction, majority, rows_allowed, tally, user_weights
 from hypothesis import given
 from hypothesis import strategies as st
 

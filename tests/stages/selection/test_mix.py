@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
-from flywheel.stages._mix import OLDER, Before, by_task, drawn, new_first, take
+from flywheel.stages.selection.mix import OLDER, Before, by_task, drawn, new_first, take
 from hypothesis import given
 from hypothesis import strategies as st
 

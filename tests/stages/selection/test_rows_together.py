@@ -10,10 +10,10 @@ import pytest
 from flywheel.config import PairsConfig
 from flywheel.funnel import Funnel
 from flywheel.records import Split, canonical_json
-from flywheel.stages._overlap import answers_shared, longer_wins, too_long_winded
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.pairs import build_pairs, sibling
 from flywheel.stages.datasets.unpaired import balanced_weights, unpaired, weighed
+from flywheel.stages.selection.overlap import answers_shared, longer_wins, too_long_winded
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from flywheel.funnel import Funnel
-from flywheel.stages._overlap import GRAM
-from flywheel.stages.contamination import CROSSES, EvaluationTexts, clear
+from flywheel.stages.selection.decontaminate import CROSSES, EvaluationTexts, clear
+from flywheel.stages.selection.overlap import GRAM
 from hypothesis import given
 from hypothesis import strategies as st
 

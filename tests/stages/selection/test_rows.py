@@ -15,7 +15,7 @@ from flywheel.funnel import Funnel
 from flywheel.records import content_id
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
-from flywheel.stages.select import beside_pairs, choose_method, select_rows
+from flywheel.stages.selection.rows import beside_pairs, choose_method, select_rows
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]

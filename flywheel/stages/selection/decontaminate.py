@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flywheel.records import texts_in
-from flywheel.stages._overlap import GRAM
+from flywheel.stages.selection.overlap import GRAM
 
 if TYPE_CHECKING:
     from flywheel.funnel import Funnel

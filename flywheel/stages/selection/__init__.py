@@ -1,0 +1,1 @@
+"""Which rows a round takes: method, mix, user caps, decontamination, golden rows."""
