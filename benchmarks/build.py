@@ -69,7 +69,7 @@ def frames(first: int, n: int) -> dict[str, pl.DataFrame]:
 
 def _steps(draw: np.random.Generator, ids: pl.Series, tasks: pl.Series) -> tuple[pl.DataFrame, Any]:
     import polars as pl
-    from flywheel.stages._canonical import first_state, next_state
+    from flywheel.stages.common.canonical import first_state, next_state
 
     n = len(ids)
     tool, value = draw.integers(0, 3, (n, STEPS)), draw.integers(0, 4, (n, STEPS))

@@ -13,7 +13,7 @@ from flywheel.config import EpisodesConfig
 from flywheel.contracts import conform, polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Episode, Task, content_id
-from flywheel.stages._canonical import first_state, in_holdout, next_state
+from flywheel.stages.common.canonical import first_state, in_holdout, next_state
 from flywheel.stages.tasks import COLUMNS, build_tasks, follow_tasks
 from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.minhash import BANDS, ROWS, alike, candidates, jaccard, masked_words, shingles, signatures

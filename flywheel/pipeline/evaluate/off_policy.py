@@ -21,7 +21,7 @@ from flywheel.pipeline.evaluate.logged_attempts import action_kind, held_out
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.pipeline.train.run import served_rounds
 from flywheel.records import OffPolicyEstimate, canonical_json, content_id
-from flywheel.stages._served import UNKNOWN, Drawn, behaviour, draws
+from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
 from flywheel.stages.datasets.context import contexts, unfit
 from flywheel.stages.evaluate.cases import capped
 from flywheel.stages.evaluate.estimators import Sources, as_record, refusals

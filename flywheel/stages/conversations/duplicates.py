@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages._canonical import call_key
+from flywheel.stages.common.canonical import call_key
 
 if TYPE_CHECKING:
     from flywheel.stages.conversations.transcript import Event

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from flywheel.contracts import arrow_schema, conform
 from flywheel.records import Episode, Row, Split, Step, StopReason, ToolStatus, content_id
-from flywheel.stages._canonical import (
+from flywheel.stages.common.canonical import (
     action_key,
     dump,
     first_state,

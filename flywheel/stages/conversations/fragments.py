@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages._canonical import parse
+from flywheel.stages.common.canonical import parse
 
 if TYPE_CHECKING:
     from flywheel.stages.conversations.transcript import Event

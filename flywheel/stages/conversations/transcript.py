@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flywheel.records import ToolStatus
-from flywheel.stages._canonical import call_key
-from flywheel.stages._served import served
+from flywheel.stages.common.canonical import call_key
+from flywheel.stages.common.sampling import served
 from flywheel.stages.conversations.duplicates import calls_of, merge_twins, same_message
 from flywheel.stages.conversations.fragments import join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from flywheel.stages._canonical import SLOTS
+from flywheel.stages.common.canonical import SLOTS
 from flywheel.stages.credit.cost_classes import observation_class, text_class
 
 if TYPE_CHECKING:

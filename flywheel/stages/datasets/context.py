@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flywheel.stages._canonical import as_canonical
+from flywheel.stages.common.canonical import as_canonical
 
 if TYPE_CHECKING:
     import polars as pl

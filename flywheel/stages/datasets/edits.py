@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flywheel.stages._canonical import action_key, call_key
+from flywheel.stages.common.canonical import action_key, call_key
 
 __all__ = ["corrected"]
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
-from flywheel.stages._canonical import dump
-from flywheel.stages._served import UNKNOWN, Drawn, behaviour, draws
+from flywheel.stages.common.canonical import dump
+from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
 from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
 
 if TYPE_CHECKING:

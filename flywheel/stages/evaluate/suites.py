@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore
 from flywheel.records import Split
-from flywheel.stages._canonical import action_key, call_key
+from flywheel.stages.common.canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
 from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
 from flywheel.stages.evaluate.match import same_calls

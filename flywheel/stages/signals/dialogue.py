@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from flywheel.stages._remember import remembered
+from flywheel.stages.common.memo import remembered
 from flywheel.stages.signals.lexicon import fold
 from flywheel.stages.signals.rows import Said
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flywheel.stages._remember import remembered
+from flywheel.stages.common.memo import remembered
 from flywheel.stages.signals.dialogue import EpisodeKey
 from flywheel.stages.signals.rows import Said
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from flywheel.records import EventKind, StopReason, ToolStatus
-from flywheel.stages._effects import is_handoff
+from flywheel.stages.common.tools import is_handoff
 from flywheel.stages.signals.dialogue import Turn, user_turns
 from flywheel.stages.signals.evidence import by_episode, proof, times_of
 from flywheel.stages.signals.feedback import ADOPTIONS

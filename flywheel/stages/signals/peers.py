@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from flywheel.records import ToolStatus
-from flywheel.stages._effects import changes, is_handoff, looks_up
+from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.signals.rows import Opinions, Said, rewards_frame
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import orjson
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Reward
-from flywheel.stages._remember import remembered
+from flywheel.stages.common.memo import remembered
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flywheel.stages._effects import changes, is_destructive
+from flywheel.stages.common.tools import changes, is_destructive
 from flywheel.stages.signals.dialogue import Turn, user_turns
 from flywheel.stages.signals.evidence import by_episode, proof, times_of
 from flywheel.stages.signals.lexicon import orders, says

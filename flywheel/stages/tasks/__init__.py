@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Split, Task, content_id
-from flywheel.stages._canonical import STATE_TASK_HEX, in_holdout
+from flywheel.stages.common.canonical import STATE_TASK_HEX, in_holdout
 from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.embedding import close
 from flywheel.stages.tasks.minhash import alike, candidates, masked_words, shingles, signatures

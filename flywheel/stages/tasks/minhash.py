@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from flywheel.stages._canonical import normal_text
+from flywheel.stages.common.canonical import normal_text
 
 if TYPE_CHECKING:
     import numpy as np

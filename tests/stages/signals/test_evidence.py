@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.stages._effects import changes, is_destructive, is_handoff, looks_up
+from flywheel.stages.common.tools import changes, is_destructive, is_handoff, looks_up
 from flywheel.stages.signals.evidence import Targets, by_episode
 from tests.stages.conversations import Talk, call, made
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flywheel.stages._remember import remembered
+from flywheel.stages.common.memo import remembered
 from flywheel.stages.datasets.pairs.anchors import anchored
 from flywheel.stages.datasets.pairs.sides import pointed
 

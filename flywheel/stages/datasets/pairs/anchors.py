@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from flywheel.records import ToolStatus
-from flywheel.stages._canonical import normal_text
+from flywheel.stages.common.canonical import normal_text
 
 if TYPE_CHECKING:
     import polars as pl

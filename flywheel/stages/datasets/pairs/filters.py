@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from flywheel.records import Split, ToolStatus, canonical_json
-from flywheel.stages._remember import remembered
+from flywheel.stages.common.memo import remembered
 from flywheel.stages.datasets.context import StepContext
 from flywheel.stages.datasets.grounding import is_prose, named_tokens, ungrounded
 from flywheel.stages.datasets.pairs.across import known_actions

@@ -9,7 +9,7 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages._canonical import dump
+from flywheel.stages.common.canonical import dump
 
 if TYPE_CHECKING:
     import polars as pl

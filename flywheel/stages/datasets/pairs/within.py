@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.records import ToolStatus, canonical_json
-from flywheel.stages._canonical import normal_text
+from flywheel.stages.common.canonical import normal_text
 from flywheel.stages.datasets.context import contexts
 from flywheel.stages.datasets.edits import corrected
 from flywheel.stages.datasets.pairs.anchors import is_failed

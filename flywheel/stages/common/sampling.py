@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from flywheel.stages._canonical import dump, is_round
+from flywheel.stages.common.canonical import dump, is_round
 
 if TYPE_CHECKING:
     import polars as pl

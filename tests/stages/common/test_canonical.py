@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flywheel.records import canonical_json, content_id
-from flywheel.stages._canonical import (
+from flywheel.stages.common.canonical import (
     action_key,
     as_canonical,
     call_key,

@@ -1,0 +1,1 @@
+"""What several stages share: canonical forms, tool effects, sampling, memoised frames."""
