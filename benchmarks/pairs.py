@@ -93,7 +93,7 @@ def recovered(name: str, project: Project) -> None:
 def _tasks(events: pl.DataFrame, *, cluster: bool = False) -> dict[str, str]:
     """Return each episode's task."""
     from flywheel.stages.conversations.episodes import build_episodes
-    from flywheel.stages.tasks import COLUMNS, build_tasks
+    from flywheel.stages.tasks.build import COLUMNS, build_tasks
 
     episodes, _ = build_episodes(events, EpisodesConfig(), Funnel())
     if cluster:

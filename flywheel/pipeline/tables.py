@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flywheel.pipeline.build.registry import stage_of
-from flywheel.stages.tasks import follow_tasks
+from flywheel.stages.tasks.build import follow_tasks
 
 if TYPE_CHECKING:
     import polars as pl

@@ -20,7 +20,7 @@ from flywheel.pipeline.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
 from flywheel.stages.conversations.link import follow_links
 from flywheel.stages.conversations.thread import follow_threads
-from flywheel.stages.tasks import follow_tasks
+from flywheel.stages.tasks.build import follow_tasks
 from flywheel.store import Part, Store
 
 if TYPE_CHECKING:

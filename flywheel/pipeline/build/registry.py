@@ -20,7 +20,7 @@ from flywheel.extensions import Signal, list_extensions, load_extension, load_ex
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.link import COLUMNS as LINKED
 from flywheel.stages.labelling.build import EPISODE_COLUMNS, REWARD_COLUMNS
-from flywheel.stages.tasks import COLUMNS as TASKED
+from flywheel.stages.tasks.build import COLUMNS as TASKED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,7 +71,7 @@ def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> 
 
 
 def _tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.tasks import build_tasks
+    from flywheel.stages.tasks.build import build_tasks
 
     name = config.episodes.embedding
     embed = load_extension("embeddings", name, search=project) if name else None

@@ -14,9 +14,18 @@ from flywheel.contracts import conform, polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Episode, Task, content_id
 from flywheel.stages.common.canonical import first_state, in_holdout, next_state
-from flywheel.stages.tasks import COLUMNS, build_tasks, follow_tasks
-from flywheel.stages.tasks.clusters import cluster_ids
-from flywheel.stages.tasks.minhash import BANDS, ROWS, alike, candidates, jaccard, masked_words, shingles, signatures
+from flywheel.stages.tasks.build import COLUMNS, build_tasks, follow_tasks
+from flywheel.stages.tasks.build.clusters import cluster_ids
+from flywheel.stages.tasks.build.minhash import (
+    BANDS,
+    ROWS,
+    alike,
+    candidates,
+    jaccard,
+    masked_words,
+    shingles,
+    signatures,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
