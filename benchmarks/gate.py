@@ -26,7 +26,7 @@ from flywheel.config import GateConfig
 from flywheel.extensions import GateInput, GateRule
 from flywheel.records import EvalReport, MetricRow, Promotion, Verdict
 from flywheel.stages.evaluate.compare import compare
-from flywheel.stages.evaluate.served import Attempt, serve
+from flywheel.stages.evaluate.logs.score import Attempt, serve
 from flywheel.stages.gate import Decision, decide, no_deterioration, non_inferior, slices, superiority, validity
 from flywheel.stats.clusters import bootstrap_interval, cluster
 from flywheel.stats.paired import mcnemar_better

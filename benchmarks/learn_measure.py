@@ -36,7 +36,7 @@ def held_out(project: Project) -> Holdout:
 def measure(project: Project, adapter: Path | None) -> Scores:
     """Return every case's score, {measure: {case: [score, task]}}, and what became of the fixed text."""
     from flywheel.models.policy import PolicySet
-    from flywheel.stages.evaluate.suites import next_action, preference
+    from flywheel.stages.evaluate.suites.next_action import next_action, preference
 
     policies = PolicySet(project.config.model, project.config.eval)
     policy, cases = policies.policy(adapter, "measured"), held_out(project)

@@ -20,11 +20,11 @@ from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
-from flywheel.stages.evaluate.attempts import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
-from flywheel.stages.evaluate.estimators import as_record
-from flywheel.stages.evaluate.off_policy import off_policy
-from flywheel.stages.evaluate.served import NOT_JUDGED, SUITE, Served, serve
+from flywheel.stages.evaluate.logs.score import NOT_JUDGED, SUITE, Served, serve
+from flywheel.stages.evaluate.logs.types import Attempt
+from flywheel.stages.evaluate.off_policy.estimators import as_record
+from flywheel.stages.evaluate.off_policy.logs import off_policy
 from flywheel.stages.evaluate.slicing import standings
 from flywheel.stages.gate import decide
 from flywheel.stages.gate.off_policy import vetoed

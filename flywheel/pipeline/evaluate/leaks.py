@@ -14,14 +14,14 @@ from flywheel.pipeline.context import Context
 from flywheel.rounds import DATASET
 
 if TYPE_CHECKING:
-    from flywheel.stages.evaluate.own import OwnCase
+    from flywheel.stages.evaluate.suites.own_cases import OwnCase
 
 __all__ = ["asked_in_training"]
 
 
 def asked_in_training(ctx: Context, rounds: Iterable[int], cases: Sequence[OwnCase]) -> set[str]:
     """Return the ids of the cases whose last user message is one of a row that one of the rounds was trained on."""
-    from flywheel.stages.evaluate.own import LEAST_WORDS
+    from flywheel.stages.evaluate.suites.own_cases import LEAST_WORDS
 
     wanted: dict[str, set[str]] = {}
     for case in cases:

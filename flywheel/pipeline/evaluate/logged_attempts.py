@@ -24,7 +24,7 @@ from flywheel.pipeline.build.run import build
 from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.pipeline.tables import read_table
 from flywheel.stages.common.canonical import normal_text
-from flywheel.stages.evaluate.attempts import Act, Attempt
+from flywheel.stages.evaluate.logs.types import Act, Attempt
 from flywheel.store import Store
 
 if TYPE_CHECKING:

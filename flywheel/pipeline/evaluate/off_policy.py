@@ -24,9 +24,9 @@ from flywheel.records import OffPolicyEstimate, canonical_json, content_id
 from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
 from flywheel.stages.datasets.context import contexts, unfit
 from flywheel.stages.evaluate.cases import capped
-from flywheel.stages.evaluate.estimators import Sources, as_record, refusals
-from flywheel.stages.evaluate.fitting import Ask
-from flywheel.stages.evaluate.likelihoods import Likely, likely_off_policy
+from flywheel.stages.evaluate.off_policy.estimators import Sources, as_record, refusals
+from flywheel.stages.evaluate.off_policy.model import Likely, likely_off_policy
+from flywheel.stages.evaluate.window import Ask
 from flywheel.stats.ope import LONGEST
 
 if TYPE_CHECKING:

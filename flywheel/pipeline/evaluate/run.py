@@ -25,7 +25,7 @@ from flywheel.records import EvalReport
 from flywheel.rounds import DATASET, round_name
 
 if TYPE_CHECKING:
-    from flywheel.stages.evaluate.attempts import Attempt
+    from flywheel.stages.evaluate.logs.types import Attempt
 
 __all__ = ["evaluate", "look_id", "trained_tasks"]
 
@@ -71,7 +71,7 @@ def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, 
 
 def _with_leaks(ctx: Context, report: EvalReport, suites: Sequence[Suite]) -> EvalReport:
     """Count own cases that were asked in training: leaks in the primary suite, elsewhere a note on coverage."""
-    from flywheel.stages.evaluate.own import OwnCases, read_cases
+    from flywheel.stages.evaluate.suites.own_cases import OwnCases, read_cases
 
     for suite in suites:
         if isinstance(suite.evaluator, OwnCases):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Policy
     from flywheel.models.policy import HFPolicy, PolicySet
-    from flywheel.stages.evaluate.fitting import Ask
+    from flywheel.stages.evaluate.window import Ask
 
 __all__ = ["PolicyScorer", "Side", "look_id"]
 
@@ -118,7 +118,7 @@ class PolicyScorer:
 
     def log_probs(self, number: int | None, asks: Sequence[Ask], temperature: float) -> list[float | None]:
         """Return the log-probability of each completion to a round or the base, in nats; None where it is too long."""
-        from flywheel.stages.evaluate.fitting import fits
+        from flywheel.stages.evaluate.window import fits
 
         policy_sha256, batch_size = self._adapter_sha256(number), self._ctx.config.eval.batch_size
         key = content_id(*self._asked(asks), policy_sha256, batch_size, temperature)

@@ -41,7 +41,7 @@ def open_suite(ctx: Context, name: str) -> Suite:
         ExtensionError: no evaluator and no file of cases has that name.
         EvalError: the project's own cases are not as they should be.
     """
-    from flywheel.stages.evaluate.own import OwnCases
+    from flywheel.stages.evaluate.suites.own_cases import OwnCases
 
     versions = {e.name: f"{e.distribution} {e.version}" for e in list_extensions("evaluators")}
     own = OwnCases(name)

@@ -195,7 +195,7 @@ def _rounds(ctx: Context) -> Iterator[DoctorCheck]:
 
 def _cases(ctx: Context) -> Iterator[DoctorCheck]:
     """Read the project's own cases, where it has any, so that a bad line is found before the night."""
-    from flywheel.stages.evaluate.own import read_cases
+    from flywheel.stages.evaluate.suites.own_cases import read_cases
 
     cases = read_cases(ctx.project, ctx.config.eval)
     if cases:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.records import Split, content_id
-from flywheel.stages.evaluate.fitting import Windowed
+from flywheel.stages.evaluate.window import Windowed
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.models.policy import PolicySet
-from flywheel.stages.evaluate.fitting import Ask, fits
-from flywheel.stages.evaluate.match import same_calls
+from flywheel.stages.evaluate.checks.calls import same_calls
+from flywheel.stages.evaluate.window import Ask, fits
 
 if TYPE_CHECKING:
     from flywheel.config import Config

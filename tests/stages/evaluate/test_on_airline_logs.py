@@ -15,7 +15,7 @@ from flywheel.project import Project
 from flywheel.records import Split, Verdict, canonical_json
 from flywheel.stages.evaluate.cases import state_cases
 from flywheel.stages.evaluate.compare import build_report
-from flywheel.stages.evaluate.suites import next_action
+from flywheel.stages.evaluate.suites.next_action import next_action
 from flywheel.stages.gate import decide, no_deterioration, non_inferior, superiority, validity
 from tests.policies import LogReplay
 from tests.reports import given_input

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flywheel.config import SliceRule
 from flywheel.stages.evaluate.compare import compare
-from flywheel.stages.evaluate.served import Attempt, serve
+from flywheel.stages.evaluate.logs.score import Attempt, serve
 from flywheel.stages.evaluate.slices import intents, language, task_groups
 
 

@@ -13,7 +13,7 @@ from flywheel.config import EvalConfig
 from flywheel.errors import EvalError
 from flywheel.extensions import Holdout
 from flywheel.records import canonical_json
-from flywheel.stages.evaluate.own import OWN_CASES, OwnCases, read_cases
+from flywheel.stages.evaluate.suites.own_cases import OWN_CASES, OwnCases, read_cases
 from tests.policies import LogReplay
 
 CFG = EvalConfig(max_new_tokens=8, checks={"even": "own_checks:even", "broken": "own_checks:broken"})
@@ -115,7 +115,7 @@ def test_sql_of_a_model_reaches_nothing_and_never_fails_the_evaluation(tmp_path:
 
 
 def test_sql_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flywheel.stages.evaluate.sql_check.SECONDS", 0.2)
+    monkeypatch.setattr("flywheel.stages.evaluate.checks.sql.SECONDS", 0.2)
     endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
     assert passed(tmp_path, {"check": "sql", "tables": ORDERS, "rows": [[1]]}, answers(endless)) == 0.0
 

@@ -26,10 +26,10 @@ from flywheel.records.cases import (
     SchemaCheck,
     SqlCheck,
 )
-from flywheel.stages.evaluate.linear import BadCheckError, found, known_pattern
-from flywheel.stages.evaluate.match import MatchRules, same_calls, same_value
-from flywheel.stages.evaluate.schema_check import fits_schema
-from flywheel.stages.evaluate.sql_check import gives_rows
+from flywheel.stages.evaluate.checks.calls import MatchRules, same_calls, same_value
+from flywheel.stages.evaluate.checks.patterns import BadCheckError, found, known_pattern
+from flywheel.stages.evaluate.checks.schema import fits_schema
+from flywheel.stages.evaluate.checks.sql import gives_rows
 
 if TYPE_CHECKING:
     from flywheel.extensions import Generation

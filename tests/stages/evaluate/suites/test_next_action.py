@@ -16,7 +16,7 @@ from flywheel.contracts import polars_schema
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.records import PreferencePair, canonical_json
 from flywheel.stages.datasets.context import contexts
-from flywheel.stages.evaluate.suites import length_slopes, next_action, preference
+from flywheel.stages.evaluate.suites.next_action import length_slopes, next_action, preference
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.policies import LogReplay

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.extensions import CaseScore
 from flywheel.records import Split
 from flywheel.stages.evaluate.cases import capped
-from flywheel.stages.evaluate.fitting import Ask, fits
+from flywheel.stages.evaluate.window import Ask, fits
 
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig

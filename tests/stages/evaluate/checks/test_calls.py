@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.evaluate.match import MatchRules, same_calls, same_text, same_value
+from flywheel.stages.evaluate.checks.calls import MatchRules, same_calls, same_text, same_value
 from hypothesis import given
 from hypothesis import strategies as st
 

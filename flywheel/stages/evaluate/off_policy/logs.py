@@ -13,9 +13,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from flywheel.stages.evaluate.attempts import Act, Attempt
-from flywheel.stages.evaluate.estimators import Case, Choice, Row, Sources, estimates, product_estimate, weighted_rows
-from flywheel.stages.evaluate.served import Served
+from flywheel.stages.evaluate.logs.score import Served
+from flywheel.stages.evaluate.logs.types import Act, Attempt
+from flywheel.stages.evaluate.off_policy.estimators import (
+    Case,
+    Choice,
+    Row,
+    Sources,
+    estimates,
+    product_estimate,
+    weighted_rows,
+)
 from flywheel.stats.ope import Estimate, marginal_weight
 
 __all__ = ["off_policy"]

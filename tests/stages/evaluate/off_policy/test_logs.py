@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from flywheel.stages.evaluate.off_policy import off_policy
-from flywheel.stages.evaluate.served import Act, Attempt, serve
+from flywheel.stages.evaluate.logs.score import Act, Attempt, serve
+from flywheel.stages.evaluate.off_policy.logs import off_policy
 
 if TYPE_CHECKING:
     from flywheel.stats.ope import Estimate

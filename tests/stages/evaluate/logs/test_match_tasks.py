@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flywheel.stages.evaluate.pairing import Matching, likeness, match_tasks
+from flywheel.stages.evaluate.logs.match_tasks import Matching, likeness, match_tasks
 from hypothesis import given
 from hypothesis import strategies as st
 

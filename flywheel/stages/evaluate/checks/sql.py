@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.sealed import is_query, limited, sealed
-from flywheel.stages.evaluate.linear import BadCheckError
-from flywheel.stages.evaluate.match import same_value
+from flywheel.stages.evaluate.checks.calls import same_value
+from flywheel.stages.evaluate.checks.patterns import BadCheckError
 
 if TYPE_CHECKING:
     import polars as pl

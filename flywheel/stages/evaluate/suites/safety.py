@@ -24,8 +24,8 @@ from flywheel.extensions import CaseScore
 from flywheel.files import lines
 from flywheel.records import content_id
 from flywheel.stages.evaluate.cases import capped
-from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits
-from flywheel.stages.evaluate.linear import found
+from flywheel.stages.evaluate.checks.patterns import found
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits
 
 if TYPE_CHECKING:
     from pathlib import Path

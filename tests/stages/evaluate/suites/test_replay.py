@@ -13,7 +13,7 @@ from flywheel.contracts import polars_schema
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.records import TABLES, canonical_json
 from flywheel.replay import START, call_text, next_state
-from flywheel.stages.evaluate.replayed import replay
+from flywheel.stages.evaluate.suites.replay import replay
 from tests.policies import LogReplay
 
 CFG = EvalConfig(max_new_tokens=8, max_cases=10)

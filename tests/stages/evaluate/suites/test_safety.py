@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from flywheel.config import EvalConfig
 from flywheel.extensions import CaseScore, Drift, Generation, Holdout
-from flywheel.stages.evaluate.forgetting import FORGETTING, passages
-from flywheel.stages.evaluate.safety import SAFETY
+from flywheel.stages.evaluate.suites.drift import FORGETTING, passages
+from flywheel.stages.evaluate.suites.safety import SAFETY
 
 CFG = EvalConfig()
 EMPTY = pl.DataFrame()

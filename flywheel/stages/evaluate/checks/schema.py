@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flywheel.stages.evaluate.linear import BadCheckError, found, known_pattern
+from flywheel.stages.evaluate.checks.patterns import BadCheckError, found, known_pattern
 
 __all__ = ["fits_schema"]
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flywheel.stages.evaluate.estimators import (
+from flywheel.stages.evaluate.off_policy.estimators import (
     Case,
     Choice,
     Row,

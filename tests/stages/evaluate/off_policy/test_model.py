@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from flywheel.stages.evaluate.estimators import Sources
-from flywheel.stages.evaluate.likelihoods import Likely, likely_off_policy
+from flywheel.stages.evaluate.off_policy.estimators import Sources
+from flywheel.stages.evaluate.off_policy.model import Likely, likely_off_policy
 
 if TYPE_CHECKING:
     from flywheel.stats.ope import Estimate

@@ -20,10 +20,10 @@ from flywheel.extensions import CaseScore, Generation, list_extensions
 from flywheel.records import EvalCase, content_id
 from flywheel.records.cases import SqlCheck
 from flywheel.stages._written import read_written, written_files
-from flywheel.stages.evaluate.checks import Passes, Where, prepare
-from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
-from flywheel.stages.evaluate.linear import BadCheckError
-from flywheel.stages.evaluate.sql_check import data_files
+from flywheel.stages.evaluate.checks.patterns import BadCheckError
+from flywheel.stages.evaluate.checks.run import Passes, Where, prepare
+from flywheel.stages.evaluate.checks.sql import data_files
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, written_tokens
 
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig

@@ -15,8 +15,8 @@ from flywheel.extensions import CaseScore
 from flywheel.records import Split
 from flywheel.stages.common.canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
-from flywheel.stages.evaluate.fitting import TOO_LONG, Ask, fits, written_tokens
-from flywheel.stages.evaluate.match import same_calls
+from flywheel.stages.evaluate.checks.calls import same_calls
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, written_tokens
 
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig

@@ -1,0 +1,1 @@
+"""Checks of a proposed action: calls, SQL results, JSON Schemas, patterns."""

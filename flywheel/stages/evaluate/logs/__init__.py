@@ -1,0 +1,1 @@
+"""Two policies compared from their served episodes."""

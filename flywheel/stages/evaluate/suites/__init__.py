@@ -1,0 +1,1 @@
+"""The evaluation suites: next action, own cases, safety, drift, replay."""
