@@ -117,7 +117,7 @@ def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
     from flywheel.rounds import DATASET
-    from flywheel.stages.train._rows import tokenise
+    from flywheel.stages.train.rows import tokenise
 
     rows = read_rows(project.registry.folder(number) / DATASET)
     made = tokenise(rows, ChatFormat(load_tokenizer(project.config.model)), sides, project.config.train).rows

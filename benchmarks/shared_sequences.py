@@ -27,7 +27,7 @@ def demonstration_rows(folder: Path) -> list[dict[str, list[int]]]:
     from flywheel.models.load import load_tokenizer
     from flywheel.project import Project
     from flywheel.stages.selection.rows import select_rows
-    from flywheel.stages.train._rows import tokenise
+    from flywheel.stages.train.rows import tokenise
 
     (folder / "flywheel.toml").write_text(f"[train]\nmax_rows = {ROWS}\n", encoding="utf-8")
     config: Config = load_config(folder / "flywheel.toml")
@@ -57,7 +57,7 @@ def main() -> None:
     """Measure and print."""
     from flywheel.config import ModelConfig
     from flywheel.models.load import load_base
-    from flywheel.stages.train._rows import demonstrations
+    from flywheel.stages.train.rows import demonstrations
     from peft import LoraConfig, get_peft_model
 
     with tempfile.TemporaryDirectory() as folder:

@@ -41,7 +41,7 @@ def logged_pairs(data: Path, folder: Path) -> list[dict[str, list[int]]]:
     from flywheel.models.load import load_tokenizer
     from flywheel.project import Project
     from flywheel.stages.selection.rows import select_rows
-    from flywheel.stages.train._rows import tokenise
+    from flywheel.stages.train.rows import tokenise
 
     (folder / "flywheel.toml").write_text("[train]\nmax_length = 100000\n", encoding="utf-8")
     config = load_config(folder / "flywheel.toml")
@@ -158,7 +158,7 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: 
     from flywheel.extensions import TrainSpec
     from flywheel.models.load import load_tokenizer
     from flywheel.stages.train import trl_dpo
-    from flywheel.stages.train._logged import Order, collate, prepare_items, reference_scores
+    from flywheel.stages.train.offline import Order, collate, prepare_items, reference_scores
     from torch.utils.data import SequentialSampler
     from transformers import TrainerCallback
     from trl import DPOConfig, DPOTrainer
@@ -217,9 +217,9 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: 
 def tree_side(side: str, items: list[list[list[list[int]]]], dtype: str) -> None:
     """Take policy gradient steps on one group each, [prompt, action] a member, from rows one by one or from a tree."""
     import torch
-    from flywheel.stages.train.attention import kernels
-    from flywheel.stages.train.packed import Scorer
-    from flywheel.stages.train.tree import Row
+    from flywheel.stages.train.sharing.attention import kernels
+    from flywheel.stages.train.sharing.packed import Scorer
+    from flywheel.stages.train.sharing.tree import Row
 
     turns, model = Turns(), model_with_lora(dtype)
     scorer = Scorer(model)

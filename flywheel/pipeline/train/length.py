@@ -48,7 +48,7 @@ class Fitted:
 
 
 def _sides(row: Row, method: str) -> tuple[str, ...]:
-    from flywheel.stages.train._rows import sides_of
+    from flywheel.stages.train.rows import sides_of
 
     return sides_of(row, SIDES.get(method, ("completion",)))
 

@@ -141,7 +141,7 @@ def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:
 
 
 def _execute(ctx: Context, manifest: RoundManifest, on_metrics: Callable[[dict[str, Any]], None]) -> RoundManifest:
-    from flywheel.stages.train.spec import launch
+    from flywheel.stages.train.process.spec import launch
 
     _verify_inputs(ctx, manifest)
     folder, started = ctx.registry.folder(manifest.round), time.monotonic()

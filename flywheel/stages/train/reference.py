@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from flywheel.errors import TrainError
 from flywheel.files import atomic_write
-from flywheel.stages.train.tree import Row, grow
+from flywheel.stages.train.sharing.tree import Row, grow
 
 if TYPE_CHECKING:
     import torch
 
-    from flywheel.stages.train.packed import Scorer
+    from flywheel.stages.train.sharing.packed import Scorer
 
 __all__ = ["LogProbs", "ReferenceCache", "score_once", "units"]
 

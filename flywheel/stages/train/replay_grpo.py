@@ -23,10 +23,10 @@ from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.replay import Scenario, read_scenario
-from flywheel.stages.train._rollouts import OVER, Rollouts, method_names
-from flywheel.stages.train._speaking import result_ids, speaking
-from flywheel.stages.train._trl import finish, pass_rows, prepare, recorder, trl_arguments, with_adapter
-from flywheel.stages.train.checkpoints import newest
+from flywheel.stages.train.process.checkpoints import newest
+from flywheel.stages.train.rollouts import OVER, Rollouts, method_names
+from flywheel.stages.train.tokenizer import result_ids, speaking
+from flywheel.stages.train.trl_common import finish, pass_rows, prepare, recorder, trl_arguments, with_adapter
 
 if TYPE_CHECKING:
     from flywheel.config import TrainConfig

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 from flywheel.stages.train import losses
-from flywheel.stages.train.logged_kto import balance
-from flywheel.stages.train.packed import Scorer
-from flywheel.stages.train.tree import Row
+from flywheel.stages.train.kto import balance
+from flywheel.stages.train.sharing.packed import Scorer
+from flywheel.stages.train.sharing.tree import Row
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.train.families import tiny

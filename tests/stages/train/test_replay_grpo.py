@@ -18,8 +18,8 @@ from flywheel.records import canonical_json
 from flywheel.replay import START, call_text, next_state
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import replay_grpo
-from flywheel.stages.train._speaking import result_ids
-from flywheel.stages.train.checkpoints import trim_metrics
+from flywheel.stages.train.process.checkpoints import trim_metrics
+from flywheel.stages.train.tokenizer import result_ids
 
 TOOLS = [
     {

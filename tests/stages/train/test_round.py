@@ -26,7 +26,7 @@ from flywheel.models.policy import PolicySet
 from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import _trl, trl_dpo, trl_sft
-from flywheel.stages.train.spec import launch, read_spec, write_spec
+from flywheel.stages.train.process.spec import launch, read_spec, write_spec
 
 TOOLS = [
     {
@@ -155,7 +155,7 @@ def _killed_at_step(made: TrainSpec, step: int) -> None:
     path = made.work_dir / "outer.json"
     write_spec(made, path)
     code = (
-        "import sys; from pathlib import Path; from flywheel.stages.train.spec import launch, read_spec; "
+        "import sys; from pathlib import Path; from flywheel.stages.train.process.spec import launch, read_spec; "
         "launch(read_spec(Path(sys.argv[1])))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], start_new_session=True)
@@ -392,7 +392,10 @@ def _kill_worker(work_dir: Path) -> None:
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 command = entry.read_bytes().split(b"\0")
-                if b"flywheel.stages.train.worker" in command and str(work_dir / "spec.json").encode() in command:
+                if (
+                    b"flywheel.stages.train.process.worker" in command
+                    and str(work_dir / "spec.json").encode() in command
+                ):
                     os.kill(int(entry.parent.name), signal.SIGKILL)
                     return
         time.sleep(0.01)

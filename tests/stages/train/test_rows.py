@@ -9,7 +9,7 @@ import pytest
 import torch
 from flywheel.config import ModelConfig
 from flywheel.models.load import load_base
-from flywheel.stages.train._rows import demonstrations
+from flywheel.stages.train.rows import demonstrations
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,8 +12,8 @@ from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.records import canonical_json
-from flywheel.stages.train._rows import demonstrations, tokenise
-from flywheel.stages.train._trl import with_adapter
+from flywheel.stages.train.rows import demonstrations, tokenise
+from flywheel.stages.train.trl_common import with_adapter
 from tests.stages.train.test_round import call, rows, spec, train_here
 
 

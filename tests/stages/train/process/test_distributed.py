@@ -13,9 +13,9 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import hash_file
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import tracking
-from flywheel.stages.train._trl import _passes
-from flywheel.stages.train.processes import command, keeps_layers
-from flywheel.stages.train.spec import launch
+from flywheel.stages.train.process.distributed import command, keeps_layers
+from flywheel.stages.train.process.spec import launch
+from flywheel.stages.train.trl_common import _passes
 from safetensors.torch import load_file
 from tests.stages.train import test_offline_grpo as logged
 from tests.stages.train.test_round import spec

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.train.attention import kernels
-from flywheel.stages.train.tree import Row, grow, padded, pays
+from flywheel.stages.train.sharing.attention import kernels
+from flywheel.stages.train.sharing.tree import Row, grow, padded, pays
 
 if TYPE_CHECKING:
     import torch
 
-    from flywheel.stages.train.packed import Scorer
+    from flywheel.stages.train.sharing.packed import Scorer
 
 __all__ = ["Sharing", "decide"]
 

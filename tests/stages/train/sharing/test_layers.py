@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from flywheel.stages.train._layers import fuse, use_fused
+from flywheel.stages.train.sharing.layers import fuse, use_fused
 from tests.stages.train.families import FAMILIES, tiny
 
 _KINDS = ("RMSNorm", "Linear")

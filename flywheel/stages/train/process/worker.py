@@ -1,4 +1,4 @@
-"""`python -m flywheel.stages.train.worker SPEC PARENT`: one training round in a process of its own."""
+"""`python -m flywheel.stages.train.process.worker SPEC PARENT`: one training round in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from flywheel.errors import FlywheelError
 from flywheel.extensions import load_extension
 from flywheel.files import write_json
-from flywheel.stages.train.processes import first
-from flywheel.stages.train.spec import read_spec, write_result
+from flywheel.stages.train.process.distributed import first
+from flywheel.stages.train.process.spec import read_spec, write_result
 
 __all__ = ["die_with", "main"]
 

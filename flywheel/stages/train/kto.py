@@ -19,11 +19,11 @@ from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train import losses
-from flywheel.stages.train._logged import Logged, Order, collate, prepare_items
-from flywheel.stages.train._rows import tokenise
-from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
-from flywheel.stages.train.checkpoints import newest
-from flywheel.stages.train.tree import Row
+from flywheel.stages.train.offline import Logged, Order, collate, prepare_items
+from flywheel.stages.train.process.checkpoints import newest
+from flywheel.stages.train.rows import tokenise
+from flywheel.stages.train.sharing.tree import Row
+from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
 
 if TYPE_CHECKING:
     import torch

@@ -22,11 +22,11 @@ from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train import losses
-from flywheel.stages.train._logged import Items, Logged, Order, collate, prepare_items
-from flywheel.stages.train._rows import tokenise
-from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
-from flywheel.stages.train.checkpoints import newest
-from flywheel.stages.train.tree import Row
+from flywheel.stages.train.offline import Items, Logged, Order, collate, prepare_items
+from flywheel.stages.train.process.checkpoints import newest
+from flywheel.stages.train.rows import tokenise
+from flywheel.stages.train.sharing.tree import Row
+from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
 
 if TYPE_CHECKING:
     import torch
@@ -139,7 +139,7 @@ def train(spec: TrainSpec) -> TrainResult:
         raise TrainError("no pair fits into the round", hint="raise train.max_length (memory grows with it)")
     model = with_adapter(spec)
     if plain:
-        from flywheel.stages.train.trl_dpo_plain import train_plain
+        from flywheel.stages.train.dpo_plain import train_plain
 
         return train_plain(spec, model, tokenizer, data, started, left_out=len(raw) - len(pairs))
     items = prepare_items(spec, model, [pair_rows(row) for row in data.rows])

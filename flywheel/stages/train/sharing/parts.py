@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from flywheel.stages.train.tree import Tree
+    from flywheel.stages.train.sharing.tree import Tree
 
 __all__ = ["Look", "attend_parts", "looks"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from flywheel.config import ReplayConfig
 from flywheel.replay import Outcome, ReplayEnvironment, Scenario
-from flywheel.stages.train._speaking import MALFORMED, OTHER_TOOL
+from flywheel.stages.train.tokenizer import MALFORMED, OTHER_TOOL
 
 __all__ = ["OVER", "Rollout", "Rollouts", "method_names", "shares"]
 

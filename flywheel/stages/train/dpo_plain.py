@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.stages.train._trl import finish, recorder, trl_arguments
-from flywheel.stages.train.checkpoints import newest
+from flywheel.stages.train.process.checkpoints import newest
+from flywheel.stages.train.trl_common import finish, recorder, trl_arguments
 
 if TYPE_CHECKING:
-    from flywheel.stages.train._rows import Tokenised
+    from flywheel.stages.train.rows import Tokenised
 
 __all__ = ["train_plain"]
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from flywheel.errors import TrainError
-from flywheel.stages.train._layers import fuse
-from flywheel.stages.train.processes import together, world
+from flywheel.stages.train.process.distributed import together, world
+from flywheel.stages.train.sharing.layers import fuse
 
 __all__ = ["held", "in_turn", "spread"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from flywheel.stages.train.attention import kernels, layout
-from flywheel.stages.train.packed import Scorer
-from flywheel.stages.train.sharing import decide
-from flywheel.stages.train.tree import Row, grow
+from flywheel.stages.train.sharing.attention import kernels, layout
+from flywheel.stages.train.sharing.decide import decide
+from flywheel.stages.train.sharing.packed import Scorer
+from flywheel.stages.train.sharing.tree import Row, grow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.stages.train.families import FAMILIES, tiny

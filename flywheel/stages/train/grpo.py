@@ -26,11 +26,11 @@ from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer, require_safetensors
 from flywheel.stages.train import losses
-from flywheel.stages.train._logged import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
-from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
-from flywheel.stages.train.checkpoints import newest
-from flywheel.stages.train.logged_groups import Member, read_groups
+from flywheel.stages.train.group_rows import Member, read_groups
+from flywheel.stages.train.offline import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
+from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.reference import ReferenceCache, score_once
+from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
 
 if TYPE_CHECKING:
     import torch

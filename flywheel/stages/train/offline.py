@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
-from flywheel.stages.train.packed import Scorer
-from flywheel.stages.train.processes import world
+from flywheel.stages.train.process.distributed import world
 from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours, score_once
-from flywheel.stages.train.sharing import Sharing, decide
-from flywheel.stages.train.tree import Row, grow, padded, pays
+from flywheel.stages.train.sharing.decide import Sharing, decide
+from flywheel.stages.train.sharing.packed import Scorer
+from flywheel.stages.train.sharing.tree import Row, grow, padded, pays
 
 if TYPE_CHECKING:
     import torch

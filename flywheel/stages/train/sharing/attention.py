@@ -12,8 +12,8 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flywheel.stages.train._parts import Look, attend_parts, looks
-from flywheel.stages.train.tree import Tree
+from flywheel.stages.train.sharing.parts import Look, attend_parts, looks
+from flywheel.stages.train.sharing.tree import Tree
 
 if TYPE_CHECKING:
     import torch
@@ -166,7 +166,7 @@ def attend(  # noqa: PLR0913 - the interface is transformers'
     scale = scaling if scaling is not None else float(query.shape[-1]) ** -0.5
     rule = Rule(scale, sliding_window or getattr(module, "sliding_window", None) or _NO_LIMIT, softcap)
     if flywheel_layout.kernel == "flex":
-        from flywheel.stages.train.flex import attend_flex
+        from flywheel.stages.train.sharing.flex import attend_flex
 
         found = attend_flex(query, key, value, flywheel_layout, rule)
     elif flywheel_layout.kernel == "parts" and rule.cap is None and rule.window >= flywheel_layout.longest:

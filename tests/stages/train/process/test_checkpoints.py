@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from flywheel.config import Config
 from flywheel.extensions import TrainSpec
-from flywheel.stages.train.checkpoints import checkpoints, mark_whole, newest, trim_metrics
+from flywheel.stages.train.process.checkpoints import checkpoints, mark_whole, newest, trim_metrics
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from flywheel.records import Method
 
 __all__ = ["command", "first", "keeps_layers", "read_accelerate", "spreads", "together", "world"]
 
-WORKER = "flywheel.stages.train.worker"
+WORKER = "flywheel.stages.train.process.worker"
 _KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "FSDP")
 _SHARDED = "FSDP"
 
@@ -114,12 +114,12 @@ def command(spec: Path, accelerate: str, method: Method) -> list[str]:
     if found["distributed_type"] == "MULTI_CPU" or (spreads(found) and found.get("use_cpu")):
         processes = str(found.get("num_processes", 1))
         launched = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
-    return [sys.executable, "-m", "flywheel.stages.train.processes", parent, *launched, *worker]
+    return [sys.executable, "-m", "flywheel.stages.train.process.distributed", parent, *launched, *worker]
 
 
 def _launch(parent: int, module: str, arguments: list[str]) -> None:
     """Become a launcher that ends with flywheel."""
-    from flywheel.stages.train.worker import die_with
+    from flywheel.stages.train.process.worker import die_with
 
     die_with(parent)
     sys.argv = [module, *arguments]

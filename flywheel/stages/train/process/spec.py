@@ -20,9 +20,9 @@ from flywheel.config import Config
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import lines, write_json
-from flywheel.stages.train.checkpoints import trim_metrics
-from flywheel.stages.train.processes import command
-from flywheel.stages.train.tracking import environment
+from flywheel.stages.train.process.checkpoints import trim_metrics
+from flywheel.stages.train.process.distributed import command
+from flywheel.stages.train.process.tracking import environment
 
 __all__ = ["launch", "read_spec", "write_result", "write_spec"]
 

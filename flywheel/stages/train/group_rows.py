@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
-from flywheel.stages.train.tree import Row
+from flywheel.stages.train.sharing.tree import Row
 
 if TYPE_CHECKING:
     from flywheel.config import TrainConfig

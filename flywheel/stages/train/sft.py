@@ -15,10 +15,10 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
-from flywheel.stages.train._rows import demonstrations, tokenise
-from flywheel.stages.train._trl import finish, prepare, recorder, trl_arguments, with_adapter
-from flywheel.stages.train.checkpoints import newest
-from flywheel.stages.train.processes import world
+from flywheel.stages.train.process.checkpoints import newest
+from flywheel.stages.train.process.distributed import world
+from flywheel.stages.train.rows import demonstrations, tokenise
+from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
 
 if TYPE_CHECKING:
     import torch

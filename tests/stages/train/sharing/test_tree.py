@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flywheel.stages.train.tree import Row, Tree, grow, in_passes
+from flywheel.stages.train.sharing.tree import Row, Tree, grow, in_passes
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -20,13 +20,13 @@ from flywheel.records import canonical_json
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.datasets.groups import advantages
 from flywheel.stages.train import logged_kto, offline_grpo, tree, trl_dpo
-from flywheel.stages.train._kernels import head_log_probs
-from flywheel.stages.train._logged import Items
-from flywheel.stages.train._trl import with_adapter
-from flywheel.stages.train.logged_groups import Member, member_rows
-from flywheel.stages.train.packed import Scorer
-from flywheel.stages.train.sharing import Sharing
-from flywheel.stages.train.tree import Row
+from flywheel.stages.train.group_rows import Member, member_rows
+from flywheel.stages.train.offline import Items
+from flywheel.stages.train.sharing.decide import Sharing
+from flywheel.stages.train.sharing.kernels import head_log_probs
+from flywheel.stages.train.sharing.packed import Scorer
+from flywheel.stages.train.sharing.tree import Row
+from flywheel.stages.train.trl_common import with_adapter
 from safetensors.torch import load_file
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
@@ -301,8 +301,8 @@ def test_the_loss_curve_is_trls_own(tmp_path: Path, tiny_model: Path) -> None:
     """The same pairs in the same order through TRL's DPOTrainer, one a step."""
     from datasets import Dataset
     from flywheel.stages.train import _trl
-    from flywheel.stages.train._logged import Order
-    from flywheel.stages.train._rows import tokenise
+    from flywheel.stages.train.offline import Order
+    from flywheel.stages.train.rows import tokenise
     from trl import DPOConfig, DPOTrainer
 
     rows = [{**row, "p_better": 1.0, "weight": 1.0} for row in pairs(6)]

@@ -1,0 +1,1 @@
+"""The training process: its specification, worker, ranks, checkpoints, tracking."""

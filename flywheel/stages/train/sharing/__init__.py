@@ -1,0 +1,1 @@
+"""Shared prefixes computed once: trees of rows, packed batches, attention kernels."""
