@@ -69,7 +69,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what a file holds; make it first where it is missing."""
-    from flywheel.files import read_json, write_json
+    from flywheel.io.files import read_json, write_json
 
     if not path.exists():
         write_json(path, make())
@@ -87,7 +87,7 @@ class Bench:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from flywheel.config import ModelConfig
-        from flywheel.files import atomic_folder
+        from flywheel.io.files import atomic_folder
         from flywheel.models.load import base_identity
         from flywheel.records import content_id
 

@@ -113,7 +113,7 @@ def open_project(folder: Path, parts: Sequence[Path], settings: Settings, seed: 
 
 def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int:
     """Return the tokens in the loss of one pass over a round's rows, as far as they fit."""
-    from flywheel.files import read_rows
+    from flywheel.io.files import read_rows
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
     from flywheel.rounds import DATASET
@@ -126,7 +126,7 @@ def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int
 
 def flywheel_round(project: Project, number: int) -> dict[str, Any]:
     """Train and promote a round as `flywheel train` and `promote --force` do; return its adapter and what it cost."""
-    from flywheel.files import read_json, write_json
+    from flywheel.io.files import read_json, write_json
     from flywheel.pipeline.train.length import SIDES
     from flywheel.pipeline.train.run import training_metrics
     from flywheel.records import Plan

@@ -75,7 +75,7 @@ def write_results(
     path: Path, settings_id: str, settings: Mapping[str, Any], measured: Mapping[Any, Mapping[str, Any]]
 ) -> None:
     """Write what is known of the base and of each (arm, seed, round): settings and cases, then a line each."""
-    from flywheel.files import atomic_write
+    from flywheel.io.files import atomic_write
     from flywheel.records import canonical_json
 
     tasks: dict[str, dict[str, str]] = {name: {} for name in HELD_OUT}
@@ -93,7 +93,7 @@ def write_results(
 
 def read_results(path: Path, settings_id: str) -> dict[Any, dict[str, Any]]:
     """Return what `write_results` wrote; nothing where there is no such file."""
-    from flywheel.files import read_rows
+    from flywheel.io.files import read_rows
 
     head, *lines = read_rows(path, optional=True) or [{"settings_id": settings_id}]
     if head["settings_id"] != settings_id:

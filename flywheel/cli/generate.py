@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from flywheel.config import Config
 from flywheel.errors import ExitCode
 from flywheel.extensions import list_extensions
-from flywheel.files import atomic_write
+from flywheel.io.files import atomic_write
 from flywheel.pipeline.admin.schemas import write_schemas
 
 __all__ = ["cli_reference", "config_reference", "extensions_reference", "main"]

@@ -42,7 +42,7 @@ def plan(
     with working(current.out, "planning"):
         made = current.project().plan(number, method=method)
     if out is not None:
-        from flywheel.files import write_json
+        from flywheel.io.files import write_json
 
         write_json(out, made.model_dump(mode="json"))
     _show_plan(current, made, f" --method {method}" if method else "", detailed=detailed)
@@ -92,7 +92,7 @@ def train(  # noqa: PLR0913 - one parameter an option
 
 def _saved_plan(path: Path) -> Plan:
     from flywheel.errors import UsageError
-    from flywheel.given import read_document
+    from flywheel.io.user_files import read_document
     from flywheel.records import Plan
 
     return read_document(path, Plan, UsageError, hint="`flywheel plan --out FILE` saves one")

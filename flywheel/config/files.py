@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from flywheel.config.whole import Config, Pipeline
 from flywheel.errors import ConfigError
-from flywheel.given import read_text
+from flywheel.io.user_files import read_text
 
 __all__ = [
     "CONFIG_FILE",

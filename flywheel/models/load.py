@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
-from flywheel.files import atomic_folder, hash_file, read_json, write_json
+from flywheel.io.files import atomic_folder, hash_file, read_json, write_json
 
 if TYPE_CHECKING:
     import torch

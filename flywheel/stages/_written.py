@@ -14,8 +14,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from flywheel.errors import FlywheelError
-from flywheel.files import lines
-from flywheel.given import read_text
+from flywheel.io.files import lines
+from flywheel.io.user_files import read_text
 from flywheel.records import Asked, canonical_json
 
 __all__ = ["read_written", "written_files"]

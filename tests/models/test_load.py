@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
-from flywheel.files import hash_file
+from flywheel.io.files import hash_file
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
 from safetensors.torch import load_file, save_file
 

@@ -16,7 +16,7 @@ from typing import Any
 from flywheel import files
 from flywheel.answers import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.errors import UsageError
-from flywheel.given import read_text
+from flywheel.io.user_files import read_text
 from flywheel.pipeline.audit.sample import Draw, answers_path, draws
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import ingest_logs

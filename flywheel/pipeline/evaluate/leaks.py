@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.rounds import DATASET
 

@@ -18,7 +18,7 @@ import orjson
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError, EvalError, UsageError
-from flywheel.given import read_text
+from flywheel.io.user_files import read_text
 from flywheel.pipeline.build.registry import stages_for
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.ingest.run import ingest_logs

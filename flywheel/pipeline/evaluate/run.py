@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.baselines import rival_rows
 from flywheel.pipeline.evaluate.leakage import read_holdout

@@ -9,7 +9,7 @@ from typing import Any
 
 from flywheel.answers import DiffAnswer, DiffMetric
 from flywheel.errors import UsageError
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.context import Context
 from flywheel.records import RoundManifest

@@ -1,6 +1,6 @@
 """SQL over the store, read-only: DuckDB gets the tables as they stand, and nothing else.
 
-In: one SQL text. Out: its rows as an Arrow table. The engine is sealed (`flywheel.sealed`): no query can read
+In: one SQL text. Out: its rows as an Arrow table. The engine is sealed (`flywheel.sql_sandbox`): no query can read
 beside the store or write anywhere.
 """
 
@@ -14,7 +14,7 @@ from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import RECORDED, read_table
 from flywheel.records import TABLES
-from flywheel.sealed import is_query, sealed
+from flywheel.sql_sandbox import is_query, sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa

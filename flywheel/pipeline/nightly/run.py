@@ -11,7 +11,7 @@ from flywheel import files
 from flywheel.answers import RunAnswer, RunStage
 from flywheel.config import Pipeline, load_pipeline, merge_overrides
 from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
-from flywheel.given import read_text
+from flywheel.io.user_files import read_text
 from flywheel.pipeline.build.registry import check_order
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import FlywheelError
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.models.preview import tokens
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import read_table

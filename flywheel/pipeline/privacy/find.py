@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flywheel.files import read_rows
 from flywheel.funnel import Funnel
+from flywheel.io.files import read_rows
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.provenance import ORIGINS, from_snapshots, read_origins

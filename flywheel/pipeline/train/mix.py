@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
 from flywheel.rounds import DATASET, round_name

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.records import canonical_json
 from flywheel.store import Store

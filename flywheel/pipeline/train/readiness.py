@@ -12,7 +12,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from flywheel.files import lines
+from flywheel.io.files import lines
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.train.mix import trained_on

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.extensions import Reader, Sample
-from flywheel.files import hash_text
+from flywheel.io.files import hash_text
 from flywheel.stages.ingest.archives import archive_kind, member_beside, members
 from flywheel.stages.ingest.batches import Block, BlockBuilder
 from flywheel.stages.ingest.detect import (

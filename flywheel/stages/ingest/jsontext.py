@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from flywheel.files import encodable
+from flywheel.io.files import encodable
 from flywheel.records import canonical_json
 
 __all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "has_large_numbers", "loads", "plain"]

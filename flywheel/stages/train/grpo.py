@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer, require_safetensors
 from flywheel.stages.train import losses

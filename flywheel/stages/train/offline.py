@@ -125,7 +125,7 @@ def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> Lo
 
 
 def _hash(adapter: Path) -> str:
-    from flywheel.files import hash_file
+    from flywheel.io.files import hash_file
 
     return hash_file(adapter / "adapter_model.safetensors")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flywheel.errors import TrainError
-from flywheel.files import atomic_write
+from flywheel.io.files import atomic_write
 from flywheel.stages.train.sharing.tree import Row, grow
 
 if TYPE_CHECKING:

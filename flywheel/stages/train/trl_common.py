@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import ConfigError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.files import atomic_folder, atomic_write
+from flywheel.io.files import atomic_folder, atomic_write
 from flywheel.models.load import load_base, quiet, require_safetensors
 from flywheel.stages.train.process.checkpoints import checkpoints, mark_whole
 from flywheel.stages.train.process.distributed import first, keeps_layers, read_accelerate, spreads, together, world

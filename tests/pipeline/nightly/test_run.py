@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from flywheel.errors import ConfigError, UsageError
-from flywheel.files import shipped
+from flywheel.io.files import shipped
 from flywheel.pipeline.nightly.run import _between, find_recipe, recipe_names
 
 

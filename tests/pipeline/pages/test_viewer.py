@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from flywheel.errors import UsageError
-from flywheel.files import hash_file
+from flywheel.io.files import hash_file
 from flywheel.project import Project
 from tests.projects import TINY_CONFIG, flywheel
 

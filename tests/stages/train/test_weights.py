@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from flywheel import files
-from flywheel.files import read_rows
+from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.records import canonical_json

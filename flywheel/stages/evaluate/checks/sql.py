@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flywheel.sealed import is_query, limited, sealed
+from flywheel.sql_sandbox import is_query, limited, sealed
 from flywheel.stages.evaluate.checks.calls import same_value
 from flywheel.stages.evaluate.checks.patterns import BadCheckError
 

@@ -21,7 +21,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore
-from flywheel.files import lines
+from flywheel.io.files import lines
 from flywheel.records import content_id
 from flywheel.stages.evaluate.cases import capped
 from flywheel.stages.evaluate.checks.patterns import found

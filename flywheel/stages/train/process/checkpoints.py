@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from flywheel.extensions import TrainSpec
-from flywheel.files import atomic_write, lines
+from flywheel.io.files import atomic_write, lines
 
 __all__ = ["checkpoints", "mark_whole", "newest", "trim_metrics"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flywheel.errors import ConfigError
-from flywheel.given import read_text
+from flywheel.io.user_files import read_text
 from flywheel.records import Method
 
 __all__ = ["command", "first", "keeps_layers", "read_accelerate", "spreads", "together", "world"]

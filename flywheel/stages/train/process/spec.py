@@ -19,7 +19,7 @@ from typing import Any
 from flywheel.config import Config
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.files import lines, write_json
+from flywheel.io.files import lines, write_json
 from flywheel.stages.train.process.checkpoints import trim_metrics
 from flywheel.stages.train.process.distributed import command
 from flywheel.stages.train.process.tracking import environment

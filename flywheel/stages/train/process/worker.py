@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flywheel.errors import FlywheelError
 from flywheel.extensions import load_extension
-from flywheel.files import write_json
+from flywheel.io.files import write_json
 from flywheel.stages.train.process.distributed import first
 from flywheel.stages.train.process.spec import read_spec, write_result
 

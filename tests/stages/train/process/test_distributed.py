@@ -10,7 +10,7 @@ import torch
 from flywheel.config import TrainConfig
 from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.files import hash_file
+from flywheel.io.files import hash_file
 from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import tracking
 from flywheel.stages.train.process.distributed import command, keeps_layers

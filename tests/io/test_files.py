@@ -109,7 +109,7 @@ def test_the_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
         """
         import sys
         from pathlib import Path
-        from flywheel.files import ProjectLock
+        from flywheel.io.files import ProjectLock
         with ProjectLock(Path(sys.argv[1]), "build"):
             print("held", flush=True)
             sys.stdin.read()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from flywheel.errors import ConfigError, UsageError
-from flywheel.given import read_document, read_text
+from flywheel.io.user_files import read_document, read_text
 from flywheel.records import Plan
 
 
