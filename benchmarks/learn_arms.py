@@ -116,7 +116,7 @@ def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int
     from flywheel.io.files import read_rows
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
-    from flywheel.rounds import DATASET
+    from flywheel.registry.registry import DATASET
     from flywheel.stages.train.rows import tokenise
 
     rows = read_rows(project.registry.folder(number) / DATASET)

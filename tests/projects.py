@@ -10,7 +10,7 @@ from typing import Any
 
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.records import content_id
-from flywheel.rounds import Registry
+from flywheel.registry.registry import Registry
 from flywheel.store import Store
 
 __all__ = ["FLYWHEEL", "TINY_CONFIG", "champion_is_valid", "digest", "flywheel", "make_tiny_model", "write_config"]

@@ -48,7 +48,7 @@ def _stages() -> Iterator[str]:
 def _rounds() -> Iterator[str]:
     from flywheel.config import CONFIG_FILE, load_config
     from flywheel.errors import FlywheelError
-    from flywheel.rounds import ALIASES, Registry
+    from flywheel.registry.registry import ALIASES, Registry
 
     folder = _folder()
     try:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flywheel.config import Config
-from flywheel.rounds import Registry
+from flywheel.registry.registry import Registry
 from flywheel.store import Store
 
 __all__ = ["Context", "served_name", "utc_now"]

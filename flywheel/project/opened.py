@@ -12,7 +12,7 @@ from flywheel import files
 from flywheel.config import CONFIG_FILE, Config, load_config
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
-from flywheel.rounds import Registry
+from flywheel.registry.registry import Registry
 from flywheel.store import FORGETTING, Store
 
 __all__ = ["KEY_FILE", "Opened", "find_project"]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from flywheel.rounds import Registry
+from flywheel.registry.registry import Registry
 from tests.cli.test_speed import HEAVY
 from tests.projects import FLYWHEEL
 from tests.reports import manifest

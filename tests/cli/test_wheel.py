@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from flywheel.rounds import Registry
+from flywheel.registry.registry import Registry
 from tests.projects import FLYWHEEL, write_config
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from flywheel.records import Night
-from flywheel.rounds import Registry
+from flywheel.registry.registry import Registry
 from flywheel.store import Store
 from tests.projects import champion_is_valid, make_tiny_model
 from tests.soak import EVENTS, NIGHTS, Soak

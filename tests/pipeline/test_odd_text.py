@@ -13,7 +13,7 @@ from flywheel import files
 from flywheel.errors import TrainError
 from flywheel.project import Project
 from flywheel.records import content_id
-from flywheel.rounds import DATASET
+from flywheel.registry.registry import DATASET
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.projects import make_tiny_model

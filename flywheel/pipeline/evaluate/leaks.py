@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
-from flywheel.rounds import DATASET
+from flywheel.registry.registry import DATASET
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.suites.own_cases import OwnCase

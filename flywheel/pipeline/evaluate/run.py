@@ -22,7 +22,7 @@ from flywheel.pipeline.evaluate.off_policy import off_policy_rows
 from flywheel.pipeline.evaluate.scorer import PolicyScorer, look_id
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport
-from flywheel.rounds import DATASET, round_name
+from flywheel.registry.registry import DATASET, round_name
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.logs.types import Attempt

@@ -17,7 +17,7 @@ from flywheel.extensions import CaseScore, Holdout
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import Suite
 from flywheel.records import content_id
-from flywheel.rounds import round_name
+from flywheel.registry.registry import round_name
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import Any
 from flywheel.extensions import load_extension
 from flywheel.pipeline.context import Context
 from flywheel.records import MetricRow
-from flywheel.rounds import round_name
+from flywheel.registry.registry import round_name
 
 __all__ = ["explain_gate", "explain_round", "explain_row", "metric_text", "rule_names"]
 

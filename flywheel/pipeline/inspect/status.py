@@ -16,7 +16,7 @@ from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round,
 from flywheel.pipeline.inspect.preview import preview
 from flywheel.pipeline.tables import read_table
 from flywheel.records import EvalReport
-from flywheel.rounds import Registry
+from flywheel.registry.registry import Registry
 
 if TYPE_CHECKING:
     import polars as pl

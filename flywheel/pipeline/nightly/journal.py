@@ -17,7 +17,7 @@ from flywheel.errors import ExitCode, FlywheelError, StoreError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.explain_round import metric_text
 from flywheel.records import Need, Night, NightStage, Promotion, content_id
-from flywheel.rounds import round_name
+from flywheel.registry.registry import round_name
 
 __all__ = ["Journal", "last_night"]
 

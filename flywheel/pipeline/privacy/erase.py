@@ -21,7 +21,7 @@ from flywheel.pipeline.pages.round_page import write_page
 from flywheel.pipeline.privacy.find import Belongings
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, RoundManifest
-from flywheel.rounds import DATASET
+from flywheel.registry.registry import DATASET
 from flywheel.stages.ingest.forgotten import name_mark, user_mark
 from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.signals.audit import AUDITS

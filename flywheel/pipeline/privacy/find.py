@@ -20,7 +20,7 @@ from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.provenance import ORIGINS, from_snapshots, read_origins
 from flywheel.records import Split, content_id
-from flywheel.rounds import DATASET
+from flywheel.registry.registry import DATASET
 from flywheel.stages.conversations.link import COLUMNS as LINKED
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.ingest.forgotten import LATE

@@ -14,7 +14,7 @@ from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.run import look_id
 from flywheel.records import EvalReport, Promotion, Verdict
-from flywheel.rounds import round_name
+from flywheel.registry.registry import round_name
 from flywheel.stages.gate.ledger import RULE
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from flywheel.answers import DeployAnswer
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.vllm import Served, Server
-from flywheel.rounds import round_name
+from flywheel.registry.registry import round_name
 
 __all__ = ["LOG", "deploy_vllm", "deployments", "refuse_unsound"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
-from flywheel.rounds import DATASET, round_name
+from flywheel.registry.registry import DATASET, round_name
 
 if TYPE_CHECKING:
     from flywheel.stages.selection.mix import Before

@@ -8,7 +8,7 @@ from flywheel.errors import TrainError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import read_table
 from flywheel.records import MonitorRow
-from flywheel.rounds import round_name
+from flywheel.registry.registry import round_name
 
 __all__ = ["monitor_rows", "refuse_red"]
 

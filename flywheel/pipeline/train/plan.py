@@ -22,7 +22,7 @@ from flywheel.pipeline.train.mix import before, golden_version, replayed
 from flywheel.pipeline.train.monitors import monitor_rows
 from flywheel.pipeline.train.provenance import origins_text
 from flywheel.records import Method, Plan, canonical_json, content_id
-from flywheel.rounds import round_name
+from flywheel.registry.registry import round_name
 
 if TYPE_CHECKING:
     import polars as pl

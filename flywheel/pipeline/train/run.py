@@ -22,7 +22,7 @@ from flywheel.pipeline.train.monitors import refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, Plan, RoundManifest
-from flywheel.rounds import ADAPTER_WEIGHTS, DATASET, round_name
+from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET, round_name
 
 __all__ = ["served_rounds", "train_round", "training_metrics"]
 

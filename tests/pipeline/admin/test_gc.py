@@ -13,7 +13,7 @@ from flywheel.errors import BusyError
 from flywheel.pipeline.admin.gc import Kept
 from flywheel.project import Project
 from flywheel.records import TABLES
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.reports import manifest
 
 ROW = {

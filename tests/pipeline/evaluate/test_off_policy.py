@@ -20,7 +20,7 @@ from flywheel.pipeline.evaluate.off_policy import off_policy_rows
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.project import Project
 from flywheel.records import EvalReport, OffPolicyEstimate
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import write_config
 from tests.reports import manifest, report, row
 

@@ -12,7 +12,7 @@ from flywheel.config import RedactConfig
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.pipeline.serve.deploy import LOG
 from flywheel.project import Project
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.ingest.redact import Redactor
 from tests.reports import manifest
 

@@ -11,7 +11,7 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.promote.promotion import force, judge, roll_back
 from flywheel.project import Project
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, Verdict
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.reports import manifest, report, row
 
 TASKS = [f"task {i:03d}" for i in range(100)]

@@ -13,7 +13,7 @@ from flywheel import chained, files
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.serve.deploy import LOG
 from flywheel.project import Project
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import FLYWHEEL
 from tests.reports import manifest
 from tests.vllm_server import VLLM, serving

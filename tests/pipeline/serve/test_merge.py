@@ -16,7 +16,7 @@ from flywheel.errors import FlywheelError, UsageError
 from flywheel.models.load import base_identity, load_base
 from flywheel.pipeline.serve.merge import ABOUT
 from flywheel.project import Project
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.reports import manifest
 
 

@@ -13,7 +13,7 @@ from flywheel.config import Config, MlflowConfig
 from flywheel.pipeline.serve.mlflow import tell_mlflow
 from flywheel.project import Project
 from flywheel.records import Certificate, TaintedRound
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.reports import manifest, report, row
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of mlflow's own libraries, which differ from version to version

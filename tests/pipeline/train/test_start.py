@@ -9,7 +9,7 @@ import pytest
 from flywheel import files
 from flywheel.pipeline.promote.promotion import force
 from flywheel.project import Project
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import TINY_CONFIG
 from tests.reports import manifest
 

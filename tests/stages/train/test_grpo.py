@@ -17,7 +17,7 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.records import canonical_json
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.datasets.groups import advantages
 from flywheel.stages.train import logged_kto, offline_grpo, tree, trl_dpo
 from flywheel.stages.train.group_rows import Member, member_rows

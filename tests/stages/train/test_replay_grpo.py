@@ -15,8 +15,8 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_base, load_tokenizer
 from flywheel.records import canonical_json
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.replay import START, call_text, next_state
-from flywheel.rounds import ADAPTER_WEIGHTS
 from flywheel.stages.train import replay_grpo
 from flywheel.stages.train.process.checkpoints import trim_metrics
 from flywheel.stages.train.tokenizer import result_ids

@@ -24,7 +24,7 @@ from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.models.policy import PolicySet
 from flywheel.records import canonical_json
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.train import _trl, trl_dpo, trl_sft
 from flywheel.stages.train.process.spec import launch, read_spec, write_spec
 

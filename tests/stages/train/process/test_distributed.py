@@ -11,7 +11,7 @@ from flywheel.config import TrainConfig
 from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import hash_file
-from flywheel.rounds import ADAPTER_WEIGHTS
+from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.train import tracking
 from flywheel.stages.train.process.distributed import command, keeps_layers
 from flywheel.stages.train.process.spec import launch

@@ -22,8 +22,8 @@ from pydantic import ValidationError
 
 from flywheel import chained, files
 from flywheel.errors import StoreError, UsageError
-from flywheel.ledgers import Ledgers
 from flywheel.records import EvalReport, Promotion, RoundManifest
+from flywheel.registry.ledger import Ledgers
 
 __all__ = ["ADAPTER_WEIGHTS", "ALIASES", "DATASET", "Registry", "round_name"]
 

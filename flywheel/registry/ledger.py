@@ -1,6 +1,6 @@
 """What the rounds folder remembers for ever: which held-out tasks decisions have used, and who was forgotten.
 
-In and out: append-only files beside the rounds, chained by hash; see `flywheel.rounds` for the layout.
+In and out: append-only files beside the rounds, chained by hash; see `flywheel.registry.registry` for the layout.
 """
 
 from __future__ import annotations

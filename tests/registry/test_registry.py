@@ -11,7 +11,7 @@ import pytest
 from flywheel import files
 from flywheel.errors import StoreError, UsageError
 from flywheel.records import FileHash, Promotion, RoundManifest
-from flywheel.rounds import ADAPTER_WEIGHTS, Registry, round_name
+from flywheel.registry.registry import ADAPTER_WEIGHTS, Registry, round_name
 
 Decision = Literal["promoted", "held", "forced", "rolled_back"]
 

@@ -1,0 +1,1 @@
+"""Rounds, aliases, decisions and the hash-chained ledgers."""
