@@ -15,7 +15,7 @@ from flywheel.cli.session import Session, session
 from flywheel.errors import UsageError
 
 if TYPE_CHECKING:
-    from flywheel.answers import IngestAnswer, StageAnswer, StatusAnswer
+    from flywheel.results import IngestAnswer, StageAnswer, StatusAnswer
 
 __all__ = ["add_commands"]
 
@@ -32,8 +32,8 @@ def init(
 
     Also a .gitignore for the store and the rounds' heavy files.
     """
-    from flywheel.answers import InitAnswer
     from flywheel.pipeline.admin.init import scaffold
+    from flywheel.results import InitAnswer
 
     current = session(ctx)
     made = scaffold(((current.folder or Path()) / directory).resolve(), demo=demo)

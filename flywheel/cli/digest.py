@@ -10,7 +10,7 @@ import typer
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
-    from flywheel.answers import DigestAnswer, DigestChange, DigestCost, DigestIntent, DigestRate
+    from flywheel.results import DigestAnswer, DigestChange, DigestCost, DigestIntent, DigestRate
 
 __all__ = ["add_commands"]
 

@@ -11,7 +11,7 @@ from flywheel.cli.rounds import confirm
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
-    from flywheel.answers import ForgetAnswer
+    from flywheel.results import ForgetAnswer
 
 __all__ = ["add_commands"]
 

@@ -14,7 +14,7 @@ from flywheel.cli.render import columns
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
-    from flywheel.answers import AuditAnswer, AuditQuestion, RewardsAnswer, SignalRow
+    from flywheel.results import AuditAnswer, AuditQuestion, RewardsAnswer, SignalRow
 
 __all__ = ["add_commands"]
 

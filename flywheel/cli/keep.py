@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from flywheel.answers import QueryAnswer
 from flywheel.cli.render import columns, mark
 from flywheel.cli.session import session
+from flywheel.results import QueryAnswer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from flywheel.cli.render import columns, plain
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
-    from flywheel.answers import DiffAnswer
+    from flywheel.results import DiffAnswer
 
 __all__ = ["add_commands"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flywheel.answers import Preview, ShowAnswer
 from flywheel.cli.render import coloured, columns
+from flywheel.results import Preview, ShowAnswer
 
 __all__ = ["preview_lines"]
 

@@ -12,7 +12,7 @@ from flywheel.cli.render import columns, metric_lines, off_policy_lines, rule_li
 from flywheel.cli.session import Session, session
 
 if TYPE_CHECKING:
-    from flywheel.answers import CanaryAnswer, LogsEvalAnswer
+    from flywheel.results import CanaryAnswer, LogsEvalAnswer
 
 __all__ = ["add_commands", "evaluate_logs"]
 

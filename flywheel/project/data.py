@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flywheel.answers import (
+from flywheel.errors import UsageError
+from flywheel.pipeline.build.run import StageStatus, build, select_stages, statuses
+from flywheel.project.opened import Opened
+from flywheel.records import Split
+from flywheel.results import (
     BuildAnswer,
     ExportAnswer,
     IngestAnswer,
@@ -19,10 +23,6 @@ from flywheel.answers import (
     StageAnswer,
     StatusAnswer,
 )
-from flywheel.errors import UsageError
-from flywheel.pipeline.build.run import StageStatus, build, select_stages, statuses
-from flywheel.project.opened import Opened
-from flywheel.records import Split
 
 if TYPE_CHECKING:
     from flywheel.pipeline.ingest.run import IngestResult

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flywheel.answers import DeployAnswer, ForgetAnswer, GcAnswer, MergeAnswer
 from flywheel.errors import UsageError
 from flywheel.pipeline.admin.gc import Kept
 from flywheel.project.opened import Opened
+from flywheel.results import DeployAnswer, ForgetAnswer, GcAnswer, MergeAnswer
 
 __all__ = ["KeepCommands"]
 

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flywheel.answers import (
+from flywheel.config import CONFIG_FILE, origins
+from flywheel.extensions import list_extensions
+from flywheel.pipeline.build.registry import stages_for
+from flywheel.pipeline.build.run import build
+from flywheel.project.opened import KEY_FILE, Opened
+from flywheel.results import (
     AuditAnswer,
     AuditQuestion,
     ConfigAnswer,
@@ -20,11 +25,6 @@ from flywheel.answers import (
     ShowAnswer,
     ViewAnswer,
 )
-from flywheel.config import CONFIG_FILE, origins
-from flywheel.extensions import list_extensions
-from flywheel.pipeline.build.registry import stages_for
-from flywheel.pipeline.build.run import build
-from flywheel.project.opened import KEY_FILE, Opened
 
 if TYPE_CHECKING:
     import pyarrow as pa

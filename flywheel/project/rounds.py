@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from flywheel.answers import (
+from flywheel.config import Config
+from flywheel.errors import UsageError
+from flywheel.pipeline.build.run import build
+from flywheel.pipeline.context import Context
+from flywheel.project.opened import Opened
+from flywheel.records import Method, Plan, Promotion, RoundManifest
+from flywheel.results import (
     CanaryAnswer,
     ChampionAnswer,
     DiffAnswer,
@@ -14,12 +20,6 @@ from flywheel.answers import (
     LogsEvalAnswer,
     RunAnswer,
 )
-from flywheel.config import Config
-from flywheel.errors import UsageError
-from flywheel.pipeline.build.run import build
-from flywheel.pipeline.context import Context
-from flywheel.project.opened import Opened
-from flywheel.records import Method, Plan, Promotion, RoundManifest
 
 __all__ = ["RoundCommands"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from flywheel.answers import GcAnswer, GcRow
 from flywheel.pipeline.context import Context
+from flywheel.results import GcAnswer, GcRow
 from flywheel.store import Snapshot
 
 __all__ = ["Kept", "collect"]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel import files
-from flywheel.answers import ANSWERS
 from flywheel.config import Config, Pipeline
 from flywheel.contracts import SCHEMA_MODELS, model_schema
 from flywheel.errors import UsageError
+from flywheel.results import ANSWERS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

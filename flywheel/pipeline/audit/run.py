@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from flywheel import files
-from flywheel.answers import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.errors import UsageError
 from flywheel.io.user_files import read_text
 from flywheel.pipeline.audit.sample import Draw, answers_path, draws
@@ -22,6 +21,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.pipeline.tables import read_table
 from flywheel.records import canonical_json
+from flywheel.results import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.stages.ingest.redact import Redactor
 
 __all__ = ["ask_all", "audit_answer", "questions", "read_answers", "record", "write_questions"]

@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from flywheel.answers import CoverageGap, LogsEvalAnswer
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
+from flywheel.results import CoverageGap, LogsEvalAnswer
 from flywheel.stages.evaluate.compare import Comparison, compare
 from flywheel.stages.evaluate.logs.score import NOT_JUDGED, SUITE, Served, serve
 from flywheel.stages.evaluate.logs.types import Attempt

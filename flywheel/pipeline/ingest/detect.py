@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flywheel.answers import ReaderRow, ReadersAnswer
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, Sample, list_extensions, load_extension
+from flywheel.results import ReaderRow, ReadersAnswer
 
 if TYPE_CHECKING:
     from flywheel.stages.ingest.detect import Detection

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from flywheel.answers import QuarantineAnswer, QuarantineReason, QuarantineRetry
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.records import Quarantined
+from flywheel.results import QuarantineAnswer, QuarantineReason, QuarantineRetry
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-from flywheel.answers import (
+from flywheel.errors import UsageError
+from flywheel.pipeline.audit.sample import TALK, intents
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.inspect.status import metric_text
+from flywheel.pipeline.tables import read_table
+from flywheel.results import (
     DigestAnswer,
     DigestChange,
     DigestCost,
@@ -21,11 +26,6 @@ from flywheel.answers import (
     DigestRate,
     DigestRound,
 )
-from flywheel.errors import UsageError
-from flywheel.pipeline.audit.sample import TALK, intents
-from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.status import metric_text
-from flywheel.pipeline.tables import read_table
 from flywheel.stats.paired import newcombe, wilson
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from flywheel import files
-from flywheel.answers import DoctorCheck
 from flywheel.errors import FlywheelError, where
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
+from flywheel.results import DoctorCheck
 from flywheel.store import Part
 
 __all__ = ["examine"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flywheel.answers import Preview, PreviewSegment
 from flywheel.errors import FlywheelError
 from flywheel.pipeline.context import Context
+from flywheel.results import Preview, PreviewSegment
 
 if TYPE_CHECKING:
     from flywheel.models.chat import ChatFormat

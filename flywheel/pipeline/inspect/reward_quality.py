@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.answers import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.errors import UsageError
 from flywheel.pipeline.audit.sample import TALK, intents
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.tables import read_table
+from flywheel.results import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.stages.labelling.posterior import Belief, Vote
 from flywheel.stages.labelling.priors import AUDIT, VERIFIER, full_log_odds
 from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed

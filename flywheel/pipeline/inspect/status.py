@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.answers import ChampionAnswer, LogRow, ShowAnswer
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.run import StageStatus, explain_stage
@@ -17,6 +16,7 @@ from flywheel.pipeline.inspect.preview import preview
 from flywheel.pipeline.tables import read_table
 from flywheel.records import EvalReport
 from flywheel.registry.registry import Registry
+from flywheel.results import ChampionAnswer, LogRow, ShowAnswer
 
 if TYPE_CHECKING:
     import polars as pl

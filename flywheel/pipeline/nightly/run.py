@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from flywheel import files
-from flywheel.answers import RunAnswer, RunStage
 from flywheel.config import Pipeline, load_pipeline, merge_overrides
 from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
 from flywheel.io.user_files import read_text
@@ -25,6 +24,7 @@ from flywheel.pipeline.train.plan import make_plan
 from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.train.run import train_round
 from flywheel.records import Need, Promotion
+from flywheel.results import RunAnswer, RunStage
 
 __all__ = ["find_recipe", "recipe_names", "run_recipe"]
 

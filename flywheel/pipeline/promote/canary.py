@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flywheel import chained
-from flywheel.answers import CanaryAnswer
 from flywheel.config import CanaryConfig
 from flywheel.errors import StoreError, UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.compare_logs import judged_sides
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, read_store
 from flywheel.records import content_id
+from flywheel.results import CanaryAnswer
 from flywheel.stages.evaluate.logs.types import Attempt
 from flywheel.stats.online import e_process
 from flywheel.stats.sequence import confidence_sequence, sample_ratio_p

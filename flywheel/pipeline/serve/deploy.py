@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from flywheel import chained
-from flywheel.answers import DeployAnswer
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.vllm import Served, Server
 from flywheel.registry.registry import round_name
+from flywheel.results import DeployAnswer
 
 __all__ = ["LOG", "deploy_vllm", "deployments", "refuse_unsound"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from flywheel import files
-from flywheel.answers import ExportAnswer, ExportFile
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import stage_of
@@ -16,6 +15,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.leakage import evaluation_texts
 from flywheel.pipeline.tables import read_table
 from flywheel.records import Split, canonical_json
+from flywheel.results import ExportAnswer, ExportFile
 from flywheel.stages.datasets.export import FORMS, export_rows
 from flywheel.stages.datasets.unpaired import unpaired, weighed
 from flywheel.stages.selection.decontaminate import clear

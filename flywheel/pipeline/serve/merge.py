@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 from flywheel import files
-from flywheel.answers import MergeAnswer
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError, UsageError
 from flywheel.models.load import base_identity
 from flywheel.models.merging import merge
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.deploy import refuse_unsound
+from flywheel.results import MergeAnswer
 
 __all__ = ["find_converter", "merge_round"]
 

@@ -14,7 +14,7 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.inspect.reward_quality import transport
 
 if TYPE_CHECKING:
-    from flywheel.answers import AuditQuestion
+    from flywheel.results import AuditQuestion
 
 
 @pytest.fixture(scope="module")

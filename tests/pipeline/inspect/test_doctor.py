@@ -13,7 +13,7 @@ from flywheel.project import KEY_FILE, Project
 from tests.projects import TINY_CONFIG
 
 if TYPE_CHECKING:
-    from flywheel.answers import DoctorCheck
+    from flywheel.results import DoctorCheck
 
 
 @pytest.fixture(scope="module")

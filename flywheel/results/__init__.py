@@ -5,7 +5,7 @@ The terminal's tables are drawn from the same values, so a script never has to p
 
 from __future__ import annotations
 
-from flywheel.answers.data import (
+from flywheel.results.data import (
     BuildAnswer,
     ExportAnswer,
     ExportFile,
@@ -20,7 +20,7 @@ from flywheel.answers.data import (
     StageAnswer,
     StatusAnswer,
 )
-from flywheel.answers.digest import (
+from flywheel.results.digest import (
     DigestAnswer,
     DigestChange,
     DigestCost,
@@ -29,8 +29,8 @@ from flywheel.answers.digest import (
     DigestRate,
     DigestRound,
 )
-from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, GcRow, MergeAnswer
-from flywheel.answers.looking import (
+from flywheel.results.keeping import DeployAnswer, ForgetAnswer, GcAnswer, GcRow, MergeAnswer
+from flywheel.results.looking import (
     ConfigAnswer,
     ConfigValue,
     DoctorAnswer,
@@ -43,7 +43,7 @@ from flywheel.answers.looking import (
     ShowAnswer,
     ViewAnswer,
 )
-from flywheel.answers.rewards import (
+from flywheel.results.rewards import (
     AuditAnswer,
     AuditQuestion,
     AuditTurn,
@@ -54,7 +54,7 @@ from flywheel.answers.rewards import (
     SignalRow,
     TransportRow,
 )
-from flywheel.answers.rounds import (
+from flywheel.results.rounds import (
     CanaryAnswer,
     ChampionAnswer,
     CoverageGap,
@@ -67,7 +67,7 @@ from flywheel.answers.rounds import (
     RunAnswer,
     RunStage,
 )
-from flywheel.answers.schemas import ANSWERS
+from flywheel.results.schemas import ANSWERS
 
 __all__ = [
     "ANSWERS",

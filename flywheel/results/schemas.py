@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flywheel.answers.data import (
+from flywheel.records import Document
+from flywheel.results.data import (
     BuildAnswer,
     ExportAnswer,
     IngestAnswer,
@@ -12,9 +13,9 @@ from flywheel.answers.data import (
     ReadersAnswer,
     StatusAnswer,
 )
-from flywheel.answers.digest import DigestAnswer
-from flywheel.answers.keeping import DeployAnswer, ForgetAnswer, GcAnswer, MergeAnswer
-from flywheel.answers.looking import (
+from flywheel.results.digest import DigestAnswer
+from flywheel.results.keeping import DeployAnswer, ForgetAnswer, GcAnswer, MergeAnswer
+from flywheel.results.looking import (
     ConfigAnswer,
     DoctorAnswer,
     ExplainAnswer,
@@ -23,8 +24,8 @@ from flywheel.answers.looking import (
     ShowAnswer,
     ViewAnswer,
 )
-from flywheel.answers.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
-from flywheel.answers.rounds import (
+from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
+from flywheel.results.rounds import (
     CanaryAnswer,
     ChampionAnswer,
     DiffAnswer,
@@ -33,7 +34,6 @@ from flywheel.answers.rounds import (
     LogsEvalAnswer,
     RunAnswer,
 )
-from flywheel.records import Document
 
 __all__ = ["ANSWERS"]
 
