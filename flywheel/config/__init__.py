@@ -8,6 +8,7 @@ docs/reference/config.md. Sections stand in modules by what they are about; `fil
 from __future__ import annotations
 
 from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
+from flywheel.config.evaluation import CanaryConfig, EvalConfig, GateConfig, SliceRule
 from flywheel.config.files import (
     CONFIG_FILE,
     load_config,
@@ -16,14 +17,13 @@ from flywheel.config.files import (
     origins,
     render_default_config,
 )
-from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
-from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig, SliceRule
+from flywheel.config.ingest import BuildConfig, EpisodesConfig, IngestConfig, RedactConfig
 from flywheel.config.monitors import MonitorsConfig
-from flywheel.config.nights import NightlyConfig, NotifyConfig
+from flywheel.config.nightly import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
+from flywheel.config.root import Config, Pipeline
 from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
-from flywheel.config.whole import Config, Pipeline
 
 __all__ = [
     "CONFIG_FILE",

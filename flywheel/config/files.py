@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from flywheel.config.whole import Config, Pipeline
+from flywheel.config.root import Config, Pipeline
 from flywheel.errors import ConfigError
 from flywheel.io.user_files import read_text
 

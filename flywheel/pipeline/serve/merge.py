@@ -16,7 +16,7 @@ from flywheel import files
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError, UsageError
 from flywheel.models.load import base_identity
-from flywheel.models.merging import merge
+from flywheel.models.merge import merge
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.deploy import refuse_unsound
 from flywheel.results import MergeAnswer

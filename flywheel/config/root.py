@@ -9,10 +9,10 @@ from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
 from flywheel.config.datasets import GroupsConfig, PairsConfig, ReplayConfig
-from flywheel.config.intake import BuildConfig, EpisodesConfig, IngestConfig
-from flywheel.config.judging import CanaryConfig, EvalConfig, GateConfig
+from flywheel.config.evaluation import CanaryConfig, EvalConfig, GateConfig
+from flywheel.config.ingest import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.monitors import MonitorsConfig
-from flywheel.config.nights import NightlyConfig, NotifyConfig
+from flywheel.config.nightly import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import ModelConfig, TrainConfig
