@@ -25,7 +25,7 @@ Case = tuple[list[dict[str, Any]], list[dict[str, Any]] | None, dict[str, Any]] 
 
 def logged_cases(data: Path, folder: Path) -> list[Case]:
     """Return every step of the logs as a case, conversation by conversation."""
-    from flywheel.pipeline.tables import read_table
+    from flywheel.pipeline.build.tables import read_table
     from flywheel.project import Project
     from flywheel.stages.datasets.context import contexts
 

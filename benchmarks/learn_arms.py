@@ -156,7 +156,7 @@ def flywheel_round(project: Project, number: int) -> dict[str, Any]:
 def _conversations(project: Project) -> pl.DataFrame:
     """Return the training tasks' conversations with their logged outcome: episode_id, task_id, good."""
     import polars as pl
-    from flywheel.pipeline.tables import read_table
+    from flywheel.pipeline.build.tables import read_table
 
     told = (
         read_table(project.store, "rewards")
@@ -175,7 +175,7 @@ def _conversations(project: Project) -> pl.DataFrame:
 
 def _texts(project: Project, chat: Any, episodes: pl.DataFrame, *, last: bool) -> dict[str, list[tuple[str, str]]]:
     """Return each conversation's steps as (prompt, completion) texts; with `last`, only its last step."""
-    from flywheel.pipeline.tables import read_table
+    from flywheel.pipeline.build.tables import read_table
     from flywheel.stages.datasets.context import contexts
 
     steps = read_table(project.store, "steps").collect()

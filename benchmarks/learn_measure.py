@@ -28,7 +28,7 @@ Scores = dict[str, Any]
 
 def held_out(project: Project) -> Holdout:
     """Return the held-out part of a project's tables."""
-    from flywheel.pipeline.evaluate.leakage import read_holdout
+    from flywheel.pipeline.evaluate.holdout import read_holdout
 
     return read_holdout(project.context)
 

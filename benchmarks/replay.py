@@ -25,7 +25,7 @@ from flywheel import Project
 from flywheel.config import ReplayConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.build.tables import read_table
 from flywheel.records import TABLES, canonical_json, content_id
 from flywheel.stages.datasets.replay.build import build_fixtures
 from flywheel.stages.datasets.replay.trajectories import Call, Tools, frame_of, walk

@@ -157,7 +157,7 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: 
     from flywheel.config import Config
     from flywheel.extensions import TrainSpec
     from flywheel.models.load import load_tokenizer
-    from flywheel.stages.train import trl_dpo
+    from flywheel.stages.train import dpo
     from flywheel.stages.train.offline import Order, collate, prepare_items, reference_scores
     from torch.utils.data import SequentialSampler
     from transformers import TrainerCallback
@@ -180,7 +180,7 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: 
         def _get_train_sampler(self, *_: Any, **__: Any) -> Any:
             return SequentialSampler(range(len(rows)))
 
-    class Ours(trl_dpo.PairLoss, Stock):
+    class Ours(dpo.PairLoss, Stock):
         def _get_train_sampler(self, *_: Any, **__: Any) -> Any:
             return SequentialSampler(range(len(rows)))
 
@@ -197,7 +197,7 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: 
         config = Config.model_validate({"train": {"dpo_sft_weight": 0.0, "batch_size": 1}})
         none = Path()
         spec = TrainSpec(1, "dpo", none, none, none, "embedded", None, "base", config, 0)
-        bare = prepare_items(spec, model, [trl_dpo.pair_rows(row) for row in rows], reference=False)
+        bare = prepare_items(spec, model, [dpo.pair_rows(row) for row in rows], reference=False)
         turns.begin()
         flat = iter(reference_scores(bare.scorer, spec, [row for item in bare.rows for row in item]).rows)
         items = dataclasses.replace(bare, reference=[[next(flat) for _ in item] for item in bare.rows])

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flywheel import files
 from flywheel.contracts import arrow_schema, conform, polars_schema, schema_name
 from flywheel.errors import ContractError, StoreError
+from flywheel.io import files
 from flywheel.records import TABLES, Row, canonical_json, content_id
 
 if TYPE_CHECKING:

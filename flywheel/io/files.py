@@ -258,7 +258,7 @@ def remove_partials(folder: Path) -> int:
 
 def shipped(folder: str) -> Path:
     """Return a shipped folder (pipelines, schemas, sample_logs): inside the wheel, else in the checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     inside = package / "_shipped" / folder
     return inside if inside.is_dir() else package.parent / folder
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flywheel import files
+from flywheel.io import files
 from flywheel.records import canonical_json
 
 __all__ = ["append", "breaks", "head_of", "lines_of"]

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.extensions import Drift, Generation
@@ -17,10 +17,15 @@ from flywheel.models.chat import ChatFormat
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
 from flywheel.models.scoring import Batches
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["HFPolicy", "PolicySet"]
 
 Prompts = Sequence[Sequence[dict[str, Any]]]
 ToolLists = Sequence[list[dict[str, Any]] | None]
+
+_AT_ONCE = 128  # positions whose distributions over the vocabulary are held at a time
 
 
 class PolicySet:
@@ -117,9 +122,7 @@ class HFPolicy:
 
     def drifts(self, texts: Sequence[str]) -> list[Drift]:
         """Return how far the policy is from its base on each text."""
-        from flywheel.models.drift import drifts
-
-        return drifts(self._set, self._adapter, texts)
+        return _drifts(self._set, self._adapter, texts)
 
     def generate(self, prompts: Prompts, tools: ToolLists, *, max_new_tokens: int) -> list[Generation]:
         """Return the greedy next action after each prompt, in order."""
@@ -167,3 +170,48 @@ def _tokens(ids: Sequence[int], end: int) -> int:
 
 def _until(text: str, end: str) -> str:
     return text.split(end, 1)[0]
+
+
+def _drifts(owner: PolicySet, adapter: Path | None, texts: Sequence[str]) -> list[Drift]:
+    """Return how far an adapter has moved the model on each text; one of fewer than two tokens has no drift.
+
+    The mean negative log-likelihood under the policy and under its base, and the mean KL(base || policy) over the whole
+    vocabulary, in nats a token. The base's distribution is averaged over: forgetting is losing what the base could do.
+    """
+    import torch
+
+    found = []
+    for text in texts:
+        ids = owner.tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        if owner.window:
+            ids = ids[:, : owner.window]
+        if ids.shape[1] < 2:  # noqa: PLR2004 - a token, and one that follows it
+            found.append(Drift(0.0, 0.0, 0.0, 0))
+            continue
+        with owner.active(None) as model, torch.inference_mode():
+            base = policy = _logits(model, ids)
+        if adapter is not None:
+            with owner.active(adapter) as model, torch.inference_mode():
+                policy = _logits(model, ids)
+        found.append(_drift(policy, base, ids[0, 1:].to(base.device)))
+    return found
+
+
+def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    logits: torch.Tensor = model(input_ids=ids.to(model.device)).logits[0, :-1]
+    return logits
+
+
+def _drift(policy: torch.Tensor, base: torch.Tensor, targets: torch.Tensor) -> Drift:
+    import torch
+
+    sums, n = [0.0, 0.0, 0.0], len(targets)
+    for start in range(0, n, _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        mine, theirs = (torch.log_softmax(logits[part].float(), -1) for logits in (policy, base))
+        wanted = targets[part, None]
+        kl = (theirs.exp() * (theirs - mine)).sum(-1).clamp(min=0)
+        values = (-mine.gather(-1, wanted), -theirs.gather(-1, wanted), kl)
+        sums = [total + float(value.double().sum()) for total, value in zip(sums, values, strict=True)]
+    nll, base_nll, divergence = (total / n for total in sums)
+    return Drift(nll, base_nll, divergence, n)

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flywheel.config import Config
-from flywheel.registry.registry import Registry
+from flywheel.registry.registry import Registry, round_name
 from flywheel.store import Store
 
-__all__ = ["Context", "served_name", "utc_now"]
+__all__ = ["Context", "served_name", "served_rounds", "utc_now"]
 
 
 def utc_now() -> datetime:
@@ -35,3 +35,9 @@ class Context:
 def served_name(ctx: Context, number: int | None) -> str:
     """Return what a server calls a round, and what logs then say as the policy; 'base' for the base model."""
     return "base" if number is None else f"{ctx.config.name or ctx.project.name}-round-{number}"
+
+
+def served_rounds(ctx: Context) -> dict[str, int]:
+    """Return the rounds whose probabilities can be computed again, by the names that logs may give them."""
+    clean = [n for n in ctx.registry.trained() if n not in ctx.registry.tainted]
+    return {name: n for n in clean for name in (round_name(n), served_name(ctx, n))}

@@ -50,7 +50,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing was built.
         """
-        from flywheel.pipeline.inspect.reward_quality import rewards_answer
+        from flywheel.pipeline.rewards.quality import rewards_answer
 
         return rewards_answer(self.context)
 
@@ -75,8 +75,8 @@ class LookCommands(Opened):
         Raises:
             UsageError: there is no episode to audit.
         """
-        from flywheel.pipeline.audit.run import ask_all, audit_answer, write_questions
-        from flywheel.pipeline.audit.sample import latest_draw, open_draw
+        from flywheel.pipeline.rewards.audit import ask_all, audit_answer, write_questions
+        from flywheel.pipeline.rewards.sample import latest_draw, open_draw
 
         with self.locked("audit") as ctx:
             build(ctx.store, ctx.config, self.folder, stages=stages_for("returns"))
@@ -92,8 +92,8 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing was drawn, or the file cannot be read.
         """
-        from flywheel.pipeline.audit.run import audit_answer, read_answers, record
-        from flywheel.pipeline.audit.sample import latest_draw
+        from flywheel.pipeline.rewards.audit import audit_answer, read_answers, record
+        from flywheel.pipeline.rewards.sample import latest_draw
 
         with self.locked("audit") as ctx:
             answers, left = read_answers(ctx, path)

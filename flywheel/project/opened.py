@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flywheel import files
 from flywheel.config import CONFIG_FILE, Config, load_config
 from flywheel.errors import UsageError
+from flywheel.io import files
 from flywheel.pipeline.context import Context
 from flywheel.registry.registry import Registry
 from flywheel.store import FORGETTING, Store

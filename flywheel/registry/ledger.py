@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from flywheel import chained
+from flywheel.io import hash_chain
 from flywheel.records import Certificate
 
 __all__ = ["Ledgers"]
@@ -39,7 +39,7 @@ class Ledgers:
                 that a repeated evaluation is the same evaluation.
         """
         tasks: set[str] = set()
-        for line in chained.lines_of(self._spent):
+        for line in hash_chain.lines_of(self._spent):
             entry = json.loads(line)
             if entry["look"] == look:
                 break
@@ -48,19 +48,19 @@ class Ledgers:
 
     def spend(self, look: str, number: int, tasks: Sequence[str]) -> str:
         """Write down that a decision uses these tasks, once a look; return the hash of the last line."""
-        if any(json.loads(line)["look"] == look for line in chained.lines_of(self._spent)):
-            return chained.head_of(self._spent)
-        return chained.append(self._spent, {"look": look, "round": number, "tasks": sorted(tasks)}, head=None)
+        if any(json.loads(line)["look"] == look for line in hash_chain.lines_of(self._spent)):
+            return hash_chain.head_of(self._spent)
+        return hash_chain.append(self._spent, {"look": look, "round": number, "tasks": sorted(tasks)}, head=None)
 
     # --- forgotten users ------------------------------------------------------------------------------------------
 
     def certificates(self) -> list[Certificate]:
         """Return what was written down when users were forgotten, oldest first."""
-        return [Certificate.model_validate_json(line) for line in chained.lines_of(self._forgotten)]
+        return [Certificate.model_validate_json(line) for line in hash_chain.lines_of(self._forgotten)]
 
     def certify(self, certificate: Certificate) -> None:
         """Append a certificate, chained to the one before."""
-        chained.append(self._forgotten, certificate.model_dump(mode="json"), head=None)
+        hash_chain.append(self._forgotten, certificate.model_dump(mode="json"), head=None)
 
     @property
     def _forgotten(self) -> Path:

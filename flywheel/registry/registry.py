@@ -20,8 +20,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from flywheel import chained, files
 from flywheel.errors import StoreError, UsageError
+from flywheel.io import files, hash_chain
 from flywheel.records import EvalReport, Promotion, RoundManifest
 from flywheel.registry.ledger import Ledgers
 
@@ -223,7 +223,7 @@ class Registry(Ledgers):
     def readable(self) -> tuple[list[Promotion], list[int]]:
         """Return the decisions that can be read, and the numbers of the lines that cannot."""
         found, bad = [], []
-        for number, line in enumerate(chained.lines_of(self._decisions), 1):
+        for number, line in enumerate(hash_chain.lines_of(self._decisions), 1):
             try:
                 found.append(Promotion.model_validate_json(line))
             except ValidationError:
@@ -232,8 +232,8 @@ class Registry(Ledgers):
 
     def decide(self, promotion: Promotion) -> Promotion:
         """Append a decision, chained to the one before, then move the aliases it implies."""
-        head = chained.append(self._decisions, promotion.model_dump(mode="json"), head=self._head())
-        made = Promotion.model_validate_json(chained.lines_of(self._decisions)[-1])
+        head = hash_chain.append(self._decisions, promotion.model_dump(mode="json"), head=self._head())
+        made = Promotion.model_validate_json(hash_chain.lines_of(self._decisions)[-1])
         self._apply(made, head)
         return made
 
@@ -256,12 +256,12 @@ class Registry(Ledgers):
         """
         self._link()
         (decisions, bad), head = self.readable(), self._head()
-        if not decisions or bad or chained.head_of(self._decisions) == head:
+        if not decisions or bad or hash_chain.head_of(self._decisions) == head:
             return False
         last = decisions[-1]
         follows = last.previous_sha256 == head if head is not None else self.champion != last.champion_after
-        if follows and not chained.breaks(self._decisions, head=None):
-            self._apply(last, chained.head_of(self._decisions))
+        if follows and not hash_chain.breaks(self._decisions, head=None):
+            self._apply(last, hash_chain.head_of(self._decisions))
             return True
         return False
 
@@ -271,8 +271,8 @@ class Registry(Ledgers):
         """Return what is wrong with the decisions' chain and the given rounds' files; empty when all is well."""
         _, bad = self.readable()
         found = [f"{self._decisions.name} line {number} does not fit its schema" for number in bad]
-        found += [p for p in chained.breaks(self._decisions, head=self._head()) if not bad or "is no entry" not in p]
-        found += self._spent_problems() + chained.breaks(self._forgotten, head=None)
+        found += [p for p in hash_chain.breaks(self._decisions, head=self._head()) if not bad or "is no entry" not in p]
+        found += self._spent_problems() + hash_chain.breaks(self._forgotten, head=None)
         return found + [problem for number in rounds for problem in self._file_problems(number)]
 
     def _file_problems(self, number: int) -> list[str]:
@@ -288,8 +288,8 @@ class Registry(Ledgers):
         return [f"round {number}: `{path}` is not the file its manifest names" for path in changed]
 
     def _spent_problems(self) -> list[str]:
-        found = chained.breaks(self._spent, head=None)
-        known = {files.hash_text(line) for line in chained.lines_of(self._spent)}
+        found = hash_chain.breaks(self._spent, head=None)
+        known = {files.hash_text(line) for line in hash_chain.lines_of(self._spent)}
         if any(p.spent_sha256 and p.spent_sha256 not in known for p in self.readable()[0]):
             found.append(f"{self._spent.name} lacks what a decision wrote into it")
         return found

@@ -11,8 +11,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from flywheel import files
 from flywheel.errors import BusyError, StoreError
+from flywheel.io import files
 
 
 def test_atomic_write_keeps_the_old_file_when_the_block_fails(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_full_disk_is_an_error_with_a_hint(tmp_path: Path) -> None:
         """
         import resource, signal, sys
         from pathlib import Path
-        from flywheel import files
+        from flywheel.io import files
         from flywheel.errors import StoreError
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

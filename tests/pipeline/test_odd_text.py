@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel import files
 from flywheel.errors import TrainError
+from flywheel.io import files
 from flywheel.project import Project
 from flywheel.records import content_id
 from flywheel.registry.registry import DATASET

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from flywheel import files
 from flywheel.errors import StoreError, UsageError
+from flywheel.io import files
 from flywheel.records import FileHash, Promotion, RoundManifest
 from flywheel.registry.registry import ADAPTER_WEIGHTS, Registry, round_name
 

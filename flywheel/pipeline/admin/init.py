@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from flywheel import files
 from flywheel.config import CONFIG_FILE, render_default_config
 from flywheel.errors import UsageError
+from flywheel.io import files
 
 __all__ = ["scaffold"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flywheel import files
 from flywheel.config import Config, Pipeline
 from flywheel.contracts import SCHEMA_MODELS, model_schema
 from flywheel.errors import UsageError
+from flywheel.io import files
 from flywheel.results import ANSWERS
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from flywheel.config import Config
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import Stage, stage_of
-from flywheel.pipeline.tables import RECORDED
+from flywheel.pipeline.build.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
 from flywheel.stages.conversations.link import follow_links
 from flywheel.stages.conversations.thread import follow_threads

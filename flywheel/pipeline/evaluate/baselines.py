@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flywheel.errors import TemplateError
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.scorer import PolicyScorer, Side
 from flywheel.pipeline.evaluate.suites import Suite
-from flywheel.pipeline.tables import read_table
 from flywheel.records import RivalRow
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts
+from flywheel.pipeline.evaluate.leakage import trained_tasks
+from flywheel.pipeline.evaluate.logged_attempts import Log, choose, judged_sides, policy_of, read_attempts
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
 from flywheel.results import CoverageGap, LogsEvalAnswer
+from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
 from flywheel.stages.evaluate.logs.score import NOT_JUDGED, SUITE, Served, serve
-from flywheel.stages.evaluate.logs.types import Attempt
 from flywheel.stages.evaluate.off_policy.estimators import as_record
 from flywheel.stages.evaluate.off_policy.logs import off_policy
 from flywheel.stages.evaluate.slicing import standings
@@ -32,9 +32,8 @@ from flywheel.stages.gate.wording import counted, label
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
-__all__ = ["compare_logs", "judged_sides"]
+__all__ = ["compare_logs"]
 
-RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
 NAMED = 20  # cases of a gap whose names are told
 _ROUND = re.compile(r"(?:.*[ _-])?round[ _-]?(\d+)", re.IGNORECASE)
 
@@ -90,27 +89,8 @@ def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None,
     return choose(read[0], old, "old"), choose(read[1], new, "new")
 
 
-def judged_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
-    """Return both sides with the outcome that decides as their score: the recorded one if both have it."""
-    shares = [sum(a.score is not None for a in log.attempts) / max(1, len(log.attempts)) for log in sides]
-    if min(shares) >= RECORDED:
-        return sides, "recorded", []
-    guessed = tuple(replace(log, attempts=[_guess(a, log.guessed) for a in log.attempts]) for log in sides)
-    note = (
-        f"outcomes are recorded for {shares[0]:.0%} of the old and {shares[1]:.0%} of the new attempts, so the score "
-        "is the probability of success that the reward signals give"
-    )
-    return (guessed[0], guessed[1]), "p_success", [note]
-
-
-def _guess(attempt: Attempt, guessed: Mapping[str, float]) -> Attempt:
-    return replace(attempt, score=guessed.get(attempt.episode_id))
-
-
 def _leaked(ctx: Context, name: str, log: Log, served: Served) -> int:
     """Return how many cases the new policy was trained on, where it is a round of this project."""
-    from flywheel.pipeline.evaluate.run import trained_tasks
-
     named = {n for a in log.attempts for n in log.names[a.episode_id]} | {name}
     rounds = {int(m[1]) for n in named if (m := _ROUND.fullmatch(n.strip()))}
     known = [n for n in sorted(rounds) if n in ctx.registry.numbers() and n in ctx.registry.trained()]

@@ -1,80 +1,62 @@
-"""What a round must not be trained on: the held-out answers of the log, and what evaluators say they judge by.
+"""What a round was trained on already: its tasks, and the own cases whose request is one of its rows.
 
-In: the tables and the configured suites. Out: `EvaluationTexts`. An evaluator declares its texts by an attribute
-`texts`, a function of the holdout and the section [eval] (see `extensions.Evaluator`).
+In: a round with all that it descends from, and the project's own cases, which people write from the same logs. Out:
+task ids, and the cases whose last user message a trained row holds, compared by its words.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.errors import ExtensionError
-from flywheel.extensions import Holdout
+from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.suites import chosen_suites
-from flywheel.pipeline.tables import read_table
-from flywheel.records import Split
+from flywheel.registry.registry import DATASET
 
 if TYPE_CHECKING:
-    from flywheel.stages.selection.decontaminate import EvaluationTexts
+    from flywheel.stages.evaluate.suites.own_cases import OwnCase
 
-__all__ = ["evaluation_texts", "read_holdout"]
-
-_ANSWERS = (("examples", "completion"), ("pairs", "chosen"))
+__all__ = ["asked_in_training", "trained_tasks"]
 
 
-def read_holdout(ctx: Context) -> Holdout:
-    """Return the held-out part of the tables; without a held-out task, no rows."""
+def asked_in_training(ctx: Context, rounds: Iterable[int], cases: Sequence[OwnCase]) -> set[str]:
+    """Return the ids of the cases whose last user message is one of a row that one of the rounds was trained on."""
+    from flywheel.stages.evaluate.suites.own_cases import LEAST_WORDS
+
+    wanted: dict[str, set[str]] = {}
+    for case in cases:
+        asked = [text for m in case.prompt if m["role"] == "user" and (text := _words(m))]
+        if asked and len(asked[-1].split()) >= LEAST_WORDS:
+            wanted.setdefault(asked[-1], set()).add(case.case_id)
+    if not wanted:
+        return set()
+    trained = {text for number in rounds for text in _asked(ctx, number)}
+    return {case for text, ids in wanted.items() if text in trained for case in ids}
+
+
+def _asked(ctx: Context, number: int) -> set[str]:
+    path = ctx.registry.folder(number) / DATASET
+    return {_words(m) for row in read_rows(path) for m in row.get("prompt") or () if m.get("role") == "user"}
+
+
+def _words(message: Mapping[str, Any]) -> str:
+    return " ".join(str(message.get("content") or "").casefold().split())
+
+
+def trained_tasks(ctx: Context, number: int) -> set[str]:
+    """Return every task that the round or one it descends from was trained on."""
+    tasks: set[str] = set()
+    for member in ctx.registry.lineage(number):
+        path = ctx.registry.folder(member) / DATASET
+        tasks |= {row["task_id"] for row in read_rows(path)}
+    return tasks | _merged_into(ctx, tasks)
+
+
+def _merged_into(ctx: Context, tasks: set[str]) -> set[str]:
+    """Return the tasks of today that go on from the given ones: two can turn out to be one."""
     import polars as pl
 
-    frames = {t: read_table(ctx.store, t) for t in ("episodes", "steps", "returns", "pairs")}
-    episodes = frames["episodes"].filter(pl.col("split") == Split.HOLDOUT).sort("episode_id").collect()
-    ids = episodes.lazy().select("episode_id")
-    held = {
-        name: frames[name].join(ids, on="episode_id", how="semi").sort(key).collect()
-        for name, key in (("steps", ["episode_id", "index"]), ("returns", ["episode_id", "step"]))
-    }
-    held["pairs"] = frames["pairs"].filter(pl.col("split") == Split.HOLDOUT).sort("pair_id").collect()
-    turns = {
-        name: read_table(ctx.store, name).filter(pl.col("split") == Split.HOLDOUT).sort(key).collect()
-        for name, key in (("scenarios", "scenario_id"), ("fixtures", "fixture_id"))
-    }
-    return Holdout(
-        episodes, held["steps"], held["returns"], held["pairs"], ctx.project,
-        scenarios=turns["scenarios"], fixtures=turns["fixtures"], replay=ctx.config.replay,
-    )  # fmt: skip
-
-
-def evaluation_texts(ctx: Context) -> EvaluationTexts:
-    """Return what evaluations of this project rest on.
-
-    Raises:
-        ExtensionError: an evaluator declares something else than texts.
-    """
-    from flywheel.stages.selection.decontaminate import EvaluationTexts
-
-    return EvaluationTexts.of(_answers(ctx), _declared(ctx))
-
-
-def _answers(ctx: Context) -> Iterator[Sequence[dict[str, Any]]]:
-    import polars as pl
-
-    for table, column in _ANSWERS:
-        held = read_table(ctx.store, table).filter(pl.col("split") == Split.HOLDOUT.value)
-        yield from map(json.loads, held.select(column).unique().collect()[column].to_list())
-
-
-def _declared(ctx: Context) -> list[str]:
-    suites = chosen_suites(ctx, None)
-    declaring = {s.name: s.evaluator.texts for s in suites if hasattr(s.evaluator, "texts")}
-    if not declaring:
-        return []
-    holdout, found = read_holdout(ctx), list[str]()
-    for name, texts in declaring.items():
-        told = list(texts(holdout, ctx.config.eval))
-        if not all(isinstance(text, str) for text in told):
-            raise ExtensionError(f"evaluator `{name}`: its `texts` must give texts", hint="questions, answers, or both")
-        found += told
-    return found
+    if ctx.store.current("tasks") is None:
+        return set()
+    table = ctx.store.table("tasks", "tasks").select("task_id", "formerly").explode("formerly").unique()
+    return set(table.filter(pl.col("formerly").is_in(sorted(tasks))).collect()["task_id"].to_list())

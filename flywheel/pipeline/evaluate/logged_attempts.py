@@ -21,10 +21,10 @@ from flywheel.errors import ConfigError, EvalError, UsageError
 from flywheel.io.user_files import read_text
 from flywheel.pipeline.build.registry import stages_for
 from flywheel.pipeline.build.run import build
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.ingest.run import ingest_logs
-from flywheel.pipeline.tables import read_table
 from flywheel.stages.common.canonical import normal_text
-from flywheel.stages.evaluate.logs.types import Act, Attempt
+from flywheel.stages.evaluate.attempt import Act, Attempt
 from flywheel.store import Store
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "action_kind", "choose", "held_out", "policy_of", "read_attempts", "read_store"]
+__all__ = ["Log", "action_kind", "choose", "held_out", "judged_sides", "policy_of", "read_attempts", "read_store"]
 
+_RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
 
@@ -255,3 +256,20 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     if any(not user or not tier for user, tier in rows):
         raise ConfigError(f"`{path}` has a line without user or tier", hint="its first line must be: user,tier")
     return {redactor.user(user): tier for user, tier in rows if user and tier}
+
+
+def judged_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
+    """Return both sides with the outcome that decides as their score: the recorded one if both have it."""
+    shares = [sum(a.score is not None for a in log.attempts) / max(1, len(log.attempts)) for log in sides]
+    if min(shares) >= _RECORDED:
+        return sides, "recorded", []
+    guessed = tuple(replace(log, attempts=[_guess(a, log.guessed) for a in log.attempts]) for log in sides)
+    note = (
+        f"outcomes are recorded for {shares[0]:.0%} of the old and {shares[1]:.0%} of the new attempts, so the score "
+        "is the probability of success that the reward signals give"
+    )
+    return (guessed[0], guessed[1]), "p_success", [note]
+
+
+def _guess(attempt: Attempt, guessed: Mapping[str, float]) -> Attempt:
+    return replace(attempt, score=guessed.get(attempt.episode_id))

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Literal
 
 from flywheel.errors import TemplateError
 from flywheel.extensions import Holdout
-from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.compare_logs import judged_sides
-from flywheel.pipeline.evaluate.logged_attempts import action_kind, held_out
+from flywheel.pipeline.context import Context, served_rounds
+from flywheel.pipeline.evaluate.logged_attempts import action_kind, held_out, judged_sides
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
-from flywheel.pipeline.train.run import served_rounds
 from flywheel.records import OffPolicyEstimate, canonical_json, content_id
 from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
 from flywheel.stages.datasets.context import contexts, unfit

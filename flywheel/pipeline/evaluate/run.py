@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING
 
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout
-from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.baselines import rival_rows
-from flywheel.pipeline.evaluate.leakage import read_holdout
-from flywheel.pipeline.evaluate.leaks import asked_in_training
+from flywheel.pipeline.evaluate.holdout import read_holdout
+from flywheel.pipeline.evaluate.leakage import asked_in_training, trained_tasks
 from flywheel.pipeline.evaluate.off_policy import off_policy_rows
 from flywheel.pipeline.evaluate.scorer import PolicyScorer, look_id
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport
-from flywheel.registry.registry import DATASET, round_name
+from flywheel.registry.registry import round_name
 
 if TYPE_CHECKING:
-    from flywheel.stages.evaluate.logs.types import Attempt
+    from flywheel.stages.evaluate.attempt import Attempt
 
-__all__ = ["evaluate", "look_id", "trained_tasks"]
+__all__ = ["evaluate", "look_id"]
 
 
 def _holdout(ctx: Context, *, needed: bool) -> Holdout:
@@ -37,25 +36,6 @@ def _holdout(ctx: Context, *, needed: bool) -> Holdout:
             "no held-out task: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
         )
     return found
-
-
-def trained_tasks(ctx: Context, number: int) -> set[str]:
-    """Return every task that the round or one it descends from was trained on."""
-    tasks: set[str] = set()
-    for member in ctx.registry.lineage(number):
-        path = ctx.registry.folder(member) / DATASET
-        tasks |= {row["task_id"] for row in read_rows(path)}
-    return tasks | _merged_into(ctx, tasks)
-
-
-def _merged_into(ctx: Context, tasks: set[str]) -> set[str]:
-    """Return the tasks of today that go on from the given ones: two can turn out to be one."""
-    import polars as pl
-
-    if ctx.store.current("tasks") is None:
-        return set()
-    table = ctx.store.table("tasks", "tasks").select("task_id", "formerly").explode("formerly").unique()
-    return set(table.filter(pl.col("formerly").is_in(sorted(tasks))).collect()["task_id"].to_list())
 
 
 def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, int | None]:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import UsageError
-from flywheel.pipeline.audit.sample import TALK, intents
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.status import metric_text
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results import (
     DigestAnswer,
     DigestChange,

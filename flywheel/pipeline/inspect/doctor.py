@@ -14,9 +14,9 @@ from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from flywheel import files
 from flywheel.errors import FlywheelError, where
 from flywheel.extensions import list_extensions, load_extension
+from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.results import DoctorCheck

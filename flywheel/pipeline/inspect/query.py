@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from flywheel.contracts import arrow_schema
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.registry import stage_of
+from flywheel.pipeline.build.tables import RECORDED, read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import RECORDED, read_table
 from flywheel.records import TABLES
 from flywheel.sql_sandbox import is_query, sealed
 

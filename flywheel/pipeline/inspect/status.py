@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.run import StageStatus, explain_stage
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.inspect.explain import explain_episode
 from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round, explain_row, metric_text, rule_names
 from flywheel.pipeline.inspect.preview import preview
-from flywheel.pipeline.tables import read_table
 from flywheel.records import EvalReport
 from flywheel.registry.registry import Registry
 from flywheel.results import ChampionAnswer, LogRow, ShowAnswer

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flywheel import files
 from flywheel.errors import ExitCode, FlywheelError, StoreError
+from flywheel.io import files
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.explain_round import metric_text
 from flywheel.records import Need, Night, NightStage, Promotion, content_id

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from flywheel import files
 from flywheel.config import Pipeline, load_pipeline, merge_overrides
 from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
+from flywheel.io import files
 from flywheel.io.user_files import read_text
 from flywheel.pipeline.build.registry import check_order
 from flywheel.pipeline.build.run import build, select_stages

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from flywheel import files
 from flywheel.errors import ExitCode, UsageError
+from flywheel.io import files
 
 __all__ = ["SCHEDULERS", "schedule"]
 

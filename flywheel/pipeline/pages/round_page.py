@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flywheel import files
+from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.pages.views import Shower
-from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import EvalReport, MetricRow
 

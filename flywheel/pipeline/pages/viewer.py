@@ -10,13 +10,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flywheel import files
 from flywheel.errors import UsageError
+from flywheel.io import files
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.status import episode_id
 from flywheel.pipeline.pages.round_page import Cases
 from flywheel.pipeline.pages.views import Shower
-from flywheel.pipeline.tables import read_table
 from flywheel.results import ViewAnswer
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from flywheel.errors import FlywheelError
 from flywheel.io.files import read_rows
 from flywheel.models.preview import tokens
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
 
 if TYPE_CHECKING:
     import polars as pl

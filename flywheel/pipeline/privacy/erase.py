@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from flywheel import files
 from flywheel.errors import FlywheelError
+from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flywheel import files
 from flywheel.errors import UsageError
+from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.privacy import erase

@@ -18,15 +18,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flywheel import chained
 from flywheel.config import CanaryConfig
 from flywheel.errors import StoreError, UsageError
+from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.compare_logs import judged_sides
-from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, read_store
+from flywheel.pipeline.evaluate.logged_attempts import Log, choose, judged_sides, policy_of, read_attempts, read_store
 from flywheel.records import content_id
 from flywheel.results import CanaryAnswer
-from flywheel.stages.evaluate.logs.types import Attempt
+from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stats.online import e_process
 from flywheel.stats.sequence import confidence_sequence, sample_ratio_p
 
@@ -72,7 +71,7 @@ def watch(
     fresh = _look(judged, known)
     if fresh.differences:
         entry = {"night": len(nights) + 1, "old": names[0], "new": names[1], **fresh._asdict()}
-        chained.append(path, entry, head=None)
+        hash_chain.append(path, entry, head=None)
         nights.append(entry)
     waiting = sum(a.score is None for log in judged for a in log.attempts)
     if waiting:
@@ -94,10 +93,10 @@ def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None,
 
 
 def _nights(path: Path) -> list[dict[str, Any]]:
-    broken = chained.breaks(path, head=None)
+    broken = hash_chain.breaks(path, head=None)
     if broken:
         raise StoreError(f"`{path}`: {broken[0]}", hint="restore it from a backup, or move it away and begin anew")
-    return [json.loads(line) for line in chained.lines_of(path)]
+    return [json.loads(line) for line in hash_chain.lines_of(path)]
 
 
 # --- one night -----------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from flywheel import chained
 from flywheel.errors import FlywheelError, StoreError, UsageError
+from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.vllm import Served, Server
 from flywheel.registry.registry import round_name
@@ -30,10 +30,10 @@ def deployments(ctx: Context) -> list[dict[str, Any]]:
         StoreError: the log was changed.
     """
     path = ctx.registry.root / LOG
-    broken = chained.breaks(path, head=None)
+    broken = hash_chain.breaks(path, head=None)
     if broken:
         raise StoreError(f"`{path}`: {broken[0]}", hint="restore it from a backup, or move it away")
-    return [json.loads(line) for line in chained.lines_of(path)]
+    return [json.loads(line) for line in hash_chain.lines_of(path)]
 
 
 def deploy_vllm(
@@ -76,7 +76,7 @@ def deploy_vllm(
         probe=finished,
         at=ctx.clock().isoformat(),
     )
-    chained.append(ctx.registry.root / LOG, answer.model_dump(mode="json"), head=None)
+    hash_chain.append(ctx.registry.root / LOG, answer.model_dump(mode="json"), head=None)
     return answer
 
 

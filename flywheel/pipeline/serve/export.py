@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flywheel import files
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
+from flywheel.io import files
 from flywheel.pipeline.build.registry import stage_of
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.leakage import evaluation_texts
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.evaluate.holdout import evaluation_texts
 from flywheel.records import Split, canonical_json
 from flywheel.results import ExportAnswer, ExportFile
 from flywheel.stages.datasets.export import FORMS, export_rows

@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flywheel import files
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError, UsageError
+from flywheel.io import files
 from flywheel.models.load import base_identity
 from flywheel.models.merge import merge
 from flywheel.pipeline.context import Context, served_name

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.train.length import Fitted
 from flywheel.pipeline.train.mix import mix_of
 from flywheel.records import DataCard

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flywheel import files
 from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
+from flywheel.io import files
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
 

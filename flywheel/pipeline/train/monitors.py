@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flywheel.errors import TrainError
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
 from flywheel.records import MonitorRow
 from flywheel.registry.registry import round_name
 
@@ -33,7 +33,7 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
 
 def _audited(ctx: Context) -> str | None:
     """Return what the audit says of the calibration of the policies, the worst first; None without answers."""
-    from flywheel.pipeline.inspect.reward_quality import transport
+    from flywheel.pipeline.rewards.quality import transport
 
     verdicts = {found.verdict for found in transport(ctx)["policy"]}
     return next((verdict for verdict in ("FAIL", "INCONCLUSIVE", "PASS") if verdict in verdicts), None)

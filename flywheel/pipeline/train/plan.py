@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flywheel import files
 from flywheel.errors import EvidenceError, UsageError
 from flywheel.funnel import Funnel
+from flywheel.io import files
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.leakage import evaluation_texts
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.evaluate.holdout import evaluation_texts
 from flywheel.pipeline.train.card import make_card
 from flywheel.pipeline.train.length import dataset_text, fit_rows
 from flywheel.pipeline.train.mix import before, golden_version, replayed

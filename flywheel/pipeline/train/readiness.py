@@ -13,8 +13,8 @@ import math
 from typing import TYPE_CHECKING
 
 from flywheel.io.files import lines
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
 from flywheel.pipeline.train.mix import trained_on
 from flywheel.pipeline.train.plan import differing_keys
 from flywheel.records import Need, Promotion, Split, Verdict

@@ -13,18 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flywheel import files
 from flywheel.config import Config, render_default_config
 from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
-from flywheel.pipeline.context import Context, served_name
+from flywheel.io import files
+from flywheel.pipeline.context import Context, served_rounds
 from flywheel.pipeline.train.monitors import refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, Plan, RoundManifest
-from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET, round_name
+from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET
 
-__all__ = ["served_rounds", "train_round", "training_metrics"]
+__all__ = ["train_round", "training_metrics"]
 
 
 def train_round(
@@ -119,12 +119,6 @@ def _served(ctx: Context) -> dict[str, str]:
     """Return the adapters under whose round's name logs may say that they were served."""
     found = {name: ctx.registry.adapter(n) for name, n in served_rounds(ctx).items()}
     return {name: str(folder) for name, folder in found.items() if folder is not None}
-
-
-def served_rounds(ctx: Context) -> dict[str, int]:
-    """Return the rounds whose probabilities can be computed again, by the names that logs may give them."""
-    clean = [n for n in ctx.registry.trained() if n not in ctx.registry.tainted]
-    return {name: n for n in clean for name in (round_name(n), served_name(ctx, n))}
 
 
 def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:

@@ -25,7 +25,8 @@ from flywheel.stages.common.canonical import (
     task_of_request,
     tools_of,
 )
-from flywheel.stages.conversations.transcript import Event, Transcript, read_transcript
+from flywheel.stages.conversations.event import Event
+from flywheel.stages.conversations.transcript import Transcript, read_transcript
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.stages.common.canonical import parse
 
 if TYPE_CHECKING:
-    from flywheel.stages.conversations.transcript import Event
+    from flywheel.stages.conversations.event import Event
 
 __all__ = ["join_fragments"]
 

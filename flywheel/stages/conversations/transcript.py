@@ -10,34 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.sampling import served
 from flywheel.stages.conversations.duplicates import calls_of, merge_twins, same_message
+from flywheel.stages.conversations.event import Event
 from flywheel.stages.conversations.fragments import join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
 
-__all__ = ["Action", "Event", "Transcript", "read_transcript"]
+__all__ = ["Action", "Transcript", "read_transcript"]
 
 Messages = list[dict[str, Any]]
 Usage = dict[str, float]
 
 _USAGE = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
-
-
-class Event(NamedTuple):
-    """An event with its payload parsed."""
-
-    event_id: str
-    kind: str
-    span_id: str | None
-    parent_id: str | None
-    tool_name: str | None
-    tool_call_id: str | None
-    payload: dict[str, Any]
-    ids: Sequence[str] = ()
 
 
 @dataclass(slots=True)

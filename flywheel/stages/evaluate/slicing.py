@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.stages.evaluate.logs.types import Attempt
+from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.rows import Standing
 from flywheel.stages.evaluate.slices import intents, language, task_groups
 

@@ -21,9 +21,8 @@ from flywheel.stages.ingest.sources import SourceState
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Batch", "Block", "BlockBuilder", "Counts", "Row", "Segment"]
+__all__ = ["Batch", "Block", "BlockBuilder", "Counts", "Segment"]
 
-Row = tuple[Any, ...]  # values in the order of LogEvent's fields
 
 _BYTES = 4_000_000
 _RECORDS = 20_000

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.stages.ingest.readers._values import embedded, when
 
 if TYPE_CHECKING:
-    from flywheel.stages.ingest.batches import Row
-    from flywheel.stages.ingest.framed import Record
+    from flywheel.stages.ingest.framed import Record, Row
     from flywheel.stages.ingest.redact import Redactor
 
 __all__ = ["LostCounts", "LostFields"]

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from flywheel.extensions import Reader
-from flywheel.stages.ingest.batches import Batch, Counts, Row, Segment
-from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record
+from flywheel.stages.ingest.batches import Batch, Counts, Segment
+from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, Row
 from flywheel.stages.ingest.lost import LostFields
 from flywheel.stages.ingest.normalize import Normalizer, finished
 from flywheel.stages.ingest.redact import Redactor

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.stages.labelling.posterior import Belief, Vote
-from flywheel.stages.labelling.priors import AUDIT
+from flywheel.stages.signals.rows import AUDIT
 from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error, isotonic
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.labelling.priors import AUDIT, horizon_s
+from flywheel.stages.labelling.priors import horizon_s
+from flywheel.stages.signals.rows import AUDIT
 from flywheel.stats.delays import kaplan_meier, thinned
 
 if TYPE_CHECKING:

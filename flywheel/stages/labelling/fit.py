@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.stages.labelling.posterior import ALL
-from flywheel.stages.labelling.priors import AUDIT, VERIFIER, Rates, prior_rates
+from flywheel.stages.labelling.priors import Rates, prior_rates
 from flywheel.stages.labelling.votes import LEAST_VOTE
+from flywheel.stages.signals.rows import AUDIT, VERIFIER
 from flywheel.stats.label_model import BinaryFit, fit_binary
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from flywheel.stages.labelling.posterior import Belief, Vote, scope_of, success
-from flywheel.stages.labelling.priors import AUDIT, VERIFIER
 from flywheel.stages.labelling.votes import summed
+from flywheel.stages.signals.rows import AUDIT, VERIFIER
 
 if TYPE_CHECKING:
     import polars as pl

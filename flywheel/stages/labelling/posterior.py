@@ -14,16 +14,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.stages.labelling.priors import (
-    AUDIT,
     PRAISE,
     PRAISE_ALONE,
     SENTIMENT_CAP,
     SURE,
-    VERIFIER,
     Rates,
     full_log_odds,
     prior_rates,
 )
+from flywheel.stages.signals.rows import AUDIT, VERIFIER
 from flywheel.stats.calibration import Curve
 from flywheel.stats.delays import Delays, maturity
 

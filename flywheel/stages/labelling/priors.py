@@ -11,13 +11,11 @@ import math
 from typing import NamedTuple
 
 __all__ = [
-    "AUDIT",
     "PRAISE",
     "PRAISE_ALONE",
     "PRIORS",
     "SENTIMENT_CAP",
     "SURE",
-    "VERIFIER",
     "Rates",
     "full_log_odds",
     "horizon_s",
@@ -25,8 +23,6 @@ __all__ = [
     "prior_rates",
 ]
 
-VERIFIER = "verifier"  # families that decide alone: a recorded result, and above it a reviewer's answer
-AUDIT = "audit"
 PRAISE = "sentiment_pos"
 PRAISE_ALONE = 0.65  # most that praise alone can prove: below what a chosen action needs
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.labelling.priors import AUDIT, VERIFIER
+from flywheel.stages.signals.rows import AUDIT, VERIFIER
 
 if TYPE_CHECKING:
     import polars as pl

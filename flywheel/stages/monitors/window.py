@@ -11,7 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.records import MonitorRow
-from flywheel.stages.labelling.priors import PRAISE, VERIFIER
+from flywheel.stages.labelling.priors import PRAISE
+from flywheel.stages.signals.rows import VERIFIER
 
 if TYPE_CHECKING:
     import polars as pl

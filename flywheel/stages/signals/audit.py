@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from flywheel.records import EventKind
-from flywheel.stages.labelling.priors import AUDIT
-from flywheel.stages.signals.rows import rewards_frame
+from flywheel.stages.signals.rows import AUDIT, rewards_frame
 
 if TYPE_CHECKING:
     import polars as pl

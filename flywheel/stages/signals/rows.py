@@ -24,7 +24,21 @@ from flywheel.stages.common.memo import remembered
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Kind", "Opinions", "Said", "judgements", "people_said", "plain_name", "rewards_frame", "scaled"]
+__all__ = [
+    "AUDIT",
+    "VERIFIER",
+    "Kind",
+    "Opinions",
+    "Said",
+    "judgements",
+    "people_said",
+    "plain_name",
+    "rewards_frame",
+    "scaled",
+]
+
+VERIFIER = "verifier"  # families that decide alone: a recorded result, and above it a reviewer's answer
+AUDIT = "audit"
 
 Kind = Literal["outcome", "implicit", "cost", "risk"]
 

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 from flywheel.contracts import polars_schema
 from flywheel.records import Split, Task, content_id
 from flywheel.stages.common.canonical import STATE_TASK_HEX, in_holdout
-from flywheel.stages.tasks.build.clusters import cluster_ids
-from flywheel.stages.tasks.build.embedding import close
-from flywheel.stages.tasks.build.minhash import alike, candidates, masked_words, shingles, signatures
+from flywheel.stages.tasks.clusters import cluster_ids
+from flywheel.stages.tasks.embedding import close
+from flywheel.stages.tasks.minhash import alike, candidates, masked_words, shingles, signatures
 
 if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.config import EpisodesConfig
     from flywheel.funnel import Funnel
-    from flywheel.stages.tasks.build.embedding import Embedding
+    from flywheel.stages.tasks.embedding import Embedding
 
 __all__ = ["COLUMNS", "build_tasks", "follow_tasks"]
 

@@ -28,7 +28,7 @@ _NO_LOSS = -100
 def train_plain(
     spec: TrainSpec, model: Any, tokenizer: Any, data: Tokenised, started: float, *, left_out: int
 ) -> TrainResult:
-    """Train one DPO round by TRL's own loss; raises what `trl_dpo.train` does."""
+    """Train one DPO round by TRL's own loss; raises what `dpo.train` does."""
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
 

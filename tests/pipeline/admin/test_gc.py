@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from flywheel import files
 from flywheel.contracts import polars_schema
 from flywheel.errors import BusyError
+from flywheel.io import files
 from flywheel.pipeline.admin.gc import Kept
 from flywheel.project import Project
 from flywheel.records import TABLES

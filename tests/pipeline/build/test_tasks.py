@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel import Project
 from flywheel.config import Config
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.build.tables import read_table
 
 if TYPE_CHECKING:
     import polars as pl

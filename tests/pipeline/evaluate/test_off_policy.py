@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 import torch
-from flywheel import files
 from flywheel.config import EvalConfig, ModelConfig
+from flywheel.io import files
 from flywheel.models.policy import PolicySet
-from flywheel.pipeline.evaluate.leakage import read_holdout
+from flywheel.pipeline.evaluate.holdout import read_holdout
 from flywheel.pipeline.evaluate.off_policy import off_policy_rows
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.project import Project

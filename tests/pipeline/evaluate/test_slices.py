@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from flywheel.config import SliceRule
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.evaluate.logged_attempts import held_out
-from flywheel.pipeline.tables import read_table
 from flywheel.project import Project
 from flywheel.stages.evaluate.slicing import case_slices
 

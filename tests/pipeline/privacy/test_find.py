@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel import files
 from flywheel.config import RedactConfig
+from flywheel.io import files
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.pipeline.serve.deploy import LOG
 from flywheel.project import Project

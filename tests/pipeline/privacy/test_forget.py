@@ -14,8 +14,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from flywheel import chained, files
 from flywheel.errors import UsageError
+from flywheel.io import files, hash_chain
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.project import Project
@@ -183,7 +183,7 @@ def test_the_certificate_says_what_went(trained: Path, forgotten: Path) -> None:
     assert certificate.after["round 1"] == files.hash_file(forgotten / "rounds/0001/data/train.jsonl")
     assert certificate.after["events"] != certificate.before["events"]
     assert (certificate.champion_before, certificate.champion_after, certificate.rebase_round) == (1, None, 2)
-    assert chained.breaks(forgotten / "rounds" / "forgotten.jsonl", head=None) == []
+    assert hash_chain.breaks(forgotten / "rounds" / "forgotten.jsonl", head=None) == []
     again = project.forget(USER)
     assert (again.already, again.certificate) == (True, certificate)
     assert len(project.registry.certificates()) == 1

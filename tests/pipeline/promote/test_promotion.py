@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from flywheel import files
 from flywheel.errors import UsageError
+from flywheel.io import files
 from flywheel.pipeline.promote.promotion import force, judge, roll_back
 from flywheel.project import Project
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, Verdict

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from flywheel import chained, files
 from flywheel.errors import FlywheelError, StoreError, UsageError
+from flywheel.io import files, hash_chain
 from flywheel.pipeline.serve.deploy import LOG
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
@@ -73,7 +73,7 @@ def test_the_one_before_stays_and_older_ones_go(project: Project, server: VLLM) 
     assert list(server.adapters) == ["somebody else's", "shop-round-2", "shop-round-3"]
     lines = (project.registry.root / LOG).read_text().splitlines()
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
-    assert chained.breaks(project.registry.root / LOG, head=None) == []
+    assert hash_chain.breaks(project.registry.root / LOG, head=None) == []
 
 
 def test_after_a_rollback_it_goes_back_without_loading(project: Project, server: VLLM) -> None:

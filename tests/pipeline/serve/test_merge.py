@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from flywheel import files
 from flywheel.config import Config, ModelConfig
 from flywheel.errors import FlywheelError, UsageError
+from flywheel.io import files
 from flywheel.models.load import base_identity, load_base
 from flywheel.pipeline.serve.merge import ABOUT
 from flywheel.project import Project

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel import files
 from flywheel.config import Config, MlflowConfig
+from flywheel.io import files
 from flywheel.pipeline.serve.mlflow import tell_mlflow
 from flywheel.project import Project
 from flywheel.records import Certificate, TaintedRound

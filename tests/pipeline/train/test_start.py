@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel import files
+from flywheel.io import files
 from flywheel.pipeline.promote.promotion import force
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flywheel.stages.conversations.duplicates import merge_twins
-from flywheel.stages.conversations.transcript import Event
+from flywheel.stages.conversations.event import Event
 
 ASKED = [{"role": "user", "content": "hi"}]
 

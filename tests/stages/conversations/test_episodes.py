@@ -15,7 +15,7 @@ from flywheel.records import Episode, LogEvent, Step
 from flywheel.stages.conversations.episodes import build_episodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.stages.conversations import START, Talk, airline_events, call, events_of, made
+from tests.stages.talks import START, Talk, airline_events, call, events_of, made
 
 CFG = EpisodesConfig()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.stages.conversations import Talk, call, made
+from tests.stages.talks import Talk, call, made
 
 
 def piece(talk: Talk, kind: str, response: str = "r", **message: Any) -> Talk:

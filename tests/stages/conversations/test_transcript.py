@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.conversations.transcript import Event, Transcript, read_transcript
-from tests.stages.conversations import Talk, call, user
+from flywheel.stages.conversations.event import Event
+from flywheel.stages.conversations.transcript import Transcript, read_transcript
+from tests.stages.talks import Talk, call, user
 
 SYSTEM = {"role": "system", "content": "Help."}
 

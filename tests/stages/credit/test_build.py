@@ -14,7 +14,7 @@ from flywheel.records import Return
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.credit.build import build_returns
 from flywheel.stages.signals.build import build_rewards
-from tests.stages.conversations import Talk, airline_events, made
+from tests.stages.talks import Talk, airline_events, made
 
 PEERS = {"agreement", "effort"}  # without them, what combination does is seen
 CFG = RewardsConfig(signals=[name for name in RewardsConfig().signals if name not in PEERS])

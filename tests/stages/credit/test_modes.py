@@ -9,9 +9,9 @@ from flywheel.funnel import Funnel
 from flywheel.stages.credit.modes import error_local, gigpo, outcome_credit, process
 from flywheel.stages.credit.steps import step_credit
 from flywheel.stages.signals.rows import rewards_frame
-from tests.stages.conversations import Talk, made
 from tests.stages.credit.attempts import did, paths_of
 from tests.stages.credit.test_estimators import TOY
+from tests.stages.talks import Talk, made
 
 PATHS = paths_of([(did(path), value) for path, value in TOY])
 

@@ -22,7 +22,7 @@ from flywheel.stages.selection.groups import select_scenarios
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.stages.conftest import _frames
-from tests.stages.conversations import airline_events
+from tests.stages.talks import airline_events
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]

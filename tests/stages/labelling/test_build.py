@@ -15,7 +15,7 @@ from flywheel.stages.labelling.build import build_reliability
 from flywheel.stages.labelling.label import judge
 from flywheel.stages.labelling.posterior import Belief, Vote
 from flywheel.stages.signals.audit import audit
-from tests.stages.conversations import Talk, made
+from tests.stages.talks import Talk, made
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
 Row = dict[str, Any]

@@ -15,7 +15,7 @@ from flywheel.stages.credit.build import build_returns
 from flywheel.stages.labelling.priors import log_odds
 from flywheel.stages.monitors import watch
 from flywheel.stages.signals.build import build_rewards
-from tests.stages.conversations import Talk, call, events_of
+from tests.stages.talks import Talk, call, events_of
 
 if TYPE_CHECKING:
     from flywheel.records import MonitorRow

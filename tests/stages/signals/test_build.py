@@ -15,7 +15,7 @@ from flywheel.records import Reward
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.signals.build import build_rewards
 from flywheel.stages.signals.outcome import cost, outcome
-from tests.stages.conversations import Made, Talk, airline_events, made
+from tests.stages.talks import Made, Talk, airline_events, made
 
 
 def builtin() -> dict[str, Signal]:

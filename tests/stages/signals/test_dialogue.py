@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flywheel.stages.signals.dialogue import user_turns
-from tests.stages.conversations import Talk, made, user
+from tests.stages.talks import Talk, made, user
 
 
 def test_turns_with_the_requests_that_brought_them() -> None:

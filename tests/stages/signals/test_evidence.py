@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flywheel.stages.common.tools import changes, is_destructive, is_handoff, looks_up
 from flywheel.stages.signals.evidence import Targets, by_episode
-from tests.stages.conversations import Talk, call, made
+from tests.stages.talks import Talk, call, made
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from flywheel.config import RewardsConfig
 from flywheel.stages.signals.feedback import adopted, complaint, thanks, undo, user_edit
 from flywheel.stages.signals.followup import abandon, correction, escalate, rephrase, retry
 from flywheel.stages.signals.ratings import is_rating, thumbs
-from tests.stages.conversations import Talk, call, made
+from tests.stages.talks import Talk, call, made
 
 
 def base(name: str = "a") -> Talk:

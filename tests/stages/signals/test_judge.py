@@ -13,7 +13,7 @@ import pytest
 from flywheel.config import RewardsConfig
 from flywheel.errors import ExtensionError
 from flywheel.stages.signals.judge import CANARIES, judge
-from tests.stages.conversations import Talk, made
+from tests.stages.talks import Talk, made
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flywheel.config import RewardsConfig
 from flywheel.stages.signals.outcome import cost, latency, loop, outcome, recovery, tool_error
-from tests.stages.conversations import Talk, call, made
+from tests.stages.talks import Talk, call, made
 
 
 def test_outcome_takes_the_latest_of_each_name() -> None:

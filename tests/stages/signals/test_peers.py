@@ -9,7 +9,7 @@ import pytest
 from flywheel.stages.signals.peers import agreement, effort, questions, share_as_vote
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stages.conversations import Talk, made
+from tests.stages.talks import Talk, made
 
 if TYPE_CHECKING:
     from flywheel.extensions import Signal

@@ -8,7 +8,7 @@ import pytest
 from flywheel.contracts import polars_schema
 from flywheel.records import Reward
 from flywheel.stages.signals.rows import Opinions, Said, judgements, scaled
-from tests.stages.conversations import START, Talk, made
+from tests.stages.talks import START, Talk, made
 
 
 def test_opinions_about_one_thing_are_one_row() -> None:

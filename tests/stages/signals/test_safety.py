@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from flywheel.stages.signals.safety import injection, leak, risk, tainted, unconfirmed
-from tests.stages.conversations import Talk, call, made
+from tests.stages.talks import Talk, call, made
 
 if TYPE_CHECKING:
     from flywheel.extensions import Signal

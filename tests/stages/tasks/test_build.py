@@ -15,8 +15,8 @@ from flywheel.funnel import Funnel
 from flywheel.records import Episode, Task, content_id
 from flywheel.stages.common.canonical import first_state, in_holdout, next_state
 from flywheel.stages.tasks.build import COLUMNS, build_tasks, follow_tasks
-from flywheel.stages.tasks.build.clusters import cluster_ids
-from flywheel.stages.tasks.build.minhash import (
+from flywheel.stages.tasks.clusters import cluster_ids
+from flywheel.stages.tasks.minhash import (
     BANDS,
     ROWS,
     alike,

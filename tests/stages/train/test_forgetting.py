@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flywheel import files
 from flywheel.config import Config
 from flywheel.extensions import TrainSpec
+from flywheel.io import files
 from flywheel.models.policy import PolicySet
 from flywheel.records import canonical_json
-from flywheel.stages.train import trl_sft
+from flywheel.stages.train import sft
 from tests.projects import make_tiny_model
 
 WORDS = ["lamp", "table", "book", "coat", "piano", "kettle", "mirror", "letter"]
@@ -37,9 +37,7 @@ def trained(folder: Path, model: Path, data: list[dict[str, Any]], start: Path |
     (folder / "work").mkdir(parents=True)
     files.atomic_write(folder / "train.jsonl", "".join(canonical_json(row) + "\n" for row in data))
     out = folder / "adapter"
-    trl_sft.train(
-        TrainSpec(1, "sft", folder / "train.jsonl", out, folder / "work", str(model), start, "none", config, 0)
-    )
+    sft.train(TrainSpec(1, "sft", folder / "train.jsonl", out, folder / "work", str(model), start, "none", config, 0))
     return out
 
 

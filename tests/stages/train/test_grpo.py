@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 import torch
-from flywheel import files
 from flywheel.config import Config, ModelConfig
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.io import files
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.records import canonical_json
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.datasets.groups import advantages
-from flywheel.stages.train import logged_kto, offline_grpo, tree, trl_dpo
+from flywheel.stages.train import dpo, grpo, kto
 from flywheel.stages.train.group_rows import Member, member_rows
 from flywheel.stages.train.offline import Items
+from flywheel.stages.train.sharing import tree
 from flywheel.stages.train.sharing.decide import Sharing
 from flywheel.stages.train.sharing.kernels import head_log_probs
 from flywheel.stages.train.sharing.packed import Scorer
@@ -70,7 +71,7 @@ def spec(folder: Path, model: Path, rows: list[dict[str, Any]], method: Any = "g
 
 
 def trained(made: TrainSpec) -> tuple[TrainResult, dict[str, torch.Tensor], list[dict[str, Any]]]:
-    result = {"grpo": offline_grpo, "kto": logged_kto, "dpo": trl_dpo}[made.method].train(made)
+    result = {"grpo": grpo, "kto": kto, "dpo": dpo}[made.method].train(made)
     metrics = [json.loads(line) for line in (made.work_dir / "metrics.jsonl").read_text().splitlines()]
     return result, load_file(made.out_dir / ADAPTER_WEIGHTS), [m for m in metrics if "loss" in m]
 
@@ -156,7 +157,7 @@ def test_scored_again_a_draw_has_the_probabilities_that_it_was_drawn_with(
     items = Items(
         [[row for m in group for row in m.rows] for group in groups], [], scorer, Sharing(share, "as the test says")
     )
-    found = offline_grpo.behaviour_scores(made, items, groups)
+    found = grpo.behaviour_scores(made, items, groups)
     for (scores, nobody), log_probs in zip(found, told, strict=True):
         assert nobody is None
         assert scores is not None
@@ -300,7 +301,7 @@ def test_forgotten_rows_leave_no_trace(tmp_path: Path, tiny_model: Path) -> None
 def test_the_loss_curve_is_trls_own(tmp_path: Path, tiny_model: Path) -> None:
     """The same pairs in the same order through TRL's DPOTrainer, one a step."""
     from datasets import Dataset
-    from flywheel.stages.train import _trl
+    from flywheel.stages.train import trl_common
     from flywheel.stages.train.offline import Order
     from flywheel.stages.train.rows import tokenise
     from trl import DPOConfig, DPOTrainer
@@ -310,7 +311,7 @@ def test_the_loss_curve_is_trls_own(tmp_path: Path, tiny_model: Path) -> None:
     _, _, ours = trained(made)
     tokenizer = load_tokenizer(made.config.model)
     data = tokenise(rows, ChatFormat(tokenizer), ("chosen", "rejected"), made.config.train)
-    order = Order([trl_dpo.pair_rows(row) for row in data.rows], 1, 0)
+    order = Order([dpo.pair_rows(row) for row in data.rows], 1, 0)
 
     class Stock(DPOTrainer):  # type: ignore[misc]
         def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
@@ -319,10 +320,10 @@ def test_the_loss_curve_is_trls_own(tmp_path: Path, tiny_model: Path) -> None:
         def _get_train_sampler(self, *_: Any, **__: Any) -> Order:
             return order
 
-    _trl.prepare(made)
+    trl_common.prepare(made)
     trainer = Stock(
-        model=_trl.with_adapter(made),
-        args=_trl.trl_arguments(DPOConfig, made, data.longest, learning_rate=1e-2, beta=0.1),
+        model=trl_common.with_adapter(made),
+        args=trl_common.trl_arguments(DPOConfig, made, data.longest, learning_rate=1e-2, beta=0.1),
         train_dataset=Dataset.from_list(data.rows),
         processing_class=tokenizer,
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from flywheel import files
 from flywheel.config import Config, ModelConfig
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.io import files
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_base, load_tokenizer
 from flywheel.records import canonical_json

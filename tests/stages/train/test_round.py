@@ -18,14 +18,15 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from flywheel import files
 from flywheel.config import Config, EvalConfig
 from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.io import files
 from flywheel.models.policy import PolicySet
 from flywheel.records import canonical_json
 from flywheel.registry.registry import ADAPTER_WEIGHTS
-from flywheel.stages.train import _trl, trl_dpo, trl_sft
+from flywheel.stages.train import dpo, trl_common
+from flywheel.stages.train import sft as sft_rounds
 from flywheel.stages.train.process.spec import launch, read_spec, write_spec
 
 TOOLS = [
@@ -98,7 +99,7 @@ def adapter_hash(made: TrainSpec) -> str:
 def train_here(made: TrainSpec) -> tuple[TrainResult, list[dict[str, Any]]]:
     """Train inside this process, which spares the seconds that a worker needs to start."""
     made.work_dir.mkdir(parents=True)
-    result = (trl_sft if made.method == "sft" else trl_dpo).train(made)
+    result = (sft_rounds if made.method == "sft" else dpo).train(made)
     return result, [json.loads(line) for line in (made.work_dir / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -273,7 +274,7 @@ def test_sequences_of_a_pass_are_what_the_processes_can_share(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", processes)
     made = spec(tmp_path, tmp_path, batch_size=step[0], accumulation=step[1])
-    assert trl_sft._by_sequences(made, 24, sequences).config.train.batch_size == expected
+    assert sft_rounds._by_sequences(made, 24, sequences).config.train.batch_size == expected
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
@@ -359,8 +360,8 @@ def test_passes_of_one_step_change_no_gradient(
 
     found = []
     for name, limit in (("whole", 8192), ("cut", 200)):
-        monkeypatch.setitem(_trl._PASS_TOKENS, "cpu", limit)
-        monkeypatch.setattr(_trl, "_KEEP_TOKENS", 10_000 if name == "whole" else 0)
+        monkeypatch.setitem(trl_common._PASS_TOKENS, "cpu", limit)
+        monkeypatch.setattr(trl_common, "_KEEP_TOKENS", 10_000 if name == "whole" else 0)
         made = spec(tmp_path / name, tiny_model, batch_size=4, max_steps=3)
         train_here(made)
         found.append(load_file(made.out_dir / ADAPTER_WEIGHTS))
@@ -373,7 +374,7 @@ def test_passes_of_one_step_change_no_gradient(
 def test_a_batch_beyond_the_budget_is_cut_into_equal_passes(batch: int, row: int, expected: tuple[int, int]) -> None:
     train = Config().train.model_copy(update={"batch_size": batch, "accumulation": 2})
 
-    assert _trl._passes(train, row, 8192) == expected
+    assert trl_common._passes(train, row, 8192) == expected
 
 
 def test_a_killed_trainer_says_so(tmp_path: Path, tiny_model: Path) -> None:
@@ -406,7 +407,7 @@ def test_a_key_that_would_break_a_promise_is_refused(tmp_path: Path, tiny_model:
 
     made = spec(tmp_path, tiny_model, trl={"max_length": 64})
     with pytest.raises(ConfigError, match=r"`train\.trl\.max_length` is not yours") as caught:
-        _trl.trl_arguments(SFTConfig, made, 10)
+        trl_common.trl_arguments(SFTConfig, made, 10)
     assert "`train.max_length`" in caught.value.hint
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from flywheel import files
+from flywheel.io import files
 from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer

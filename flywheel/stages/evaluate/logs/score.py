@@ -15,8 +15,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from flywheel.extensions import CaseScore
+from flywheel.stages.evaluate.attempt import Act, Attempt
 from flywheel.stages.evaluate.logs.match_tasks import Case, Matching, match_tasks
-from flywheel.stages.evaluate.logs.types import Act, Attempt
 from flywheel.stages.evaluate.slicing import Gap, case_slices, gaps
 
 if TYPE_CHECKING:

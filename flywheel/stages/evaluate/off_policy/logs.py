@@ -13,8 +13,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from flywheel.stages.evaluate.attempt import Act, Attempt
 from flywheel.stages.evaluate.logs.score import Served
-from flywheel.stages.evaluate.logs.types import Act, Attempt
 from flywheel.stages.evaluate.off_policy.estimators import (
     Case,
     Choice,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from flywheel.stages.ingest.readers._api.streams import stream_events, streamed
+from flywheel.stages.ingest.readers._streams import stream_events, streamed
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, first, number, text, token_ids, whole
 
 __all__ = ["Pair", "common_payload", "pair_of", "response_body", "sampled", "share"]

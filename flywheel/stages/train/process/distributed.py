@@ -7,8 +7,10 @@ the workers with the launcher.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +22,7 @@ from flywheel.records import Method
 
 __all__ = ["command", "first", "keeps_layers", "read_accelerate", "spreads", "together", "world"]
 
+_PR_SET_PDEATHSIG = 1
 WORKER = "flywheel.stages.train.process.worker"
 _KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "FSDP")
 _SHARDED = "FSDP"
@@ -117,10 +120,20 @@ def command(spec: Path, accelerate: str, method: Method) -> list[str]:
     return [sys.executable, "-m", "flywheel.stages.train.process.distributed", parent, *launched, *worker]
 
 
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent ends, however that ends (Linux; elsewhere a no-op).
+
+    Args:
+        parent: the process that started this one; 0 where a launcher stands between.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent and os.getppid() != parent:
+        sys.exit(1)
+
+
 def _launch(parent: int, module: str, arguments: list[str]) -> None:
     """Become a launcher that ends with flywheel."""
-    from flywheel.stages.train.process.worker import die_with
-
     die_with(parent)
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

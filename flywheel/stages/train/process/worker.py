@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
 import sys
 import traceback
 from pathlib import Path
@@ -12,12 +9,11 @@ from pathlib import Path
 from flywheel.errors import FlywheelError
 from flywheel.extensions import load_extension
 from flywheel.io.files import write_json
-from flywheel.stages.train.process.distributed import first
+from flywheel.stages.train.process.distributed import die_with, first
 from flywheel.stages.train.process.spec import read_spec, write_result
 
-__all__ = ["die_with", "main"]
+__all__ = ["main"]
 
-_PR_SET_PDEATHSIG = 1
 _TRAINERS = {
     "sft": "trl-sft",
     "dpo": "trl-dpo",
@@ -25,18 +21,6 @@ _TRAINERS = {
     "kto": "logged-kto",
     "grpo-replay": "replay-grpo",
 }
-
-
-def die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends, however that ends (Linux; elsewhere a no-op).
-
-    Args:
-        parent: the process that started this one; 0 where a launcher stands between.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent and os.getppid() != parent:
-        sys.exit(1)
 
 
 def _told(error: Exception, log: Path) -> dict[str, str]:

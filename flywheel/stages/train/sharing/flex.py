@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch.nn.attention.flex_attention import BlockMask
 
-    from flywheel.stages.train.sharing.attention import Layout, Rule
+    from flywheel.stages.train.sharing.layout import Layout, Rule
 
 __all__ = ["attend_flex"]
 

@@ -15,9 +15,10 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.train.sharing.attention import attend, layout
+from flywheel.stages.train.sharing.attention import attend
 from flywheel.stages.train.sharing.kernels import head_log_probs
 from flywheel.stages.train.sharing.layers import fuse, use_fused
+from flywheel.stages.train.sharing.layout import layout
 from flywheel.stages.train.sharing.tree import Row, Tree, grow, pays
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from flywheel.stages.ingest.readers._api.chat_stream import assembled
-from flywheel.stages.ingest.readers._api.streams import stream_events
+from flywheel.stages.ingest.readers._streams import stream_events
 from flywheel.stages.ingest.readers.openai import READER
 
 ASK = {"messages": [{"role": "user", "content": "where is order 7?"}]}

@@ -12,12 +12,12 @@ from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import hash_file
 from flywheel.registry.registry import ADAPTER_WEIGHTS
-from flywheel.stages.train import tracking
+from flywheel.stages.train.process import tracking
 from flywheel.stages.train.process.distributed import command, keeps_layers
 from flywheel.stages.train.process.spec import launch
 from flywheel.stages.train.trl_common import _passes
 from safetensors.torch import load_file
-from tests.stages.train import test_offline_grpo as logged
+from tests.stages.train import test_grpo as logged
 from tests.stages.train.test_round import spec
 
 TWO_CPUS = """\

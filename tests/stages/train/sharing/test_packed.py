@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from flywheel.stages.train.sharing.attention import kernels, layout
+from flywheel.stages.train.sharing.attention import kernels
 from flywheel.stages.train.sharing.decide import decide
+from flywheel.stages.train.sharing.layout import layout
 from flywheel.stages.train.sharing.packed import Scorer
 from flywheel.stages.train.sharing.tree import Row, grow
 from hypothesis import given, settings

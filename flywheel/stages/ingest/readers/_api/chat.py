@@ -11,9 +11,9 @@ from typing import Any
 
 from flywheel.stages.ingest.readers._api.calls import Dialect
 from flywheel.stages.ingest.readers._api.chat_stream import assembled
-from flywheel.stages.ingest.readers._api.streams import stream_events
 from flywheel.stages.ingest.readers._messages import Message, messages, tool_schemas
 from flywheel.stages.ingest.readers._pairs import sampled
+from flywheel.stages.ingest.readers._streams import stream_events
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, text, token_ids, whole
 
 __all__ = ["CHAT", "choices", "completed"]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flywheel.stages.ingest.readers._api.calls import Dialect
-from flywheel.stages.ingest.readers._api.streams import stream_events
 from flywheel.stages.ingest.readers._messages import Message, messages, tool_schemas
+from flywheel.stages.ingest.readers._streams import stream_events
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, text, whole
 
 __all__ = ["CLAUDE", "claude_history", "is_message"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from flywheel.stages.ingest.readers._api.calls import Dialect
 from flywheel.stages.ingest.readers._api.items import item_messages
-from flywheel.stages.ingest.readers._api.streams import stream_events
 from flywheel.stages.ingest.readers._messages import Message, flat_text, tool_schemas
+from flywheel.stages.ingest.readers._streams import stream_events
 from flywheel.stages.ingest.readers._values import as_dict, as_list, embedded, text, token_counts
 
 __all__ = ["ENDS", "RESPONSES", "is_response"]

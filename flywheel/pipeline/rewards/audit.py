@@ -1,7 +1,7 @@
 """An audit: drawn episodes shown to a reviewer, and the answers brought back as events.
 
-In: a draw (`flywheel.pipeline.audit.sample`). Out: questions, and `audits/NNNN.answers.jsonl`, read by ingest like a log,
-redaction included. Answers to what was not drawn are refused: only a drawn sample says something of the others.
+In: a draw (`flywheel.pipeline.rewards.sample`). Out: questions, and `audits/NNNN.answers.jsonl`, which ingest reads,
+like any log, redaction included. Answers to episodes that were not sampled are refused.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flywheel import files
 from flywheel.errors import UsageError
+from flywheel.io import files
 from flywheel.io.user_files import read_text
-from flywheel.pipeline.audit.sample import Draw, answers_path, draws
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import ingest_logs
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.rewards.sample import Draw, answers_path, draws
 from flywheel.records import canonical_json
 from flywheel.results import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.stages.ingest.redact import Redactor

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from flywheel import Project
 from flywheel.errors import UsageError
-from flywheel.pipeline.inspect.reward_quality import transport
+from flywheel.pipeline.rewards.quality import transport
 
 if TYPE_CHECKING:
     from flywheel.results import AuditQuestion

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.errors import UsageError
-from flywheel.pipeline.audit.sample import TALK, intents
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
+from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.stages.labelling.posterior import Belief, Vote
-from flywheel.stages.labelling.priors import AUDIT, VERIFIER, full_log_odds
+from flywheel.stages.labelling.priors import full_log_odds
 from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed
+from flywheel.stages.signals.rows import AUDIT, VERIFIER
 from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error
 from flywheel.stats.delays import maturity
 from flywheel.stats.missing import THUMBS_SENTENCE, inverse_response_mean, worst_case_bounds

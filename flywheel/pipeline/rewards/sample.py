@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flywheel import files
 from flywheel.errors import UsageError
+from flywheel.io import files
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.tables import read_table
 from flywheel.stages.signals.audit import AUDITS
 from flywheel.stats.sampling import draw
 

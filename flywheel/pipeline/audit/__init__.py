@@ -1,1 +1,0 @@
-"""Sample episodes for a person to label, and record the answers."""

@@ -1,0 +1,1 @@
+"""How far rewards can be believed: reliability, calibration, and audits by a person."""
