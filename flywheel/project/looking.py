@@ -106,7 +106,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing has that name or id.
         """
-        from flywheel.pipeline.inspect.status import show
+        from flywheel.pipeline.inspect.show import show
 
         return show(self.context, subject)
 
@@ -144,7 +144,7 @@ class LookCommands(Opened):
         Raises:
             UsageError: nothing has that name or id.
         """
-        from flywheel.pipeline.inspect.status import explain
+        from flywheel.pipeline.inspect.explain import explain
 
         return ExplainAnswer(subject=subject, lines=explain(self.context, subject))
 

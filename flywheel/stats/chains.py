@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
+if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 __all__ = ["Absorption", "absorb"]
@@ -30,8 +30,6 @@ def absorb(moves: Floats, ends: Floats) -> Absorption:
 
     Rows of both together sum to 1. Friction is how many requests it takes until the end.
     """
-    import numpy as np
-
     visits = np.linalg.solve(np.eye(len(moves)) - moves, np.eye(len(moves)))
     friction = np.asarray(visits.sum(axis=1), dtype=np.float64)
     return Absorption(np.asarray(visits @ ends, dtype=np.float64), np.asarray(visits, dtype=np.float64), friction)

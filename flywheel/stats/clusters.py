@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
 from flywheel.stats.paired import Interval, mcnemar_better
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Floats = npt.NDArray[np.float64]
 
 __all__ = [
@@ -113,8 +114,6 @@ def task_quantile(tasks: int, confidence: float) -> float:
     """Return Student's quantile with tasks as units; infinite for one task, which says nothing of other tasks."""
     if tasks <= 1:
         return math.inf
-    from scipy.special import stdtrit
-
     return float(stdtrit(tasks - 1, confidence))
 
 
@@ -160,8 +159,6 @@ def _integer_flips(sums: list[int]) -> float:
         return mcnemar_better(wins, len(sums) - wins)
     if len(sums) > _EXACT_CLUSTERS:
         return NormalDist().cdf(-(sum(sums) - 0.5) / math.sqrt(sum(s * s for s in sums)))
-    import numpy as np
-
     # probability[k] belongs to a sum of k among the positively flipped magnitudes: observed + total over 2
     total = sum(abs(s) for s in sums)
     probability = np.zeros(total + 1)
@@ -175,8 +172,6 @@ def _integer_flips(sums: list[int]) -> float:
 
 
 def _real_flips(sums: list[float], seed: int) -> float:
-    import numpy as np
-
     sizes, observed = np.abs(np.array(sums)), math.fsum(sums)
     if len(sums) > _NORMAL_FROM and _even(sizes):
         return NormalDist().cdf(-observed / math.sqrt(float((sizes**2).sum())))
@@ -202,8 +197,6 @@ def _chunks(width: int) -> Iterator[int]:
 
 
 def _bootstrap_means(data: Clusters, seed: int) -> Floats:
-    import numpy as np
-
     rng, tasks = np.random.default_rng(seed), len(data.sums)
     sums, sizes = np.array(data.sums), np.array(data.sizes)
     if np.ptp(sums / sizes) == 0:  # every draw has the same mean
@@ -222,8 +215,6 @@ def _even(spread: Floats) -> bool:
 
 
 def _is_normal(data: Clusters) -> bool:
-    import numpy as np
-
     spread = np.array(data.sums) - np.array(data.sizes) * data.mean
     return len(data.sums) > _NORMAL_FROM and bool(spread.any()) and _even(spread)
 
@@ -244,8 +235,6 @@ def mean_difference(data: Clusters, *, seed: int = 0) -> Tested:
     is Student's, with more than 2,000 (none of which has over a hundredth of the spread) the p-values are too. A
     p-value is never below that of `sign_flip_better`: the bootstrap alone would call three tasks out of three certain.
     """
-    import numpy as np
-
     tasks, worse = len(data.sums), data._replace(sums=[-s for s in data.sums])
     flips = sign_flip_better(data, seed=seed), sign_flip_better(worse, seed=seed)
     if _is_normal(data):
@@ -262,8 +251,6 @@ def mean_difference(data: Clusters, *, seed: int = 0) -> Tested:
 
 def bootstrap_interval(data: Clusters, *, seed: int = 0) -> Interval:
     """Return the 95 % percentile interval of the mean difference, whole tasks drawn with replacement."""
-    import numpy as np
-
     low, high = np.quantile(_bootstrap_means(data, seed), [0.025, 0.975])
     return Interval(float(low), float(high))
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
+if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 __all__ = ["Delays", "arrived_weighted", "kaplan_meier", "late_after_silence", "maturity", "thinned"]
@@ -46,8 +46,6 @@ def kaplan_meier(watched: Floats, came: npt.NDArray[np.bool_]) -> Delays:
         watched: (n) min(delay, age) of each item, not negative.
         came: (n) whether the evidence came; where it did not, the item was watched for its age.
     """
-    import numpy as np
-
     times, events = np.unique(watched[came], return_counts=True)
     ordered = np.sort(watched)
     at_risk = len(ordered) - np.searchsorted(ordered, times, side="left")

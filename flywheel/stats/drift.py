@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
+from scipy.special import chdtri
+
 __all__ = ["Estimate", "mean", "one_sided", "psi", "psi_by_chance", "ratio", "slope"]
 
 _HALF = 0.5  # added to every count, so that a kind that one window lacks is not infinitely far
@@ -52,8 +54,6 @@ def psi(before: Mapping[str, int], now: Mapping[str, int]) -> float:
 
 def psi_by_chance(kinds: int, units_before: int, units_now: int, confidence: float = 0.99) -> float:
     """Return what the index stays below by chance alone if nothing moved: (1/n + 1/m) times a chi-square quantile."""
-    from scipy.special import chdtri
-
     return (1 / units_before + 1 / units_now) * float(chdtri(max(kinds - 1, 1), 1 - confidence))
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
+if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
@@ -43,8 +43,6 @@ def fit_classes(counts: Floats, *, tolerance: float = 1e-9, most: int = 500) -> 
         tolerance: stops when the log-likelihood gains less.
         most: iterations at most.
     """
-    import numpy as np
-
     said = counts.sum(axis=1)
     posterior = said / said.sum(axis=1, keepdims=True)
     likelihood = -np.inf
@@ -84,8 +82,6 @@ def family_weights(votes: Ints, families: list[str]) -> Floats:
 
     A voter and its copies are then worth what the voter was: dependence within a family does no harm.
     """
-    import numpy as np
-
     voted = votes != 0
     shares = np.zeros(votes.shape)
     for family in dict.fromkeys(families):
@@ -97,8 +93,6 @@ def family_weights(votes: Ints, families: list[str]) -> Floats:
 
 def log_odds_of_votes(votes: Ints, shares: Floats, tpr: Floats, tnr: Floats) -> Floats:
     """Return what the votes (n, J) add to the log-odds of success (n)."""
-    import numpy as np
-
     good, bad = np.log(tpr / (1 - tnr)), np.log((1 - tpr) / tnr)
     return np.asarray((shares * (votes > 0)) @ good + (shares * (votes < 0)) @ bad)
 
@@ -131,8 +125,6 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
     A voter that would come out as worse than a coin is taken to say nothing (tpr = 1 - tnr): with anchors on the right
     side, success and failure can never change places.
     """
-    import numpy as np
-
     plus, minus = (votes > 0).astype(float), (votes < 0).astype(float)
     voted = plus + minus
     a0, b0 = anchors if anchors is not None else (np.full(votes.shape[1], 0.75), np.full(votes.shape[1], 0.75))
@@ -156,7 +148,5 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
 
 
 def _no_worse_than_a_coin(tpr: Floats, tnr: Floats) -> tuple[Floats, Floats]:
-    import numpy as np
-
     excess = np.maximum(1 - tpr - tnr, 0) / 2
     return np.clip(tpr + excess, _EDGE, 1 - _EDGE), np.clip(tnr + excess, _EDGE, 1 - _EDGE)

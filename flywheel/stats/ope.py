@@ -16,12 +16,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from flywheel.stats.overlap import REFUSED, Certificate, certify
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Floats = npt.NDArray[np.float64]
 
 __all__ = [
@@ -58,8 +58,6 @@ class Estimate(NamedTuple):
 
 def ips_terms(weights: Floats, rewards: Floats, *, clip: float = math.inf) -> Floats:
     """Return w r, weights clipped from above."""
-    import numpy as np
-
     terms: Floats = np.minimum(weights, clip) * rewards
     return terms
 
@@ -98,16 +96,12 @@ def marginal_weight(
 
 
 def _cumulative(ratios: Floats) -> Floats:
-    import numpy as np
-
     if ratios.shape[1] > LONGEST:
         raise ValueError(f"{ratios.shape[1]} steps; more than {LONGEST} are not estimated")
     return np.asarray(np.cumprod(ratios, axis=1), dtype=np.float64)
 
 
 def _discounts(steps: int, gamma: float) -> Floats:
-    import numpy as np
-
     return np.asarray(gamma ** np.arange(steps), dtype=float)
 
 
@@ -137,8 +131,6 @@ def wpdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Float
     Raises:
         ValueError: more than five steps.
     """
-    import numpy as np
-
     cumulative = _cumulative(ratios)
     normal = cumulative / np.maximum(cumulative.mean(axis=0), 1e-300)
     terms: Floats = (normal * rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
@@ -151,8 +143,6 @@ def sequential_dr_terms(ratios: Floats, rewards: Floats, q: Floats, v: Floats, *
     Raises:
         ValueError: more than five steps.
     """
-    import numpy as np
-
     _cumulative(ratios)
     value = np.zeros(len(ratios))
     for t in reversed(range(ratios.shape[1])):
@@ -182,8 +172,6 @@ def estimate(
         typical: see `overlap.certify`.
         seed: of the bootstrap.
     """
-    import numpy as np
-
     names, place = np.unique(np.asarray(clusters), return_inverse=True)
     certificate = certify(weights, clusters=len(names), typical=typical)
     if certificate.state == REFUSED:

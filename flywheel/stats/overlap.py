@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
+if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 __all__ = ["GOOD", "REFUSED", "WARN", "Certificate", "certify", "effective_size", "tail_index"]
@@ -44,8 +44,6 @@ def effective_size(weights: Floats) -> float:
 
 def tail_index(weights: Floats) -> float:
     """Return Hill's index of the largest sqrt(n) weights; infinite where they are all alike. At 2 the variance ends."""
-    import numpy as np
-
     largest = np.sort(weights[weights > 0])[::-1]
     k = math.isqrt(len(largest))
     if k < 2 or largest[0] <= largest[k]:  # noqa: PLR2004 - a slope needs two

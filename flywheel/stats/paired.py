@@ -6,6 +6,8 @@ import math
 from statistics import NormalDist
 from typing import NamedTuple
 
+from scipy.special import betainc
+
 __all__ = ["Interval", "mcnemar_better", "mcnemar_mid_p", "mcnemar_two_sided", "newcombe", "rule_of_three", "wilson"]
 
 _EXACT_UP_TO = 2_000  # beyond, the sum of integers is slower than the incomplete beta function and no more accurate
@@ -26,8 +28,6 @@ def _tail(n: int, k: int) -> float:
         return 0.0
     if n <= _EXACT_UP_TO:
         return float(sum(math.comb(n, i) for i in range(k, n + 1)) / 2**n)
-    from scipy.special import betainc
-
     return float(betainc(k, n - k + 1, 0.5))
 
 

@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from flywheel.stats.paired import Interval
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Floats = npt.NDArray[np.float64]
 
 __all__ = ["confidence_sequence", "sample_ratio_p"]
@@ -27,8 +27,6 @@ _TRUNCATED = 0.5  # of the largest bet that cannot lose everything
 
 def _bets(values: Floats, alpha: float) -> Floats:
     """Return each observation's bet, from the observations before it only."""
-    import numpy as np
-
     t = np.arange(1, len(values) + 1)
     mean = (0.5 + np.cumsum(values)) / (t + 1)
     spread = (0.25 + np.cumsum((values - mean) ** 2)) / (t + 1)
@@ -45,8 +43,6 @@ def confidence_sequence(values: Sequence[float], *, alpha: float = 0.05) -> Inte
     Raises:
         ValueError: a value lies outside [0, 1].
     """
-    import numpy as np
-
     data = np.asarray(values, dtype=np.float64)
     if len(data) == 0:
         return Interval(0.0, 1.0)

@@ -13,6 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.config import Config
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import Stage, stage_of
@@ -24,8 +26,6 @@ from flywheel.stages.tasks.build import follow_tasks
 from flywheel.store import Part, Store
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.pipeline.build.registry import Frames
 
 __all__ = ["SLICE", "Done", "make_partition"]
@@ -44,14 +44,12 @@ class Done:
 
 def make_partition(stage: Stage, store: Store, config: Config, project: Path, partition: int) -> Done:
     """Run a stage on one partition (on everything, for a stage over all) and write what it makes."""
-    import polars as pl
-
     total = Funnel()
     made: dict[str, list[pl.DataFrame]] = {table: [] for table in stage.makes}
     for frames in _slices(stage, _load(stage, store, config, partition)):
         funnel = Funnel()
         remembered = {f"previous {table}": store.table(table, stage.name).collect() for table in stage.remembers}
-        found = stage.run(dict(frames) | remembered, config, funnel, project)
+        found = stage.function()(dict(frames) | remembered, config, funnel, project)
         funnel.check(stage.name)
         total.merge(funnel.as_dict())
         for table, rows in made.items():
@@ -78,8 +76,6 @@ def _homes(frame: pl.DataFrame, episodes: pl.DataFrame | None, stage: Stage, num
 
     Events lie with their conversation's episode; before there are episodes, by the conversation's own hash.
     """
-    import polars as pl
-
     key = "task_id" if stage.by == "task" else "episode_id"
     if key in frame.columns:
         ids = frame[key]
@@ -97,8 +93,6 @@ def _homes(frame: pl.DataFrame, episodes: pl.DataFrame | None, stage: Stage, num
 
 def _partition_of(column: str, partitions: int) -> pl.Expr:
     """Return the partition of rows keyed by an id in hex: the first four digits modulo the number of partitions."""
-    import polars as pl
-
     return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
 
 
@@ -135,7 +129,6 @@ def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int) -
 
 def _events(stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime | None, partition: int) -> pl.LazyFrame:
     """Return a partition's events where they belong, wherever they were recorded; all of them for a stage over all."""
-    import polars as pl
 
     def told(chosen: Sequence[Part]) -> pl.LazyFrame:
         events = store.read(chosen, "events")

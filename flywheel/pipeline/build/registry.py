@@ -9,6 +9,7 @@ raise `version` when the meaning of its output changes.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError
-from flywheel.extensions import Signal, list_extensions, load_extension, load_extensions
+from flywheel.extensions import list_extensions
 from flywheel.funnel import Funnel
-from flywheel.stages.conversations.link import COLUMNS as LINKED
-from flywheel.stages.labelling.build import EPISODE_COLUMNS, REWARD_COLUMNS
-from flywheel.stages.tasks.build import COLUMNS as TASKED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +27,7 @@ __all__ = ["ACTIONS", "STAGES", "Frames", "Stage", "check_order", "stage_of", "s
 
 Frames = Mapping[str, "pl.DataFrame"]
 StageFunction = Callable[[Frames, Config, Funnel, Path], Frames]
+_FUNCTIONS = "flywheel.pipeline.build.functions"
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,17 @@ class Stage:
     needs: tuple[str, ...]
     makes: tuple[str, ...]
     by: Literal["all", "conversation", "task"]
-    run: StageFunction
+    run: str  # name of its function in `flywheel.pipeline.build.functions`
     settings: Callable[[Config], dict[str, Any]]
     extensions: Callable[[Config], tuple[str, list[str]]] | None = None
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # read of a table; the others whole
     version: int = 1
     remembers: tuple[str, ...] = ()  # tables of its own that it gets as the last build left them
+
+    def function(self) -> StageFunction:
+        """Return the stage's function; its module, and with it polars and every stage, is imported now."""
+        found: StageFunction = getattr(importlib.import_module(_FUNCTIONS), self.run)
+        return found
 
     def extension_versions(self, config: Config) -> dict[str, str]:
         """Return name → distribution and version of every extension the stage would run."""
@@ -55,109 +59,15 @@ class Stage:
         return {name: installed.get(name, "by path") for name in names}
 
 
-def _links(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.conversations.link import build_links
-
-    del config, project
-    return {"links": build_links(frames["events"], funnel)}
-
-
-def _episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.conversations.episodes import build_episodes
-
-    del project
-    episodes, steps = build_episodes(frames["events"], config.episodes, funnel)
-    return {"episodes": episodes, "steps": steps}
-
-
-def _tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.tasks.build import build_tasks
-
-    name = config.episodes.embedding
-    embed = load_extension("embeddings", name, search=project) if name else None
-    return {"tasks": build_tasks(frames["episodes"], frames["previous tasks"], config.episodes, funnel, embed)}
-
-
-def _opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.signals.build import build_corrections, build_rewards, looks_at_tasks
-
-    signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
-    opinions = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
-    corrections = build_corrections(frames["episodes"], frames["steps"], frames["events"])
-    return {"opinions": opinions, "corrections": corrections}
-
-
-def _rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.signals.build import compare_attempts, looks_at_tasks
-
-    signals = {n: s for n, s in _signals(config, project).items() if looks_at_tasks(s)}
-    args = (frames["episodes"], frames["steps"], frames["opinions"])
-    return {"rewards": compare_attempts(*args, config.rewards, signals, funnel)}
-
-
-def _signals(config: Config, project: Path) -> dict[str, Signal]:
-    names = dict.fromkeys([*config.rewards.signals, "audit"])  # an answer that was asked for always counts
-    return load_extensions("rewards", names, search=project)
-
-
-def _reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.labelling.build import build_reliability
-
-    del project
-    found = build_reliability(frames["episodes"], frames["rewards"], config.rewards, config.build.cutoff, funnel)
-    return {"reliability": found}
-
-
-def _returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.credit.build import build_returns
-
-    del project
-    args = (frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)
-    return {"returns": build_returns(*args, reliability=frames["reliability"])}
-
-
-def _corrected(frames: Frames) -> pl.DataFrame:
-    """Return the steps with what users made of them: the columns `correction` and `editor`, mostly null."""
-    edits = frames["corrections"].select("episode_id", index="step", correction="text", editor="user")
-    return frames["steps"].join(edits, on=["episode_id", "index"], how="left", maintain_order="left")
-
-
-def _examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.datasets.examples import build_examples
-
-    del project
-    args = (frames["episodes"], _corrected(frames), frames["returns"])
-    return {"examples": build_examples(*args, config.pairs, funnel)}
-
-
-def _pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.datasets.pairs import build_pairs
-
-    builders = load_extensions("pairs", config.pairs.builders, search=project)
-    args = (frames["episodes"], _corrected(frames), frames["returns"])
-    return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
-
-
-def _groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.datasets.groups import build_groups
-
-    del project
-    judged = (frames["episodes"], frames["steps"], frames["returns"])
-    return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
-
-
 def _built(config: Config) -> dict[str, Any]:
     return config.build.model_dump(mode="json", exclude={"workers"})  # who works changes nothing
 
 
-def _fixtures(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    from flywheel.stages.datasets.replay.build import build_fixtures
-
-    del project
-    judged = (frames["episodes"], frames["steps"], frames["returns"])
-    fixtures, scenarios = build_fixtures(*judged, config.replay, funnel)
-    return {"fixtures": fixtures, "scenarios": scenarios}
-
+# What the stages that see everything read of a table.
+LINK_COLUMNS = ("event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target")
+TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started")
+LABEL_COLUMNS = ("episode_id", "user", "policy", "started", "ended", "tags")
+VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
 
 _LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
 _LEARNED = {"fit", "scope", "prior_strength"}
@@ -165,30 +75,30 @@ _JUDGED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
-    Stage("links", ("events",), ("links",), "all", _links, lambda c: {"build": _built(c)},
-          columns={"events": LINKED}),
-    Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", _episodes,
+    Stage("links", ("events",), ("links",), "all", "links", lambda c: {"build": _built(c)},
+          columns={"events": LINK_COLUMNS}),
+    Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", "episodes",
           lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=5),
-    Stage("tasks", ("episodes",), ("tasks",), "all", _tasks, lambda c: {"episodes": c.episodes.model_dump()},
-          columns={"episodes": TASKED}, remembers=("tasks",)),
-    Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", _opinions,
+    Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
+          columns={"episodes": TASK_COLUMNS}, remembers=("tasks",)),
+    Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=4),
-    Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", _rewards,
+    Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", "rewards",
           lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
           lambda c: ("rewards", c.rewards.signals), version=2),
-    Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", _reliability,
+    Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
-          columns={"episodes": EPISODE_COLUMNS, "rewards": REWARD_COLUMNS}),
-    Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", _returns,
+          columns={"episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS}),
+    Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", "returns",
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_LOOKED_FOR, *_LEARNED} - {"scope"})}, version=3),
-    Stage("examples", (*_JUDGED, "corrections"), ("examples",), "task", _examples,
+    Stage("examples", (*_JUDGED, "corrections"), ("examples",), "task", "examples",
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=2),
-    Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", _pairs,
+    Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", "pairs",
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
-    Stage("groups", _JUDGED, ("groups",), "task", _groups,
+    Stage("groups", _JUDGED, ("groups",), "task", "groups",
           lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=3),
-    Stage("fixtures", _JUDGED, ("fixtures", "scenarios"), "task", _fixtures,
+    Stage("fixtures", _JUDGED, ("fixtures", "scenarios"), "task", "fixtures",
           lambda c: {"replay": c.replay.model_dump(include={"reads", "acts", "min_agreement"})}),
 )  # fmt: skip
 

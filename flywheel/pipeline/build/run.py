@@ -10,14 +10,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel.config import Config
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
-from flywheel.pipeline.build.workers import Crew
 from flywheel.store import Part, Snapshot, Store
+
+if TYPE_CHECKING:
+    from flywheel.pipeline.build.workers import Crew
 
 __all__ = ["StageStatus", "build", "explain_stage", "select_stages", "statuses"]
 
@@ -140,6 +142,8 @@ def build(
     on_stage: Callable[[StageStatus], None] = lambda _: None,
 ) -> list[StageStatus]:
     """Run the stale ones of the given stages, in order; return what happened to each."""
+    from flywheel.pipeline.build.workers import Crew  # polars and all stages: `status` gets by without
+
     done = []
     with Crew(store, config, project) as crew:
         for stage in STAGES if stages is None else stages:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.errors import ExtensionError
 from flywheel.extensions import Holdout
@@ -16,9 +18,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import chosen_suites
 from flywheel.records import Split
-
-if TYPE_CHECKING:
-    from flywheel.stages.selection.decontaminate import EvaluationTexts
+from flywheel.stages.selection.decontaminate import EvaluationTexts
 
 __all__ = ["evaluation_texts", "read_holdout"]
 
@@ -27,8 +27,6 @@ _ANSWERS = (("examples", "completion"), ("pairs", "chosen"))
 
 def read_holdout(ctx: Context) -> Holdout:
     """Return the held-out part of the tables; without a held-out task, no rows."""
-    import polars as pl
-
     frames = {t: read_table(ctx.store, t) for t in ("episodes", "steps", "returns", "pairs")}
     episodes = frames["episodes"].filter(pl.col("split") == Split.HOLDOUT).sort("episode_id").collect()
     ids = episodes.lazy().select("episode_id")
@@ -53,14 +51,10 @@ def evaluation_texts(ctx: Context) -> EvaluationTexts:
     Raises:
         ExtensionError: an evaluator declares something else than texts.
     """
-    from flywheel.stages.selection.decontaminate import EvaluationTexts
-
     return EvaluationTexts.of(_answers(ctx), _declared(ctx))
 
 
 def _answers(ctx: Context) -> Iterator[Sequence[dict[str, Any]]]:
-    import polars as pl
-
     for table, column in _ANSWERS:
         held = read_table(ctx.store, table).filter(pl.col("split") == Split.HOLDOUT.value)
         yield from map(json.loads, held.select(column).unique().collect()[column].to_list())

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.registry.registry import DATASET
+from flywheel.stages.evaluate.suites.own_cases import LEAST_WORDS
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.suites.own_cases import OwnCase
@@ -21,8 +24,6 @@ __all__ = ["asked_in_training", "trained_tasks"]
 
 def asked_in_training(ctx: Context, rounds: Iterable[int], cases: Sequence[OwnCase]) -> set[str]:
     """Return the ids of the cases whose last user message is one of a row that one of the rounds was trained on."""
-    from flywheel.stages.evaluate.suites.own_cases import LEAST_WORDS
-
     wanted: dict[str, set[str]] = {}
     for case in cases:
         asked = [text for m in case.prompt if m["role"] == "user" and (text := _words(m))]
@@ -54,8 +55,6 @@ def trained_tasks(ctx: Context, number: int) -> set[str]:
 
 def _merged_into(ctx: Context, tasks: set[str]) -> set[str]:
     """Return the tasks of today that go on from the given ones: two can turn out to be one."""
-    import polars as pl
-
     if ctx.store.current("tasks") is None:
         return set()
     table = ctx.store.table("tasks", "tasks").select("task_id", "formerly").explode("formerly").unique()

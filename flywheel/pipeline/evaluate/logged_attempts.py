@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import polars as pl
 
 from flywheel.config import Config
 from flywheel.errors import ConfigError, EvalError, UsageError
@@ -25,11 +26,10 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.stages.common.canonical import normal_text
 from flywheel.stages.evaluate.attempt import Act, Attempt
+from flywheel.stages.ingest.redact import Redactor
 from flywheel.store import Store
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.pipeline.context import Context
 
 __all__ = ["Log", "action_kind", "choose", "held_out", "judged_sides", "policy_of", "read_attempts", "read_store"]
@@ -104,8 +104,6 @@ def policy_of(log: Log) -> str | None:
 
 
 def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
-    import polars as pl
-
     episodes = tables["episodes"].sort("episode_id").collect()
     known = _known(tables)
     attempts, names = [], {}
@@ -166,8 +164,6 @@ def action_kind(action: str) -> str:
 
 def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
     """Return what other tables say of an episode: its recorded outcome, its task's name, its first words and tools."""
-    import polars as pl
-
     outcome = (
         tables["rewards"]
         .filter((pl.col("kind") == "outcome") & pl.col("step").is_null())
@@ -241,8 +237,6 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
         return {}
     import csv
     import io
-
-    from flywheel.stages.ingest.redact import Redactor
 
     path = project / config.eval.user_tiers
     if not path.is_file():

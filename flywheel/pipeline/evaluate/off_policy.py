@@ -11,7 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import polars as pl
 
 from flywheel.errors import TemplateError
 from flywheel.extensions import Holdout
@@ -26,9 +28,6 @@ from flywheel.stages.evaluate.off_policy.estimators import Sources, as_record, r
 from flywheel.stages.evaluate.off_policy.model import Likely, likely_off_policy
 from flywheel.stages.evaluate.window import Ask
 from flywheel.stats.ope import LONGEST
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["off_policy_rows"]
 
@@ -91,8 +90,6 @@ def off_policy_rows(
 
 def _chosen(holdout: Holdout, most: int) -> pl.DataFrame:
     """Return at most so many held-out episodes whose outcome is known for good, chosen by hash."""
-    import polars as pl
-
     whole = holdout.returns.filter(pl.col("step").is_null() & pl.col("known") & ~pl.col("provisional"))
     judged = holdout.episodes.join(whole, on="episode_id", how="semi").filter(pl.col("n_steps") > 0)
     able = judged.filter(~pl.col("episode_id").is_in(unfit(judged)))
@@ -100,8 +97,6 @@ def _chosen(holdout: Holdout, most: int) -> pl.DataFrame:
 
 
 def _made(chosen: pl.DataFrame, steps: pl.DataFrame, rounds: Mapping[str, int | None]) -> list[_Made]:
-    import polars as pl
-
     mine = steps.filter(pl.col("episode_id").is_in(chosen["episode_id"].to_list()))
     how = draws(mine)
     whole = chosen["n_steps"].max()

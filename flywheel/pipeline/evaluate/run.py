@@ -17,11 +17,15 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.baselines import rival_rows
 from flywheel.pipeline.evaluate.holdout import read_holdout
 from flywheel.pipeline.evaluate.leakage import asked_in_training, trained_tasks
+from flywheel.pipeline.evaluate.logged_attempts import held_out
 from flywheel.pipeline.evaluate.off_policy import off_policy_rows
 from flywheel.pipeline.evaluate.scorer import PolicyScorer, look_id
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport
 from flywheel.registry.registry import round_name
+from flywheel.stages.evaluate.compare import build_report
+from flywheel.stages.evaluate.slicing import case_slices, standings
+from flywheel.stages.evaluate.suites.own_cases import OwnCases, read_cases
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.attempt import Attempt
@@ -51,8 +55,6 @@ def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, 
 
 def _with_leaks(ctx: Context, report: EvalReport, suites: Sequence[Suite]) -> EvalReport:
     """Count own cases that were asked in training: leaks in the primary suite, elsewhere a note on coverage."""
-    from flywheel.stages.evaluate.suites.own_cases import OwnCases, read_cases
-
     for suite in suites:
         if isinstance(suite.evaluator, OwnCases):
             cases = read_cases(ctx.project, ctx.config.eval, suite.evaluator.stem)
@@ -74,9 +76,6 @@ def _failed(suites: Sequence[Suite], scores: Mapping[str, Sequence[CaseScore]]) 
 
 def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) -> dict[str, list[CaseScore]]:
     """Return the scores with the slices of their tasks, found and declared; a suite's own slices stand above them."""
-    from flywheel.pipeline.evaluate.logged_attempts import held_out
-    from flywheel.stages.evaluate.slicing import case_slices
-
     made: dict[str, list[Attempt]] = {}
     for attempt in held_out(ctx, holdout.episodes).attempts:
         made.setdefault(attempt.task_id, []).append(attempt)
@@ -96,9 +95,6 @@ def evaluate(
         UsageError: the round is not trained.
         EvalError: there is nothing to evaluate on.
     """
-    from flywheel.stages.evaluate.compare import build_report
-    from flywheel.stages.evaluate.slicing import standings
-
     candidate, baseline = _sides(ctx, number, against)
     chosen, started = chosen_suites(ctx, suites), time.monotonic()
     holdout = _holdout(ctx, needed=not all(suite.fixed for suite in chosen))

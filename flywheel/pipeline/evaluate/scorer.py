@@ -14,10 +14,14 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore, Holdout
+from flywheel.models.load import base_identity
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import Suite
 from flywheel.records import content_id
 from flywheel.registry.registry import round_name
+from flywheel.stages.evaluate.cases import holdout_sha256
+from flywheel.stages.evaluate.few_shot import FewShot
+from flywheel.stages.evaluate.window import fits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,9 +56,6 @@ class PolicyScorer:
     """Scores policies on the held-out tables and on the project's own cases."""
 
     def __init__(self, ctx: Context, holdout: Holdout) -> None:
-        from flywheel.models.load import base_identity
-        from flywheel.stages.evaluate.cases import holdout_sha256
-
         self.holdout = holdout
         self.timings_s: dict[str, float] = {}
         self._ctx = ctx
@@ -118,8 +119,6 @@ class PolicyScorer:
 
     def log_probs(self, number: int | None, asks: Sequence[Ask], temperature: float) -> list[float | None]:
         """Return the log-probability of each completion to a round or the base, in nats; None where it is too long."""
-        from flywheel.stages.evaluate.window import fits
-
         policy_sha256, batch_size = self._adapter_sha256(number), self._ctx.config.eval.batch_size
         key = content_id(*self._asked(asks), policy_sha256, batch_size, temperature)
         found: list[float | None] | None = self._ctx.store.cached("log_probs", key)
@@ -161,8 +160,6 @@ class PolicyScorer:
         policy = self._plain(side.number)
         if not side.examples:
             return policy
-        from flywheel.stages.evaluate.few_shot import FewShot
-
         return FewShot(policy, side.name, side.examples)
 
 

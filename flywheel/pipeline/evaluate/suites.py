@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from flywheel.errors import UsageError
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.pipeline.context import Context
+from flywheel.stages.evaluate.suites.own_cases import OwnCases
 
 if TYPE_CHECKING:
     from flywheel.extensions import Evaluator
@@ -41,8 +42,6 @@ def open_suite(ctx: Context, name: str) -> Suite:
         ExtensionError: no evaluator and no file of cases has that name.
         EvalError: the project's own cases are not as they should be.
     """
-    from flywheel.stages.evaluate.suites.own_cases import OwnCases
-
     versions = {e.name: f"{e.distribution} {e.version}" for e in list_extensions("evaluators")}
     own = OwnCases(name)
     if name not in versions and ":" not in name and own.offered(ctx.project, ctx.config.eval):

@@ -11,6 +11,10 @@ from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, Sample, list_extensions, load_extension
 from flywheel.results import ReaderRow, ReadersAnswer
+from flywheel.stages.ingest.detect import SAMPLE_RECORDS, confidences, detect
+from flywheel.stages.ingest.framed import Raw, Record
+from flywheel.stages.ingest.framing import Framing, Limits
+from flywheel.stages.ingest.opening import file_content
 
 if TYPE_CHECKING:
     from flywheel.stages.ingest.detect import Detection
@@ -34,8 +38,6 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
     ]
     if file is None:
         return ReadersAnswer(readers=rows)
-    from flywheel.stages.ingest.detect import confidences, detect
-
     sample = _sample(file, config)
     sure = confidences(sample, loaded)
     told = sorted(rows, key=lambda row: (-sure[row.name], row.name))
@@ -60,11 +62,6 @@ def _reads(reader: Any) -> str:
 
 
 def _sample(file: Path, config: IngestConfig) -> Sample:
-    from flywheel.stages.ingest.detect import SAMPLE_RECORDS
-    from flywheel.stages.ingest.framed import Raw, Record
-    from flywheel.stages.ingest.framing import Framing, Limits
-    from flywheel.stages.ingest.opening import file_content
-
     try:
         framing = Framing(
             file_content(file, file.stat().st_size), Limits(config.max_record_mb * 1_000_000, config.max_expand_ratio)

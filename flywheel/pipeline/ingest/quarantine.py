@@ -7,15 +7,16 @@ when the file was replaced. The refused text itself is never stored; a retry rea
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.records import Quarantined
 from flywheel.results import QuarantineAnswer, QuarantineReason, QuarantineRetry
-
-if TYPE_CHECKING:
-    import polars as pl
+from flywheel.stages.ingest import placed
 
 __all__ = ["MEANING", "quarantine", "quarantined_rows", "retry"]
 
@@ -45,8 +46,6 @@ def quarantine(ctx: Context, *, reason: str | None, file: str | None, limit: int
     Raises:
         UsageError: no such reason.
     """
-    import polars as pl
-
     if reason is not None and reason not in MEANING:
         raise UsageError(f"no reason `{reason}`", hint=f"reasons: {', '.join(MEANING)}")
     rows = quarantined_rows(ctx)
@@ -73,9 +72,6 @@ def retry(ctx: Context, key: bytes) -> QuarantineRetry:
     Raises:
         UsageError: the quarantine is empty.
     """
-    from flywheel.pipeline.ingest.run import ingest_logs
-    from flywheel.stages.ingest import placed
-
     before = quarantined_rows(ctx)
     names = sorted({_file_of(name) for name in before["source_file"]})
     if not names:

@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.stages.ingest import STDIN, SourceState, discover, ingest
+from flywheel.stages.ingest.dedup import Ids, dedup
 from flywheel.stages.ingest.forgotten import Forgotten
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.stages.ingest import Batch, LostCounts
-    from flywheel.stages.ingest.dedup import Ids
 
 __all__ = ["FORGOTTEN", "IngestResult", "default_sources", "ingest_logs", "load_readers", "without"]
 
@@ -112,10 +113,6 @@ class _Intake:
             self.flush()
 
     def _unseen(self, events: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
-        from flywheel.stages.ingest.dedup import dedup
-
         if events.height == 0:
             return events
         conversations = events["conversation_id"].unique().to_list()
@@ -132,8 +129,6 @@ class _Intake:
         return pl.concat(fresh)
 
     def _known(self, partition: int) -> Ids:
-        from flywheel.stages.ingest.dedup import Ids
-
         if partition not in self._seen:
             self._seen[partition] = known = Ids()
             for part in self._before.parts if self._before else ():
@@ -143,8 +138,6 @@ class _Intake:
 
     def flush(self) -> None:
         """Write what waits as parts; they stay invisible until the snapshot names them."""
-        import polars as pl
-
         for number, frames in sorted(self._waiting.items()):
             part = self._store.write("events", pl.concat(frames), partition=number)
             if part is not None and part not in self.parts:
@@ -163,8 +156,6 @@ class _Intake:
 
     def finish(self) -> None:
         """Write everything that is left, and the quarantine anew: rows of lines that were read again are replaced."""
-        import polars as pl
-
         self.flush()
         if self.forgotten.learnt:  # a conversation may have shown late whose it is
             gone = pl.col("conversation_id").is_in(sorted(self.forgotten.learnt))
@@ -241,8 +232,6 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         IngestError: nothing was found, or more than `ingest.max_quarantine` of the records is unreadable.
         StoreError: the disk refuses.
     """
-    from flywheel.stages.ingest import STDIN, SourceState, discover, ingest
-
     found = discover(paths)
     before = store.current("ingest")
     sources: dict[str, Any] = dict(before.extra["sources"]) if before else {}

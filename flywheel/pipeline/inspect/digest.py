@@ -10,12 +10,14 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.status import metric_text
+from flywheel.pipeline.inspect.explain_round import metric_text
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results import (
     DigestAnswer,
@@ -27,9 +29,6 @@ from flywheel.results import (
     DigestRound,
 )
 from flywheel.stats.paired import newcombe, wilson
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["digest", "moment", "span"]
 
@@ -71,8 +70,6 @@ def digest(ctx: Context, since: timedelta, as_of: datetime | None) -> DigestAnsw
     Raises:
         UsageError: nothing was built, or the logs have no times.
     """
-    import polars as pl
-
     end = as_of or _newest(ctx)
     start = end - since
     whole = _whole(ctx)
@@ -101,8 +98,6 @@ def digest(ctx: Context, since: timedelta, as_of: datetime | None) -> DigestAnsw
 
 
 def _newest(ctx: Context) -> datetime:
-    import polars as pl
-
     found = read_table(ctx.store, "events").select(pl.col("ts").max()).collect().item()
     if not isinstance(found, datetime):
         raise UsageError("no event has a time", hint="flywheel ingest LOGS; or say when with --as-of 2026-10-04")
@@ -111,8 +106,6 @@ def _newest(ctx: Context) -> datetime:
 
 def _whole(ctx: Context) -> pl.DataFrame:
     """Return one row an episode: when, what it was about, how it went, what it took."""
-    import polars as pl
-
     took = ("cost_usd", "input_tokens", "output_tokens", "latency_s")
     returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     return (
@@ -127,8 +120,6 @@ def _whole(ctx: Context) -> pl.DataFrame:
 
 
 def _rate(rows: pl.DataFrame) -> DigestRate:
-    import polars as pl
-
     told = rows.filter(pl.col("known"))
     if told.is_empty():
         return DigestRate(n=0, rate=None, low=None, high=None)
@@ -159,8 +150,6 @@ def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[Dig
 
 def _changes(before: pl.DataFrame, now: pl.DataFrame) -> tuple[list[DigestChange], list[DigestChange]]:
     """Return the intents whose success surely rose, and those where it surely fell, the largest change first."""
-    import polars as pl
-
     found = []
     for name in sorted(set(before["intent"].to_list()) & set(now["intent"].to_list())):
         old, new = (_rate(rows.filter(pl.col("intent") == name)) for rows in (before, now))
@@ -174,8 +163,6 @@ def _changes(before: pl.DataFrame, now: pl.DataFrame) -> tuple[list[DigestChange
 
 def _failing(ctx: Context, now: pl.DataFrame) -> list[DigestIntent]:
     """Return the intents with the most expected failures, each with the tasks that failed most."""
-    import polars as pl
-
     told = now.filter(pl.col("known")).with_columns(failure=1 - pl.col("p_success"))
     ranked = (
         told.group_by("intent")
@@ -192,8 +179,6 @@ def _failing(ctx: Context, now: pl.DataFrame) -> list[DigestIntent]:
 
 
 def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[DigestExample]:
-    import polars as pl
-
     tasks = (
         rows.sort("p_success", "episode_id")
         .group_by("task_id", maintain_order=True)
@@ -213,8 +198,6 @@ def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[DigestExample]:
 
 
 def _request(ctx: Context, episode: str) -> str:
-    import polars as pl
-
     first = read_table(ctx.store, "steps").filter((pl.col("episode_id") == episode) & (pl.col("index") == 0))
     seen: list[Any] = first.select("observation").collect()["observation"].to_list()
     said = [m.get("content") for m in (json.loads(seen[0]) if seen else []) if m.get("role") == "user"]
@@ -223,8 +206,6 @@ def _request(ctx: Context, episode: str) -> str:
 
 
 def _against(ctx: Context, episode: str) -> list[str]:
-    import polars as pl
-
     votes = read_table(ctx.store, "rewards").filter(
         (pl.col("episode_id") == episode) & pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("score") < 0)
     )

@@ -17,9 +17,12 @@ from pathlib import Path
 from flywheel.errors import FlywheelError, where
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.io import files
+from flywheel.models.device import describe
+from flywheel.models.load import base_identity
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.results import DoctorCheck
+from flywheel.stages.evaluate.suites.own_cases import read_cases
 from flywheel.store import Part
 
 __all__ = ["examine"]
@@ -84,8 +87,6 @@ def _packages() -> Iterator[DoctorCheck]:
 
 
 def _device() -> Iterator[DoctorCheck]:
-    from flywheel.models.device import describe
-
     yield _one("device", describe())
 
 
@@ -176,8 +177,6 @@ def _clock(ctx: Context) -> Iterator[DoctorCheck]:
 
 
 def _model(ctx: Context) -> Iterator[DoctorCheck]:
-    from flywheel.models.load import base_identity
-
     found = base_identity(ctx.config.model)
     yield _one("model", f"{ctx.config.model.base} @ {found.sha256[:12]}")
 
@@ -195,8 +194,6 @@ def _rounds(ctx: Context) -> Iterator[DoctorCheck]:
 
 def _cases(ctx: Context) -> Iterator[DoctorCheck]:
     """Read the project's own cases, where it has any, so that a bad line is found before the night."""
-    from flywheel.stages.evaluate.suites.own_cases import read_cases
-
     cases = read_cases(ctx.project, ctx.config.eval)
     if cases:
         yield _one("cases", f"{len(cases):,} own cases in {ctx.config.eval.cases}, every check can be used")

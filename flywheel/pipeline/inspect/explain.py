@@ -8,26 +8,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flywheel.pipeline.build.registry import stage_of
+import polars as pl
+
+from flywheel.pipeline.build.registry import STAGES, stage_of
+from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round, explain_row, rule_names
+from flywheel.pipeline.inspect.show import show
+from flywheel.stages.labelling.posterior import Belief, Vote, scope_of
 from flywheel.stages.labelling.priors import PRAISE_ALONE
+from flywheel.stats.delays import late_after_silence
 
-if TYPE_CHECKING:
-    import polars as pl
-
-    from flywheel.stages.labelling.posterior import Belief, Vote
-
-__all__ = ["explain_episode"]
+__all__ = ["explain", "explain_episode"]
 
 Record = Mapping[str, Any]
 
 
 def explain_episode(ctx: Context, record: Record) -> list[str]:
     """Return the sentences; `record` is an episode with its `rewards` and `returns`."""
-    from flywheel.stages.labelling.posterior import Belief
-
     table = ctx.store.table("reliability", stage_of("reliability")).collect()
     belief = Belief.read(table)
     whole = next((r for r in record["returns"] if r["step"] is None), None)
@@ -64,8 +64,6 @@ def _value(ctx: Context, whole: Record, record: Record) -> Iterator[str]:
 
 def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
     """Return each signal's vote, summed over steps as `returns` does, with its rows."""
-    from flywheel.stages.labelling.posterior import Vote
-
     rows: dict[tuple[str, str], list[Record]] = {}
     for row in record["rewards"]:
         if row["kind"] in {"outcome", "implicit"}:
@@ -79,8 +77,6 @@ def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
 
 
 def _probability(ctx: Context, whole: Record, record: Record, belief: Belief, table: pl.DataFrame) -> Iterator[str]:
-    from flywheel.stages.labelling.posterior import scope_of
-
     votes = _votes(record)
     if not votes:
         return
@@ -113,8 +109,6 @@ def _where(rows: list[Record]) -> str:
 
 
 def _calibrated(whole: Record, table: pl.DataFrame) -> Iterator[str]:
-    import polars as pl
-
     row = table.filter(pl.col("kind") == "calibration")
     if row.is_empty():
         yield "  Uncalibrated: too few episodes have been audited (flywheel audit)."
@@ -128,8 +122,6 @@ def _calibrated(whole: Record, table: pl.DataFrame) -> Iterator[str]:
 
 def _waiting(record: Record, belief: Belief) -> Iterator[str]:
     """Yield what may still come: how much of it would have come by now, and when 80 % of it will have."""
-    from flywheel.stats.delays import late_after_silence
-
     ended = _time(record["ended"])
     age = belief.age(ended)
     spoken = {r["signal"] for r in record["rewards"] if r["weight"] > 0}
@@ -175,3 +167,21 @@ def _others(record: Record) -> Iterator[str]:
 
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+def explain(ctx: Context, subject: str) -> list[str]:
+    """Return sentences with numbers: why a stage is stale, a round or the gate held, an episode got its reward.
+
+    Raises:
+        UsageError: nothing has that name or id.
+    """
+    if subject == "gate" or subject in rule_names(ctx):
+        return explain_gate(ctx, subject)
+    if subject in {s.name for s in STAGES}:
+        return explain_stage(ctx.store, ctx.config, subject)
+    shown = show(ctx, subject)
+    if shown.kind == "round":
+        return explain_round(ctx, int(shown.record["round"]))
+    if shown.kind == "episode":
+        return explain_episode(ctx, shown.record)
+    return explain_row(shown.kind, shown.record)

@@ -6,25 +6,22 @@ In: a table row with its JSON columns parsed. Out: each side's segments under th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flywheel.errors import FlywheelError
+from flywheel.models.chat import ChatFormat
+from flywheel.models.lint import rendering
+from flywheel.models.load import load_tokenizer
+from flywheel.models.preview import segments
+from flywheel.models.windows import open_window, tokens_of
 from flywheel.pipeline.context import Context
 from flywheel.results import Preview, PreviewSegment
-
-if TYPE_CHECKING:
-    from flywheel.models.chat import ChatFormat
 
 __all__ = ["preview"]
 
 
 def preview(ctx: Context, kind: str, record: Mapping[str, Any]) -> tuple[list[Preview], str]:
     """Return the sides of a row and how they are rendered; no side, and why, where the base model cannot tell."""
-    from flywheel.models.chat import ChatFormat
-    from flywheel.models.lint import rendering
-    from flywheel.models.load import load_tokenizer
-    from flywheel.models.preview import segments
-
     try:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
         prompt, told = _as_trained(ctx, chat, kind, record)
@@ -44,8 +41,6 @@ def _as_trained(
     ctx: Context, chat: ChatFormat, kind: str, record: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the prompt that a round would train on, and what it says of rows that are too long."""
-    from flywheel.models.windows import open_window, tokens_of
-
     prompt, train = list(record["prompt"]), ctx.config.train
     if kind == "group":
         return prompt, ""

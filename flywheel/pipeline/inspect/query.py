@@ -6,7 +6,8 @@ beside the store or write anywhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pyarrow as pa
+import pyarrow.dataset as ds
 
 from flywheel.contracts import arrow_schema
 from flywheel.errors import UsageError
@@ -15,9 +16,6 @@ from flywheel.pipeline.build.tables import RECORDED, read_table
 from flywheel.pipeline.context import Context
 from flywheel.records import TABLES
 from flywheel.sql_sandbox import is_query, sealed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["query"]
 
@@ -33,7 +31,6 @@ def query(ctx: Context, sql: str) -> pa.Table:
         UsageError: the text is no query that this engine can answer.
     """
     import duckdb
-    import pyarrow as pa
 
     tables = {
         table: _dataset(ctx, table) if table in sql.lower() else arrow_schema(TABLES[table]).empty_table()
@@ -55,8 +52,6 @@ def query(ctx: Context, sql: str) -> pa.Table:
 
 def _dataset(ctx: Context, table: str) -> object:
     """Return a table as Arrow: its parts, read as far as a query needs them, or its rows under their tasks."""
-    import pyarrow.dataset as ds
-
     if table in RECORDED:
         return read_table(ctx.store, table).collect().to_arrow()
 

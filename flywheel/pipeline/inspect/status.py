@@ -1,31 +1,19 @@
-"""Looking at a project: status, log, show, explain. `status` and `log` read JSON files only: no polars, no torch."""
+"""What is new, stale and pending: `status`, `log` and `champion`. JSON files only: no polars, no torch."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flywheel.errors import FlywheelError, StoreError, UsageError
-from flywheel.pipeline.build.registry import STAGES
-from flywheel.pipeline.build.run import StageStatus, explain_stage
-from flywheel.pipeline.build.tables import read_table
+from flywheel.errors import FlywheelError, StoreError
+from flywheel.pipeline.build.run import StageStatus
 from flywheel.pipeline.context import Context, served_name
-from flywheel.pipeline.inspect.explain import explain_episode
-from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round, explain_row, metric_text, rule_names
-from flywheel.pipeline.inspect.preview import preview
+from flywheel.pipeline.inspect.explain_round import metric_text
 from flywheel.records import EvalReport
 from flywheel.registry.registry import Registry
-from flywheel.results import ChampionAnswer, LogRow, ShowAnswer
+from flywheel.results import ChampionAnswer, LogRow
 
-if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = ["champion", "episode_id", "explain", "log_rows", "metric_text", "next_command", "show", "source_files"]
-
-_BY_ID = {"episodes": "episode_id", "pairs": "pair_id", "examples": "example_id", "groups": "group_id"}
-_SINGULAR = {"episodes": "episode", "pairs": "pair", "examples": "example", "groups": "group"}
-_LEAST_ID = 6
+__all__ = ["champion", "log_rows", "next_command", "source_files"]
 
 
 def source_files(ctx: Context) -> tuple[int, int]:
@@ -109,109 +97,3 @@ def champion(ctx: Context) -> ChampionAnswer:
         decided_at=made[-1].at.isoformat() if made else "",
         reason=(made[-1].reason or str(made[-1].verdict or "")) if made else "",
     )
-
-
-# --- show -----------------------------------------------------------------------------------------------------------
-
-
-def _unfold(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a table row with its JSON columns parsed."""
-    folded = {"observation", "action", "tail", "tools", "prompt", "chosen", "rejected", "completion"}
-    parsed = {k: json.loads(v) if k in folded and isinstance(v, str) else v for k, v in row.items()}
-    if "completions_G" in parsed:
-        parsed["completions_G"] = [json.loads(c) for c in parsed["completions_G"]]
-    return parsed
-
-
-def _find(ctx: Context, table: str, wanted: str) -> pl.DataFrame:
-    import polars as pl
-
-    column = _BY_ID[table]
-    return read_table(ctx.store, table).filter(pl.col(column).str.starts_with(wanted)).sort(column).collect()
-
-
-def _rows_of(ctx: Context, table: str, episode_id: str, order: list[str]) -> list[dict[str, Any]]:
-    import polars as pl
-
-    lazy = read_table(ctx.store, table).filter(pl.col("episode_id") == episode_id)
-    return [_unfold(r) for r in lazy.sort(order).collect().iter_rows(named=True)]
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=lambda v: v.isoformat()))
-
-
-def show(ctx: Context, subject: str) -> ShowAnswer:
-    """Return one thing in full: a round, or an episode, pair, example or group by the first digits of its id.
-
-    Raises:
-        UsageError: nothing, or more than one thing, has that name.
-    """
-    if subject.isdigit() or subject.startswith("@") or subject == "latest":
-        number = ctx.registry.resolve(subject)
-        if number is None:
-            raise UsageError(f"`{subject}` is the base model: there is no round to show", hint="flywheel log")
-        record = ctx.registry.manifest(number).model_dump(mode="json")
-        record["aliases"] = [a for a, at in ctx.registry.aliases().items() if at == number]
-        return ShowAnswer(kind="round", record=record)
-    table, row = _lookup(ctx, subject)
-    record = _unfold(row)
-    if table == "episodes":
-        record["steps"] = _rows_of(ctx, "steps", row["episode_id"], ["index"])
-        record["rewards"] = _rows_of(ctx, "rewards", row["episode_id"], ["step", "signal"])
-        record["returns"] = _rows_of(ctx, "returns", row["episode_id"], ["step"])
-        return ShowAnswer(kind="episode", record=_plain(record))
-    sides, how = preview(ctx, _SINGULAR[table], record)
-    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record), preview=sides, rendering=how)
-
-
-def episode_id(ctx: Context, wanted: str) -> str:
-    """Return the episode whose id begins so.
-
-    Raises:
-        UsageError: none, or more than one, does.
-    """
-    found = _find(ctx, "episodes", wanted) if len(wanted) >= _LEAST_ID else None
-    if found is None or found.is_empty():
-        raise UsageError(
-            f"no episode is named `{wanted}`",
-            hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode's id",
-        )
-    if found.height > 1:
-        raise UsageError(f"`{wanted}` begins {found.height} ids of episodes", hint="type more of the id")
-    return str(found["episode_id"][0])
-
-
-def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
-    if len(wanted) >= _LEAST_ID:
-        for table in _BY_ID:
-            found = _find(ctx, table, wanted)
-            if found.height > 1:
-                raise UsageError(f"`{wanted}` begins {found.height} ids of {table}", hint="type more of the id")
-            if found.height == 1:
-                return table, found.row(0, named=True)
-    raise UsageError(
-        f"nothing is named `{wanted}`",
-        hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode, pair, example or group id",
-    )
-
-
-# --- explain --------------------------------------------------------------------------------------------------------
-
-
-def explain(ctx: Context, subject: str) -> list[str]:
-    """Return sentences with numbers: why a stage is stale, a round or the gate held, an episode got its reward.
-
-    Raises:
-        UsageError: nothing has that name or id.
-    """
-    if subject == "gate" or subject in rule_names(ctx):
-        return explain_gate(ctx, subject)
-    if subject in {s.name for s in STAGES}:
-        return explain_stage(ctx.store, ctx.config, subject)
-    shown = show(ctx, subject)
-    if shown.kind == "round":
-        return explain_round(ctx, int(shown.record["round"]))
-    if shown.kind == "episode":
-        return explain_episode(ctx, shown.record)
-    return explain_row(shown.kind, shown.record)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flywheel.errors import ExitCode, UsageError
 from flywheel.io import files
+from flywheel.pipeline.nightly.run import find_recipe
 
 __all__ = ["SCHEDULERS", "schedule"]
 
@@ -96,8 +97,6 @@ def _for_systemd(path: Path) -> str:
 
 def _dag(folder: Path, command: Path, at: str, pipeline: str) -> str:
     """Return the shipped DAG with this project's values in place of its examples."""
-    from flywheel.pipeline.nightly.run import find_recipe
-
     text = (files.shipped("pipelines") / "airflow" / "flywheel_nightly.py").read_text(encoding="utf-8")
     values = {"PROJECT": str(folder), "COMMAND": str(command), "PIPELINE": pipeline, "SCHEDULE": at}
     for name, value in values.items():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
@@ -13,11 +16,8 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.pages.views import Shower
 from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import EvalReport, MetricRow
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from flywheel.report import Agreement, CaseRow, Histogram, PastRound, SignalRow
+from flywheel.report import SCORE_EDGES, Agreement, CaseRow, Histogram, PastRound, ReportData, SignalRow, build_report
+from flywheel.stats.paired import wilson
 
 __all__ = ["Cases", "write_page"]
 
@@ -30,8 +30,6 @@ _LEAST_BOTH, _MOST_AGREEMENTS = 5, 24  # episodes on which two signals must have
 
 def write_page(ctx: Context, number: int) -> Path:
     """Write `rounds/NNNN/report.html` and return its path."""
-    from flywheel.report import ReportData, build_report
-
     manifest, report = ctx.registry.manifest(number), ctx.registry.report(number)
     decisions = [p for p in ctx.registry.promotions() if p.round == number]
     cases, shower = Cases(ctx, report), Shower(ctx, number)
@@ -70,10 +68,6 @@ def _table(ctx: Context, name: str) -> pl.LazyFrame:
 
 
 def _signals(ctx: Context) -> list[SignalRow]:
-    import polars as pl
-
-    from flywheel.report import SignalRow
-
     rows = (
         _table(ctx, "rewards")
         .group_by("signal", "family", "kind")
@@ -90,10 +84,6 @@ def _signals(ctx: Context) -> list[SignalRow]:
 
 def _bins() -> pl.Expr:
     """Return how many scores lie in each bin; the last bin holds its upper edge."""
-    import polars as pl
-
-    from flywheel.report import SCORE_EDGES
-
     score, inner = pl.col("score"), SCORE_EDGES[1:-1]
     below = [(score < edge).sum() for edge in inner]
     counts = [a - b for a, b in zip([*below, pl.len()], [pl.lit(0), *below], strict=True)]
@@ -102,11 +92,6 @@ def _bins() -> pl.Expr:
 
 def _agreements(ctx: Context) -> list[Agreement]:
     """Return how often two signals that voted on an episode judged it alike, the commonest two first."""
-    import polars as pl
-
-    from flywheel.report import Agreement
-    from flywheel.stats.paired import wilson
-
     votes = _table(ctx, "rewards").filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
     cast = (
         votes.group_by("episode_id", "signal")
@@ -126,11 +111,6 @@ def _agreements(ctx: Context) -> list[Agreement]:
 
 
 def _returns(ctx: Context) -> Histogram | None:
-    import numpy as np
-    import polars as pl
-
-    from flywheel.report import Histogram
-
     whole = _table(ctx, "returns").filter(pl.col("step").is_null() & pl.col("known"))
     rows = whole.join(_table(ctx, "episodes").select("episode_id", "split"), on="episode_id").collect()
     if rows.height == 0:
@@ -148,8 +128,6 @@ class Cases:
     """Links evaluation cases to logged episodes of the same task or state."""
 
     def __init__(self, ctx: Context, report: EvalReport | None) -> None:
-        import polars as pl
-
         self.linked: list[str] = []
         self._by_key: dict[str, list[str]] = {}
         if report is None:
@@ -165,8 +143,6 @@ class Cases:
 
     def rows(self, cases: Sequence[str]) -> list[CaseRow]:
         """Return case rows with their episodes; what is linked is remembered for the viewer."""
-        from flywheel.report import CaseRow
-
         found = []
         for case in cases:
             metric, _, _ = case.rpartition(":")
@@ -190,15 +166,11 @@ def _shown(ctx: Context, linked: Sequence[str]) -> list[str]:
 
 def _pairs(ctx: Context, trained: frozenset[str]) -> Sequence[Mapping[str, Any]]:
     """Return the pairs with the largest margins, those that the round was trained on first."""
-    import polars as pl
-
     order = [pl.col("pair_id").is_in(sorted(trained)), pl.col("margin"), pl.col("pair_id")]
     return _table(ctx, "pairs").sort(order, descending=[True, True, False]).head(_PAIRS).collect().to_dicts()
 
 
 def _history(ctx: Context, number: int) -> list[PastRound]:
-    from flywheel.report import PastRound
-
     verdicts = {p.round: p.decision for p in ctx.registry.promotions()}
     found = []
     for past in [n for n in ctx.registry.numbers() if n <= number]:
@@ -213,8 +185,6 @@ def _history(ctx: Context, number: int) -> list[PastRound]:
 
 def _interval(row: MetricRow) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a rate, its cases counted as many as they are worth beside their tasks' likeness."""
-    from flywheel.stats.paired import wilson
-
     if not row.binary or row.value is None:
         return None, None
     worth = row.n / max(1.0, row.design_effect)

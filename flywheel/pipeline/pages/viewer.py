@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from flywheel.errors import UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.status import episode_id
+from flywheel.pipeline.inspect.show import episode_id
 from flywheel.pipeline.pages.round_page import Cases
 from flywheel.pipeline.pages.views import Shower
+from flywheel.report import BundleData, bundle_pages, episode_page
 from flywheel.results import ViewAnswer
-
-if TYPE_CHECKING:
-    from flywheel.report import BundleData
 
 __all__ = ["view"]
 
@@ -62,8 +61,6 @@ def _named(ctx: Context, subject: str | None) -> tuple[int | None, str]:
 
 def _ids(ctx: Context) -> list[str]:
     """Return all episodes, the newest first."""
-    import polars as pl
-
     rows = read_table(ctx.store, "episodes").select("episode_id", "started")
     return (
         rows.sort(pl.col("started"), pl.col("episode_id"), descending=[True, False], nulls_last=True)
@@ -73,8 +70,6 @@ def _ids(ctx: Context) -> list[str]:
 
 
 def _data(ctx: Context, number: int | None, ids: list[str]) -> BundleData:
-    from flywheel.report import BundleData
-
     report = ctx.registry.report(number) if number is not None else None
     cases = Cases(ctx, report)
     sides = {
@@ -96,8 +91,6 @@ def _data(ctx: Context, number: int | None, ids: list[str]) -> BundleData:
 
 
 def _write(ctx: Context, folder: Path, number: int | None, ids: list[str]) -> ViewAnswer:
-    from flywheel.report import bundle_pages
-
     data = _data(ctx, number, ids)
     with files.atomic_folder(folder) as partial:
         pages = 0
@@ -112,8 +105,6 @@ def _write(ctx: Context, folder: Path, number: int | None, ids: list[str]) -> Vi
 
 
 def _one(ctx: Context, episode: str) -> ViewAnswer:
-    from flywheel.report import episode_page
-
     numbers = ctx.registry.numbers()
     number = numbers[-1] if numbers else None
     path = ctx.store.root / PAGES / "episodes" / f"{episode}.html"

@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.errors import FlywheelError
 from flywheel.io.files import read_rows
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_tokenizer
 from flywheel.models.preview import tokens
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from flywheel.models.chat import ChatFormat
     from flywheel.report import EpisodeView, PairView, SignalView, StepView, TrainedView
 
 __all__ = ["Shower"]
@@ -58,8 +59,6 @@ class Shower:
         return [self._pair(row) for row in rows]
 
     def _batch(self, ids: Sequence[str]) -> Iterator[EpisodeView]:
-        import polars as pl
-
         among = pl.col("episode_id").is_in(list(ids))
         rows = {name: _by_episode(read_table(self._ctx.store, name).filter(among)) for name in _TABLES}
         rows["pairs"] = self._pairs_of(ids)
@@ -69,8 +68,6 @@ class Shower:
             yield self._view({name: found.get(one, []) for name, found in rows.items()}, says)
 
     def _pairs_of(self, ids: Sequence[str]) -> dict[Any, list[Any]]:
-        import polars as pl
-
         sides = ("chosen_episode", "rejected_episode")
         rows = read_table(self._ctx.store, "pairs").filter(pl.any_horizontal(pl.col(s).is_in(list(ids)) for s in sides))
         found: dict[Any, list[Any]] = {}
@@ -112,9 +109,6 @@ class Shower:
 
     @cached_property
     def _chat(self) -> ChatFormat | None:
-        from flywheel.models.chat import ChatFormat
-        from flywheel.models.load import load_tokenizer
-
         try:
             return ChatFormat(load_tokenizer(self._ctx.config.model))
         except FlywheelError:  # no base model here: what is trained is then shown by words
@@ -180,8 +174,6 @@ class Shower:
             yield example["episode_id"], example["step"], row, side, row.get("completion", [])
 
     def _current(self, table: str, key: str) -> list[dict[str, Any]]:
-        import polars as pl
-
         if not self._rows:
             return []
         rows = read_table(self._ctx.store, table).filter(pl.col(key).is_in(list(self._rows)))
@@ -210,8 +202,6 @@ def _chips(rewards: Sequence[Record], step: int | None, says: Mapping[str, str])
 
 def _said(ctx: Context, wanted: set[str]) -> dict[str, str]:
     """Return what each event says, in a line."""
-    import polars as pl
-
     events = read_table(ctx.store, "events").filter(pl.col("event_id").is_in(sorted(wanted)))
     rows = events.select("event_id", "kind", "tool_name", "payload").collect()
     return {event: _line(kind, tool, json.loads(payload)) for event, kind, tool, payload in rows.iter_rows()}

@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from flywheel.errors import FlywheelError
 from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
@@ -34,8 +36,6 @@ _LASTING = {"manifest.json", "config.toml", "metrics.jsonl", "train.log", DATASE
 
 def purge(ctx: Context, mine: Belongings) -> None:
     """Commit events without the user's, and that they are refused from now on; what was made of them is stale."""
-    import polars as pl
-
     before = ctx.store.current("ingest")
     marks = {user_mark(mine.user), *map(name_mark, (*mine.conversations, *mine.names))}
     if before is None or marks <= set(before.extra.get(FORGOTTEN, ())):
@@ -69,8 +69,6 @@ def rebuild(ctx: Context, mine: Belongings) -> list[str]:
 
 def _let_clusters_go(ctx: Context, mine: Belongings) -> None:
     """Forget which requests were found alike, as the user's may have joined them; what tasks were called stays."""
-    import polars as pl
-
     if ctx.store.current("tasks") is None:
         return
     tasks = ctx.store.table("tasks", "tasks").filter(~pl.col("episode_id").is_in(mine.episodes))

@@ -12,21 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.funnel import Funnel
 from flywheel.io.files import read_rows
+from flywheel.pipeline.build.registry import LINK_COLUMNS as LINKED
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.provenance import ORIGINS, from_snapshots, read_origins
 from flywheel.records import Split, content_id
 from flywheel.registry.registry import DATASET
-from flywheel.stages.conversations.link import COLUMNS as LINKED
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.ingest.forgotten import LATE
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["Belongings", "belongings", "row_ids"]
 
@@ -56,8 +55,6 @@ class Belongings:
 
 def belongings(ctx: Context, user: str) -> Belongings:
     """Return what is the user's; without any event, nothing is."""
-    import polars as pl
-
     events = _homed(ctx)
     theirs = _conversations(events, user)
     inside = pl.col("home").is_in(theirs)
@@ -83,8 +80,6 @@ def belongings(ctx: Context, user: str) -> Belongings:
 
 def _homed(ctx: Context) -> pl.DataFrame:
     """Return every event's names with its `home`: the conversation it belongs to; `single` where it came alone."""
-    import polars as pl
-
     table = ctx.store.table("events", "ingest")
     links = build_links(table.select(LINKED).collect(), Funnel())
     alone = links.filter(pl.col("state") == "joined")["event_id"].drop_nulls()
@@ -101,8 +96,6 @@ def _homed(ctx: Context) -> pl.DataFrame:
 
 def _conversations(events: pl.DataFrame, user: str) -> list[str]:
     """Return the conversations that are the user's."""
-    import polars as pl
-
     named = events.filter(pl.col("user").is_not_null()).with_columns(late=pl.col("kind").is_in(LATE))
     spoken = named.filter(~pl.col("late"))
     theirs = set(spoken.filter(pl.col("user") == user)["home"])
@@ -114,8 +107,6 @@ def _conversations(events: pl.DataFrame, user: str) -> list[str]:
 
 def _reviews(ctx: Context, user: str) -> list[str]:
     """Return the user's own answers in audits, whose reviewer stands in the payload."""
-    import polars as pl
-
     theirs = (pl.col("kind") == "feedback") & pl.col("payload").str.contains(f'"reviewer":"{user}"', literal=True)
     found = ctx.store.table("events", "ingest").filter(theirs).select("event_id").collect()
     return sorted(found["event_id"])
@@ -123,8 +114,6 @@ def _reviews(ctx: Context, user: str) -> list[str]:
 
 def _names(events: pl.DataFrame, inside: pl.Expr) -> list[str]:
     """Return the names that mean the user's conversations and no other."""
-    import polars as pl
-
     spoken = events.filter(~pl.col("kind").is_in(LATE)).with_columns(mine=inside)
     told = [
         spoken.select("mine", name=pl.col("ids")).explode("name"),
@@ -137,8 +126,6 @@ def _names(events: pl.DataFrame, inside: pl.Expr) -> list[str]:
 
 def _counts(ctx: Context, user: str, episodes: list[str]) -> dict[str, int]:
     """Return how many rows of each derived table are the user's."""
-    import polars as pl
-
     of = {name: pl.col("episode_id").is_in(episodes) for name in _OF_EPISODES}
     of["pairs"] = (
         pl.col("chosen_episode").is_in(episodes)
@@ -157,8 +144,6 @@ def _counts(ctx: Context, user: str, episodes: list[str]) -> dict[str, int]:
 
 
 def _holdout_share(ctx: Context, episodes: list[str]) -> float:
-    import polars as pl
-
     held = ctx.store.table("tasks", "tasks").filter(pl.col("split") == Split.HOLDOUT.value).select("episode_id")
     ids = held.collect()["episode_id"]
     return round(float(ids.is_in(episodes).sum()) / len(ids), 6) if len(ids) else 0.0

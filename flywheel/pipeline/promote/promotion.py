@@ -15,7 +15,9 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.run import look_id
 from flywheel.records import EvalReport, Promotion, Verdict
 from flywheel.registry.registry import round_name
+from flywheel.stages.gate import decide
 from flywheel.stages.gate.ledger import RULE
+from flywheel.stages.gate.off_policy import vetoed
 
 if TYPE_CHECKING:
     from flywheel.stages.gate import Decision
@@ -31,9 +33,6 @@ def judge(ctx: Context, number: int, *, by: str) -> Promotion:
     Raises:
         EvalError: the round has no evaluation.
     """
-    from flywheel.stages.gate import decide
-    from flywheel.stages.gate.off_policy import vetoed
-
     report = ctx.registry.report(number)
     if report is None:
         raise EvalError(f"round {number} has no evaluation", hint=f"flywheel eval --round {number}")

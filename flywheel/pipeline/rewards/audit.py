@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from flywheel.errors import UsageError
 from flywheel.io import files
 from flywheel.io.user_files import read_text
@@ -34,8 +36,6 @@ SHOWN_CHARS = 4000  # of one message
 
 def questions(ctx: Context, drawn: Draw) -> Iterator[AuditQuestion]:
     """Yield what a reviewer must see of each episode that waits: never its score, which would lead them."""
-    import polars as pl
-
     steps = read_table(ctx.store, "steps").filter(pl.col("episode_id").is_in(drawn.waiting))
     tails = read_table(ctx.store, "episodes").filter(pl.col("episode_id").is_in(drawn.waiting))
     rows = steps.select("episode_id", "index", "observation", "resets_context", "action")

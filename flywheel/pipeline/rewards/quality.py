@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import polars as pl
+
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
@@ -26,8 +28,6 @@ from flywheel.stats.missing import THUMBS_SENTENCE, inverse_response_mean, worst
 from flywheel.stats.transport import Transport, transport_audit
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.stages.labelling.posterior import Late
 
 __all__ = ["rewards_answer", "transport"]
@@ -43,8 +43,6 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
     Raises:
         UsageError: nothing was built.
     """
-    import polars as pl
-
     whole = _whole(ctx)
     if whole.is_empty():
         raise UsageError("there are no returns yet", hint="flywheel build")
@@ -71,8 +69,6 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
 
 def _whole(ctx: Context) -> pl.DataFrame:
     """Return one row an episode: its return, its policy, user, intent and month."""
-    import polars as pl
-
     returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     columns = ("episode_id", "p_success", "p_raw", "known", "basis", "provisional", "maturity")
     episodes = read_table(ctx.store, "episodes")
@@ -88,8 +84,6 @@ def _whole(ctx: Context) -> pl.DataFrame:
 
 
 def _votes(ctx: Context) -> pl.DataFrame:
-    import polars as pl
-
     rewards = read_table(ctx.store, "rewards")
     voting = rewards.filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
     return summed(voting.select(VOTE_COLUMNS).collect())
@@ -97,8 +91,6 @@ def _votes(ctx: Context) -> pl.DataFrame:
 
 def _signals(whole: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iterator[SignalRow]:
     """Yield each signal and sign: how often it votes, how often known outcomes agree, what a vote is worth."""
-    import polars as pl
-
     truth = _truth(votes)
     sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1)
     cast = votes.filter((pl.col("score") != 0) & (pl.col("family") != AUDIT)).with_columns(sign=sign)
@@ -133,8 +125,6 @@ def _mature_after(late: Late) -> float:
 
 def _truth(votes: pl.DataFrame) -> pl.DataFrame:
     """Return the known outcomes: a reviewer's, else a verifier's."""
-    import polars as pl
-
     told = votes.filter(pl.col("family").is_in([AUDIT, VERIFIER])).sort("episode_id", "family")
     first = told.unique("episode_id", keep="first", maintain_order=True)
     return first.select("episode_id", truth=(pl.col("score") + 1) / 2)
@@ -183,8 +173,6 @@ class _Audited(NamedTuple):
 
 
 def _audited(whole: pl.DataFrame, votes: pl.DataFrame) -> list[_Audited]:
-    import polars as pl
-
     answers = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null())
     rows = (
         answers.select("episode_id", answer=(pl.col("score") + 1) / 2, weight=1 / pl.col("inclusion"))
@@ -224,8 +212,6 @@ def transport(ctx: Context) -> dict[str, list[Transport]]:
 
 def _checked(votes: pl.DataFrame, belief: Belief) -> Iterator[tuple[float, float]]:
     """Yield what the signals without the verifier say, and what the verifier said, where both say something."""
-    import polars as pl
-
     verdicts = votes.filter(pl.col("family") == VERIFIER).group_by("episode_id").agg(y=(pl.col("score").mean() + 1) / 2)
     verdicts = verdicts.sort("episode_id").head(_CHECKED)
     others = votes.filter(~pl.col("family").is_in([AUDIT, VERIFIER]) & (pl.col("score") != 0))
@@ -243,8 +229,6 @@ def _checked(votes: pl.DataFrame, belief: Belief) -> Iterator[tuple[float, float
 
 def _ratings(whole: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
     """Return what users' ratings say of everybody; None where nobody rated."""
-    import polars as pl
-
     rated = votes.filter((pl.col("signal") == "thumbs") & (pl.col("score") != 0))
     rated = rated.group_by("episode_id").agg(good=(pl.col("score").mean() > 0).cast(pl.Float64))
     if rated.is_empty():
@@ -272,8 +256,6 @@ def _ratings(whole: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
 
 def _groups(whole: pl.DataFrame, by: str) -> Iterator[GroupRow]:
     """Yield the largest groups, months in order; drift is the group's mean P(success) minus that of all known."""
-    import polars as pl
-
     known = pl.col("p_success").filter(pl.col("known"))
     counted = whole.group_by(by).agg(n=pl.len(), known=pl.col("known").sum(), p=known.mean(), q=known.std(ddof=1))
     average = whole.filter("known")["p_success"].mean()

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from flywheel.errors import UsageError
 from flywheel.io import files
@@ -16,9 +17,6 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.stages.signals.audit import AUDITS
 from flywheel.stats.sampling import draw
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["TALK", "Draw", "answers_path", "draws", "intents", "latest_draw", "open_draw"]
 
@@ -89,8 +87,6 @@ def _stored(ctx: Context, number: int) -> Draw:
 
 
 def _drawn(ctx: Context, n: int, number: int, before: list[int]) -> Draw:
-    import polars as pl
-
     asked = {episode for earlier in before for episode in _stored(ctx, earlier).rows}
     frame = _eligible(ctx).filter(~pl.col("episode_id").is_in(sorted(asked)))
     if frame.is_empty():
@@ -109,8 +105,6 @@ def _drawn(ctx: Context, n: int, number: int, before: list[int]) -> Draw:
 
 def _eligible(ctx: Context) -> pl.DataFrame:
     """Return the episodes that may be drawn, with what they are stratified by."""
-    import polars as pl
-
     whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     spoken = (
         read_table(ctx.store, "rewards")
@@ -134,8 +128,6 @@ def _eligible(ctx: Context) -> pl.DataFrame:
 
 def intents(ctx: Context) -> pl.LazyFrame:
     """Return (episode_id, intent): the last tool an episode called, which is mostly the one that settles the matter."""
-    import polars as pl
-
     return (
         read_table(ctx.store, "steps")
         .select("episode_id", "index", "tool_names")

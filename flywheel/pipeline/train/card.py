@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.length import Fitted
 from flywheel.pipeline.train.mix import mix_of
 from flywheel.records import DataCard
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["make_card"]
 
@@ -53,8 +52,6 @@ def make_card(ctx: Context, fitted: Fitted, method: str) -> DataCard:
 
 def _origins(ctx: Context, rows: Sequence[dict[str, Any]], method: str) -> dict[str, Any]:
     """Return where the rows come from: formats, policies, builders, and how many users are behind them."""
-    import polars as pl
-
     table, key, episode = _ORIGIN[method]
     ids = [row["id"] for row in rows]
     made = read_table(ctx.store, table).filter(pl.col(key).is_in(ids)).collect()

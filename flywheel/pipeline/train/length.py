@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Any
 from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
 from flywheel.io import files
+from flywheel.models.chat import ChatFormat
+from flywheel.models.lint import lint_row
+from flywheel.models.load import base_identity, load_tokenizer
+from flywheel.models.windows import open_window
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
+from flywheel.stages.datasets.grounding import ungrounded
+from flywheel.stages.train.rows import sides_of
 
 if TYPE_CHECKING:
-    from flywheel.models.chat import ChatFormat
     from flywheel.models.lint import Measured
 
 __all__ = ["SIDES", "Fitted", "dataset_text", "fit_rows"]
@@ -48,8 +53,6 @@ class Fitted:
 
 
 def _sides(row: Row, method: str) -> tuple[str, ...]:
-    from flywheel.stages.train.rows import sides_of
-
     return sides_of(row, SIDES.get(method, ("completion",)))
 
 
@@ -84,9 +87,6 @@ def fit_rows(ctx: Context, rows: Sequence[Row], method: str, funnel: Funnel) -> 
 
 def _windowed(ctx: Context, found: Fitted, method: str, funnel: Funnel) -> Fitted:
     """Return the rows that fit and windows on those that do not, in order of content."""
-    from flywheel.models.chat import ChatFormat
-    from flywheel.models.load import load_tokenizer
-
     chat, limit = ChatFormat(load_tokenizer(ctx.config.model)), ctx.config.train.max_length
     kept, windows, seen = list[tuple[Row, list[int]]](), 0, set[str]()
     for row, tokens in zip(found.rows, found.tokens, strict=True):
@@ -112,8 +112,6 @@ def _windowed(ctx: Context, found: Fitted, method: str, funnel: Funnel) -> Fitte
 
 def _open(chat: ChatFormat, row: Row, method: str, limit: int) -> Row | str:
     """Return a row with a window as its prompt, or why there is none."""
-    from flywheel.models.windows import open_window
-
     window = open_window(chat, row["prompt"], row["tools"], [row[side][0] for side in _sides(row, method)], limit)
     if window is None:
         return TOO_LONG
@@ -127,8 +125,6 @@ def _identity(row: Row, method: str) -> str:
 
 def _loses_ground(row: Row, made: Row, method: str) -> bool:
     """Return whether what the round is to learn names something that the row showed and its window does not."""
-    from flywheel.stages.datasets.grounding import ungrounded
-
     if row.get("label") is False:  # KTO's undesirable action: nobody is to learn it
         return False
     better, worse = row[_sides(row, method)[0]][0], row.get("rejected", [{"role": "assistant"}])[0]
@@ -142,9 +138,7 @@ def _loses_ground(row: Row, made: Row, method: str) -> bool:
 
 def _measured(ctx: Context, rows: Sequence[Row], method: str) -> Fitted:
     """Return the rows with their tokens; rendered once for a dataset and a base model."""
-    from flywheel.models.chat import ChatFormat
     from flywheel.models.lint import rendering
-    from flywheel.models.load import base_identity, load_tokenizer
 
     dataset = files.hash_text(dataset_text(rows))
     room = ctx.config.train.replay_tokens if method == "grpo-replay" else 0
@@ -170,8 +164,6 @@ def _measured(ctx: Context, rows: Sequence[Row], method: str) -> Fitted:
 
 
 def _lint(chat: ChatFormat, row: Row, method: str) -> Measured:
-    from flywheel.models.lint import lint_row
-
     return lint_row(chat, row, _sides(row, method))
 
 

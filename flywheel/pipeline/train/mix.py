@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flywheel.io.files import read_rows
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
 from flywheel.registry.registry import DATASET, round_name
-
-if TYPE_CHECKING:
-    from flywheel.stages.selection.mix import Before
+from flywheel.stages._written import written_files
+from flywheel.stages.evaluate.probe import own_actions
+from flywheel.stages.selection.mix import Before, chance
 
 __all__ = ["before", "golden_version", "mix_of", "replayed", "trained_on"]
 
@@ -39,8 +39,6 @@ def trained_on(ctx: Context, number: int) -> list[str]:
 
 def before(ctx: Context, parent: int | None) -> Before:
     """Return what the policy that a round starts from was trained on, in all rounds that it descends from."""
-    from flywheel.stages.selection.mix import Before
-
     lineage = ctx.registry.lineage(parent)
     return Before(parent or 0, frozenset(one for member in lineage for one in trained_on(ctx, member)))
 
@@ -53,8 +51,6 @@ def mix_of(rows: Sequence[Row]) -> dict[str, int]:
 
 def golden_version(ctx: Context) -> str:
     """Return the hash of the golden files; '' where there is none."""
-    from flywheel.stages._written import written_files
-
     paths = written_files(ctx.project, ctx.config.train.golden)
     whole = [(p.relative_to(ctx.project).as_posix(), hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
     return content_id(whole) if whole else ""
@@ -67,9 +63,6 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     shown its own words, elsewhere the logged action as before. A policy that trains on what it says already is not
     pulled away from it (on-policy replay, arXiv 2605.29495).
     """
-    from flywheel.stages.evaluate.probe import own_actions
-    from flywheel.stages.selection.mix import chance
-
     older = [row for row in rows if row.get("mix") == "older" and row["completion"][0].get("tool_calls")]
     tried = sorted(older, key=lambda row: (chance(row["id"], ctx.config.train.seed, parent or 0, "replay"), row["id"]))
     tried = tried[: min(round(ctx.config.train.replayed_share * len(older)), MOST_REPLAYED)]

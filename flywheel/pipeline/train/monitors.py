@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from flywheel.errors import TrainError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.rewards.quality import transport
 from flywheel.records import MonitorRow
 from flywheel.registry.registry import round_name
+from flywheel.stages.labelling.priors import log_odds
+from flywheel.stages.monitors import watch
 
 __all__ = ["monitor_rows", "refuse_red"]
 
@@ -22,9 +25,6 @@ _COLUMNS = {
 
 def monitor_rows(ctx: Context) -> list[MonitorRow]:
     """Return what the monitors say of all that was built."""
-    from flywheel.stages.labelling.priors import log_odds
-    from flywheel.stages.monitors import watch
-
     tables = {name: read_table(ctx.store, name).select(cols).collect() for name, cols in _COLUMNS.items()}
     frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])
     serving = _names(ctx.registry.champion)
@@ -33,8 +33,6 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
 
 def _audited(ctx: Context) -> str | None:
     """Return what the audit says of the calibration of the policies, the worst first; None without answers."""
-    from flywheel.pipeline.rewards.quality import transport
-
     verdicts = {found.verdict for found in transport(ctx)["policy"]}
     return next((verdict for verdict in ("FAIL", "INCONCLUSIVE", "PASS") if verdict in verdicts), None)
 

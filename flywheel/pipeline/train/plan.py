@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.errors import EvidenceError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.io import files
+from flywheel.models.load import base_identity
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.build.tables import read_table
@@ -23,10 +26,14 @@ from flywheel.pipeline.train.monitors import monitor_rows
 from flywheel.pipeline.train.provenance import origins_text
 from flywheel.records import Method, Plan, canonical_json, content_id
 from flywheel.registry.registry import round_name
+from flywheel.stages.datasets.unpaired import unpaired
+from flywheel.stages.evaluate.probe import well_formed_rate
+from flywheel.stages.selection.decontaminate import clear
+from flywheel.stages.selection.golden import golden_rows
+from flywheel.stages.selection.groups import select_actions, select_groups, select_scenarios
+from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY, beside_pairs, choose_method, select_rows
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import TrainConfig
     from flywheel.stages.selection.mix import Before
     from flywheel.stages.selection.rows import MethodChoice
@@ -98,9 +105,6 @@ def _well_formed_rate(ctx: Context, parent: int | None, probe_rows: Sequence[dic
     calling = [row for row in probe_rows if row["completion"][0].get("tool_calls")]  # elsewhere words are no fault
     if not calling:
         return None
-    from flywheel.models.load import base_identity
-    from flywheel.stages.evaluate.probe import well_formed_rate
-
     sha256 = ctx.registry.manifest(parent).adapter_sha256 if parent is not None else ""
     probe = _probe(calling, ctx.config.train.probe_prompts)
     base = base_identity(ctx.config.model).sha256
@@ -128,8 +132,6 @@ def _probe(rows: Sequence[dict[str, Any]], count: int) -> list[Any]:
 def _choose(
     ctx: Context, parent: int | None, counts: dict[Method, int], probe: Sequence[dict[str, Any]]
 ) -> MethodChoice:
-    from flywheel.stages.selection.rows import choose_method
-
     train = ctx.config.train
     rate = _well_formed_rate(ctx, parent, probe) if train.method == "auto" else None
     return choose_method(
@@ -145,9 +147,6 @@ def _choose(
 
 def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[Row]], dict[Method, Funnel], list[Row]]:
     """Return the rows that each method would train on, what was dropped on the way, and demonstrations beside pairs."""
-    from flywheel.stages.datasets.unpaired import unpaired
-    from flywheel.stages.selection.groups import select_actions, select_groups, select_scenarios
-    from flywheel.stages.selection.rows import beside_pairs, select_rows
 
     def table(name: str) -> pl.DataFrame:
         return read_table(ctx.store, name).collect()
@@ -179,10 +178,6 @@ def _candidates(ctx: Context, known: Before) -> tuple[dict[Method, list[Row]], d
 
 def _verified(ctx: Context) -> set[str]:
     """Return the episodes whose success a verifier or an audit vouches for."""
-    import polars as pl
-
-    from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
-
     whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     vouched = pl.col("basis").is_in(["audit", "verifier"]) & (pl.col("p_success") >= GOOD_ENOUGH_TO_COPY)
     return set(whole.filter(vouched).collect()["episode_id"])
@@ -194,10 +189,6 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     Raises:
         EvidenceError: there is too little to train on; says what is missing.
     """
-    from flywheel.models.load import base_identity
-    from flywheel.stages.selection.decontaminate import clear
-    from flywheel.stages.selection.golden import golden_rows
-
     parent, start_reason = _start(ctx, number)
     train = ctx.config.train
     candidates, funnels, beside = _candidates(ctx, before(ctx, parent))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
+
 from flywheel.io.files import read_rows
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.records import canonical_json
@@ -17,7 +19,6 @@ from flywheel.store import Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import polars as pl
 
 __all__ = ["ORIGINS", "Origin", "from_snapshots", "origins_text", "read_origins"]
 
@@ -74,8 +75,6 @@ def from_snapshots(store: Store, ids: Iterable[str]) -> dict[str, Origin]:
 
 
 def _origins(store: Store, frame: pl.LazyFrame, table: str, ids: list[str]) -> dict[str, Origin]:
-    import polars as pl
-
     key, episodes, users = _TABLES[table]
     if table == "scenarios":  # which name only some of the attempts that they replay: any of their task may be behind
         tasks = store.table("tasks", stage_of("tasks")).group_by("task_id").agg(episodes="episode_id")

@@ -12,6 +12,8 @@ import json
 import math
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.io.files import lines
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
@@ -57,8 +59,6 @@ def _rows(ctx: Context, planned: PlannedRound) -> Need:
 
 
 def _tasks(ctx: Context) -> Need:
-    import polars as pl
-
     judged = read_table(ctx.store, "returns").filter(
         pl.col("step").is_null() & pl.col("known") & ~pl.col("provisional")
     )

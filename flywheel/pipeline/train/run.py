@@ -23,6 +23,7 @@ from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, Plan, RoundManifest
 from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET
+from flywheel.stages.train.process.spec import launch
 
 __all__ = ["train_round", "training_metrics"]
 
@@ -135,8 +136,6 @@ def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:
 
 
 def _execute(ctx: Context, manifest: RoundManifest, on_metrics: Callable[[dict[str, Any]], None]) -> RoundManifest:
-    from flywheel.stages.train.process.spec import launch
-
     _verify_inputs(ctx, manifest)
     folder, started = ctx.registry.folder(manifest.round), time.monotonic()
     spec = _spec(ctx, manifest)

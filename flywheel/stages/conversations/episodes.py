@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import polars as pl
+import pyarrow as pa
+
 from flywheel.contracts import arrow_schema, conform
 from flywheel.records import Episode, Row, Split, Step, StopReason, ToolStatus, content_id
 from flywheel.stages.common.canonical import (
@@ -29,8 +32,6 @@ from flywheel.stages.conversations.event import Event
 from flywheel.stages.conversations.transcript import Transcript, read_transcript
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import EpisodesConfig
     from flywheel.funnel import Funnel
 
@@ -98,16 +99,11 @@ def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) ->
 
 def _table(rows: list[dict[str, Any]], record: type[Row]) -> pl.DataFrame:
     """Return the rows as a frame; by way of Arrow, whose lists are built several times faster."""
-    import polars as pl
-    import pyarrow as pa
-
     frame = pl.from_arrow(pa.Table.from_pylist(rows, schema=arrow_schema(record)))
     return conform(cast(pl.DataFrame, frame), record).collect()
 
 
 def _conversations(events: pl.DataFrame) -> Iterator[_Log]:
-    import polars as pl
-
     happened = pl.when(~pl.col("kind").is_in(_LATER)).then(pl.col("ts"))
     ordered = (
         events.unique(["conversation_id", "event_id"], keep="first")

@@ -12,17 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
+
 from flywheel.contracts import polars_schema
 from flywheel.records import EventKind, Link
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.funnel import Funnel
 
-__all__ = ["COLUMNS", "build_links", "follow_links"]
+__all__ = ["build_links", "follow_links"]
 
-COLUMNS = ("event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target")
 _LATE = (EventKind.FEEDBACK.value, EventKind.OUTCOME.value)
 _BARE = ("trace", "session")  # kinds whose plain id readers also use as a conversation's
 
@@ -39,11 +38,9 @@ def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Return the table `links`; counts judgements that name their target.
 
     Args:
-        events: the columns `COLUMNS` of all events.
+        events: event_id, conversation_id, kind, span_id, tool_call_id, ids and target of all events.
         funnel: considered = judgements with a target; those that wait or are ambiguous are dropped for now.
     """
-    import polars as pl
-
     late = pl.col("kind").is_in(_LATE)
     names = _names(events.filter(~late))
     there = set(events["conversation_id"].unique())
@@ -81,8 +78,6 @@ def _link(source: str, event_id: str | None, home: str | None, via: str, state: 
 
 def _names(events: pl.DataFrame) -> dict[str, set[str]]:
     """Return the conversations in which each kind:id was seen."""
-    import polars as pl
-
     told = [
         events.select("conversation_id", name=pl.col("ids")).explode("name"),
         events.select("conversation_id", name="span:" + pl.col("span_id")),
@@ -166,8 +161,6 @@ def _found(
 
 def follow_links(events: pl.LazyFrame, links: pl.DataFrame) -> pl.LazyFrame:
     """Return events with each one's `conversation_id` where it belongs; without links, the events as they are."""
-    import polars as pl
-
     joined = links.filter(pl.col("state") == "joined")
     if joined.is_empty():
         return events

@@ -13,14 +13,12 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
+import polars as pl
 
 from flywheel.records import EventKind
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["follow_threads"]
 
@@ -34,8 +32,6 @@ def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
 
     An event before the fork stands in every attempt that it is part of, under the same `event_id`.
     """
-    import polars as pl
-
     marked = events.filter(pl.col("payload").str.contains(_MARK, literal=True))
     if marked.is_empty():
         return events
@@ -48,15 +44,11 @@ def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of(events: pl.DataFrame, conversation: str) -> pl.DataFrame:
-    import polars as pl
-
     return events.filter(pl.col("conversation_id") == conversation).sort("ts", "seq", "event_id", nulls_last=False)
 
 
 def _forked(marked: pl.DataFrame) -> list[str]:
     """Return the conversations in which several messages follow one."""
-    import polars as pl
-
     links = marked.select("conversation_id", "span_id", "parent_id").drop_nulls().unique()
     found = links.group_by("conversation_id", "parent_id").len().filter(pl.col("len") > 1)["conversation_id"]
     return sorted(found.unique())
@@ -72,8 +64,6 @@ class _Attempt(NamedTuple):
 
 def _apart(events: pl.DataFrame, tree: _Tree) -> Iterator[pl.DataFrame]:
     """Yield the events of the last path, then those of each attempt that was given up, with what took its place."""
-    import polars as pl
-
     span = pl.col("span_id")
     own = tree.dropped.union(*(attempt.own for attempt in tree.attempts.values()))
     yield events.filter(span.is_null() | ~span.is_in(sorted(own)))

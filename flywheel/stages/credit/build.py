@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.contracts import conform, polars_schema
 from flywheel.records import Return
 from flywheel.stages.credit.steps import step_credit
@@ -15,8 +17,6 @@ from flywheel.stages.labelling.label import Judgement, judge
 from flywheel.stages.labelling.posterior import Belief
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig
     from flywheel.funnel import Funnel
 
@@ -38,8 +38,6 @@ def build_returns(
     credit; a step that no other attempt at the task took has credit 0 and weight 0. Without `reliability` the priors
     hold.
     """
-    import polars as pl
-
     judged = judge(episodes, rewards, cfg, Belief.read(reliability))
     rows = [_row(episode_id, task_id, judged[episode_id]) for episode_id, task_id in _ids(episodes)]
     funnel.considered += len(rows)
@@ -56,8 +54,6 @@ def build_returns(
 
 def _with_steps(whole: pl.DataFrame, credit: pl.DataFrame) -> pl.DataFrame:
     """Return the episodes' rows and below them the steps', which repeat what is known of their episode."""
-    import polars as pl
-
     own = [name for name in credit.columns if name != "episode_id"]
     steps = credit.join(whole.drop(own), on="episode_id", how="left", maintain_order="left")
     return pl.concat([whole, steps.select(pl.col(name).cast(kind) for name, kind in whole.schema.items())])

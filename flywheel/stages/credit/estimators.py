@@ -18,13 +18,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from flywheel.stages.credit.paths import Paths, dense
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import numpy as np
-    import numpy.typing as npt
 
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
@@ -57,8 +57,6 @@ class _View(NamedTuple):
         return _View(self.n[rows], self.total[rows], self.squares[rows])
 
     def variance(self) -> Floats:
-        import numpy as np
-
         n = np.maximum(self.n, 1)
         return np.maximum(self.squares / n - (self.total / n) ** 2, 0.0)
 
@@ -77,8 +75,6 @@ class _Sums:
     """Sums over attempts, of which each may see its own left out."""
 
     def __init__(self, values: Floats, *, leave_one_out: bool) -> None:
-        import numpy as np
-
         known = ~np.isnan(values)
         worth = np.where(known, values, 0.0)
         self.parts = (known.astype(np.float64), worth, worth * worth)
@@ -86,14 +82,10 @@ class _Sums:
 
     @staticmethod
     def _sum(part: Floats, nodes: Ints, who: Ints, size: int) -> Floats:
-        import numpy as np
-
         return np.bincount(nodes, weights=part[who], minlength=size).astype(np.float64)
 
     def over(self, nodes: Ints, episodes: Ints, *, again: bool = False) -> tuple[_View, Ints, Ints]:
         """Return each row's view of its node, the known returns in it, and all attempts; `again`: may be revisited."""
-        import numpy as np
-
         counted, who = nodes, episodes
         if again:
             pairs = np.unique(nodes * (episodes.max(initial=0) + 1) + episodes, return_index=True)[1]
@@ -122,7 +114,6 @@ def tree_credit(
             among themselves: a state that only one policy reaches says as much of the policy as of the state. 0: never.
         leave_one_out: judge each attempt by the others only.
     """
-    import numpy as np
 
     def under(root: Ints) -> Credits:
         return _under(paths, root, shrinkage, min_support, _Sums(paths.values, leave_one_out=leave_one_out))
@@ -139,8 +130,6 @@ def tree_credit(
 
 
 def _under(paths: Paths, root: Ints, k: float, min_support: int, sums: _Sums) -> Credits:
-    import numpy as np
-
     root = dense(root)
     exact, before, after = _exact(paths, root, k, sums)
     grains = (exact, *(_pooled(paths, root, grain, k, sums) for grain in (1, 2)))
@@ -158,8 +147,6 @@ def _under(paths: Paths, root: Ints, k: float, min_support: int, sums: _Sums) ->
 
 def _level(grains: tuple[_Measured, ...], min_support: int) -> Ints:
     """Return the finest grain with enough attempts; failing that the finest with anybody else at all."""
-    import numpy as np
-
     level = np.full(len(grains[0].skill), NO_LEVEL)
     for accepts in ("others", "known"):
         for grain in (2, 1, 0):
@@ -171,8 +158,6 @@ def _level(grains: tuple[_Measured, ...], min_support: int) -> Ints:
 
 def _leave_the_rest(luck: Floats, paths: Paths, root: Ints, after: Floats, sums: _Sums) -> None:
     """Add what the last state's value leaves of the return to the last step's luck."""
-    import numpy as np
-
     last = np.flatnonzero(np.diff(paths.episode, append=-1))
     who = paths.episode[last]
     view, _, _ = sums.over(root, np.arange(len(root)))
@@ -182,16 +167,12 @@ def _leave_the_rest(luck: Floats, paths: Paths, root: Ints, after: Floats, sums:
 
 def _depths(paths: Paths) -> Iterator[Ints]:
     """Yield the steps in the same place of their paths, first steps first."""
-    import numpy as np
-
     order = np.argsort(paths.depth, kind="stable")
     yield from np.split(order, np.cumsum(np.bincount(paths.depth))[:-1]) if len(order) else ()
 
 
 def _exact(paths: Paths, root: Ints, k: float, sums: _Sums) -> tuple[_Measured, Floats, Floats]:
     """Return grain 0, and the values of the states before and after each step."""
-    import numpy as np
-
     everybody = np.arange(len(root))
     view, _, _ = sums.over(root, everybody)
     node, value = root.copy(), np.where(view.n > 0, view.total / np.maximum(view.n, 1), 0.0)
@@ -219,8 +200,6 @@ def _exact(paths: Paths, root: Ints, k: float, sums: _Sums) -> tuple[_Measured, 
 
 def _pooled(paths: Paths, root: Ints, grain: int, k: float, sums: _Sums) -> _Measured:
     """Return a coarser grain, whose states an attempt may visit more than once."""
-    import numpy as np
-
     who = paths.episode
     whole = sums.over(root, np.arange(len(root)))[0].take(who)
     mean = np.where(whole.n > 0, whole.total / np.maximum(whole.n, 1), 0.0)
@@ -234,16 +213,12 @@ def _pooled(paths: Paths, root: Ints, grain: int, k: float, sums: _Sums) -> _Mea
 
 def _shrunk(child: _View, parent: _View, value: Floats, k: float) -> Floats:
     """Return nodes' values, drawn towards their parents'; where all attempts of the parent went, nothing changes."""
-    import numpy as np
-
     same = (child.n <= 0) | (child.n == parent.n)
     return np.where(same, value, (child.total + k * value) / np.where(same, 1.0, child.n + k))
 
 
 def _confidence(skill: Floats, state: _View, action: _View) -> Floats:
     """Return |A| / (|A| + se); se^2 = s2 / n_action + s2 / n_state, s2 the state's variance; 0 without evidence."""
-    import numpy as np
-
     size = np.where(np.abs(skill) < 10**-DIGITS, 0.0, np.abs(skill))
     error = np.sqrt(state.variance() * (1 / np.maximum(action.n, 1) + 1 / np.maximum(state.n, 1)))
     shown = (action.n > 0) & (size > 0)

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from flywheel.stages.credit.estimators import NO_LEVEL, Credits
 from flywheel.stages.credit.paths import Paths, dense
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
@@ -33,15 +33,11 @@ _STD_EPSILON = 1e-4  # as GRPO implementations have it
 
 def steps_to_end(paths: Paths) -> Ints:
     """Return how many steps of the path follow each step."""
-    import numpy as np
-
     return np.asarray(np.bincount(paths.episode)[paths.episode] - 1 - paths.depth, dtype=np.int64)
 
 
 def outcome_credit(paths: Paths, *, discount: float = 1.0) -> Floats:
     """Return each step's share of its episode's leave-one-out advantage; 0 where there is nobody to compare with."""
-    import numpy as np
-
     known = ~np.isnan(paths.values)
     worth = np.where(known, paths.values, 0.0)
     root = dense(paths.roots[0])
@@ -54,8 +50,6 @@ def outcome_credit(paths: Paths, *, discount: float = 1.0) -> Floats:
 
 def gigpo(paths: Paths, *, omega: float = 1.0, discount: float = 0.95) -> Floats:
     """Return GiGPO's advantage; anchor states are those of the exact prefix tree."""
-    import numpy as np
-
     who = paths.episode
     known = ~np.isnan(paths.values)
     worth = np.where(known, paths.values, 0.0)
@@ -70,8 +64,6 @@ def gigpo(paths: Paths, *, omega: float = 1.0, discount: float = 0.95) -> Floats
 
 def _anchors(paths: Paths, root: Ints) -> Ints:
     """Return the exact state before each step."""
-    import numpy as np
-
     node, found = root.copy(), np.zeros(len(paths.episode), dtype=np.int64)
     for depth in range(int(paths.depth.max(initial=-1)) + 1):
         rows = np.flatnonzero(paths.depth == depth)
@@ -88,8 +80,6 @@ def process(paths: Paths, rewards: Floats) -> Floats:
         paths: the attempts.
         rewards: one a step; the episode's return is added to its last step here.
     """
-    import numpy as np
-
     who = paths.episode
     last = steps_to_end(paths) == 0
     own = rewards + np.where(last, np.nan_to_num(paths.values)[who], 0.0)
@@ -102,8 +92,6 @@ def process(paths: Paths, rewards: Floats) -> Floats:
 
 def _to_come(paths: Paths, parts: Floats) -> Floats:
     """Return for each step the sum from it to the end of its path."""
-    import numpy as np
-
     found = parts.copy()
     left = steps_to_end(paths)
     for distance in range(1, int(left.max(initial=0)) + 1):
@@ -145,8 +133,6 @@ def whole_credit(
     discount: float,
 ) -> Credits:
     """Return a mode's advantages as credits: nothing is told apart from luck, and no grain applies."""
-    import numpy as np
-
     made = {
         "broadcast": lambda: outcome_credit(paths),
         "discounted": lambda: outcome_credit(paths, discount=discount),
@@ -158,8 +144,6 @@ def whole_credit(
 
 def plain(paths: Paths, values: Floats) -> Credits:
     """Return the values as credits of full confidence where they are not 0."""
-    import numpy as np
-
     tried = np.bincount(paths.roots[0])[paths.roots[0]] if len(paths.values) else np.zeros(0, dtype=np.int64)
     return Credits(
         skill=np.round(values, 12) + 0.0,

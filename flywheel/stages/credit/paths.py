@@ -17,16 +17,15 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import orjson
+import polars as pl
 
 from flywheel.stages.common.canonical import SLOTS
 from flywheel.stages.credit.cost_classes import observation_class, text_class
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import polars as pl
-
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
@@ -51,8 +50,6 @@ class Paths(NamedTuple):
 
 def dense(*columns: Ints) -> Ints:
     """Return codes 0, 1, ... that are equal where all columns are."""
-    import numpy as np
-
     codes = np.unique(columns[0], return_inverse=True)[1].astype(np.int64)
     for column in columns[1:]:
         inner = np.unique(column, return_inverse=True)[1]
@@ -68,9 +65,6 @@ def read_paths(episodes: pl.DataFrame, steps: pl.DataFrame, values: Sequence[flo
         steps: of these episodes, sorted by task, episode and index.
         values: each episode's return, in their order; None where unknown.
     """
-    import numpy as np
-    import polars as pl
-
     where = episodes.select("episode_id", _row=pl.int_range(pl.len(), dtype=pl.Int64))
     rows = steps.join(where, on="episode_id", how="left", maintain_order="left")
     episode = rows["_row"].to_numpy()
@@ -95,8 +89,6 @@ def _codes(column: pl.Series) -> Ints:
 
 def _roots(episodes: pl.DataFrame, rows: pl.DataFrame, first: Ints) -> tuple[Ints, ...]:
     """Return the codes of the episodes' trees, from coarse to fine."""
-    import polars as pl
-
     openings = rows[first.tolist()].select("episode_id", _system=pl.col("observation").map_elements(_system, pl.String))
     told = episodes.select("episode_id", "task_id", "policy", "tools").join(
         openings, on="episode_id", how="left", maintain_order="left"
@@ -115,8 +107,6 @@ def _system(observation: str) -> str:
 
 def _actions(steps: pl.DataFrame) -> tuple[Ints, Ints, Ints]:
     """Return the codes of the actions at each grain."""
-    import polars as pl
-
     texts = [None if key is not None else text_class(a) for key, a in steps.select("action_key", "action").iter_rows()]
     exact = steps["action_key"].fill_null(pl.Series(texts, dtype=pl.String))
     slotted = exact.to_frame("key").select(_slotted(pl.col("key")))["key"]
@@ -134,8 +124,6 @@ def _slotted(key: pl.Expr) -> pl.Expr:
 
 def _seen(episodes: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
     """Return the class of what came back after each step: how each tool ended and what its result looks like."""
-    import polars as pl
-
     rows = (
         steps.select("episode_id", "tool_names", "tool_status", "observation", "resets_context")
         .with_columns(
@@ -160,9 +148,6 @@ def _seen(episodes: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
 
 def _states(steps: pl.DataFrame, depth: Ints, seen: Ints) -> tuple[Ints, Ints]:
     """Return the codes of the states before each step at grains 1 and 2."""
-    import numpy as np
-    import polars as pl
-
     first = depth == 0
     last = np.where(first, 0, np.roll(seen, 1))
     ended = pl.concat_str("tool_names", "tool_status", separator=" ", ignore_nulls=True)
@@ -189,8 +174,6 @@ def _states(steps: pl.DataFrame, depth: Ints, seen: Ints) -> tuple[Ints, Ints]:
 
 def _hashes(names: pl.Series) -> npt.NDArray[np.uint64]:
     """Return 64 bits for each text; 0 for none."""
-    import numpy as np
-
     known = {name: _hash(name) for name in _distinct(names)}
     return np.array([known.get(name, 0) for name in names], dtype=np.uint64)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
 from flywheel.stages.credit.estimators import NO_LEVEL, Credits, tree_credit
 from flywheel.stages.credit.modes import error_local, plain, whole_credit
 from flywheel.stages.credit.paths import Paths, read_paths
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import polars as pl
-
     from flywheel.config import RewardsConfig
     from flywheel.funnel import Funnel
 
@@ -41,9 +41,6 @@ def step_credit(
         cfg: the way of giving credit.
         funnel: gets a note of how many steps were judged at each grain.
     """
-    import numpy as np
-    import polars as pl
-
     episodes = episodes.sort("task_id", "episode_id")
     steps = steps.join(episodes.select("episode_id"), on="episode_id", how="semi")
     steps = steps.sort("task_id", "episode_id", "index")
@@ -61,8 +58,6 @@ def step_credit(
 
 
 def _credits(paths: Paths, steps: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig) -> Credits:
-    import numpy as np
-
     if cfg.credit == "prefix_tree":
         return tree_credit(paths, shrinkage=cfg.shrinkage, min_support=cfg.min_support, stratum=cfg.stratum)
     if cfg.credit == "error_local":
@@ -78,8 +73,6 @@ def _calls(steps: pl.DataFrame) -> list[tuple[list[str], list[str]]]:
 
 def _rated(steps: pl.DataFrame, rewards: pl.DataFrame) -> npt.NDArray[np.float64]:
     """Return the mean vote on each step, 0 where nobody voted on it."""
-    import polars as pl
-
     votes = (
         rewards.filter(pl.col("step").is_not_null() & pl.col("kind").is_in(["outcome", "implicit"]))
         .sort("episode_id", "step", "signal")
@@ -94,8 +87,6 @@ def _rated(steps: pl.DataFrame, rewards: pl.DataFrame) -> npt.NDArray[np.float64
 
 def _note(funnel: Funnel, found: Credits) -> None:
     """Say how many steps were judged at each grain; the rest only has its episode's advantage."""
-    import numpy as np
-
     names = ("same history", "same calls so far", "same place and tool")
     funnel.note("steps with credit", int((found.weight > 0).sum()))
     for level, name in enumerate(names):

@@ -10,12 +10,11 @@ chat templates demand): the log's random ids would make equal prompts differ and
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from flywheel.stages.common.canonical import as_canonical
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["PROVISIONAL", "UNFIT", "Fragment", "StepContext", "call_id", "contexts", "episode_fragments", "unfit"]
 
@@ -29,8 +28,6 @@ PROVISIONAL = "too young, evidence may still come"
 
 def unfit(episodes: pl.DataFrame) -> list[str]:
     """Return the episodes whose messages the log cut off or blacked out, or whose reward is suspect."""
-    import polars as pl
-
     return episodes.filter(pl.col("tags").list.eval(pl.element().is_in(_UNFIT)).list.any())["episode_id"].to_list()
 
 
@@ -113,8 +110,6 @@ def contexts(
         steps: rows of the steps table; whole episodes.
         wanted: the steps asked for; the result holds those of them that exist.
     """
-    import polars as pl
-
     if wanted is not None:
         steps = steps.filter(pl.col("episode_id").is_in(sorted({episode for episode, _ in wanted})))
     found: dict[tuple[str, int], StepContext] = {}

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.contracts import polars_schema
 from flywheel.records import Example, ToolStatus, canonical_json, content_id
 from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, contexts, unfit
@@ -17,8 +19,6 @@ from flywheel.stages.datasets.edits import corrected
 from flywheel.stages.datasets.grounding import ungrounded
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import PairsConfig
     from flywheel.funnel import Funnel
 
@@ -33,8 +33,6 @@ def build_examples(
     episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig, funnel: Funnel
 ) -> pl.DataFrame:
     """Label the steps of episodes with a known outcome; both splits, sorted by id."""
-    import polars as pl
-
     edited = _edited(steps)
     funnel.considered += steps.height + edited.height
     whole = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
@@ -51,8 +49,6 @@ def build_examples(
 
 def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     """Return the steps with their episode's p_success, weight and known, and their own credit (0 when not given)."""
-    import polars as pl
-
     whole = returns.filter(pl.col("step").is_null()).select("episode_id", "p_success", "weight", "known", "provisional")
     credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", index="step", credit="value")
     return (
@@ -69,8 +65,6 @@ def _judge(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFram
     A call that failed or did not parse is undesirable whatever became of its episode, and surely so. Any other step
     follows its episode, unless the credit of the step says the opposite by `pairs.min_margin` or more.
     """
-    import polars as pl
-
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)
     steps = funnel.drop(steps, pl.col("provisional"), PROVISIONAL)
@@ -84,8 +78,6 @@ def _judge(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFram
 
 
 def _rows(judged: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools", "user").iter_rows()}
     found = contexts(steps, set(judged.select("episode_id", "index").rows()))
     rows: list[dict[str, Any]] = []
@@ -102,8 +94,6 @@ def _rows(judged: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> 
 
 
 def _edited(steps: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     return steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
 
 
@@ -112,8 +102,6 @@ def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.Data
 
     What the user alone could know is no demonstration: it would teach to make things up.
     """
-    import polars as pl
-
     facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools").iter_rows()}
     found = contexts(steps, set(edited.select("episode_id", "index").rows()))
     rows: list[dict[str, Any]] = []
@@ -142,8 +130,6 @@ def _one_per_text(rows: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
 
     Actions without any text or call are dropped first: there is nothing to learn from them.
     """
-    import polars as pl
-
     rows = rows.with_columns(_empty=pl.Series([_says_nothing(text) for text in rows["completion"]], dtype=pl.Boolean))
     rows = funnel.drop(rows, pl.col("_empty"), "empty action")
     vote = pl.when("label").then("weight").otherwise(-pl.col("weight"))

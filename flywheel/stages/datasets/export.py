@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.models.chat import native_message
 from flywheel.records import Split, canonical_json
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.funnel import Funnel
 
 __all__ = ["FORMS", "Form", "export_rows"]
@@ -90,8 +90,6 @@ def export_rows(table: pl.DataFrame, form: Form, split: Split, funnel: Funnel) -
         split: training or holdout.
         funnel: counts rows.
     """
-    import polars as pl
-
     funnel.considered += table.height
     other = "holdout" if split == Split.TRAIN else "training split"
     table = funnel.drop(table, pl.col("split") != split.value, other)

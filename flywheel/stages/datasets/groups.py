@@ -15,6 +15,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import polars as pl
+
+from flywheel.config import RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.records import Group, content_id
 from flywheel.stages.common.canonical import dump
@@ -22,9 +25,7 @@ from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
 from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from flywheel.config import GroupsConfig, RewardsConfig
+    from flywheel.config import GroupsConfig
     from flywheel.funnel import Funnel
 
 __all__ = ["advantages", "build_groups", "gradients", "step_advantages"]
@@ -87,10 +88,6 @@ def build_groups(
 
     `rewards` says how a step's credit adds to its episode's advantage; None takes the defaults.
     """
-    import polars as pl
-
-    from flywheel.config import RewardsConfig
-
     rewards = rewards or RewardsConfig()
     funnel.considered += episodes.height
     attempts = _attempts(episodes, returns, funnel)
@@ -113,15 +110,11 @@ def build_groups(
 
 def _credit(returns: pl.DataFrame) -> dict[tuple[str, int], float]:
     """Return the credit of each step of each episode."""
-    import polars as pl
-
     steps = returns.filter(pl.col("step").is_not_null()).select("episode_id", "step", "value")
     return {(episode, step): value for episode, step, value in steps.iter_rows()}
 
 
 def _attempts(episodes: pl.DataFrame, returns: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
-    import polars as pl
-
     whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known", "provisional")
     attempts = episodes.sort("task_id", "episode_id").join(whole, on="episode_id", how="left", maintain_order="left")
     attempts = funnel.drop(attempts, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
@@ -134,8 +127,6 @@ def _with_signature(
     attempts: pl.DataFrame, fragments: dict[str, list[Fragment]], cfg: GroupsConfig, funnel: Funnel
 ) -> pl.DataFrame:
     """Add what members must share besides the task; drop attempts whose log rewrote its own history."""
-    import polars as pl
-
     rewritten = [any(part.resets for part in fragments[e][1:]) for e in attempts["episode_id"]]
     attempts = attempts.with_columns(pl.Series("_rewritten", rewritten, dtype=pl.Boolean))
     attempts = funnel.drop(attempts, pl.col("_rewritten"), "context rewritten")
@@ -157,8 +148,6 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
 
     Which members of a large group stay is decided by their episode id, a hash: stable, and blind to their reward.
     """
-    import polars as pl
-
     key = ["task_id", "_signature"]
     of_user = pl.int_range(pl.len()).over(*key, "user")
     attempts = funnel.drop(

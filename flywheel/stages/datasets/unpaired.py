@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.records import Split
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.funnel import Funnel
 
 __all__ = ["balanced_weights", "unpaired", "weighed"]
@@ -39,8 +39,6 @@ def unpaired(examples: pl.DataFrame, pairs: pl.DataFrame, funnel: Funnel, split:
 
     Counts what it leaves out; what it returns is counted by whoever goes on with it.
     """
-    import polars as pl
-
     reason = "held out" if split == Split.TRAIN else "training split"
     rows = funnel.drop(examples, pl.col("split") != split.value, reason)
     sides = pl.concat(
@@ -58,8 +56,6 @@ def unpaired(examples: pl.DataFrame, pairs: pl.DataFrame, funnel: Funnel, split:
 
 def weighed(rows: pl.DataFrame) -> pl.DataFrame:
     """Return labelled actions with weights in balance, see `balanced_weights`."""
-    import polars as pl
-
     good, bad = balanced_weights(
         *(math.fsum(rows.filter(pl.col("label") == label)["weight"].sort()) for label in (True, False))
     )

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
+
 from flywheel.records import ToolStatus, content_id
 from flywheel.stages.datasets.context import contexts
 
@@ -98,8 +100,6 @@ def _succeeded(made: _Made) -> bool:
 
 
 def _states(holdout: Holdout) -> dict[str, _State]:
-    import polars as pl
-
     whole = holdout.returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "p_success")
     exact = pl.col("level") == 0  # what a tool was worth elsewhere does not say whether this call is right
     credit = holdout.returns.filter(pl.col("step").is_not_null() & exact).select(
@@ -142,8 +142,6 @@ def state_cases(holdout: Holdout, most: int) -> list[StateCase]:
     that succeeded in an episode of P(success) >= .7 are. Bad are actions of mean credit -.1 or less, and those of
     hopeless episodes (P(success) <= .3) only; bad wins. A call that failed or did not parse is never good.
     """
-    import polars as pl
-
     states = _states(holdout)
     for state in states.values():
         state.judge()

@@ -11,12 +11,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.records import Split, content_id
 from flywheel.stages.evaluate.window import Windowed
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.extensions import Generation, Policy
 
 __all__ = ["FewShot", "demonstrations"]
@@ -34,8 +34,6 @@ def demonstrations(examples: pl.DataFrame, most: int, seed: int) -> list[dict[st
     Of each task one that ended well (P(success) >= .7), the longest stretch that is short enough; tasks in an order
     that the seed draws. Nothing held out is ever among them.
     """
-    import polars as pl
-
     rows = examples.filter(
         (pl.col("split") == Split.TRAIN.value) & pl.col("label") & (pl.col("p_success") >= SUCCEEDED)
     ).sort("example_id")

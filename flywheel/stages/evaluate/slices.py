@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from flywheel.stages.evaluate.cases import capped
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Floats = npt.NDArray[np.float64]
 
 __all__ = ["intents", "language", "task_groups"]
@@ -110,8 +110,6 @@ def _telling(bags: Sequence[frozenset[str]]) -> dict[str, float]:
 
 
 def _vectors(bags: Sequence[frozenset[str]], words: Mapping[str, float]) -> Floats:
-    import numpy as np
-
     place = {word: i for i, word in enumerate(words)}
     found = np.zeros((len(bags), len(words)))
     for row, bag in enumerate(bags):
@@ -122,8 +120,6 @@ def _vectors(bags: Sequence[frozenset[str]], words: Mapping[str, float]) -> Floa
 
 
 def _centres(vectors: Floats, k: int) -> Floats:
-    import numpy as np
-
     chosen = [int((vectors @ vectors.mean(axis=0)).argmax())]
     nearest = vectors @ vectors[chosen[0]]
     while len(chosen) < k:

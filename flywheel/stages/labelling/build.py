@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+import pyarrow as pa
+
 from flywheel.contracts import arrow_schema, conform
 from flywheel.records import Reliability
 from flywheel.stages.labelling.calibration import calibration
@@ -18,18 +21,14 @@ from flywheel.stages.labelling.delays import delays
 from flywheel.stages.labelling.fit import fitted
 from flywheel.stages.labelling.posterior import ALL, Belief
 from flywheel.stages.labelling.trust import users
-from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed
+from flywheel.stages.labelling.votes import summed
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["EPISODE_COLUMNS", "REWARD_COLUMNS", "SUSPECT", "build_reliability", "reliability_frame"]
+__all__ = ["SUSPECT", "build_reliability", "reliability_frame"]
 
-EPISODE_COLUMNS = ("episode_id", "user", "policy", "started", "ended", "tags")
-REWARD_COLUMNS = VOTE_COLUMNS
 SUSPECT = "suspect"
 
 
@@ -39,14 +38,12 @@ def build_reliability(
     """Return the facts that all episodes together tell; counts episodes, of which suspect ones teach nothing.
 
     Args:
-        episodes: the columns `EPISODE_COLUMNS` of all episodes.
-        rewards: the columns `REWARD_COLUMNS` of all rewards.
+        episodes: episode_id, user, policy, started, ended and tags of all episodes.
+        rewards: the columns `VOTE_COLUMNS` of all rewards.
         cfg: how reliabilities may differ and how strong priors are.
         cutoff: the time as of which is built; None: the newest time of the log.
         funnel: considered = episodes.
     """
-    import polars as pl
-
     funnel.considered += episodes.height
     base = funnel.drop(episodes, pl.col("tags").list.contains(SUSPECT), "suspect reward")
     funnel.kept += base.height
@@ -63,9 +60,6 @@ def build_reliability(
 
 def reliability_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Return rows as a frame of `Reliability`; what a row does not say is empty."""
-    import polars as pl
-    import pyarrow as pa
-
     empty = {"scope": ALL, "name": "", "sign": 0, "family": "", "n": 0, "source": "", "x": [], "y": [], "note": ""}
     frame = pl.from_arrow(pa.Table.from_pylist([empty | row for row in rows], schema=arrow_schema(Reliability)))
     if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table always gives a frame
@@ -75,8 +69,6 @@ def reliability_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 def _scope(cfg: RewardsConfig) -> pl.Expr:
     """Return the expression of `_belief.scope_of`."""
-    import polars as pl
-
     if cfg.scope == "policy":
         return "policy " + pl.col("policy")
     return (pl.col("started").dt.strftime("%Y-%m") if cfg.scope == "month" else pl.lit(None)).fill_null(ALL)
@@ -87,8 +79,6 @@ def _time(base: pl.DataFrame, votes: pl.DataFrame, cutoff: datetime | None) -> I
 
     A reviewer's answer is not counted: it comes when the log that it judges has long ended.
     """
-    import polars as pl
-
     told = votes.filter(pl.col("family") != "audit")["arrived"].max()
     times = [t for t in (base["ended"].max(), base["started"].max(), told) if isinstance(t, datetime)]
     now = cutoff or max(times, default=None)

@@ -7,14 +7,13 @@ Only rows that were drawn with a known probability count: verdicts on chosen cas
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from flywheel.stages.labelling.posterior import Belief, Vote
 from flywheel.stages.signals.rows import AUDIT
 from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error, isotonic
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["ENOUGH_ANSWERS", "Audited", "audited", "calibration"]
 
@@ -40,8 +39,6 @@ def audited(base: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> list[Aud
         votes: as by `_votes.summed`.
         belief: how the signals are scored.
     """
-    import polars as pl
-
     answers = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null())
     facts = {row[0]: row[1:] for row in base.select("episode_id", "scope", "user").iter_rows()}
     others = votes.filter(pl.col("family") != AUDIT).join(answers.select("episode_id"), on="episode_id", how="semi")

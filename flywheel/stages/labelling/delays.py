@@ -7,14 +7,13 @@ speak after an episode has ended; those that speak within it are never waited fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.stages.labelling.priors import horizon_s
 from flywheel.stages.signals.rows import AUDIT
 from flywheel.stats.delays import kaplan_meier, thinned
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["ENOUGH_ARRIVALS", "delays"]
 
@@ -25,8 +24,6 @@ KNOTS = 64
 
 def delays(base: pl.DataFrame, votes: pl.DataFrame, now: float | None) -> Iterator[dict[str, Any]]:
     """Yield each late signal's curve: seconds since the end of an episode, and the share that has come by then."""
-    import polars as pl
-
     if now is None:
         return
     timed = base.filter(pl.col("ended").is_not_null()).select("episode_id", ended=_seconds("ended"))
@@ -50,12 +47,8 @@ def delays(base: pl.DataFrame, votes: pl.DataFrame, now: float | None) -> Iterat
 
 
 def _seconds(column: str) -> pl.Expr:
-    import polars as pl
-
     return pl.col(column).dt.epoch("us") / 1e6
 
 
 def _first(rows: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     return rows.group_by("episode_id").agg(pl.col("arrived").min()).with_columns(arrived=_seconds("arrived"))

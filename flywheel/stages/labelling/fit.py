@@ -15,6 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
 from flywheel.stages.labelling.posterior import ALL
 from flywheel.stages.labelling.priors import Rates, prior_rates
 from flywheel.stages.labelling.votes import LEAST_VOTE
@@ -22,10 +26,6 @@ from flywheel.stages.signals.rows import AUDIT, VERIFIER
 from flywheel.stats.label_model import BinaryFit, fit_binary
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import polars as pl
-
     from flywheel.config import RewardsConfig
 
     Floats = npt.NDArray[np.float64]
@@ -64,8 +64,6 @@ class _Table:
     @property
     def known(self) -> npt.NDArray[np.bool_]:
         """Which patterns have a known outcome."""
-        import numpy as np
-
         return np.isfinite(self.gold)
 
     @property
@@ -87,8 +85,6 @@ class _Table:
 
 def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Iterator[dict[str, Any]]:
     """Yield the rates of each vote and P(success), of the whole log and of each scope that is large enough."""
-    import numpy as np
-
     voters = _voters(votes)
     table = _patterns(base, votes, voters)
     counts = (table.spoke * table.counts[:, None]).sum(axis=0)
@@ -115,8 +111,6 @@ def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Itera
 
 def _voters(votes: pl.DataFrame) -> list[Voter]:
     """Return who speaks, the most talkative if there are too many."""
-    import polars as pl
-
     loud = votes.filter(~pl.col("family").is_in(_DECIDING) & (pl.col("score").abs() >= LEAST_VOTE))
     sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1)
     by = loud.with_columns(sign=sign).group_by("signal", "family", "sign").agg(n=pl.len())
@@ -126,9 +120,6 @@ def _voters(votes: pl.DataFrame) -> list[Voter]:
 
 def _patterns(base: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[Voter]) -> _Table:
     """Return who spoke together, counted: a bit a voter, so that a million episodes are a few hundred rows."""
-    import numpy as np
-    import polars as pl
-
     sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1).cast(pl.Int64)
     names = pl.DataFrame(
         [(*voter, 1 << bit) for bit, voter in enumerate(voters)],
@@ -159,8 +150,6 @@ def _masses(votes: pl.DataFrame) -> pl.DataFrame:
     A sample that looks closely at rare patterns must not make them seem frequent. Multiples of 1/1024: such sums are
     exact, so the order of rows cannot matter.
     """
-    import polars as pl
-
     drawn = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null()).sort("episode_id")
     weight = 1 / pl.col("inclusion")
     share = weight / weight.sum() * pl.len()
@@ -169,8 +158,6 @@ def _masses(votes: pl.DataFrame) -> pl.DataFrame:
 
 def _gold(votes: pl.DataFrame) -> pl.DataFrame:
     """Return the episodes whose outcome is known: by a reviewer, else by a verifier; two digits are enough."""
-    import polars as pl
-
     told = votes.filter(pl.col("family").is_in(_DECIDING)).group_by("episode_id", "family")
     mean = (pl.col("score") * pl.col("weight")).sum() / pl.col("weight").sum()
     scores = told.agg(score=mean).sort("episode_id", "family")  # "audit" stands before "verifier"
@@ -181,8 +168,6 @@ def _gold(votes: pl.DataFrame) -> pl.DataFrame:
 
 def _identified(table: _Table, voters: Sequence[Voter], fit: str) -> tuple[str, str]:
     """Return what can be fitted ("prior": nothing), and why not."""
-    import numpy as np
-
     if fit == "never":
         return "prior", "rewards.fit says so"
     if table.taught:
@@ -211,8 +196,6 @@ def _fit(table: _Table, voters: Sequence[Voter], ratios: Sequence[float], streng
     by itself the model would explain whatever moves signals together, such as users who speak more than others. Without
     them half is assumed.
     """
-    import numpy as np
-
     signs = np.array([voter.sign for voter in voters])
     votes = np.where(table.spoke, signs, -signs)
     good, bad = table.told
@@ -244,8 +227,6 @@ def _shares(spoke: npt.NDArray[np.bool_], voters: Sequence[Voter]) -> Floats:
 
     Where nobody of a family speaks, its silence is one vote too.
     """
-    import numpy as np
-
     shares = np.zeros(spoke.shape)
     for family in dict.fromkeys(voter.family for voter in voters):
         members = [j for j, voter in enumerate(voters) if voter.family == family]

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import polars as pl
+
 from flywheel.stages.labelling.posterior import Belief, Vote, scope_of, success
 from flywheel.stages.labelling.votes import summed
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig, RulesConfig
 
 __all__ = ["Judgement", "Vote", "judge", "normalised_costs", "success"]
@@ -169,8 +169,6 @@ def _by_rules(one: Judgement, heard: _Heard, facts: _Facts, rules: RulesConfig) 
 
 
 def _facts(episodes: pl.DataFrame) -> dict[str, _Facts]:
-    import polars as pl
-
     suspect = pl.col("tags").list.contains(SUSPECT).fill_null(value=False)
     columns = [name for name in _Facts._fields if name != "suspect"]
     rows = episodes.select("episode_id", *columns, suspect=suspect)

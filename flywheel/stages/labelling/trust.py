@@ -7,12 +7,11 @@ rows of one user are trained on is decided when a round's rows are selected.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["LEAST_TRUST", "users"]
 
@@ -25,8 +24,6 @@ def users(base: pl.DataFrame, votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
     Trust is the shrunk agreement of a user's ratings with known outcomes.
     """
-    import polars as pl
-
     known = base.filter(pl.col("user").is_not_null())
     for user, right, total in _checked(known, votes).sort("user").select("user", "right", "total").iter_rows():
         trust = max((AGREE + right) / (AGREE + DISAGREE + total), LEAST_TRUST)
@@ -35,8 +32,6 @@ def users(base: pl.DataFrame, votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _checked(known: pl.DataFrame, votes: pl.DataFrame) -> pl.DataFrame:
     """Return how many of each user's ratings a known outcome agrees with, and of how many."""
-    import polars as pl
-
     deciding = pl.col("family").is_in([AUDIT, VERIFIER])
     truth = votes.filter(deciding).sort("episode_id", "family").unique("episode_id", keep="first", maintain_order=True)
     ratings = votes.filter((pl.col("signal") == "thumbs") & (pl.col("score") != 0))

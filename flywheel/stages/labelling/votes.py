@@ -5,10 +5,7 @@ In: rewards. Out: a frame sorted by its key, on which `reliability` learns and `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
 __all__ = ["LEAST_VOTE", "VOTE_COLUMNS", "summed"]
 
@@ -23,8 +20,6 @@ def summed(rewards: pl.DataFrame) -> pl.DataFrame:
     The score is the steps' weighted mean, 0 where all weights are 0; the weight their mean; `worst` the highest score;
     `arrived` the first time that anything was said.
     """
-    import polars as pl
-
     key = ("episode_id", "kind", "signal", "family")
     weights = pl.col("weight").sum()
     return (

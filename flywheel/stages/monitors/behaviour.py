@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
+import polars as pl
+
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Watched, unknown
 from flywheel.stats.clusters import cluster, paired_t_interval
 from flywheel.stats.drift import Estimate, mean, one_sided, psi, psi_by_chance, ratio
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import MonitorsConfig
 
 __all__ = ["action_mix", "rates", "style"]
@@ -51,8 +51,6 @@ def _alike(seen: Watched, frame: pl.DataFrame) -> tuple[pl.DataFrame, bool]:
 
 def _kinds(steps: pl.DataFrame) -> pl.DataFrame:
     """Return the kind of each action, one row a call: a tool, invalid_call, ask_user, refuse or final."""
-    import polars as pl
-
     text = (
         pl.when(pl.col("content").str.contains(_REFUSES))
         .then(pl.lit("refuse"))
@@ -72,8 +70,6 @@ def _kinds(steps: pl.DataFrame) -> pl.DataFrame:
 
 def action_mix(seen: Watched, cfg: MonitorsConfig) -> MonitorRow:
     """How far the mix of actions moved: PSI, and never red by chance alone."""
-    import polars as pl
-
     if seen.why_not:
         return unknown("action_mix", seen.why_not)
     steps, alike = _alike(seen, seen.steps)
@@ -110,8 +106,6 @@ def _on(*, alike: bool) -> str:
 
 def rates(seen: Watched, cfg: MonitorsConfig) -> list[MonitorRow]:
     """Whether broken calls or questions became more frequent: both are cheap ways out of a task."""
-    import polars as pl
-
     found = []
     names = {"broken_calls": "invalid_call", "questions": "ask_user"}
     if seen.why_not:
@@ -151,8 +145,6 @@ def _grown(name: str, kind: str, before: Estimate, now: Estimate, cfg: MonitorsC
 
 def style(seen: Watched, cfg: MonitorsConfig) -> list[MonitorRow]:
     """Whether texts became longer, fuller of lists and emoji, or more flattering than the margin allows."""
-    import polars as pl
-
     measures = {
         "length": pl.col("content").str.len_chars().cast(pl.Float64),
         "lists": pl.col("content").str.contains(_LISTS).cast(pl.Float64),

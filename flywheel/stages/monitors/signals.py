@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Watched, unknown
 from flywheel.stats.drift import Estimate, mean, one_sided, ratio, slope
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import MonitorsConfig
 
 __all__ = ["decoupling", "goodhart", "praise"]
@@ -97,8 +97,6 @@ def praise(seen: Watched, cfg: MonitorsConfig) -> MonitorRow:
 
 def goodhart(seen: Watched, cfg: MonitorsConfig) -> MonitorRow:
     """Whether the verifier shows the gain that the signals show, over the newest policies in order of their time."""
-    import polars as pl
-
     name = "goodhart"
     rows = seen.episodes.drop_nulls(["proxy", "verified"])
     policies = (

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+import polars as pl
+
 from flywheel.records import MonitorRow
 from flywheel.stages.labelling.priors import PRAISE
 from flywheel.stages.signals.rows import VERIFIER
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import MonitorsConfig
 
 __all__ = ["Watched", "unknown", "watched"]
@@ -57,8 +57,6 @@ def watched(  # noqa: PLR0913 - four tables and what is known besides
     serving: Sequence[str],
 ) -> Watched:
     """Return the logs split in two, each episode with what was said of it."""
-    import polars as pl
-
     now, sides, why_not = _split(episodes, cfg, serving)
     whole = returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "value")
     told = (
@@ -79,8 +77,6 @@ def watched(  # noqa: PLR0913 - four tables and what is known besides
 
 def _split(episodes: pl.DataFrame, cfg: MonitorsConfig, serving: Sequence[str]) -> tuple[pl.Expr, str, str]:
     """Return which episodes are the window, in words, and why there is no reference."""
-    import polars as pl
-
     names = {cfg.policy} if cfg.policy else {*serving} & {*episodes["policy"].to_list()}
     if names:
         window = pl.col("policy").is_in(sorted(names))
@@ -106,8 +102,6 @@ def _votes(rewards: pl.DataFrame, odds: Callable[[str, float], float]) -> pl.Dat
     What the agent's own attempts say of each other speaks for nothing: one that always does the same agrees with
     itself.
     """
-    import polars as pl
-
     votes = rewards.filter(pl.col("kind").is_in(_VOTES) & (pl.col("weight") > 0))
     votes = votes.with_columns(_odds=_weighed(votes, odds))
     families = (
@@ -131,8 +125,6 @@ def _votes(rewards: pl.DataFrame, odds: Callable[[str, float], float]) -> pl.Dat
 
 def _weighed(votes: pl.DataFrame, odds: Callable[[str, float], float]) -> pl.Series:
     """Return weight times log-odds of each vote; each distinct (signal, score) is looked up once."""
-    import polars as pl
-
     known = {
         (signal, score): odds(signal, score) if score else 0.0
         for signal, score in votes.select("signal", "score").unique().iter_rows()

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.records import Split, content_id
 from flywheel.replay import scenario_row, scenarios
 from flywheel.stages.selection.mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
@@ -20,8 +22,6 @@ from flywheel.stages.selection.rows import known_users, share_out
 from flywheel.stages.selection.user_caps import user_weights
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
@@ -40,8 +40,6 @@ def select_groups(
     One group of every task before a second of any, as far as `train.max_rows` goes. `users` names the user of each
     episode, `before` what the start policy was trained on: such groups have {mix: older}, and only so many are taken.
     """
-    import polars as pl
-
     funnel.considered += groups.height
     table = funnel.drop(groups, pl.col("split") != Split.TRAIN.value, "held out").sort("group_id")
     who = [_behind([(users or {}).get(e) for e in episodes]) for episodes in table["episodes_G"]]
@@ -94,8 +92,6 @@ def select_scenarios(
         min_range: least difference between the best and the worst end.
         funnel: counts scenarios.
     """
-    import polars as pl
-
     funnel.considered += starts.height
     table = funnel.drop(starts, pl.col("split") != Split.TRAIN.value, "held out")
     table = funnel.drop(table, pl.col("n_calls") == 0, "only talk")
@@ -124,8 +120,6 @@ def select_actions(
     `users` names the user of each episode; each of one user's rows counts less the more there are. `before` says what
     the start policy was trained on: such rows have {mix: older}, and only so many are taken.
     """
-    import polars as pl
-
     funnel.considered += examples.height
     table = funnel.drop(examples, pl.col("split") != Split.TRAIN.value, "held out")
     table = funnel.drop(table, pl.col("weight") <= 0, "no weight").sort(

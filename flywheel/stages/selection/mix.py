@@ -12,11 +12,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.records import content_id
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
@@ -42,8 +42,6 @@ def drawn(table: pl.DataFrame, key: str, *salt: int | str) -> pl.Series:
 
     Depends on nothing but ids, weights and salt (Efraimidis and Spirakis 2006). Without weights all rows are alike.
     """
-    import polars as pl
-
     weights = table["weight"] if "weight" in table.columns else [1.0] * table.height
     both = zip(table[key], weights, strict=True)
     return pl.Series([math.log(chance(name, *salt)) / weight for name, weight in both], dtype=pl.Float64)
@@ -56,8 +54,6 @@ def chance(name: str, *salt: int | str) -> float:
 
 def by_task(table: pl.DataFrame, key: str, order: pl.Series, *within: str) -> pl.DataFrame:
     """Sort rows by an order, largest first, but one of every task (and of each value within it) before a second."""
-    import polars as pl
-
     table = table.with_columns(_order=order).sort("_order", key, descending=[True, False])
     turn = pl.int_range(pl.len()).over("task_id", *within)
     ordered = table.with_columns(_turn=turn).sort("_turn", "_order", key, descending=[False, True, False])
@@ -66,8 +62,6 @@ def by_task(table: pl.DataFrame, key: str, order: pl.Series, *within: str) -> pl
 
 def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
     """Sort older rows behind the others, so that they take no one's place; otherwise as they stand."""
-    import polars as pl
-
     older = pl.Series([name in before.ids for name in table[key]], dtype=pl.Boolean)
     return table.with_columns(older.alias(OLDER)).sort(OLDER, maintain_order=True)
 
@@ -78,8 +72,6 @@ def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel
     The older ones are drawn anew for each start. Where fewer than `train.min_rows` are new, the rows are taken as they
     stand: such a round goes over older ones again, and a nightly job waits instead.
     """
-    import polars as pl
-
     table = table.sort(OLDER, maintain_order=True)
     new, older = table.filter(~pl.col(OLDER)), table.filter(pl.col(OLDER))
     if older.is_empty() or new.height < cfg.min_rows:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.errors import EvidenceError
 from flywheel.records import Method, Split, canonical_json, content_id
 from flywheel.stages.selection.mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
@@ -19,8 +21,6 @@ from flywheel.stages.selection.overlap import answers_shared, too_long_winded
 from flywheel.stages.selection.user_caps import direction, rows_allowed, user_weights
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import TrainConfig
     from flywheel.funnel import Funnel
 
@@ -128,8 +128,6 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
     SFT gets {prompt, completion, tools, weight, id, task_id}: successes. DPO gets {prompt, chosen, rejected, tools,
     p_better, weight, nll_weight, id, task_id}.
     """
-    import polars as pl
-
     table, key = (examples, "example_id") if method == "sft" else (pairs, "pair_id")
     funnel.considered += table.height
     texts = "completion" if method == "sft" else "chosen"
@@ -158,8 +156,6 @@ def select_rows(  # noqa: PLR0913 - tables, settings, and what is known of the e
 
 def _balanced(pairs: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Drop pairs so that the longer side does not tell the better one; what one says is cheaper is a tenth at most."""
-    import polars as pl
-
     pairs = pairs.sort("margin", "pair_id", descending=[True, False])
     cheaper = pl.col("builder") == "efficiency"
     most = pairs.filter(~cheaper).height // CHEAPER_ONE_IN
@@ -191,8 +187,6 @@ def beside_pairs(
         verified: the episodes whose success a verifier or an audit vouches for.
         before: what the start policy was trained on; what is drawn depends on the start.
     """
-    import polars as pl
-
     chosen = {canonical_json([row["prompt"], row["chosen"]]) for row in pairs}
     free = [r["id"] for r in demonstrations if canonical_json([r["prompt"], r["completion"]]) not in chosen]
     weight = _nll_weight(cfg, verified, "episode_id", "p_success", pl.col("source") == "correction")
@@ -209,8 +203,6 @@ def _nll_weight(cfg: TrainConfig, verified: Collection[str], episode: str, p: st
 
     A verifier saw what the agent did in an episode, not what a user made of it (`edited`).
     """
-    import polars as pl
-
     vouched = pl.col(episode).is_in(list(verified)) & ~edited
     weight = pl.when(vouched).then(cfg.dpo_verified_sft_weight).otherwise(cfg.dpo_sft_weight)
     return pl.when(pl.col(p) >= GOOD_ENOUGH_TO_COPY).then(weight).otherwise(0.0)
@@ -225,8 +217,6 @@ def _nobody_decides(
     before: Before,
 ) -> pl.DataFrame:
     """Cap and weigh each user's rows; drop contested choices that rest on one user."""
-    import polars as pl
-
     episode, key = ("episode_id", "example_id") if method == "sft" else ("chosen_episode", "pair_id")
     table = table.with_columns(pl.Series("_user", [users.get(e) for e in table[episode]], dtype=pl.String))
     counts = known_users(table, funnel)
@@ -246,8 +236,6 @@ def known_users(table: pl.DataFrame, funnel: Funnel) -> dict[str, int]:
 
 def share_out(table: pl.DataFrame, counts: Mapping[str, int], cfg: TrainConfig, funnel: Funnel) -> pl.DataFrame:
     """Keep the first rows of each user in `_user`, as many as one may have of all that `counts` says."""
-    import polars as pl
-
     allowed = rows_allowed(counts, cfg.max_rows_per_user, cfg.max_user_share)
     place = pl.int_range(pl.len()).over("_user")
     return funnel.drop(table, pl.col("_user").is_not_null() & (place >= allowed), "over a user's share")
@@ -255,8 +243,6 @@ def share_out(table: pl.DataFrame, counts: Mapping[str, int], cfg: TrainConfig, 
 
 def _contested(table: pl.DataFrame) -> pl.Expr:
     """Return which pairs stand for a choice that others made the other way round and that one user decides."""
-    import polars as pl
-
     votes: dict[tuple[str, frozenset[str]], list[tuple[str, str]]] = {}
     rows = [
         (pair, state, _action(chosen), _action(rejected), user or f"unknown {pair}")
@@ -281,8 +267,6 @@ def _demonstrations(table: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     Where successes went different ways, each is shown: with one answer to a prompt, first requests, which attempts
     share, would be rarer in training than in use (decision 0026).
     """
-    import polars as pl
-
     table = funnel.drop(table, ~pl.col("label"), "undesirable")
     actions = pl.Series("_action", [_action(text) for text in table["completion"]], dtype=pl.String)
     order = [pl.col("weight").max().over("episode_id"), "episode_id", "step", "example_id"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import polars as pl
 
 from flywheel.records import EventKind
 from flywheel.stages.signals.rows import AUDIT, rewards_frame
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig
 
 __all__ = ["AUDITS", "audit"]
@@ -26,8 +25,6 @@ AUDITS = "audits"  # folder of the answers, in the project
 
 def audit(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Reviewers' answers: the mean of each reviewer's latest one, from -1 (failed) to 1 (succeeded)."""
-    import polars as pl
-
     del steps, cfg
     given = events.filter(
         (pl.col("kind") == EventKind.FEEDBACK.value) & pl.col("source_file").str.starts_with(f"{AUDITS}/")

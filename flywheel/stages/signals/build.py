@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flywheel.contracts import conform
+import polars as pl
+
+from flywheel.contracts import conform, polars_schema
 from flywheel.errors import ContractError, ExtensionError
-from flywheel.records import Reward
+from flywheel.records import LogEvent, Reward
 from flywheel.stages.signals.corrections import build_corrections
 from flywheel.stages.signals.rows import rewards_frame
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig
     from flywheel.extensions import Signal
     from flywheel.funnel import Funnel
@@ -40,8 +40,6 @@ def build_rewards(
         ExtensionError: a signal's rows do not fit the contract, are out of range, or judge one thing
             twice.
     """
-    import polars as pl
-
     frames = [rewards_frame([])]
     for name in sorted(signals):
         rows = _checked(name, signals[name](episodes, steps, events, cfg))
@@ -73,11 +71,6 @@ def compare_attempts(
     Raises:
         ExtensionError: as `build_rewards`.
     """
-    import polars as pl
-
-    from flywheel.contracts import polars_schema
-    from flywheel.records import LogEvent
-
     nothing = pl.DataFrame(schema=polars_schema(LogEvent))
     compared = build_rewards(episodes, steps, nothing, cfg, signals, funnel)
     funnel.considered += opinions.height
@@ -88,8 +81,6 @@ def compare_attempts(
 
 
 def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     hint = f"signal `{name}` must return rows of `Reward`: see `flywheel schema reward`"
     if "inclusion" not in frame.columns:  # only audits have it
         frame = frame.with_columns(inclusion=pl.lit(None, dtype=pl.Float64))
@@ -115,8 +106,6 @@ def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refuse_twice(rewards: pl.DataFrame) -> None:
-    import polars as pl
-
     twice = rewards.filter(pl.struct(Reward.key).is_duplicated())
     if not twice.is_empty():
         raise ExtensionError(

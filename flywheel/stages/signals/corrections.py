@@ -6,24 +6,20 @@ several edits the last one counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
+import polars as pl
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Correction
 from flywheel.stages.signals.evidence import Targets
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["build_corrections"]
 
 
 def build_corrections(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return the corrections. An edit that names no step means the last text that the agent wrote."""
-    import polars as pl
-
     edits = events.filter(
         (pl.col("kind") == "feedback") & pl.col("payload").str.contains('"name":"edit"', literal=True)
     ).unique(["conversation_id", "event_id"])
@@ -51,7 +47,5 @@ def _text(payload: Any) -> str | None:
 
 def _last_texts(steps: pl.DataFrame) -> dict[str, int]:
     """Return the last step of each episode that wrote to the user instead of calling a tool."""
-    import polars as pl
-
     texts = steps.filter(pl.col("action_key").is_null()).group_by("episode_id").agg(pl.col("index").max())
     return dict(texts.select("episode_id", "index").iter_rows())

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
+import polars as pl
 
 from flywheel.stages.common.memo import remembered
 from flywheel.stages.signals.lexicon import fold
 from flywheel.stages.signals.rows import Said
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["EpisodeKey", "Turn", "user_turns"]
 
@@ -57,8 +55,6 @@ class _Seen(NamedTuple):
 
 def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKey, list[_Seen]]:
     """Return what each episode's steps, and then its tail, saw of the user."""
-    import polars as pl
-
     seen = steps.select("episode_id", "task_id", "index", "observation", "resets_context", "event_id")
     tail = episodes.select(
         "episode_id",
@@ -77,8 +73,6 @@ def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKe
 
 def _requests(episodes: pl.DataFrame, events: pl.DataFrame) -> dict[str, dict[str, deque[Said]]]:
     """Return, for each episode, the request events by the user texts in them, oldest first."""
-    import polars as pl
-
     rows = (
         events.filter((pl.col("kind") == "request") & pl.col("payload").str.contains(_BY_USER, literal=True))
         .unique(["conversation_id", "event_id"])

@@ -9,14 +9,13 @@ import re
 from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from flywheel.stages.common.memo import remembered
 from flywheel.stages.signals.dialogue import EpisodeKey
 from flywheel.stages.signals.rows import Said
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["StepRow", "Targets", "by_episode", "proof", "times_of"]
 
@@ -56,8 +55,6 @@ class Targets:
     """Finds the step that a feedback means: by the call's event, span, response or tool call id."""
 
     def __init__(self, steps: pl.DataFrame, events: pl.DataFrame) -> None:
-        import polars as pl
-
         feedback = events.filter(pl.col("kind") == "feedback")
         aimed = feedback.filter(pl.col("payload").str.contains('"target_id":"', literal=True))
         self._steps: dict[tuple[str, str], int] = {}

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+import polars as pl
+
 from flywheel.records import EventKind, StopReason, ToolStatus
 from flywheel.stages.common.tools import is_handoff
 from flywheel.stages.signals.dialogue import Turn, user_turns
@@ -22,8 +24,6 @@ from flywheel.stages.signals.likeness import trigram_cosine
 from flywheel.stages.signals.rows import Opinions, people_said
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig
 
 __all__ = ["abandon", "correction", "escalate", "rephrase", "retry"]
@@ -135,8 +135,6 @@ def abandon(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
     A call without a result says so only where results are events of their own: a log of requests and responses can
     never show what the last call gave.
     """
-    import polars as pl
-
     del cfg
     found, times = Opinions("abandon", "exit"), times_of(events)
     shown = events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["source_format"].unique()

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import orjson
+import polars as pl
 
 from flywheel.records import ToolStatus
 from flywheel.stages.signals.evidence import StepRow, by_episode, proof, times_of
 from flywheel.stages.signals.rows import Opinions, judgements, plain_name, scaled
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig
 
 __all__ = ["cost", "latency", "loop", "outcome", "recovery", "tool_error"]
@@ -102,8 +101,6 @@ def _stuck(keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _results(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[str, int], str]:
     """Return what each step's tools returned, from the observation that followed it."""
-    import polars as pl
-
     repeated = steps.filter(pl.len().over("episode_id", "action_key") >= LOOP_AT)["episode_id"].unique()
     wanted = pl.col("episode_id").is_in(repeated.implode())
     seen = steps.filter(wanted).select("episode_id", pl.col("index") - 1, told="observation")
@@ -139,8 +136,6 @@ def latency(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
 
     It never votes on success: it makes an episode dear beside other attempts at its task.
     """
-    import polars as pl
-
     del steps, events, cfg
     found = Opinions("latency", "seconds", "cost")
     otherwise = pl.any_horizontal(pl.col("cost_usd", "input_tokens", "output_tokens").is_not_null())
@@ -151,6 +146,4 @@ def latency(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
 
 
 def _stacked(opinions: Iterator[Opinions]) -> pl.DataFrame:
-    import polars as pl
-
     return pl.concat([o.frame() for o in opinions])

@@ -17,14 +17,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
+import polars as pl
 
 from flywheel.records import ToolStatus
 from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.signals.rows import Opinions, Said, rewards_frame
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import RewardsConfig
 
 __all__ = ["agreement", "effort", "questions", "share_as_vote"]
@@ -78,8 +77,6 @@ def effort(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cf
     All attempts at a task get the same vote, 0 at eight steps (their median), +-1 at an eighth and eight times that: it
     says how hard the task is and never prefers one attempt to another, so that there is nothing to gain by brevity.
     """
-    import polars as pl
-
     del steps, events, cfg
     several = episodes.filter((pl.col("n_steps") > 0) & (pl.len().over("task_id") > ENOUGH_OTHERS))
     found = Opinions("effort", "task")
@@ -123,8 +120,6 @@ def share_as_vote(share: float) -> float:
 
 def _attempts(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str, list[_Attempt]]]:
     """Yield each task with its attempts that acted, by episode id."""
-    import polars as pl
-
     several = episodes.filter(pl.len().over("task_id") > ENOUGH_OTHERS)
     rows = steps.join(several.select("episode_id", "tail"), on="episode_id").sort("task_id", "episode_id", "index")
     columns = [
@@ -204,8 +199,6 @@ questions.by = "task"  # type: ignore[attr-defined]
 
 def _asked(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each task with the events of its attempts' questions: messages without a call that hold a question mark."""
-    import polars as pl
-
     words = pl.col("action").str.json_path_match("$.content")
     asks = pl.col("tool_names").list.len().eq(0) & words.str.contains("[?\uff1f]").fill_null(value=False)
     rows = episodes.select("episode_id", "task_id").join(

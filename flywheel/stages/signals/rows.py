@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
+import polars as pl
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Reward
 from flywheel.stages.common.memo import remembered
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = [
     "AUDIT",
@@ -45,8 +43,6 @@ Kind = Literal["outcome", "implicit", "cost", "risk"]
 
 def rewards_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Return rows as a frame with the columns of `Reward`."""
-    import polars as pl
-
     schema = polars_schema(Reward)
     return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
 
@@ -121,8 +117,6 @@ def judgements(
     episodes: pl.DataFrame, events: pl.DataFrame, kind: Literal["feedback", "outcome"]
 ) -> dict[tuple[str, str], list[Said]]:
     """Return each judged episode (id, task) with its feedback or outcome events, oldest first."""
-    import polars as pl
-
     found: dict[tuple[str, str], list[Said]] = defaultdict(list)
     rows = (
         events.filter(pl.col("kind") == kind)

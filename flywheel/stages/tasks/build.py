@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.contracts import polars_schema
 from flywheel.records import Split, Task, content_id
 from flywheel.stages.common.canonical import STATE_TASK_HEX, in_holdout
@@ -24,15 +26,12 @@ from flywheel.stages.tasks.embedding import close
 from flywheel.stages.tasks.minhash import alike, candidates, masked_words, shingles, signatures
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import EpisodesConfig
     from flywheel.funnel import Funnel
     from flywheel.stages.tasks.embedding import Embedding
 
-__all__ = ["COLUMNS", "build_tasks", "follow_tasks"]
+__all__ = ["build_tasks", "follow_tasks"]
 
-COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started")
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -46,14 +45,12 @@ def build_tasks(
     """Return the table `tasks`.
 
     Args:
-        episodes: the columns `COLUMNS` of all episodes.
+        episodes: episode_id, task_id, task_rule, request, tool_signature, user and started of all episodes.
         previous: the table as the last build left it, or no rows: a request keeps the cluster that it had.
         cfg: the section [episodes].
         funnel: counts episodes.
         embed: the plugin that `episodes.embedding` names, if any.
     """
-    import polars as pl
-
     funnel.considered += episodes.height
     funnel.kept += episodes.height
     named = pl.col("task_rule") == "task_key"
@@ -74,8 +71,6 @@ def build_tasks(
 
 
 def _with_history(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     old = previous.select("episode_id", _old="task_id", _before="formerly")
     moved = pl.col("_old").is_not_null() & (pl.col("_old") != pl.col("task_id"))
     earlier = pl.col("_before").fill_null(pl.lit([], dtype=pl.List(pl.String)))
@@ -85,8 +80,6 @@ def _with_history(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
 
 
 def _task_of_cluster(found: pl.DataFrame) -> pl.Series:
-    import polars as pl
-
     kinds = found.select("cluster_id", "tool_signature").unique()
     ids = {row: content_id("cluster", *row) for row in kinds.iter_rows()}
     pairs = found.select("cluster_id", "tool_signature").iter_rows()
@@ -97,8 +90,6 @@ def _clusters(
     unnamed: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesConfig, embed: Embedding | None
 ) -> dict[str, str]:
     """Return the cluster id of each request id."""
-    import polars as pl
-
     first = (
         unnamed.group_by("task_id")
         .agg(pl.col("request").min(), pl.col("started").min())
@@ -148,8 +139,6 @@ def follow_tasks(frame: pl.LazyFrame, tasks: pl.LazyFrame) -> pl.LazyFrame:
 
     Rows of episodes that `tasks` does not hold are left out: give it a partition's tasks and it is that partition's.
     """
-    import polars as pl
-
     columns = frame.collect_schema().names()
     found = frame.join(tasks.select("episode_id", _task="task_id", _split="split"), on="episode_id", how="inner")
     under = pl.col("_task").str.slice(0, STATE_TASK_HEX) + pl.col("state_key").str.slice(STATE_TASK_HEX)

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Embedding", "close", "deeds"]
@@ -39,8 +40,6 @@ def close(texts: Sequence[str], embed: Embedding, min_cosine: float) -> Iterator
 
     Every request is compared with every other of the same deeds: fit for some ten thousand of them.
     """
-    import numpy as np
-
     groups: dict[frozenset[str], list[int]] = defaultdict(list)
     for place, text in enumerate(texts):
         groups[deeds(text)].append(place)

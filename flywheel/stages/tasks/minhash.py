@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flywheel.stages.common.canonical import normal_text
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["BANDS", "ROWS", "alike", "candidates", "jaccard", "masked_words", "shingles", "signatures"]
@@ -53,8 +54,6 @@ def _word_hash(word: str) -> int:
 
 def shingles(words: Sequence[str]) -> NDArray[np.uint64]:
     """Return the distinct word 3-shingles as sorted hashes; fewer than three words are one shingle."""
-    import numpy as np
-
     hashes = np.fromiter(map(_word_hash, words or [""]), dtype=np.uint64, count=max(len(words), 1))
     width = min(SHINGLE, len(hashes))
     found = np.zeros(len(hashes) - width + 1, dtype=np.uint64)
@@ -66,8 +65,6 @@ def shingles(words: Sequence[str]) -> NDArray[np.uint64]:
 
 def signatures(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     """Return one key for each set (row) and band (column): equal keys mean eight equal minima."""
-    import numpy as np
-
     keys = np.zeros((len(sets), BANDS), dtype=np.uint64)
     for start in range(0, len(sets), _BATCH):
         batch = sets[start : start + _BATCH]
@@ -76,8 +73,6 @@ def signatures(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
 
 
 def _batch_keys(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    import numpy as np
-
     values = np.concatenate(sets)
     starts = np.cumsum([0, *(len(s) for s in sets[:-1])])
     keys = np.zeros((len(sets), BANDS), dtype=np.uint64)
@@ -94,8 +89,6 @@ def _batch_keys(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
 
 def candidates(keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
     """Yield (later, earlier) rows that share a bucket: each with the bucket's first and its last few before it."""
-    import numpy as np
-
     for band in range(keys.shape[1]):
         order = np.argsort(keys[:, band], kind="stable")
         column = keys[order, band]
@@ -110,16 +103,12 @@ def candidates(keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
 
 def jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
     """Return the share of common elements of two sorted sets of distinct hashes."""
-    import numpy as np
-
     common = len(np.intersect1d(one, other, assume_unique=True))
     return common / (len(one) + len(other) - common)
 
 
 def alike(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> bool:
     """Return whether two requests are near-duplicates: Jaccard 0.7 or more, and at most two words' difference."""
-    import numpy as np
-
     common = len(np.intersect1d(one, other, assume_unique=True))
     union = len(one) + len(other) - common
     return common >= max(ALIKE * union, SAYS_ENOUGH) and union - common <= DIFFER_AT_MOST

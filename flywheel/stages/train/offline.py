@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
+from flywheel.io.files import hash_file
+from flywheel.models.load import base_identity
 from flywheel.stages.train.process.distributed import world
 from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours, score_once
 from flywheel.stages.train.sharing.decide import Sharing, decide
@@ -125,14 +127,10 @@ def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> Lo
 
 
 def _hash(adapter: Path) -> str:
-    from flywheel.io.files import hash_file
-
     return hash_file(adapter / "adapter_model.safetensors")
 
 
 def _base_hash(spec: TrainSpec) -> str:
-    from flywheel.models.load import base_identity
-
     return base_identity(spec.config.model).sha256
 
 

@@ -19,6 +19,7 @@ from flywheel.io.files import atomic_folder, atomic_write
 from flywheel.models.load import load_base, quiet, require_safetensors
 from flywheel.stages.train.process.checkpoints import checkpoints, mark_whole
 from flywheel.stages.train.process.distributed import first, keeps_layers, read_accelerate, spreads, together, world
+from flywheel.stages.train.process.shards import held, in_turn, spread
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -101,8 +102,6 @@ def with_adapter(spec: TrainSpec) -> Any:
     found = read_accelerate(Path(spec.config.train.accelerate), spec.method)
     if not spreads(found):
         return _only_trained(_adapted(spec, load_base(spec.config.model)))
-    from flywheel.stages.train.process.shards import in_turn, spread
-
     with in_turn():
         model = spread(_adapted(spec, load_base(spec.config.model, on_host=True)), keep=keeps_layers(found))
     return _only_trained(model)
@@ -274,8 +273,6 @@ def finish(
 
     Of several processes the first writes, and says which share of the model's weights it held.
     """
-    from flywheel.stages.train.process.shards import held
-
     if first():
         _write_adapter(spec, model)
     together()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from flywheel.errors import ConfigError
-from flywheel.pipeline.build.registry import ACTIONS, STAGES, check_order, stage_of
+from flywheel.pipeline.build.registry import ACTIONS, STAGES, VOTE_COLUMNS, check_order, stage_of
 from flywheel.records import TABLES
+from flywheel.stages.labelling import votes
 
 WHOLE = ["ingest", *(s.name for s in STAGES), "train", "eval", "gate", "report"]
 
@@ -36,3 +37,7 @@ def test_every_table_has_one_maker() -> None:
     makers = [table for s in STAGES for table in s.makes] + list(ACTIONS["ingest"][1])
     assert sorted(makers) == sorted(TABLES)
     assert stage_of("steps") == "episodes"
+
+
+def test_the_stage_table_reads_the_columns_that_votes_are_made_of() -> None:
+    assert VOTE_COLUMNS == votes.VOTE_COLUMNS

@@ -9,16 +9,17 @@ import polars as pl
 import pytest
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
+from flywheel.pipeline.build.registry import LINK_COLUMNS
 from flywheel.records import Link
-from flywheel.stages.conversations.link import COLUMNS, build_links, follow_links
+from flywheel.stages.conversations.link import build_links, follow_links
 
 SCHEMA = {"ids": pl.List(pl.String())}
 
 
 def frame(*rows: dict[str, Any]) -> pl.DataFrame:
-    blank: dict[str, Any] = {**dict.fromkeys(COLUMNS), "ids": [], "kind": "model_call"}
+    blank: dict[str, Any] = {**dict.fromkeys(LINK_COLUMNS), "ids": [], "kind": "model_call"}
     told = [{**blank, "event_id": f"e{n}", **row} for n, row in enumerate(rows)]
-    schema = {name: SCHEMA.get(name, pl.String()) for name in COLUMNS}
+    schema = {name: SCHEMA.get(name, pl.String()) for name in LINK_COLUMNS}
     return pl.DataFrame(told, schema=schema)
 
 

@@ -14,8 +14,9 @@ import pytest
 from flywheel.config import EpisodesConfig, IngestConfig
 from flywheel.extensions import Reader, list_extensions, load_extension
 from flywheel.funnel import Funnel
+from flywheel.pipeline.build.registry import LINK_COLUMNS
 from flywheel.stages.conversations.episodes import build_episodes
-from flywheel.stages.conversations.link import COLUMNS, build_links, follow_links
+from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.ingest import Batch, SourceState, discover, ingest
 
 KEY = b"a project's key"
@@ -41,7 +42,7 @@ class Taken:
 
     def built(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the episodes and steps that the events give, read through their links."""
-        links = build_links(self.events.select(COLUMNS), Funnel())
+        links = build_links(self.events.select(LINK_COLUMNS), Funnel())
         events = follow_links(self.events.lazy(), links).collect()
         return build_episodes(events, EpisodesConfig(), Funnel())
 

@@ -12,9 +12,10 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.contracts import conform, polars_schema
 from flywheel.funnel import Funnel
+from flywheel.pipeline.build.registry import TASK_COLUMNS
 from flywheel.records import Episode, Task, content_id
 from flywheel.stages.common.canonical import first_state, in_holdout, next_state
-from flywheel.stages.tasks.build import COLUMNS, build_tasks, follow_tasks
+from flywheel.stages.tasks.build import build_tasks, follow_tasks
 from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.minhash import (
     BANDS,
@@ -46,9 +47,9 @@ def episode(number: int, request: str | None, **more: Any) -> dict[str, Any]:
 
 
 def tasks_of(*rows: dict[str, Any], previous: pl.DataFrame = NONE, **cfg: Any) -> pl.DataFrame:
-    schema = {name: kind for name, kind in polars_schema(Episode).items() if name in COLUMNS}
+    schema = {name: kind for name, kind in polars_schema(Episode).items() if name in TASK_COLUMNS}
     funnel = Funnel()
-    frame = pl.DataFrame(rows, schema=schema).select(COLUMNS)
+    frame = pl.DataFrame(rows, schema=schema).select(TASK_COLUMNS)
     made = build_tasks(frame, previous, EpisodesConfig(**cfg), funnel)
     funnel.check("tasks")
     return conform(made, Task).collect()
@@ -228,8 +229,8 @@ def test_vectors_join_other_words_but_never_other_deeds() -> None:
         "cancel the lunch",
     ]
     rows = [episode(n, text) for n, text in enumerate(asked)]
-    schema = {name: kind for name, kind in polars_schema(Episode).items() if name in COLUMNS}
-    frame = pl.DataFrame(rows, schema=schema).select(COLUMNS)
+    schema = {name: kind for name, kind in polars_schema(Episode).items() if name in TASK_COLUMNS}
+    frame = pl.DataFrame(rows, schema=schema).select(TASK_COLUMNS)
     made = build_tasks(frame, NONE, EpisodesConfig(), Funnel(), meaning)
     one, other, restored, lunch = column(made, "cluster_id", 0, 1, 2, 3)
     assert one == other

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.stages.common.memo import remembered
 from flywheel.stages.datasets.pairs.anchors import anchored
 from flywheel.stages.datasets.pairs.sides import pointed
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import PairsConfig
 
 __all__ = ["efficiency", "first_divergence", "known_actions", "sibling"]
@@ -37,8 +37,6 @@ def sibling(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, 
     margin = V(chosen) - V(rejected), the means of R over the known episodes through each action; p_better weighs their
     mean p_success, each drawn towards the state's mean by one episode (two in a rough state).
     """
-    import polars as pl
-
     actions = known_actions(episodes, steps, returns).filter(pl.col("action_key").is_not_null())
     tables = [_rivals(actions, "exact", PRIOR_EPISODES)]
     if cfg.backoff:
@@ -55,8 +53,6 @@ def first_divergence(
     Until then both saw the same conversation, word for word, so that a text and a call, or two texts that end their
     episodes, can be compared as two calls can. Texts in the middle of a talk are not: what comes after decides there.
     """
-    import polars as pl
-
     del cfg
     actions = known_actions(episodes, steps, returns)
     ends = pl.col("index") == pl.col("index").max().over("episode_id")
@@ -70,8 +66,6 @@ def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFram
     p_better rises from 0.8, where the other way takes 1.5 times the calls, to 0.9 at three times; margin is
     2 p_better - 1.
     """
-    import polars as pl
-
     del cfg
     actions = known_actions(episodes, steps, returns).filter(pl.col("action_key").is_not_null())
     calls = pl.col("turn").max().over("episode_id") - pl.col("turn") + 1.0
@@ -88,8 +82,6 @@ def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFram
 @remembered  # every builder of a partition, and the count of voters, ask for the same
 def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of episodes with a known outcome, each with its anchors, return and user (`voter`)."""
-    import polars as pl
-
     known = returns.filter(pl.col("step").is_null() & pl.col("known"))
     voter = pl.coalesce("user", "episode_id")  # without a user, every episode speaks for itself
     return (
@@ -102,8 +94,6 @@ def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataF
 
 def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
     """Return one row per (better, worse) pair of actions of a state, with a representative step for each."""
-    import polars as pl
-
     by = [anchor, "act"]
     actions = actions.unique([*by, "episode_id"], keep="first", maintain_order=True).sort(*by, "episode_id")
     share = 1.0 / pl.len().over(*by, "voter")
@@ -137,15 +127,12 @@ def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
 
 def _better(chosen: pl.Expr, rejected: pl.Expr) -> pl.Expr:
     """Return `probability_better` of two columns, by the same operations."""
-    import polars as pl
-
     ahead, behind = chosen * (1 - rejected), rejected * (1 - chosen)
     return pl.when(ahead + behind > 0).then(ahead / (ahead + behind)).otherwise(0.5)
 
 
 def _judged(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
     """Return each action of a state with its means over users, and its rank from both ends."""
-    import polars as pl
 
     def mean(column: str) -> pl.Expr:
         return (pl.col(column) * pl.col("_share")).sum() / pl.col("_share").sum()

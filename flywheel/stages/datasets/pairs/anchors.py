@@ -15,15 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
+import polars as pl
 
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import normal_text
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["ANCHORS", "anchored", "is_failed"]
 
@@ -47,8 +45,6 @@ class _Row(NamedTuple):
 
 def is_failed() -> pl.Expr:
     """Return whether a step's call failed or did not parse."""
-    import polars as pl
-
     return pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
 
 
@@ -57,8 +53,6 @@ def anchored(steps: pl.DataFrame) -> pl.DataFrame:
 
     `act` names the action: its calls, or its words; `turn` counts the calls made before; null `act`: it says nothing.
     """
-    import polars as pl
-
     rows = _rows(steps)
     found = list(_walk(map(_Row._make, rows.select(*_Row._fields).iter_rows())))
     names = [*ANCHORS, "act", "turn"]
@@ -70,8 +64,6 @@ def anchored(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rows(steps: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     calls = pl.col("action_key").is_not_null()
     empty = pl.col("observation").shift(-1).over("episode_id").str.contains(_EMPTY).fill_null(value=False)
     kind = pl.when(~calls).then(pl.lit("")).when(is_failed()).then(pl.lit("failed")).when(empty).then(pl.lit("empty"))

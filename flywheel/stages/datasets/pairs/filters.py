@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.records import Split, ToolStatus, canonical_json
 from flywheel.stages.common.memo import remembered
 from flywheel.stages.datasets.context import StepContext
@@ -25,8 +27,6 @@ from flywheel.stages.datasets.pairs.taint import tainted
 from flywheel.stages.datasets.pairs.within import overlap
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import PairsConfig
 
 __all__ = ["FILTERS", "Facts", "Pair", "by_numbers", "first_reason"]
@@ -53,15 +53,11 @@ class Facts:
     @cached_property
     def asked(self) -> pl.DataFrame:
         """The steps of the pairs' episodes."""
-        import polars as pl
-
         return self.steps.filter(pl.col("episode_id").is_in(sorted({episode for episode, _ in self.contexts})))
 
     @cached_property
     def credit(self) -> dict[StepKey, float]:
         """Credit of the steps that got any."""
-        import polars as pl
-
         here = pl.col("episode_id").is_in(sorted({episode for episode, _ in self.contexts}))
         rows = self.returns.filter(pl.col("step").is_not_null() & here).select("episode_id", "step", "value")
         return {(row[0], row[1]): row[2] for row in rows.iter_rows()}
@@ -80,8 +76,6 @@ class Facts:
     @cached_property
     def last_made(self) -> dict[tuple[str, str], int]:
         """Episode and action → the last step at which it was made."""
-        import polars as pl
-
         grouped = self.asked.filter(pl.col("action_key").is_not_null()).group_by("episode_id", "action_key")
         return {(row[0], row[1]): row[2] for row in grouped.agg(pl.col("index").max()).iter_rows()}
 
@@ -240,8 +234,6 @@ def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Ex
     A comparison of two episodes rests on their outcomes; within one episode the evidence is another. And whether the
     better episode did something dangerous: no success makes that an example.
     """
-    import polars as pl
-
     whole = returns.filter(pl.col("step").is_null())
     known = whole.filter(pl.col("known"))["episode_id"].implode()
     dangerous = whole.filter(pl.col("risk") >= cfg.max_risk)["episode_id"].implode()

@@ -9,11 +9,11 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.stages.common.canonical import dump
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import PairsConfig
     from flywheel.funnel import Funnel
 
@@ -30,8 +30,6 @@ def signature(message: dict[str, Any]) -> str:
 
 def limit(pairs: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:
     """Drop duplicates, conflicts, then what is over the caps: preferred builders first, then by margin, then by id."""
-    import polars as pl
-
     order = ["_rank", "margin", "pair_id", "chosen_episode", "rejected_episode"]
     pairs = pairs.sort(order, descending=[False, True, False, False, False])
     pairs = funnel.drop(pairs, pl.struct("task_id", "pair_id").is_first_distinct().not_(), "duplicate")
@@ -49,8 +47,6 @@ def limit(pairs: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame
 
 def _without_conflicts(pairs: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:
     """Of two opposite directions at a state keep that of more users, if it leads by `pairs.min_lead`; else neither."""
-    import polars as pl
-
     voters: dict[tuple[str, ...], set[str]] = defaultdict(set)
     directions: list[tuple[str, ...]] = []
     columns = ("task_id", "state_key", "chosen", "rejected", "users", "chosen_episode")

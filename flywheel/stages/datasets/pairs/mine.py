@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from flywheel.contracts import polars_schema
 from flywheel.records import PreferencePair
 from flywheel.stages.datasets.context import UNFIT, contexts, unfit
@@ -18,8 +20,6 @@ from flywheel.stages.datasets.pairs.limits import limit
 from flywheel.stages.datasets.pairs.sides import steps_of, written
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import PairsConfig
     from flywheel.extensions import PairBuilder
     from flywheel.funnel import Funnel
@@ -42,8 +42,6 @@ def build_pairs(
 
     A reason is counted as "builder: reason", so that the funnel tells what became of each builder's candidates.
     """
-    import polars as pl
-
     schema = pl.Schema(polars_schema(PreferencePair))
     young = pl.col("provisional").fill_null(value=False)
     returns = returns.with_columns(known=pl.col("known") & ~young)  # what is too young is not known yet
@@ -69,8 +67,6 @@ def build_pairs(
 
 def _proposed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return a builder's candidates with every column of the table; one made before a column was has nulls there."""
-    import polars as pl
-
     missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in sorted(_OPTIONAL - set(frame.columns))]
     proposed = frame.with_columns(missing).select(list(schema)).cast(schema)
     return proposed.with_columns(pl.col("users").fill_null(pl.lit([], dtype=schema["users"])))
@@ -78,23 +74,17 @@ def _proposed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
 
 def _refused(pairs: pl.DataFrame, reasons: Sequence[tuple[str, pl.Expr]], funnel: Funnel) -> pl.DataFrame:
     """Drop what any of the reasons holds for, counted under the first one and the builder."""
-    import polars as pl
-
     first = pl.coalesce(pl.when(where.fill_null(value=False)).then(pl.lit(name)) for name, where in reasons)
     return _dropped(pairs.with_columns(_reason=first), [name for name, _ in reasons], funnel)
 
 
 def _filter(pairs: pl.DataFrame, facts: Facts, funnel: Funnel) -> pl.DataFrame:
-    import polars as pl
-
     reasons = [first_reason(pair, facts) for pair in pairs.iter_rows(named=True)]
     judged = pairs.with_columns(pl.Series("_reason", reasons, dtype=pl.String))
     return _dropped(judged, [name for name, _ in FILTERS], funnel)
 
 
 def _dropped(pairs: pl.DataFrame, reasons: Sequence[str], funnel: Funnel) -> pl.DataFrame:
-    import polars as pl
-
     for reason in reasons:
         for name in pairs["_builder"].unique(maintain_order=True):
             where = (pl.col("_reason") == reason) & (pl.col("_builder") == name)

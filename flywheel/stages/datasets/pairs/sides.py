@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.contracts import polars_schema
 from flywheel.errors import ExtensionError
 from flywheel.records import PreferencePair, Split, canonical_json, content_id
 from flywheel.stages.datasets.context import StepContext, call_id, contexts
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["finish", "pointed", "probability_better", "sides", "steps_of", "sure", "written"]
 
@@ -63,8 +62,6 @@ def _only_action(message: dict[str, Any], lent: str | None, first_call: int) -> 
 
 def finish(rows: list[dict[str, Any]], episodes: pl.DataFrame) -> pl.DataFrame:
     """Return the rows as a frame of pairs: with ids, the chosen side's tools and user, and the split of both sides."""
-    import polars as pl
-
     schema = polars_schema(PreferencePair)
     facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools", "user").iter_rows()}
     for row in rows:
@@ -88,8 +85,6 @@ def pointed(table: pl.DataFrame, episodes: pl.DataFrame, builder: str) -> pl.Dat
         episodes: rows of the episodes table.
         builder: the builder's name.
     """
-    import polars as pl
-
     schema = polars_schema(PreferencePair)
     facts = episodes.select("episode_id", "split", "user")
     for side in ("chosen", "rejected"):
@@ -126,8 +121,6 @@ def written(
     found: Mapping[tuple[str, int], StepContext] | None = None,
 ) -> pl.DataFrame:
     """Return pairs with the texts, tools and ids of those that lack them; `found` are the contexts of both sides."""
-    import polars as pl
-
     bare = pairs.filter(pl.col("prompt").is_null())
     if bare.is_empty():
         return pairs

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.stages.datasets.pairs.anchors import ANCHORS
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["Votes"]
 
@@ -29,8 +28,6 @@ class Votes:
     """
 
     def __init__(self, actions: pl.DataFrame, asked: Collection[tuple[str, int]]) -> None:
-        import polars as pl
-
         sides = pl.DataFrame(sorted(asked), schema={"episode_id": pl.String, "index": pl.Int64}, orient="row")
         met = actions.join(sides, on=["episode_id", "index"], how="semi")
         at_them = pl.any_horizontal(pl.col(state).is_in(met[state].unique().implode()) for state in ANCHORS)

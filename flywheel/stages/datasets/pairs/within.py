@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
+
 from flywheel.records import ToolStatus, canonical_json
 from flywheel.stages.common.canonical import normal_text
 from flywheel.stages.datasets.context import contexts
@@ -20,8 +22,6 @@ from flywheel.stages.datasets.pairs.anchors import is_failed
 from flywheel.stages.datasets.pairs.sides import finish, sides, sure
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.config import PairsConfig
 
 __all__ = ["overlap", "rephrase", "retry_fixed", "user_edit"]
@@ -81,8 +81,6 @@ def _within(
     builder: str,
 ) -> pl.DataFrame:
     """Return pairs of each row's step (rejected) and the step after it (chosen), at the state before both."""
-    import polars as pl
-
     known = returns.filter(pl.col("step").is_null() & pl.col("known"))
     p_success = dict(known.select("episode_id", "p_success").iter_rows())
     keys = [(row["episode_id"], row["index"]) for row in rows]
@@ -111,8 +109,6 @@ def _where(row: dict[str, Any], chosen_step: int) -> dict[str, Any]:
 
 def _retries(steps: pl.DataFrame) -> pl.DataFrame:
     """Return the failing steps whose next step calls the same tools with other arguments and succeeds throughout."""
-    import polars as pl
-
     following = {
         f"next_{name}": pl.col(name).shift(-1).over("episode_id")
         for name in ("index", "action_key", "tool_names", "tool_status", "malformed", "resets_context", "observation")
@@ -142,8 +138,6 @@ def user_edit(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame
         returns: rows of the returns table.
         cfg: the section [pairs].
     """
-    import polars as pl
-
     del returns, cfg
     edited = steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
     found = contexts(steps, set(edited.select("episode_id", "index").rows()))
@@ -172,8 +166,6 @@ def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame,
     nothing new: each of its words of four letters or more stands in the conversation up to the first. And the user must
     not have asked a third time. p_better = 0.5 + 0.4 * p_success.
     """
-    import polars as pl
-
     del cfg
     told = pl.col("observation").str.contains('"role":"user"', literal=True)
     several = steps.filter(told).filter(pl.len().over("episode_id") > 1).sort("episode_id", "index")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 __all__ = ["BadCheckError", "found", "known_pattern"]
 
 
@@ -19,8 +21,6 @@ def found(pattern: str, text: str) -> bool:
     Raises:
         BadCheckError: it is no pattern of this engine, or too large.
     """
-    import polars as pl
-
     try:
         return bool(pl.Series([text], dtype=pl.String).str.contains(pattern, strict=True).item())
     except pl.exceptions.PolarsError:

@@ -14,13 +14,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from flywheel.sql_sandbox import is_query, limited, sealed
 from flywheel.stages.evaluate.checks.calls import same_value
 from flywheel.stages.evaluate.checks.patterns import BadCheckError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flywheel.records.cases import SqlCheck
 
 __all__ = ["data_files", "gives_rows"]
@@ -59,8 +59,6 @@ def gives_rows(check: SqlCheck, folder: Path) -> Callable[[str], bool]:
 
 
 def _table(source: Sequence[Mapping[str, Any]] | str, folder: Path) -> pl.DataFrame:
-    import polars as pl
-
     if not isinstance(source, str):
         return pl.DataFrame(list(source), infer_schema_length=None)
     path = (folder / source).resolve()

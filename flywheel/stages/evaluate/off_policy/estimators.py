@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from flywheel.records import OffPolicyEstimate
 from flywheel.stats.ope import LONGEST, Estimate, dr_terms, estimate, ips_terms, pdis_terms, snips_terms
 from flywheel.stats.overlap import REFUSED, Certificate
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Floats = npt.NDArray[np.float64]
 
 __all__ = [
@@ -112,8 +112,6 @@ def estimates(
         typical: share of the rows that the target policy could have made.
         seed: of the bootstrap.
     """
-    import numpy as np
-
     columns: Sequence[Floats] = [np.array([row[i] for row in rows], dtype=np.float64) for i in range(1, 6)]
     weights, kinds, rewards, q, v = columns
     units, clipped = [row.unit for row in rows], np.minimum(weights, CLIP)
@@ -157,8 +155,6 @@ def product_estimate(
         units: what it is drawn with.
         seed: of the bootstrap.
     """
-    import numpy as np
-
     longest = max(map(len, ratios), default=0)
     if longest > LONGEST or not ratios:
         reason = (

@@ -13,6 +13,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from flywheel.stages.evaluate.attempt import Act, Attempt
 from flywheel.stages.evaluate.logs.score import Served
 from flywheel.stages.evaluate.off_policy.estimators import (
@@ -35,8 +37,6 @@ _UNTOLD = "the log tells no propensity, and it tried their tasks once"
 
 def off_policy(served: Served, *, seed: int = 0) -> list[Estimate]:
     """Return IPS, SNIPS, DM, DR and MIPS on first actions, and PDIS on whole attempts of at most five decisions."""
-    import numpy as np
-
     rows, own, sources = _rows(served)
     if not rows:
         return []

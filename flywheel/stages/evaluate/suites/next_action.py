@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
+
 from flywheel.extensions import CaseScore
 from flywheel.records import Split
 from flywheel.stages.common.canonical import action_key, call_key
@@ -97,8 +99,6 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     and `preference_length_controlled` of all pairs, with what length alone explains taken off (`length_slopes`). The
     newest third of the pairs, by when the better action's episode began, is the slice time=newest third.
     """
-    import polars as pl
-
     held = holdout.pairs.filter(pl.col("split") == Split.HOLDOUT.value)
     rows = {row["pair_id"]: row for row in held.iter_rows(named=True)}
     spent = {pair_id for pair_id, row in rows.items() if row["task_id"] in holdout.spent}

@@ -11,15 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
+from flywheel.config import ReplayConfig
 from flywheel.extensions import CaseScore
 from flywheel.records import Split
+from flywheel.replay import ReplayEnvironment, scenarios
 from flywheel.stages.evaluate.cases import capped
 from flywheel.stages.evaluate.window import Ask, fits
 
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Holdout, Policy
-    from flywheel.replay import Outcome, ReplayEnvironment, Scenario
+    from flywheel.replay import Outcome, Scenario
 
 __all__ = ["replay"]
 
@@ -34,9 +38,6 @@ def replay(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]
         holdout: `scenarios` and `fixtures`; without them there is no case.
         cfg: at most eval.replay_cases turns in which recorded attempts made a call.
     """
-    from flywheel.config import ReplayConfig
-    from flywheel.replay import ReplayEnvironment
-
     attempts = [
         _Attempt(ReplayEnvironment(scenario, holdout.replay or ReplayConfig()))
         for scenario in _scenarios(holdout, min(cfg.replay_cases, cfg.max_cases))
@@ -47,10 +48,6 @@ def replay(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]
 
 
 def _scenarios(holdout: Holdout, most: int) -> list[Scenario]:
-    import polars as pl
-
-    from flywheel.replay import scenarios
-
     if holdout.scenarios is None or holdout.fixtures is None or holdout.scenarios.height == 0:
         return []
     rows = holdout.scenarios.filter((pl.col("split") == Split.HOLDOUT.value) & (pl.col("n_calls") > 0))

@@ -11,7 +11,8 @@ import pytest
 from flywheel.config import RewardsConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
-from flywheel.stages.conversations.link import COLUMNS, build_links, follow_links
+from flywheel.pipeline.build.registry import LINK_COLUMNS
+from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.ingest.readers.harbor import READER
 from flywheel.stages.signals.outcome import outcome
 
@@ -42,7 +43,7 @@ def test_a_job_folder(take: Callable[..., Any]) -> None:
 def test_a_trials_rewards_are_its_trajectorys(take: Callable[..., Any]) -> None:
     taken = take(JOB, root=JOB)
     episodes, steps = taken.built()
-    links = build_links(taken.events.select(COLUMNS), Funnel())
+    links = build_links(taken.events.select(LINK_COLUMNS), Funnel())
     events = follow_links(taken.events.lazy(), links).collect()
     cfg = RewardsConfig()
     judged = outcome(episodes, steps, events, cfg).join(episodes, on="episode_id")

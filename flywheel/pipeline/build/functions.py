@@ -1,0 +1,117 @@
+"""What each stage of the table runs: its tables and settings out of what the build hands over, its rows back.
+
+In: the needed tables of one slice, the configuration, a funnel, the project's folder. Out: the tables that it makes.
+Imported by name where a stage runs, so that `flywheel status` loads no stage.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flywheel.config import Config
+from flywheel.extensions import Signal, load_extension, load_extensions
+from flywheel.funnel import Funnel
+from flywheel.pipeline.build.registry import Frames
+from flywheel.stages.conversations.episodes import build_episodes
+from flywheel.stages.conversations.link import build_links
+from flywheel.stages.credit.build import build_returns
+from flywheel.stages.datasets.examples import build_examples
+from flywheel.stages.datasets.groups import build_groups
+from flywheel.stages.datasets.pairs import build_pairs
+from flywheel.stages.datasets.replay.build import build_fixtures
+from flywheel.stages.labelling.build import build_reliability
+from flywheel.stages.signals.build import build_corrections, build_rewards, compare_attempts, looks_at_tasks
+from flywheel.stages.tasks.build import build_tasks
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def links(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Which conversations, calls and results belong together."""
+    del config, project
+    return {"links": build_links(frames["events"], funnel)}
+
+
+def episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Conversations as episodes of steps."""
+    del project
+    episodes, steps = build_episodes(frames["events"], config.episodes, funnel)
+    return {"episodes": episodes, "steps": steps}
+
+
+def tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Which episodes are attempts at the same task."""
+    name = config.episodes.embedding
+    embed = load_extension("embeddings", name, search=project) if name else None
+    return {"tasks": build_tasks(frames["episodes"], frames["previous tasks"], config.episodes, funnel, embed)}
+
+
+def opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """What each signal that looks at one episode shows; what users corrected."""
+    signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
+    opinions = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
+    corrections = build_corrections(frames["episodes"], frames["steps"], frames["events"])
+    return {"opinions": opinions, "corrections": corrections}
+
+
+def rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """The same rows with the signals that compare the attempts at a task."""
+    signals = {n: s for n, s in _signals(config, project).items() if looks_at_tasks(s)}
+    args = (frames["episodes"], frames["steps"], frames["opinions"])
+    return {"rewards": compare_attempts(*args, config.rewards, signals, funnel)}
+
+
+def _signals(config: Config, project: Path) -> dict[str, Signal]:
+    names = dict.fromkeys([*config.rewards.signals, "audit"])  # an answer that was asked for always counts
+    return load_extensions("rewards", names, search=project)
+
+
+def reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """How far each signal can be trusted."""
+    del project
+    found = build_reliability(frames["episodes"], frames["rewards"], config.rewards, config.build.cutoff, funnel)
+    return {"reliability": found}
+
+
+def returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """P(success), return and credit of episodes and steps."""
+    del project
+    args = (frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)
+    return {"returns": build_returns(*args, reliability=frames["reliability"])}
+
+
+def _corrected(frames: Frames) -> pl.DataFrame:
+    """Return the steps with what users made of them: the columns `correction` and `editor`, mostly null."""
+    edits = frames["corrections"].select("episode_id", index="step", correction="text", editor="user")
+    return frames["steps"].join(edits, on=["episode_id", "index"], how="left", maintain_order="left")
+
+
+def examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Demonstrations for SFT."""
+    del project
+    args = (frames["episodes"], _corrected(frames), frames["returns"])
+    return {"examples": build_examples(*args, config.pairs, funnel)}
+
+
+def pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Preference pairs for DPO."""
+    builders = load_extensions("pairs", config.pairs.builders, search=project)
+    args = (frames["episodes"], _corrected(frames), frames["returns"])
+    return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
+
+
+def groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Groups of attempts for GRPO."""
+    del project
+    judged = (frames["episodes"], frames["steps"], frames["returns"])
+    return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
+
+
+def fixtures(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Recorded tool results, and the scenarios to replay them in."""
+    del project
+    judged = (frames["episodes"], frames["steps"], frames["returns"])
+    fixtures, scenarios = build_fixtures(*judged, config.replay, funnel)
+    return {"fixtures": fixtures, "scenarios": scenarios}
