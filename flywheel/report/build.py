@@ -8,15 +8,16 @@ the same data gives the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from flywheel.report import plots, views, wording
+from flywheel import present
+from flywheel.report import plots, views
 from flywheel.report.data import ReportData
-from flywheel.report.text import clean, clip, island, policy, short
+from flywheel.report.text import clean, clip, island, policy, short, typeset
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -78,15 +79,19 @@ def _environment() -> Environment:
         "clip": lambda text, limit=160: clip(str(text), limit),
         "capital": lambda text: text[:1].upper() + text[1:],
         "short": short,
-        "count": wording.count,
-        "level": wording.level,
-        "number": wording.number,
-        "signed": wording.signed,
-        "difference": wording.difference,
-        "interval": wording.interval,
+        "typeset": typeset,
+        "the_round": present.the_round,
         "fragment": lambda episode: quote("episode-" + clean(episode), safe=""),
     }
+    for words in (
+        present.count, present.level, present.number, present.signed, present.difference, present.interval,
+    ):  # fmt: skip
+        env.filters[words.__name__] = _typesetting(words)
     return env
+
+
+def _typesetting(words: Callable[..., str]) -> Callable[..., str]:
+    return lambda *args, **options: typeset(words(*args, **options))
 
 
 def _finalize(value: Any) -> Any:
@@ -123,9 +128,10 @@ def _sections(data: ReportData) -> Mapping[str, Any]:
     """Return what each section of the page lays out."""
     shown = {episode["id"] for episode in data.episodes}
     report = data.report
+    verdict = present.headline(data.manifest, report, data.promotion)
     return {
-        "verdict": wording.verdict_words(data),
-        "primary": wording.primary_row(data),
+        "verdict": verdict._replace(sentence=typeset(verdict.sentence)),
+        "primary": present.primary_row(report),
         "metrics": views.metric_rows(data, slices=False),
         "slices": views.metric_rows(data, slices=True),
         "rivals": views.Rivals(report.rivals if report else ()),

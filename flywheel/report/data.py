@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
+from flywheel.present import the_round
 from flywheel.records import EvalReport, Promotion, RoundManifest
 
 __all__ = [
@@ -211,7 +212,4 @@ class ReportData:
     @property
     def baseline_name(self) -> str:
         """What the round is compared with, in words."""
-        name = self.baseline or (self.report.baseline if self.report else "")
-        if name == "base":
-            return "the base model"
-        return f"round {name}" if name.isdigit() else name or "the baseline"
+        return the_round(self.baseline or (self.report.baseline if self.report else "the baseline"))

@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flywheel.present import count, difference
 from flywheel.records import MetricRow
 from flywheel.report.data import Agreement, Histogram, PastRound, SignalRow
 from flywheel.report.svg import ACCENT, BAD, GOOD, INK, LINE, PAPER, SECOND, SOFT, drawing, to_svg
-from flywheel.report.wording import count, difference
+from flywheel.report.text import typeset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +103,7 @@ def _interval_row(ax: Axes, y: int, row: MetricRow, scale: float) -> None:
     if math.isfinite(low) and math.isfinite(high):
         ax.plot([low, high], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
     ax.plot([delta], [y], marker="D" if row.primary else "o", markersize=6, color=colour, linestyle="none")
-    words = difference(row.delta, binary=row.binary)
+    words = typeset(difference(row.delta, binary=row.binary))
     ax.text(1.02, y, words, transform=ax.get_yaxis_transform(), va="center", color=INK, fontsize=9)
 
 

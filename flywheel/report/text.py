@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Mapping
 
-__all__ = ["clean", "clip", "island", "policy", "short"]
+from flywheel.present import MISSING
 
 _DEEPEST = 100  # levels of nesting; a log may hold more than Python's or a browser's stack
 
@@ -29,6 +29,18 @@ def clean(text: str) -> str:
     """Return the text fit for a page: U+FFFD for what UTF-8, HTML or XML cannot carry, marks of direction by name."""
     fit = _UNFIT.sub("\ufffd", text.replace("\r\n", "\n"))
     return _TURNING.sub(lambda match: f"[U+{ord(match[0]):04X}]", fit)
+
+
+# A sign before a number or an exponent, and the spaces that keep a number with its unit, its n, or the other end.
+_SIGN = re.compile(r"(?<![\w-])-(?=\d)|(?<=\de)-(?=\d)")
+_TIED = re.compile(r"(?<=\d) (?=(?:pp|kB|MB|GB|TB)\b)|(?<=\bn) (?=\d)|(?<=\d,) (?=[+\u2212]\d[\d.]*\])")
+
+
+def typeset(text: str) -> str:
+    """Return numbers in words with a page's minus signs, arrows, dashes and non-breaking spaces."""
+    if text == MISSING:
+        return "\u2013"
+    return _TIED.sub("\u00a0", _SIGN.sub("\u2212", text)).replace(" -> ", " \u2192 ")
 
 
 def clip(text: str, limit: int) -> str:

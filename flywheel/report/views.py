@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from flywheel.present import MISSING, count, number, the_round
 from flywheel.records import MetricRow, RivalRow, refused_alike
 from flywheel.report.data import SCORE_EDGES, CaseRow, EpisodeView, PairView, ReportData, SignalRow
 from flywheel.report.differing import Piece, differing, words
 from flywheel.report.plots import CURVES
 from flywheel.report.text import clean, clip
-from flywheel.report.wording import DASH, number
 
 __all__ = [
     "CaseList",
@@ -106,18 +106,18 @@ def measure_table(data: ReportData) -> Table | None:
     body = [
         [
             f"{m.measure} of {m.suite}, {m.unit}",
-            f"{m.n:,}",
+            count(m.n),
             *(number(v) for v in (m.baseline, m.value, m.ratio)),
-            DASH if m.low is None or m.high is None else f"{number(m.low)} to {number(m.high)}",
+            MISSING if m.low is None or m.high is None else f"{number(m.low)} to {number(m.high)}",
         ]
         for m in data.report.measures
     ]
     seconds = [
-        [f"{name}, seconds", *[DASH] * 2, number(value), *[DASH] * 2]
+        [f"{name}, seconds", *[MISSING] * 2, number(value), *[MISSING] * 2]
         for name, value in sorted(data.report.timings_s.items())
         if ": a case of " in name
     ]
-    return Table(["Measure", "n", data.baseline_name, f"Round {data.round}", "Ratio", "95 % interval"], body + seconds)
+    return Table(["Measure", "n", data.baseline_name, f"Round {data.round}", "Ratio", "95% interval"], body + seconds)
 
 
 def off_policy_table(data: ReportData) -> Table | None:
@@ -127,7 +127,7 @@ def off_policy_table(data: ReportData) -> Table | None:
     body = [
         [
             f"{e.name} of {_target(data, e.target)}",
-            f"{e.n:,}",
+            count(e.n),
             *(number(value) for value in (e.value, e.low, e.high, *(e.certificate.get(name) for name in overlap))),
             e.state,
         ]
@@ -146,7 +146,7 @@ def off_policy_refused(data: ReportData) -> list[str]:
 
 
 def _target(data: ReportData, target: str) -> str:
-    return data.baseline_name if target == "baseline" else f"round {data.round}"
+    return data.baseline_name if target == "baseline" else the_round(data.round)
 
 
 def funnels_of(data: ReportData) -> dict[str, Mapping[str, int]]:
@@ -191,7 +191,7 @@ def training_table(metrics: Sequence[Mapping[str, Any]]) -> Table | None:
 
 
 def _cell(value: object) -> str:
-    return number(value) if isinstance(value, (int, float)) else number(None)
+    return number(value) if isinstance(value, (int, float)) else MISSING
 
 
 def histogram_table(data: ReportData) -> Table | None:
@@ -210,11 +210,11 @@ def signal_table(rows: Sequence[SignalRow]) -> Table | None:
     if not known:
         return None
     bins = [f"{number(low)} to {number(high)}" for low, high in pairwise(SCORE_EDGES)]
-    return Table(["Signal", *bins], [[clip(row.signal, 60), *(f"{n:,}" for n in row.counts)] for row in known])
+    return Table(["Signal", *bins], [[clip(row.signal, 60), *(count(n) for n in row.counts)] for row in known])
 
 
 def _at(counts: Sequence[int], i: int) -> str:
-    return f"{counts[i]:,}" if i < len(counts) else number(None)
+    return count(counts[i]) if i < len(counts) else MISSING
 
 
 def pair_cards(pairs: Sequence[PairView]) -> list[PairCard]:
@@ -273,7 +273,7 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
     made, report = data.manifest, data.report
     rows = [
         ("State", made.state),
-        ("Starts from", "the base model" if made.parent is None else f"round {made.parent}"),
+        ("Starts from", the_round(made.parent)),
         ("Reference policy", made.reference),
         ("Seed", str(made.seed)),
         ("Base model", made.base_model),

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from flywheel.report.text import clean, clip, island, policy, short
+from flywheel.report.text import clean, clip, island, policy, short, typeset
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +20,20 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner),
     max_leaves=12,
 )
+
+
+@pytest.mark.parametrize(
+    ("text", "on_the_page"),
+    [
+        ("-", "\u2013"),
+        ("5.00e-05", "5.00e\u221205"),
+        ("good 54.7% -> 52.1%, -2.6 pp [-7.1, +1.6], n 64",
+         "good 54.7% \u2192 52.1%, \u22122.6\u00a0pp [\u22127.1,\u00a0+1.6], n\u00a064"),
+        ("9.4 MB of ft-gpt-4.1", "9.4\u00a0MB of ft-gpt-4.1"),
+    ],
+)  # fmt: skip
+def test_numbers_are_typeset(text: str, on_the_page: str) -> None:
+    assert typeset(text) == on_the_page
 
 
 @given(st.text(st.characters(codec=None)))

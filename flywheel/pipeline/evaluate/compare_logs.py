@@ -18,6 +18,7 @@ from flywheel.extensions import GateInput, load_extension
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.leakage import trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, judged_sides, policy_of, read_attempts
+from flywheel.present import count, metric_name
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
 from flywheel.results import CoverageGap, LogsEvalAnswer
 from flywheel.stages.evaluate.attempt import Attempt
@@ -28,7 +29,6 @@ from flywheel.stages.evaluate.off_policy.logs import off_policy
 from flywheel.stages.evaluate.slicing import standings
 from flywheel.stages.gate import decide
 from flywheel.stages.gate.off_policy import vetoed
-from flywheel.stages.gate.wording import counted, label
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
@@ -131,7 +131,7 @@ def _problems(served: Served, most: float) -> list[str]:
             continue
         where = "" if gap.slice == "all" else f" where {gap.slice}"
         shown = ", ".join(gap.names[:5]) + (", ..." if len(gap.names) > 5 else "")  # noqa: PLR2004 - a line's worth
-        cases = f"{gap.lacking:,} of {counted(gap.of, 'case')}"
+        cases = f"{gap.lacking:,} of {count(gap.of, 'case')}"
         found.append(f"a coverage gap: the new policy lacks {cases}{where} that the old one has ({shown})")
     return found
 
@@ -146,11 +146,9 @@ def _notes(served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> li
             found.append(f"{log.quarantined:,} of {log.read:,} records of the {side} log are unreadable")
     if served.colliding:
         shown = ", ".join(served.colliding[:5])
-        found.append(
-            f"{counted(len(served.colliding), 'task id')} stand for different requests in the two logs: {shown}"
-        )
+        found.append(f"{count(len(served.colliding), 'task id')} stand for different requests in the two logs: {shown}")
     if served.only_new:
-        found.append(f"{counted(served.only_new, 'case')} of the new policy only, which say nothing")
+        found.append(f"{count(served.only_new, 'case')} of the new policy only, which say nothing")
     return found
 
 
@@ -195,7 +193,7 @@ def _answer(judged: _Judged, served: Served, notes: list[str]) -> LogsEvalAnswer
         report=report,
         rules=rules,
         worse=[name.removeprefix("p: ") for name, p in tested.items() if p <= _level(harm)],
-        suspect=[label(r) for r in report.metrics if _suspect(r, tested, _level(harm))],
+        suspect=[metric_name(r) for r in report.metrics if _suspect(r, tested, _level(harm))],
         gaps=[CoverageGap(slice=g.slice, lacking=g.lacking, of=g.of, names=g.names[:NAMED]) for g in served.gaps],
         only_new=served.only_new,
         colliding=served.colliding[:NAMED],
@@ -207,7 +205,7 @@ def _answer(judged: _Judged, served: Served, notes: list[str]) -> LogsEvalAnswer
 
 
 def _suspect(row: MetricRow, adjusted: Mapping[str, float], level: float) -> bool:
-    proof = adjusted.get(f"p: {label(row)}", 0.0) <= level
+    proof = adjusted.get(f"p: {metric_name(row)}", 0.0) <= level
     return row.p_worse is not None and row.p_worse <= level and not proof
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
+from flywheel.present import count, interval, metric_evidence, metric_name, p_value
+from flywheel.present import margin as margin_words
 from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.limits import grown, limited, over
-from flywheel.stages.gate.wording import counted, label, signed, summary
 from flywheel.stats.clusters import task_quantile
 from flywheel.stats.multiple import holm
 from flywheel.stats.paired import mcnemar_better
@@ -96,7 +97,7 @@ def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
         "margin": cfg.margin,
     }
     for guard in guards:
-        numbers |= {f"z: {label(guard.row)}": guard.z, f"needed_n: {label(guard.row)}": float(guard.needed)}
+        numbers |= {f"z: {metric_name(guard.row)}": guard.z, f"needed_n: {metric_name(guard.row)}": float(guard.needed)}
     message = _guard_message(shown, failed, unpowered, cfg.margin)
     verdict = Verdict.INCONCLUSIVE if failed else Verdict.PROMOTE
     return RuleResult(rule="non_inferior", passed=not failed, verdict=verdict, message=message, numbers=numbers)
@@ -105,13 +106,15 @@ def non_inferior(given: GateInput, cfg: GateConfig) -> RuleResult:
 def _guard_message(shown: list[Guard], failed: list[Guard], unpowered: list[Guard], margin: float) -> str:
     if not (shown or failed or unpowered):
         return "There is no guardrail beside the primary metric (n 0)."
-    edge = f"{margin * 100:.1f} pp"
+    edge = margin_words(margin)
     parts = [
-        f"of {counted(len(shown) + len(failed) + len(unpowered), 'guardrail')}, {len(shown)} shown not worse by {edge}"
+        f"of {count(len(shown) + len(failed) + len(unpowered), 'guardrail')}, {len(shown)} shown not worse by {edge}"
     ]
-    parts += [f"not shown: {summary(g.row)}" for g in failed]
+    parts += [f"not shown: {metric_evidence(g.row)}" for g in failed]
     if unpowered:
-        names = "; ".join(f"{label(g.row)} (n {g.row.n:,} of {g.needed:,} needed{_span(g.row)})" for g in unpowered)
+        names = "; ".join(
+            f"{metric_name(g.row)} (n {g.row.n:,} of {g.needed:,} needed{_span(g.row)})" for g in unpowered
+        )
         parts.append(f"{len(unpowered)} with too few cases to show it, watched for deterioration only: {names}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
@@ -120,8 +123,7 @@ def _guard_message(shown: list[Guard], failed: list[Guard], unpowered: list[Guar
 def _span(row: MetricRow) -> str:
     if row.low is None or row.high is None:
         return ""
-    low, high = (signed(v, binary=row.binary) for v in (row.low, row.high))
-    return f", [{low}, {high}]{' pp' if row.binary else ''}"
+    return f", {interval(row.low, row.high, binary=row.binary, unit=True)}"
 
 
 def p_worse(row: MetricRow) -> float | None:
@@ -153,7 +155,7 @@ def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:
     worse = [(row, q) for row, q in zip(rows, adjusted, strict=True) if q <= ALPHA]
     suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not is_head(r)]
     numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
-    numbers |= {f"p: {label(row)}": p for row, p in zip(rows, adjusted, strict=True)}
+    numbers |= {f"p: {metric_name(row)}": p for row, p in zip(rows, adjusted, strict=True)}
     measures = limited(given.report, cfg)
     beyond, dearer = over(measures, cfg), grown(measures, cfg)
     numbers |= {"beyond": float(len(beyond)), "grown": float(len(dearer)), "limited": float(len(measures))}
@@ -166,7 +168,7 @@ def no_deterioration(given: GateInput, cfg: GateConfig) -> RuleResult:
 def _limits_message(measures: int, beyond: list[str], dearer: list[str]) -> list[str]:
     parts = [f"Beyond the limit: {'; '.join(beyond)}."] if beyond else []
     parts += [f"Dearer than the champion, which a person may allow: {'; '.join(dearer)}."] if dearer else []
-    return parts or ([f"{counted(measures, 'measure')} within the limits."] if measures else [])
+    return parts or ([f"{count(measures, 'measure')} within the limits."] if measures else [])
 
 
 def judged(report: EvalReport) -> list[MetricRow]:
@@ -182,15 +184,15 @@ def is_head(row: MetricRow) -> bool:
 def _worse_message(
     worse: list[tuple[MetricRow, float]], suspect: list[tuple[MetricRow, float]], adjusted: list[float]
 ) -> str:
-    tests = counted(len(adjusted), "row")
+    tests = count(len(adjusted), "row")
     parts = []
     if worse:
-        named = "; ".join(f"{summary(row)}, adjusted p {p:.2g}" for row, p in worse)
+        named = "; ".join(f"{metric_evidence(row)}, adjusted p {p_value(p)}" for row, p in worse)
         parts.append(f"The candidate is surely worse in {len(worse)} of {tests}: {named}.")
     if suspect:
-        named = "; ".join(f"{summary(row)}, p {p:.2g}" for row, p in suspect)
+        named = "; ".join(f"{metric_evidence(row)}, p {p_value(p)}" for row, p in suspect)
         parts.append(f"It looks worse, without proof among {tests}, in {named}: more cases of it are needed.")
     if parts:
         return " ".join(parts)
-    least = f", least adjusted p {min(adjusted):.2g}" if adjusted else ""
+    least = f", least adjusted p {p_value(min(adjusted))}" if adjusted else ""
     return f"Nothing is surely worse among {tests} (Holm at {ALPHA}{least})."

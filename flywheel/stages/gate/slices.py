@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flywheel.present import margin, metric_evidence, metric_name
 from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.guardrails import Guard, guard_of, p_worse
-from flywheel.stages.gate.wording import label, summary
 
 if TYPE_CHECKING:
     from flywheel.config import GateConfig
@@ -44,7 +44,7 @@ def slices(given: GateInput, cfg: GateConfig) -> RuleResult:
     numbers = {"declared": float(len(declared)), "found": float(len(large)), "lost": float(len(lost))}
     numbers |= {"shown": float(len(guards) - len(open_ones)), "not_shown": float(len(open_ones) + len(empty))}
     for guard in guards:
-        numbers |= {f"z: {label(guard.row)}": guard.z, f"needed_n: {label(guard.row)}": float(guard.needed)}
+        numbers |= {f"z: {metric_name(guard.row)}": guard.z, f"needed_n: {metric_name(guard.row)}": float(guard.needed)}
     held = bool(open_ones or empty or lost)
     return RuleResult(
         rule="slices",
@@ -55,20 +55,20 @@ def slices(given: GateInput, cfg: GateConfig) -> RuleResult:
     )
 
 
-def _looks_lost(row: MetricRow, margin: float) -> bool:
+def _looks_lost(row: MetricRow, loss: float) -> bool:
     p = p_worse(row)
-    return row.delta is not None and row.delta <= -margin / 2 and p is not None and p <= EASILY
+    return row.delta is not None and row.delta <= -loss / 2 and p is not None and p <= EASILY
 
 
 def _parts(empty: list[MetricRow], open_ones: list[Guard], lost: list[MetricRow], cfg: GateConfig) -> list[str]:
-    edge, loss = (f"{margin * 100:.1f} pp" for margin in (cfg.slice_margin, cfg.found_margin))
+    edge, loss = margin(cfg.slice_margin), margin(cfg.found_margin)
     parts = [f"the declared {_name(row)} has no case" for row in empty]
     parts += [
-        f"the declared {_name(g.row)} is not shown to have lost less than {edge}: {summary(g.row)}; "
+        f"the declared {_name(g.row)} is not shown to have lost less than {edge}: {metric_evidence(g.row)}; "
         f"about {max(g.needed, g.row.n + 1):,} cases of it are needed"
         for g in open_ones
     ]
-    return parts + [f"{summary(row)} looks more like a loss of {loss} than like none" for row in lost]
+    return parts + [f"{metric_evidence(row)} looks more like a loss of {loss} than like none" for row in lost]
 
 
 def _name(row: MetricRow) -> str:

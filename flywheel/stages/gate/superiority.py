@@ -6,9 +6,9 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from flywheel.present import count, least, metric_evidence, p_value
 from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.ledger import RULE, Level, level_of, look_of
-from flywheel.stages.gate.wording import amount, counted, summary
 from flywheel.stats.paired import mcnemar_better, mcnemar_mid_p
 from flywheel.stats.planning import cases_for_superiority, least_difference, superiority_power
 
@@ -40,13 +40,15 @@ def superiority(given: GateInput, cfg: GateConfig) -> RuleResult:
     p = _p_value(row)
     if row.n < cfg.min_cases or p is None:
         why = "" if row.n < cfg.min_cases else " with a p-value"
-        message = f"{summary(row)}: at least {counted(cfg.min_cases, 'paired case')}{why} must be there to judge."
+        message = f"{metric_evidence(row)}: at least {count(cfg.min_cases, 'paired case')}{why} must be there to judge."
         return _held(message, {"n": float(row.n), "needed_n": float(max(cfg.min_cases, row.n))})
     numbers = _facts(row, p)
     level = level_of(look_of(given.report.round, given.report.baseline, numbers), given.history, cfg)
     numbers |= {"alpha_t": level.alpha, "test": float(level.place)} | _planning(row, level.alpha)
     if p <= level.alpha and _ahead(row):
-        message = f"{summary(row)}: p {p:.2g} is within alpha_t {level.alpha:.2g} of test {level.place}."
+        message = (
+            f"{metric_evidence(row)}: p {p_value(p)} is within alpha_t {p_value(level.alpha)} of test {level.place}."
+        )
         return RuleResult(rule=RULE, passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
     if "needed_n" in numbers:  # an approximation; these cases were not enough, so more are needed
         numbers["needed_n"] = max(numbers["needed_n"], row.n + 1.0)
@@ -56,10 +58,10 @@ def superiority(given: GateInput, cfg: GateConfig) -> RuleResult:
 def _nothing(given: GateInput, whole: MetricRow | None, cfg: GateConfig) -> RuleResult:
     if whole is None or whole.n == 0:
         return _held("There is no paired case on the primary metric, so nothing can be concluded.", {"n": 0.0})
-    tasks = counted(given.report.spent, "task")
+    tasks = count(given.report.spent, "task")
     message = (
-        f"{summary(whole)}: earlier decisions have spent all {tasks}, so none is left to test on; at least "
-        f"{counted(cfg.min_cases, 'case')} of new held-out tasks are needed."
+        f"{metric_evidence(whole)}: earlier decisions have spent all {tasks}, so none is left to test on; at least "
+        f"{count(cfg.min_cases, 'case')} of new held-out tasks are needed."
     )
     return _held(message, {"n": 0.0, "spent": float(given.report.spent), "needed_n": float(cfg.min_cases)})
 
@@ -126,15 +128,16 @@ def _planning_real(row: MetricRow, alpha: float) -> dict[str, float]:
 
 
 def _why_held(row: MetricRow, p: float, level: Level, numbers: dict[str, float]) -> str:
-    says = f"{summary(row)}: p {p:.2g} is above alpha_t {level.alpha:.2g} of test {level.place}"
-    unit = " pp" if row.binary else ""
+    says = f"{metric_evidence(row)}: p {p_value(p)} is above alpha_t {p_value(level.alpha)} of test {level.place}"
     if "needed_n" in numbers:
-        says += f"; if that is the true difference, about {numbers['needed_n']:,.0f} cases are needed for power {POWER}"
+        says += (
+            f"; if that is the true difference, about {count(numbers['needed_n'], 'case')} are needed for power {POWER}"
+        )
         says += f", and these had power {numbers['power']:.2f}"
     elif row.binary and row.wins + row.losses == 0:
         says += "; no case told the two apart"
     else:
         says += "; the candidate is not ahead, so no number of cases can be named"
     if "mde" in numbers:
-        return f"{says}; {row.n:,} cases show {amount(numbers['mde'], binary=row.binary)}{unit} or more."
-    return f"{says}; {row.n:,} cases could show no difference at this level."
+        return f"{says}; {count(row.n, 'case')} show {least(numbers['mde'], binary=row.binary)} or more."
+    return f"{says}; {count(row.n, 'case')} could show no difference at this level."

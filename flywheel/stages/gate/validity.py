@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from flywheel.present import count, percent
 from flywheel.records import RuleResult, Verdict
-from flywheel.stages.gate.wording import counted
 
 if TYPE_CHECKING:
     from flywheel.config import GateConfig
@@ -40,14 +40,14 @@ def validity(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 -
         return RuleResult(rule="validity", passed=False, verdict=Verdict.BLOCKED, message=message, numbers=numbers)
     if offered and 1 - scored / offered > MOST_MISSING:
         message = (
-            f"Only {scored:,} of {counted(offered, 'case')} of the primary suite could be scored; at least "
-            f"{(1 - MOST_MISSING) * 100:.0f} % must be for the rest not to be a selection."
+            f"Only {scored:,} of {count(offered, 'case')} of the primary suite could be scored; at least "
+            f"{percent(1 - MOST_MISSING, 0)} must be for the rest not to be a selection."
         )
         return RuleResult(rule="validity", passed=False, verdict=Verdict.INCONCLUSIVE, message=message, numbers=numbers)
     sound = "No held-out task was trained on, files and lineage are intact, and"
     message = (
         f"{sound if given.manifest is not None else 'The new policy has every case that the old one has:'} "
-        f"{scored:,} of {counted(offered, 'case')} of the primary suite were scored."
+        f"{scored:,} of {count(offered, 'case')} of the primary suite were scored."
     )
     return RuleResult(rule="validity", passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
 
@@ -81,12 +81,12 @@ def _lineage(given: GateInput) -> Iterator[str]:
 def _data(report: EvalReport) -> Iterator[str]:
     if report.leaked_tasks:
         were = "was" if report.leaked_tasks == 1 else "were"
-        yield f"{counted(report.leaked_tasks, 'case')} of {report.n_cases:,} {were} of tasks trained on"
+        yield f"{count(report.leaked_tasks, 'case')} of {report.n_cases:,} {were} of tasks trained on"
     for name, cases in _gaps(report):
-        yield f"the candidate lacks {counted(cases, 'case')} of {name} that the baseline has{_named(report, name)}"
+        yield f"the candidate lacks {count(cases, 'case')} of {name} that the baseline has{_named(report, name)}"
     for gap in report.gaps:
         if gap.slice != "all":
-            yield f"it lacks {gap.lacking:,} of {counted(gap.of, 'case')} where {gap.slice}"
+            yield f"it lacks {gap.lacking:,} of {count(gap.of, 'case')} where {gap.slice}"
     primary = [r for r in report.metrics if r.primary and r.slice == "all"]
     if len(primary) > 1:
         yield f"{len(primary)} metrics are marked primary, and only one can decide"
@@ -94,8 +94,8 @@ def _data(report: EvalReport) -> Iterator[str]:
 
 def _gaps(report: EvalReport) -> list[tuple[str, int]]:
     """Return (suite, or suite and metric, cases) for each gap; see `evaluate.compare` for the names of counts."""
-    parts = ((name.split(": "), count) for name, count in sorted(report.coverage.items()) if count)
-    return [(" ".join([p[0], *p[2:]]), count) for p, count in parts if p[1:2] == ["gap"]]
+    parts = ((name.split(": "), cases) for name, cases in sorted(report.coverage.items()) if cases)
+    return [(" ".join([p[0], *p[2:]]), cases) for p, cases in parts if p[1:2] == ["gap"]]
 
 
 def _named(report: EvalReport, name: str) -> str:
@@ -108,7 +108,7 @@ def _named(report: EvalReport, name: str) -> str:
 
 
 def _gap(report: EvalReport) -> int:
-    return sum(count for _, count in _gaps(report))
+    return sum(cases for _, cases in _gaps(report))
 
 
 def _primary_coverage(report: EvalReport) -> tuple[int, int]:

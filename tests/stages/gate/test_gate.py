@@ -43,7 +43,7 @@ def test_a_clear_improvement_is_promoted() -> None:
     assert found.verdict == Verdict.PROMOTE
     assert all(r.passed for r in found.rules)
     assert result_of(found, "superiority").message == (
-        "good 31.9 -> 68.1 % on 47 cases of 47 tasks (+18/-1), +36.2 pp, 95 % interval [+20.9, +51.1] pp: "
+        "good 31.9% -> 68.1%, +36.2 pp [+20.9, +51.1], n 47 (47 tasks, +18/-1): "
         "p 3.8e-05 is within alpha_t 0.0027 of test 1."
     )
 
@@ -57,7 +57,7 @@ def test_a_small_improvement_is_inconclusive_and_says_what_is_missing() -> None:
     assert said.numbers["needed_n"] == pytest.approx(255, abs=15)
     assert said.numbers["power"] < 0.1
     assert said.message == (
-        "good 42.5 -> 57.5 % on 20 cases of 20 tasks (+6/-3), +15.0 pp, 95 % interval [-15.2, +42.5] pp: p 0.25 is "
+        "good 42.5% -> 57.5%, +15.0 pp [-15.2, +42.5], n 20 (20 tasks, +6/-3): p 0.25 is "
         "above alpha_t 0.0027 of test 1; if that is the true difference, about 260 cases are needed for power 0.8, "
         "and these had power 0.03; 20 cases could show no difference at this level."
     )

@@ -42,7 +42,7 @@ def test_a_guardrail_that_had_the_cases_and_is_not_shown_holds_the_round() -> No
 
     assert (found.passed, found.verdict) == (False, Verdict.INCONCLUSIVE)
     assert "not shown: form" in found.message
-    assert "-2.5 pp, 95 % interval" in found.message
+    assert "-2.5 pp [-3.6, -1.5], n 2,000" in found.message
 
 
 def test_a_small_guardrail_is_named_and_only_watched() -> None:

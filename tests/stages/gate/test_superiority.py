@@ -108,7 +108,7 @@ def test_only_fresh_tasks_are_tested() -> None:
     assert superiority(given_input(report(whole)), GateConfig()).passed
     found = superiority(given_input(report(whole, fresh)), GateConfig())
     assert (found.passed, found.numbers["wins"]) == (False, 3)
-    assert found.message.startswith("good on fresh tasks 45.0 -> 55.0 %")
+    assert found.message.startswith("good on fresh tasks 45.0% -> 55.0%")
 
 
 def test_without_a_fresh_task_nothing_is_tested() -> None:

@@ -1,0 +1,232 @@
+"""Numbers and decisions in words: the one place where rates, intervals, sizes and verdicts become text.
+
+Rates are percentages and their differences percentage points (pp); other metrics are plain numbers. A missing number is
+a "-". The text is plain; a page sets its minus signs and spaces itself (`flywheel.report.text.typeset`).
+
+    metric_change    next_action_good 0.0% -> 75.9%, +75.9 pp [+55.3, +87.8], n 29
+    decision         round 2 is held (INCONCLUSIVE); round 1 stays champion
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple, TypeGuard
+
+from flywheel.records import FRESH, EvalReport, MetricRow, Promotion, RoundManifest, Verdict
+
+MISSING = "-"
+_SMALL, _LARGE = 1e-3, 1e5  # beyond these a plain number is written with an exponent
+_HOUR_S = 3600
+_KILO = 1000
+
+
+def _known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+# --- counts and plain numbers ----------------------------------------------------------------------------------------
+
+
+def count(value: float | None, noun: str = "") -> str:
+    """Return a count with thousands, and with its noun if there is one: '1,200', '1 case', '1,200 cases'."""
+    if not _known(value):
+        return MISSING
+    number_of = f"{value:,.0f}"
+    return f"{number_of} {noun}{'' if number_of == '1' else 's'}" if noun else number_of
+
+
+def number(value: float | None) -> str:
+    """Return a plain number with about four significant digits."""
+    if not _known(value):
+        return MISSING
+    return f"{value:,.4g}" if value == 0 or _SMALL <= abs(value) < _LARGE else f"{value:.2e}"
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """Return a number that always shows its sign."""
+    return f"{value:+.{digits}f}" if _known(value) else MISSING
+
+
+def size(n_bytes: float) -> str:
+    """Return a number of bytes: '512 B', '9.4 MB'."""
+    value, units = float(n_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while value >= _KILO and len(units) > 1:
+        value, units = value / _KILO, units[1:]
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a span of time: '81.4 s', '1.5 h'."""
+    if not _known(seconds):
+        return MISSING
+    return f"{seconds / _HOUR_S:,.1f} h" if seconds >= _HOUR_S else f"{seconds:,.1f} s"
+
+
+# --- rates, differences, intervals -----------------------------------------------------------------------------------
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share as a percentage: '75.9%'."""
+    return f"{share:.{digits}%}" if _known(share) else MISSING
+
+
+def points(difference: float | None, digits: int = 1) -> str:
+    """Return a difference of shares in percentage points, with its sign: '+75.9 pp'."""
+    return f"{100 * difference:+.{digits}f} pp" if _known(difference) else MISSING
+
+
+def margin(share: float | None, digits: int = 1) -> str:
+    """Return a margin or a loss in percentage points, without a sign: '3.0 pp'."""
+    return f"{100 * share:.{digits}f} pp" if _known(share) else MISSING
+
+
+def level(value: float | None, *, binary: bool = True) -> str:
+    """Return a metric's mean: a percentage for a metric of zeros and ones."""
+    if binary:
+        return percent(value)
+    return f"{value:.3f}" if _known(value) else MISSING
+
+
+def difference(value: float | None, *, binary: bool = True) -> str:
+    """Return a difference of means with its sign: percentage points for a metric of zeros and ones."""
+    return points(value) if binary else signed(value, 3)
+
+
+def least(value: float | None, *, binary: bool = True) -> str:
+    """Return the size of a difference, without a sign."""
+    return margin(value) if binary else level(value, binary=False)
+
+
+def interval(low: float | None, high: float | None, *, binary: bool = True, unit: bool = False) -> str:
+    """Return the interval of a difference: '[+55.3, +87.8]', in percentage points for a metric of zeros and ones."""
+    if not _known(low) or not _known(high):
+        return MISSING
+    scale, digits = (100, 1) if binary else (1, 3)
+    ends = f"[{scale * low:+.{digits}f}, {scale * high:+.{digits}f}]"
+    return f"{ends} pp" if binary and unit else ends
+
+
+def percent_interval(low: float | None, high: float | None, digits: int = 1) -> str:
+    """Return the interval of a share: '[22.7%, 45.9%]'."""
+    return f"[{percent(low, digits)}, {percent(high, digits)}]" if _known(low) and _known(high) else MISSING
+
+
+def plain_interval(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Return the interval of a plain number, a ratio say: '[0.95, 1.10]'."""
+    return f"[{low:.{digits}f}, {high:.{digits}f}]" if _known(low) and _known(high) else MISSING
+
+
+def p_value(p: float) -> str:
+    """Return a p-value, or a test's level, with two significant digits."""
+    return f"{p:.2g}"
+
+
+# --- rounds and metrics ----------------------------------------------------------------------------------------------
+
+
+def round_name(number: int | str | None) -> str:
+    """Return the name of a round, or of a report's baseline: 'round 3', 'base model', a policy's own name."""
+    if number is None or number == "base":
+        return "base model"
+    return f"round {number}" if isinstance(number, int) or number.isdigit() else number
+
+
+def the_round(number: int | str | None) -> str:
+    """Return the name of a round within a sentence: 'round 3', 'the base model'."""
+    name = round_name(number)
+    return f"the {name}" if name == "base model" else name
+
+
+def metric_name(row: MetricRow) -> str:
+    """Return the metric, and its slice unless that is everything."""
+    if row.slice == FRESH:
+        return f"{row.metric} on fresh tasks"
+    return row.metric if row.slice == "all" else f"{row.metric} where {row.slice}"
+
+
+def metric_change(row: MetricRow) -> str:
+    """Return a metric with both values, the difference, its 95% interval and n."""
+    if row.n == 0 or row.baseline is None or row.value is None or row.delta is None:
+        return f"{metric_name(row)}: no paired cases"
+    before, after = (level(value, binary=row.binary) for value in (row.baseline, row.value))
+    change = difference(row.delta, binary=row.binary)
+    if _known(row.low) and _known(row.high):
+        change += f" {interval(row.low, row.high, binary=row.binary)}"
+    return f"{metric_name(row)} {before} -> {after}, {change}, n {count(row.n)}"
+
+
+def metric_evidence(row: MetricRow) -> str:
+    """Return a metric's change with the number of its tasks, and of the cases won and lost."""
+    tasks = [count(row.n_tasks, row.unit)] if row.n_tasks else []
+    tally = [f"+{row.wins}/-{row.losses}"] if row.binary else []
+    counts = ", ".join([*tasks, *tally])
+    return f"{metric_change(row)} ({counts})" if row.n and counts else metric_change(row)
+
+
+def primary_row(report: EvalReport | None) -> MetricRow | None:
+    """Return the primary metric over all cases."""
+    rows = [row for row in (report.metrics if report else []) if row.slice == "all"]
+    return next((row for row in rows if row.primary), rows[0] if rows else None)
+
+
+# --- decisions -------------------------------------------------------------------------------------------------------
+
+
+def decision(promotion: Promotion) -> str:
+    """Return what was decided on a round, and which round is champion now."""
+    name, champion = f"round {promotion.round}", the_round(promotion.champion_after)
+    verdict = f" ({promotion.verdict})" if promotion.verdict else ""
+    reason = f": {promotion.reason}" if promotion.reason else ""
+    return {
+        "promoted": f"{name} is champion{verdict}",
+        "held": f"{name} is held{verdict}; {champion} stays champion",
+        "forced": f"{name} is champion by force, without the gate{reason}",
+        "rolled_back": f"{name} is rolled back; {champion} is champion{reason}",
+        "forgotten": f"{name} is withdrawn; {champion} is champion{reason}",
+    }[promotion.decision]
+
+
+Tone = Literal["good", "bad", "unsure", "plain"]
+
+
+class Headline(NamedTuple):
+    """The state of a round as a label, a sentence, and a tone that picks its colour."""
+
+    label: str
+    sentence: str
+    tone: Tone
+
+
+_DECIDED: dict[str, tuple[str, Tone]] = {
+    "promoted": ("Promoted", "good"),
+    "forced": ("Forced", "unsure"),
+    "rolled_back": ("Rolled back", "bad"),
+    "forgotten": ("Withdrawn", "bad"),
+    "held": ("Held", "unsure"),
+}
+_HELD: dict[Verdict, tuple[str, Tone]] = {
+    Verdict.REJECT: ("Rejected", "bad"),
+    Verdict.INCONCLUSIVE: ("Inconclusive", "unsure"),
+    Verdict.BLOCKED: ("Blocked", "bad"),
+}
+
+
+def headline(manifest: RoundManifest, report: EvalReport | None, promotion: Promotion | None) -> Headline:
+    """Return where a round is: the newest decision on it with its primary metric, or its state before one."""
+    row = primary_row(report)
+    evidence = metric_change(row) if row else "no paired cases"
+    if promotion is not None:
+        words = decision(promotion)
+        sentence = f"{words[0].upper()}{words[1:]}"
+        if promotion.decision in {"promoted", "held"}:
+            sentence += f": {evidence}"
+        label, tone = _DECIDED[promotion.decision]
+        if promotion.decision == "held" and promotion.verdict in _HELD:
+            label, tone = _HELD[promotion.verdict]
+        return Headline(label, f"{sentence}.", tone)
+    name = f"Round {manifest.round}"
+    if report is not None:
+        return Headline("Evaluated", f"{name} is evaluated and not decided yet: {evidence}.", "plain")
+    if manifest.state == "failed":
+        return Headline("Failed", f"{name} failed: {manifest.error or 'no reason was recorded'}", "bad")
+    return Headline(manifest.state.capitalize(), f"{name} has not been evaluated.", "plain")
