@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,6 @@ from hypothesis import settings
 from tests.projects import make_tiny_model
 
 ROOT = Path(__file__).resolve().parents[1]
-
-# One key and no network for every test and every process a test starts.
-os.environ["FLYWHEEL_KEY"] = "test-key"
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")

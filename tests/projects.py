@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,18 @@ from flywheel.pipeline.build.registry import STAGES
 from flywheel.records import content_id
 from flywheel.registry.registry import Registry
 from flywheel.store import Store
+from tests.commands import FLYWHEEL, REAL, flywheel
 
-__all__ = ["FLYWHEEL", "TINY_CONFIG", "champion_is_valid", "digest", "flywheel", "make_tiny_model", "write_config"]
-
-FLYWHEEL = str(Path(sys.executable).with_name("flywheel"))
+__all__ = [
+    "FLYWHEEL",
+    "REAL",
+    "TINY_CONFIG",
+    "champion_is_valid",
+    "digest",
+    "flywheel",
+    "make_tiny_model",
+    "write_config",
+]
 
 TINY_CONFIG = """
 [model]
@@ -65,14 +71,6 @@ def make_tiny_model(folder: Path, *, hidden: int = 32, sharpness: float = 1.0) -
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def flywheel(project: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run the command line on a project."""
-    done = subprocess.run([FLYWHEEL, "-C", str(project), *arguments], capture_output=True, text=True, check=False)
-    if check and done.returncode != 0:
-        raise AssertionError(f"flywheel {' '.join(arguments)} → {done.returncode}\n{done.stdout}{done.stderr}")
-    return done
 
 
 _TIMES = {"timings_s", "at", "versions"}

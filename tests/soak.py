@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.nights import flood, poison, write_night
-from tests.projects import FLYWHEEL, flywheel
+from tests.projects import REAL, flywheel
 
 __all__ = ["EVENTS", "NIGHTS", "Record", "Soak"]
 
@@ -138,12 +138,12 @@ class Soak:
             if limit is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-        command = [FLYWHEEL, "-C", str(self.project), "run", "nightly", "--detailed-exitcode", "--quiet"]
+        command = [REAL, "-C", str(self.project), "run", "nightly", "--detailed-exitcode", "--quiet"]
         return subprocess.run(command, check=False, preexec_fn=limited, capture_output=True).returncode
 
     def _killed(self, record: Record) -> None:
         """Kill the night with everything it started as soon as its trainer has a first checkpoint."""
-        command = [FLYWHEEL, "-C", str(self.project), "run", "nightly", "--quiet"]
+        command = [REAL, "-C", str(self.project), "run", "nightly", "--quiet"]
         process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline and process.poll() is None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from flywheel import __version__
 from flywheel.cli.app import hoist_globals
+from tests.projects import FLYWHEEL
 
 
 def flywheel(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("flywheel")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    return subprocess.run([FLYWHEEL, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def snapshot(done: subprocess.CompletedProcess[str]) -> str:

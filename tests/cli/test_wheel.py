@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from flywheel.registry.registry import Registry
-from tests.projects import FLYWHEEL, write_config
+from tests.projects import FLYWHEEL, REAL, write_config
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -114,7 +114,7 @@ def test_a_manifest_says_where_every_byte_comes_from(wheel: tuple[Path, dict[str
 def test_the_second_command_ends_at_once_and_names_the_holder(wheel: tuple[Path, dict[str, str]]) -> None:
     project, _ = wheel
     first = subprocess.Popen(
-        [FLYWHEEL, "train", "--method", "dpo"], cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [REAL, "train", "--method", "dpo"], cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         deadline = time.monotonic() + 60

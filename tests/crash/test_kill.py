@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.projects import FLYWHEEL, champion_is_valid, digest, flywheel, write_config
+from tests.projects import REAL, champion_is_valid, digest, flywheel, write_config
 
 TABLES = ("run", "nightly", "--until", "groups")
 ROUND = ("run", "nightly", "--from", "train")
@@ -25,7 +25,7 @@ KILLS = 3  # in each of ten runs
 def kill_after(project: Path, command: tuple[str, ...], seconds: float) -> bool:
     """Start a command in its own process group, kill the group after a while; return whether it still ran."""
     process = subprocess.Popen(
-        [FLYWHEEL, "-C", str(project), *command],
+        [REAL, "-C", str(project), *command],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

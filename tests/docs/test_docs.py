@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from flywheel.config import Config
 from tests.docs.pages import PROJECTS, ROOT, Block, Doc, pages
-from tests.projects import flywheel, write_config
+from tests.projects import FLYWHEEL, flywheel, write_config
 
 PAGES = {page.name: page for page in pages()}
 BLOCKS = [block for page in PAGES.values() for block in page.blocks]
@@ -46,10 +46,10 @@ def stages(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[s
 
 def _environment(folder: Path) -> dict[str, str]:
     """Return an environment in which packages go into the page's own folder, and nothing asks the network."""
-    bin_folder, site = Path(sys.executable).parent, folder.parent / "site"
+    forked, bin_folder, site = Path(FLYWHEEL).parent, Path(sys.executable).parent, folder.parent / "site"
     return {
         **os.environ,
-        "PATH": f"{bin_folder}:{os.environ['PATH']}",
+        "PATH": f"{forked}:{bin_folder}:{os.environ['PATH']}",
         "ROOT": str(ROOT),
         "PIP_TARGET": str(site),
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it the other way round: the build tools are those installed here

@@ -20,7 +20,7 @@ from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.project import Project
 from flywheel.store import FORGETTING
-from tests.projects import FLYWHEEL, digest, flywheel, write_config
+from tests.projects import REAL, digest, flywheel, write_config
 
 USER = "user04@shop.example"
 LOGS = ("native.jsonl", "feedback.jsonl", "otel.jsonl.gz")
@@ -251,7 +251,7 @@ def test_nobody_is_no_user(trained: Path) -> None:
 def test_killed_while_forgetting(trained: Path, forgotten: Path, tmp_path: Path, seconds: float) -> None:
     project = tmp_path / "p"
     shutil.copytree(trained, project, symlinks=True)
-    command = [FLYWHEEL, "-C", str(project), "forget", "--user", USER, "--yes"]
+    command = [REAL, "-C", str(project), "forget", "--user", USER, "--yes"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         process.wait(seconds)

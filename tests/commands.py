@@ -1,0 +1,60 @@
+"""The command line as tests type it.
+
+`FLYWHEEL` behaves as the installed command does, streams, exit codes and signals included, and starts in milliseconds:
+it is forked from a process that has everything loaded (`tests/forked/`). `REAL` is the installed command, for tests
+whose subject is the process itself: what it imports, who its parent is, what a kill leaves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+__all__ = ["FLYWHEEL", "REAL", "flywheel"]
+
+# One key and no network for every test and every process that a test starts.
+os.environ["FLYWHEEL_KEY"] = "test-key"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as `flywheel` sets it before torch is loaded
+
+REAL = str(Path(sys.executable).with_name("flywheel"))
+_FORKED = Path(__file__).with_name("forked")
+_FOLDER = "FORKED_COMMANDS"
+
+
+def _prepared() -> str:
+    """Return the stand-in of this test session, which the workers of pytest-xdist share."""
+    if _FOLDER not in os.environ:
+        folder = Path(tempfile.mkdtemp(prefix="flywheel-"))
+        atexit.register(_remove, folder, os.getpid())
+        program = (_FORKED / "client.py").read_text(encoding="utf-8")
+        (folder / "flywheel").write_text(f"#!{os.path.realpath(sys.executable)} -ISE\n{program}", encoding="utf-8")
+        (folder / "flywheel").chmod(0o700)
+        server = (sys.executable, str(_FORKED / "server.py"), REAL, str(os.getpid()))
+        (folder / "server").write_bytes("\0".join(server).encode())
+        (folder / "environment").write_bytes(b"\0".join(name + b"=" + value for name, value in os.environb.items()))
+        os.environ[_FOLDER] = str(folder)
+    return str(Path(os.environ[_FOLDER]) / "flywheel")
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+FLYWHEEL = _prepared()
+
+
+def flywheel(project: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command line on a project."""
+    done = subprocess.run([FLYWHEEL, "-C", str(project), *arguments], capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(f"flywheel {' '.join(arguments)} → {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
