@@ -23,7 +23,7 @@ STOPPED = {
     r"dear|dearer|dearest": "expensive",
     r"stands?|stood": "is, is in, is at",
     r"says|said": "shows, gives, reports, states",
-    r"judged|judges": "evaluated (eval), labelled (rewards), decided (gate)",
+    r"judged|(?<!LLM )judges": "evaluated (eval), labelled (rewards), decided (gate)",
     r"drawn": "sampled",
     r"rivals?": "baseline",
     r"gravest": "most severe",
@@ -62,7 +62,7 @@ def stopped(paths: list[Path]) -> Iterator[str]:
     """Yield `file:line: word -> instead` for each stopped word below the paths."""
     files = sorted(f for path in paths for f in ([path] if path.is_file() else path.rglob("*")))
     for file in files:
-        name = str(file.relative_to(ROOT))
+        name = str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file.name)
         skipped = name in ALLOWED or name.startswith(("docs/decisions/", "docs/reference/"))
         if skipped or file.suffix not in {".py", ".md", ".toml", ".jinja", ".html"}:
             continue
