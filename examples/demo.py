@@ -1,7 +1,7 @@
-"""`make demo`: turns the wheel twice on sample_logs/ with the embedded model, through the real command line.
+"""`make demo`: two rounds on sample_logs/ with the embedded model, through the real command line.
 
-Cold start (the base model does not speak the tool format, so the first round is SFT on what succeeded), then a second
-round on preference pairs. Each round is judged by executing the model's calls in the example world on held-out tasks.
+Cold start (the base model does not know the tool format, so the first round is SFT on successes), then a second round
+on preference pairs. Each round is evaluated by executing the model's calls in the example world on held-out tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEMO = ROOT / "demo"
 FLYWHEEL = [str(Path(sys.executable).with_name("flywheel")), "-C", str(DEMO)]
 
 CONFIG = """#:schema ../schemas/config/v1.json
-# The demo's settings, chosen for five to six minutes on two CPU cores: what differs from the defaults.
+# The demo's settings, chosen so that it takes minutes on two CPU cores: what differs from the defaults.
 # `flywheel init` writes all of them down.
 name = "demo"
 
@@ -74,7 +74,7 @@ def prepare() -> None:
 
 
 def turn(number: int) -> bool:
-    """One turn of the wheel; return whether the gate promoted the round."""
+    """Plan, train and evaluate a round; return whether the gate promoted it."""
     flywheel("plan")
     flywheel("train", "--round", str(number))
     return flywheel("eval", "--round", str(number), "--promote", allow=(0, GATE_HELD)) == 0
@@ -89,14 +89,14 @@ def main() -> None:
     flywheel("ingest", "logs/")
     say("Events become episodes, rewards with evidence, preference pairs and groups.")
     flywheel("build")
-    say("First turn. The plan says what will be trained, from where, and why.")
+    say("Round 1. The plan shows what will be trained, from which start, and why.")
     rounds = 1
     if turn(1):
-        say("Second turn, from the champion.")
+        say("Round 2, from the champion.")
         turn(2)
         rounds = 2
     else:
-        say("The gate held the first round. Trained again on the same logs it would be the same round: no second turn.")
+        say("The gate held round 1. Training again on the same logs would give the same round, so there is no round 2.")
     flywheel("log")
     report = DEMO / "rounds" / f"{rounds:04d}" / "report.html"
     times = "twice" if rounds > 1 else "once"

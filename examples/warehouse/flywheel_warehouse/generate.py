@@ -91,7 +91,7 @@ def _lines(world: World, seed: int) -> Iterator[tuple[str, list[dict[str, Any]],
 
 
 def generate(out: Path, truth_path: Path, seed: int) -> dict[str, Any]:
-    """Write the logs, and beside the truth the expected counts; return the counts."""
+    """Write the logs, the truth and the expected counts; return the counts."""
     world = World()
     files: dict[str, list[str]] = {name: [] for name in DIALECTS}
     late: list[str] = []
