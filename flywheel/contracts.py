@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import BaseModel
 
-__all__ = ["SCHEMA_MODELS", "arrow_schema", "conform", "model_schema", "polars_schema", "schema_name"]
-
 SCHEMA_BASE = "https://flywheel-rl.invalid/schemas"
 
 SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {

@@ -22,24 +22,6 @@ from __future__ import annotations
 from enum import IntEnum
 from pathlib import Path
 
-__all__ = [
-    "BusyError",
-    "ConfigError",
-    "ContractError",
-    "EvalError",
-    "EvidenceError",
-    "ExitCode",
-    "ExtensionError",
-    "FlywheelError",
-    "IngestError",
-    "PrefixError",
-    "StoreError",
-    "TemplateError",
-    "TrainError",
-    "UsageError",
-    "where",
-]
-
 
 class ExitCode(IntEnum):
     """What a command's exit status means; the same table stands in docs/reference/cli.md."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-__all__ = ["Funnel"]
-
 
 class Funnel:
     """Counts of one stage: what was considered, what was kept, what was dropped and why."""

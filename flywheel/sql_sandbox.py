@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["QUERIES", "is_query", "limited", "sealed"]
-
 QUERIES = (["SELECT"], ["EXPLAIN"])
 _SETTINGS = (
     "enable_external_access = false",

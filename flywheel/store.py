@@ -29,8 +29,6 @@ from flywheel.records import TABLES, Row, canonical_json, content_id
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FORGETTING", "PARTITIONS", "Part", "Snapshot", "Store"]
-
 LAYOUT = 1
 PARTITIONS = 4
 FORGETTING = "forgetting.json"  # in the store while a user is being forgotten

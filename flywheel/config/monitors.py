@@ -6,8 +6,6 @@ from pydantic import Field
 
 from flywheel.config._section import Section
 
-__all__ = ["MonitorsConfig"]
-
 
 class MonitorsConfig(Section):
     """When a round is not trained: each monitor compares the newest window of the logs with what came before.

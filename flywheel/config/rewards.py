@@ -8,8 +8,6 @@ from pydantic import AfterValidator, Field
 
 from flywheel.config._section import Section
 
-__all__ = ["JudgeConfig", "RewardsConfig", "RulesConfig", "ScoreNames"]
-
 
 def _two_ends(ends: tuple[float, float]) -> tuple[float, float]:
     if ends[0] == ends[1]:

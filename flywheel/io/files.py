@@ -24,26 +24,6 @@ from flywheel.errors import BusyError, StoreError
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = [
-    "PARTIAL",
-    "ProjectLock",
-    "append_line",
-    "atomic_folder",
-    "atomic_path",
-    "atomic_write",
-    "encodable",
-    "hash_file",
-    "hash_text",
-    "lines",
-    "point_to",
-    "read_json",
-    "read_rows",
-    "remove_partials",
-    "shipped",
-    "write_by_content",
-    "write_json",
-]
-
 PARTIAL = ".partial"
 _CHUNK = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")

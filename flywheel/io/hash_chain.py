@@ -17,8 +17,6 @@ from typing import Any
 from flywheel.io import files
 from flywheel.records import canonical_json
 
-__all__ = ["append", "breaks", "head_of", "lines_of"]
-
 
 def lines_of(path: Path) -> list[str]:
     """Return the file's lines; none where there is no file."""

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from flywheel.errors import FlywheelError
 
-__all__ = ["read_document", "read_text"]
-
 Document = TypeVar("Document", bound=BaseModel)
 
 

@@ -10,19 +10,6 @@ from typing import Annotated, ClassVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "ID_HEX",
-    "ID_KINDS",
-    "Document",
-    "Json",
-    "Row",
-    "_Frozen",
-    "canonical_json",
-    "content_id",
-    "is_name",
-    "texts_in",
-]
-
 ID_HEX = 32
 
 

@@ -9,8 +9,6 @@ from pydantic import Field
 from flywheel.records.base import Json, Row
 from flywheel.records.episodes import Split
 
-__all__ = ["Example", "Group", "PreferencePair"]
-
 
 class PreferencePair(Row):
     """A prompt with a better and a worse next action."""

@@ -10,8 +10,6 @@ from pydantic import Field
 
 from flywheel.records.base import Json, Row
 
-__all__ = ["Correction", "Episode", "Opinion", "Reliability", "Return", "Reward", "Split", "Step", "StopReason", "Task"]
-
 
 class StopReason(StrEnum):
     """Why an episode ended."""

@@ -10,8 +10,6 @@ from pydantic import Field
 
 from flywheel.records.base import Json, Row, _Frozen
 
-__all__ = ["EventKind", "Feedback", "Link", "LogEvent", "Message", "Quarantined", "ToolCall", "ToolStatus"]
-
 
 class EventKind(StrEnum):
     """What kind of thing happened in production."""

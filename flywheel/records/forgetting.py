@@ -9,8 +9,6 @@ from pydantic import Field
 
 from flywheel.records.base import Document, _Frozen
 
-__all__ = ["Certificate", "TaintedRound"]
-
 
 class TaintedRound(_Frozen):
     """A round whose adapter saw the user, and is therefore no champion and no parent again."""

@@ -10,8 +10,6 @@ from flywheel.records.base import Json, Row
 from flywheel.records.episodes import Split
 from flywheel.records.events import ToolStatus
 
-__all__ = ["Fixture", "ReplayScenario"]
-
 
 class Fixture(Row):
     """One call as the log answers it: in this task, after these acts, with these arguments, this came back."""

@@ -8,8 +8,6 @@ from flywheel.records.episodes import Correction, Episode, Opinion, Reliability,
 from flywheel.records.events import Link, LogEvent, Quarantined
 from flywheel.records.replay import Fixture, ReplayScenario
 
-__all__ = ["TABLES"]
-
 TABLES: dict[str, type[Row]] = {
     row.table: row
     for row in (

@@ -12,8 +12,6 @@ from pathlib import Path
 from flywheel.io import hash_chain
 from flywheel.records import Certificate
 
-__all__ = ["Ledgers"]
-
 
 class Ledgers:
     """The chained files of a rounds folder, other than its decisions.

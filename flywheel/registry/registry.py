@@ -25,8 +25,6 @@ from flywheel.io import files, hash_chain
 from flywheel.records import EvalReport, Promotion, RoundManifest
 from flywheel.registry.ledger import Ledgers
 
-__all__ = ["ADAPTER_WEIGHTS", "ALIASES", "DATASET", "Registry", "round_name"]
-
 ALIASES = ("champion", "challenger", "previous")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 DATASET = "data/train.jsonl"  # what a round trains, a row a line

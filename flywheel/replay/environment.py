@@ -16,8 +16,6 @@ from flywheel.config import ReplayConfig
 from flywheel.replay.keys import ANY, call_text, next_state, same_answer
 from flywheel.replay.scenario import Ending, Recorded, Scenario
 
-__all__ = ["Outcome", "ReplayEnvironment", "Why"]
-
 Why = Literal["ended", "missed", "new end", "malformed", "over budget"]
 _CALL_ID = "call{:05d}"  # as in the prompts of all datasets
 

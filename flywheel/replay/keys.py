@@ -13,8 +13,6 @@ from typing import Any
 
 from flywheel.records import ID_HEX, canonical_json
 
-__all__ = ["ANY", "START", "call_text", "next_state", "same_answer"]
-
 START = "0" * ID_HEX  # the world that nobody has acted on yet
 ANY = '"*"'  # stands for all arguments of a tool whose arguments are mere words, such as a handover's summary
 _WORD = re.compile(r"[^\W_]+(?:[.,]\d+)*")

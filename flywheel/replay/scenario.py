@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 from flywheel.replay.keys import next_state
 
-__all__ = ["Ending", "JudgedBy", "Recorded", "Scenario", "read_scenario", "scenario_row", "scenarios"]
-
 JudgedBy = Literal["state", "answer"]
 Calls = Mapping[tuple[str, str], "Recorded"]
 

@@ -18,8 +18,6 @@ from flywheel.io.files import lines
 from flywheel.io.user_files import read_text
 from flywheel.records import Asked, canonical_json
 
-__all__ = ["read_written", "written_files"]
-
 Record = TypeVar("Record", bound=Asked)
 
 

@@ -12,8 +12,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Curve", "brier", "cross_fitted", "expected_calibration_error", "isotonic", "pool_adjacent_violators"]
-
 
 def pool_adjacent_violators(values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Return the closest rising sequence in weighted least squares."""

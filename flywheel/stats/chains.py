@@ -14,8 +14,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Absorption", "absorb"]
-
 
 class Absorption(NamedTuple):
     """`ends` (n, m): P(a request ends in each absorbing state); `visits` (n, n): expected visits; `friction` (n)."""

@@ -22,20 +22,6 @@ from flywheel.stats.paired import Interval, mcnemar_better
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-__all__ = [
-    "Clusters",
-    "Tested",
-    "bootstrap_better",
-    "bootstrap_interval",
-    "cluster",
-    "critical_value",
-    "design_effect",
-    "mean_difference",
-    "paired_t_interval",
-    "sign_flip_better",
-    "task_quantile",
-]
-
 _DRAWS = 10_000
 _LEAST_DRAWS = 1_000
 _MOST_CELLS = 200_000_000  # draws x clusters; above, fewer draws

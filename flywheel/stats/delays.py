@@ -17,8 +17,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Delays", "arrived_weighted", "kaplan_meier", "late_after_silence", "maturity", "thinned"]
-
 
 class Delays(NamedTuple):
     """P(evidence has come by a time): `shares[k]` from `times[k]` on, 0 before the first; the last is the plateau."""

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from scipy.special import chdtri
 
-__all__ = ["Estimate", "mean", "one_sided", "psi", "psi_by_chance", "ratio", "slope"]
-
 _HALF = 0.5  # added to every count, so that a kind that one window lacks is not infinitely far
 
 

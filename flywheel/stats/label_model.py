@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["BinaryFit", "ClassFit", "family_weights", "fit_binary", "fit_classes", "log_odds_of_votes"]
-
 _TINY = 1e-12
 _EDGE = 1e-6  # rates stay this far from 0 and 1
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["THUMBS_SENTENCE", "inverse_response_mean", "optional_reward", "worst_case_bounds"]
-
 THUMBS_SENTENCE = "thumbs alone identify nothing: those who do not rate may be all content or all not"
 _LEAST_PROPENSITY = 0.05
 

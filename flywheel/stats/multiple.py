@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["holm"]
-
 
 def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Return the adjusted p-values, in the given order: those at most alpha are rejected at family-wise alpha.

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["e_process", "gamma", "lord_level", "lord_levels"]
-
 _GAMMA = 0.07720838  # makes the gammas sum to at most 1
 _BET_CAP = 0.5
 _PRIOR_VARIANCE = 0.25

@@ -24,20 +24,6 @@ from flywheel.stats.overlap import REFUSED, Certificate, certify
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-__all__ = [
-    "LONGEST",
-    "Estimate",
-    "dr_terms",
-    "estimate",
-    "ips_terms",
-    "is_terms",
-    "marginal_weight",
-    "pdis_terms",
-    "sequential_dr_terms",
-    "snips_terms",
-    "wpdis_terms",
-]
-
 LONGEST = 5  # steps; the product of more ratios says nothing
 _DRAWS = 2_000
 

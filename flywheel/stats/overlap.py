@@ -16,8 +16,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["GOOD", "REFUSED", "WARN", "Certificate", "certify", "effective_size", "tail_index"]
-
 GOOD, WARN, REFUSED = "good", "warn", "REFUSED"
 
 GOOD_SHARE, LEAST_SHARE, LEAST_ESS = 0.3, 0.1, 50.0

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from scipy.special import betainc
 
-__all__ = ["Interval", "mcnemar_better", "mcnemar_mid_p", "mcnemar_two_sided", "newcombe", "rule_of_three", "wilson"]
-
 _EXACT_UP_TO = 2_000  # beyond, the sum of integers is slower than the incomplete beta function and no more accurate
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-__all__ = ["cases_for_non_inferiority", "cases_for_superiority", "least_difference", "superiority_power"]
-
 _NORMAL = NormalDist()
 _HALVINGS = 60
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["pass_all"]
-
 
 def pass_all(attempts: Iterable[tuple[int, int]], k: int) -> tuple[float, int] | None:
     """Return (mean of C(c, k) / C(n, k), tasks) over tasks with at least k attempts; None without one.

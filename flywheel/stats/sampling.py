@@ -9,8 +9,6 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 
-__all__ = ["allocate", "draw"]
-
 
 def allocate(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     """Return how many to draw of each stratum: in proportion to the root of its size, at least one while n lasts.

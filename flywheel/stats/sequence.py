@@ -19,8 +19,6 @@ from flywheel.stats.paired import Interval
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["confidence_sequence", "sample_ratio_p"]
-
 _GRID = 401
 _TRUNCATED = 0.5  # of the largest bet that cannot lose everything
 

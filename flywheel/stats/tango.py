@@ -11,8 +11,6 @@ from statistics import NormalDist
 
 from flywheel.stats.paired import Interval
 
-__all__ = ["non_inferiority_z", "tango_interval", "tango_z"]
-
 _HALVINGS = 60
 
 

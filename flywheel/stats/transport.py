@@ -13,8 +13,6 @@ from typing import Literal, NamedTuple
 
 from flywheel.stats.clusters import task_quantile
 
-__all__ = ["MARGIN", "Transport", "transport_audit"]
-
 MARGIN = 0.03
 LEAST_CLUSTERS = 20
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]

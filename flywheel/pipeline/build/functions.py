@@ -21,7 +21,8 @@ from flywheel.stages.datasets.groups import build_groups
 from flywheel.stages.datasets.pairs import build_pairs
 from flywheel.stages.datasets.replay.build import build_fixtures
 from flywheel.stages.labelling.build import build_reliability
-from flywheel.stages.signals.build import build_corrections, build_rewards, compare_attempts, looks_at_tasks
+from flywheel.stages.signals.build import build_rewards, compare_attempts, looks_at_tasks
+from flywheel.stages.signals.corrections import build_corrections
 from flywheel.stages.tasks.build import build_tasks
 
 if TYPE_CHECKING:

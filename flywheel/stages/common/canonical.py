@@ -17,24 +17,6 @@ import orjson
 
 from flywheel.records import ID_HEX, canonical_json, content_id
 
-__all__ = [
-    "SLOTS",
-    "STATE_TASK_HEX",
-    "action_key",
-    "as_canonical",
-    "call_key",
-    "dump",
-    "first_state",
-    "in_holdout",
-    "is_round",
-    "next_state",
-    "normal_text",
-    "parse",
-    "task_of_key",
-    "task_of_request",
-    "tools_of",
-]
-
 STATE_TASK_HEX = 16  # digits of a state that are its task's
 HOLDOUT_SALT = "flywheel-holdout:"
 

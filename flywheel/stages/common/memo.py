@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["remembered"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

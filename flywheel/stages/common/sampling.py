@@ -21,8 +21,6 @@ from flywheel.stages.common.canonical import dump, is_round
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["UNKNOWN", "Drawn", "behaviour", "drawn", "draws", "served"]
-
 UNKNOWN = "unknown"
 
 # What may bend a draw, and the values at which it does not; a seed or a length are no matter of probabilities.

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["changes", "is_destructive", "is_handoff", "is_mere_words", "looks_up"]
-
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DESTRUCTIVE = re.compile(
     r"(?:^|_)(?:delete|drop|remove|cancel|refund|transfer|pay|purge|destroy|truncate|wipe|erase|revoke|terminate"

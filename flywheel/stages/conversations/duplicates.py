@@ -15,8 +15,6 @@ from flywheel.stages.common.canonical import call_key
 if TYPE_CHECKING:
     from flywheel.stages.conversations.event import Event
 
-__all__ = ["calls_of", "merge_twins", "same_message"]
-
 Messages = list[dict[str, Any]]
 
 _MODEL, _TOOL = "model_call", ("tool_call", "tool_result")

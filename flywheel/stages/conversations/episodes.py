@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from flywheel.config import EpisodesConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["build_episodes"]
-
 REQUEST_WORDS, REQUEST_MESSAGES = 10, 4  # words that make a request, within so many messages
 _LOGPROBS = '"completion_logprobs":['  # as canonical JSON writes a list that is there
 _LATER = ("feedback", "outcome")  # judgements: no part of what happened between user and agent

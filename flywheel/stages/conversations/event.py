@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Event"]
-
 
 class Event(NamedTuple):
     """An event with its payload parsed."""

@@ -14,8 +14,6 @@ from flywheel.stages.common.canonical import parse
 if TYPE_CHECKING:
     from flywheel.stages.conversations.event import Event
 
-__all__ = ["join_fragments"]
-
 _DELTA = "delta"
 _COUNTED = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
 _JOINTS = {"block": "\n", _DELTA: ""}

@@ -20,8 +20,6 @@ from flywheel.records import EventKind, Link
 if TYPE_CHECKING:
     from flywheel.funnel import Funnel
 
-__all__ = ["build_links", "follow_links"]
-
 _LATE = (EventKind.FEEDBACK.value, EventKind.OUTCOME.value)
 _BARE = ("trace", "session")  # kinds whose plain id readers also use as a conversation's
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from flywheel.records import ToolStatus
 
-__all__ = ["OpenCall", "Result", "Results"]
-
 _EXPLICIT = {ToolStatus.OK.value, ToolStatus.FAILED.value}
 
 

@@ -20,8 +20,6 @@ import polars as pl
 
 from flywheel.records import EventKind
 
-__all__ = ["follow_threads"]
-
 _MARK = '"threaded":true'
 _BY_USER = '"role":"user"'  # as canonical JSON writes it
 _REWIND = '{"annotator":"human","name":"rewind","target":"session"}'

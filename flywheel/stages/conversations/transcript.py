@@ -20,8 +20,6 @@ from flywheel.stages.conversations.event import Event
 from flywheel.stages.conversations.fragments import join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
 
-__all__ = ["Action", "Transcript", "read_transcript"]
-
 Messages = list[dict[str, Any]]
 Usage = dict[str, float]
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["build_returns"]
-
 
 def build_returns(
     episodes: pl.DataFrame,

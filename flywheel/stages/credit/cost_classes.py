@@ -15,8 +15,6 @@ import orjson
 
 from flywheel.records import ToolStatus
 
-__all__ = ["observation_class", "text_class"]
-
 _BY_TOOL = '"role":"tool"'
 _ERROR = re.compile(r"\b(?:[A-Za-z]\w*(?:Error|Exception)|[45]\d\d)\b")
 _LOOKED_AT = 400  # characters of a failure in which its kind is looked for

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["NO_LEVEL", "Credits", "tree_credit"]
-
 DIGITS = 12  # beyond them lies only the rounding of sums
 NO_LEVEL = -1  # nobody else did the like: only the episode's own advantage is left
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["ERROR", "error_local", "gigpo", "outcome_credit", "plain", "process", "steps_to_end", "whole_credit"]
-
 ERROR = 0.2
 _STD_EPSILON = 1e-4  # as GRPO implementations have it
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Paths", "dense", "read_paths"]
-
 _BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
 _BY_SYSTEM = '"role":"system"'
 _FAILED = ("failed",)

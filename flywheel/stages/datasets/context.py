@@ -16,9 +16,6 @@ import polars as pl
 
 from flywheel.stages.common.canonical import as_canonical
 
-__all__ = ["PROVISIONAL", "UNFIT", "Fragment", "StepContext", "call_id", "contexts", "episode_fragments", "unfit"]
-
-
 # Tags of episodes whose log does not show all that the agent saw or said, or whose reward was not earned: for
 # statistics, never to learn from.
 _UNFIT = ("truncated", "content_missing", "unreadable_content", "redacted", "history_missing", "partial", "suspect")

@@ -10,8 +10,6 @@ from typing import Any
 
 from flywheel.stages.common.canonical import action_key, call_key
 
-__all__ = ["corrected"]
-
 
 def corrected(message: dict[str, Any], text: str) -> dict[str, Any] | None:
     """Return an action as a user's edit would have it; None where the edit says nothing of it.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from flywheel.config import PairsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["build_examples"]
-
 DESIRABLE = 0.7
 UNDESIRABLE = 0.3
 CORRECTED = 0.95  # probability that an output as a user left it is right

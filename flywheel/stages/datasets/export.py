@@ -21,8 +21,6 @@ from flywheel.records import Split, canonical_json
 if TYPE_CHECKING:
     from flywheel.funnel import Funnel
 
-__all__ = ["FORMS", "Form", "export_rows"]
-
 
 @dataclass(frozen=True)
 class Form:

@@ -20,8 +20,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["is_prose", "named_tokens", "ungrounded"]
-
 _ESCAPES = re.compile(r"\\+[nrt\"/]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _COMPOUND = re.compile(r"\w+(?:[-./@:+']\w+)*")

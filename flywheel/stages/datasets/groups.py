@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from flywheel.config import GroupsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["advantages", "build_groups", "gradients", "step_advantages"]
-
 STD_EPSILON = 1e-4  # as GRPO implementations have it
 LONG = 10  # steps from which an early step's share of the return is discounted
 ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones

@@ -15,8 +15,6 @@ from flywheel.records import Split
 if TYPE_CHECKING:
     from flywheel.funnel import Funnel
 
-__all__ = ["balanced_weights", "unpaired", "weighed"]
-
 CLEAR = 0.4  # of |2p - 1|
 MOST_DESIRED = 4 / 3  # weight of desirable rows beside that of undesirable ones: KTO's authors advise 1 to 4/3
 

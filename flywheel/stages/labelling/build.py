@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["SUSPECT", "build_reliability", "reliability_frame"]
-
 SUSPECT = "suspect"
 
 

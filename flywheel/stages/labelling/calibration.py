@@ -15,8 +15,6 @@ from flywheel.stages.labelling.posterior import Belief, Vote
 from flywheel.stages.signals.rows import AUDIT
 from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error, isotonic
 
-__all__ = ["ENOUGH_ANSWERS", "Audited", "audited", "calibration"]
-
 ENOUGH_ANSWERS = 30  # below, a curve would be noise
 PSEUDO_ANSWERS = 20.0  # the identity is worth so many answers
 

@@ -15,8 +15,6 @@ from flywheel.stages.labelling.priors import horizon_s
 from flywheel.stages.signals.rows import AUDIT
 from flywheel.stats.delays import kaplan_meier, thinned
 
-__all__ = ["ENOUGH_ARRIVALS", "delays"]
-
 ENOUGH_ARRIVALS = 5  # late votes; a signal that hardly ever comes late holds nothing up
 LEAST_SHARE = 0.01  # of all episodes
 KNOTS = 64

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["ENOUGH_GOLD", "ENOUGH_TOGETHER", "fitted"]
-
 ENOUGH_GOLD = 30  # known outcomes, ten of each kind at least
 ENOUGH_OF_EACH = 10
 PSEUDO_OUTCOMES = 2.0  # of each kind, behind the share of known successes

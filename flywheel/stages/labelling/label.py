@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import polars as pl
 
-from flywheel.stages.labelling.posterior import Belief, Vote, scope_of, success
+from flywheel.stages.labelling.posterior import Belief, Vote, scope_of
 from flywheel.stages.labelling.votes import summed
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig, RulesConfig
-
-__all__ = ["Judgement", "Vote", "judge", "normalised_costs", "success"]
 
 QUESTIONS = "questions"  # not a cost on a scale but a price each
 ENOUGH_EPISODES = 5  # from which a task has cost quantiles of its own

@@ -29,8 +29,6 @@ from flywheel.stats.delays import Delays, maturity
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ALL", "Belief", "Late", "Part", "Vote", "scope_of", "success"]
-
 ALL = "all"
 _NOTHING = 1e-9  # log-odds
 _REMEMBERED = 100_000  # distinct sets of votes
@@ -148,7 +146,10 @@ class Belief:
         return _held(min(max(p, 1 - SURE), SURE), parts)
 
     def success(self, votes: Sequence[Vote], scope: str = ALL) -> float:
-        """Return P(success): a reviewer's answer if there is one, else the calibrated score."""
+        """Return P(success): a reviewer's answer if there is one, else the calibrated score; 0.5 without any vote.
+
+        A verifier decides alone: a fractional verdict is taken as the probability, within its reliability.
+        """
         answers = [vote for vote in votes if vote.family == AUDIT and vote.weight > 0]
         if answers:
             return _decided(answers)
@@ -178,15 +179,6 @@ class Belief:
             for late in self.late:
                 if late.signal not in spoken:
                     yield late, maturity(late.delays, age, late.horizon)
-
-
-def success(votes: Sequence[Vote]) -> float:
-    """Return P(success) by the priors, 0.5 without any vote.
-
-    A verifier decides alone (a fractional verdict is taken as the probability, within its reliability). Otherwise each
-    family's votes are averaged, praise adds at most log 2, and alone proves no more than 0.65.
-    """
-    return Belief().success(votes)
 
 
 def scope_of(scope: str, started: datetime | None, policy: str) -> str:

@@ -10,19 +10,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = [
-    "PRAISE",
-    "PRAISE_ALONE",
-    "PRIORS",
-    "SENTIMENT_CAP",
-    "SURE",
-    "Rates",
-    "full_log_odds",
-    "horizon_s",
-    "log_odds",
-    "prior_rates",
-]
-
 PRAISE = "sentiment_pos"
 PRAISE_ALONE = 0.65  # most that praise alone can prove: below what a chosen action needs
 

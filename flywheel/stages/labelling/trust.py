@@ -13,8 +13,6 @@ import polars as pl
 
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
 
-__all__ = ["LEAST_TRUST", "users"]
-
 AGREE, DISAGREE = 8.0, 2.0  # Beta prior: users are trusted until they are caught
 LEAST_TRUST = 0.2
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["LEAST_VOTE", "VOTE_COLUMNS", "summed"]
-
 LEAST_VOTE = 0.25  # fainter votes say too little to learn a signal's reliability from
 # What must be read of the rewards table.
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")

@@ -19,8 +19,6 @@ from flywheel.stats.drift import Estimate, mean, one_sided, psi, psi_by_chance, 
 if TYPE_CHECKING:
     from flywheel.config import MonitorsConfig
 
-__all__ = ["action_mix", "rates", "style"]
-
 _SURE = one_sided(0.95)
 _ENOUGH_TASKS = 20  # tasks of both sides from which only they are compared
 _RARE = 0.01  # tools called less are one kind

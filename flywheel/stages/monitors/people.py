@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from flywheel.config import MonitorsConfig
 
-__all__ = ["credit", "users"]
-
 _SURE = one_sided(0.99)
 _LEAST_GAIN = 0.02  # what the median user's gain counts as at least: a ratio to nothing says nothing
 

@@ -16,8 +16,6 @@ from flywheel.stats.drift import Estimate, mean, one_sided, ratio, slope
 if TYPE_CHECKING:
     from flywheel.config import MonitorsConfig
 
-__all__ = ["decoupling", "goodhart", "praise"]
-
 _SURE = one_sided(0.95)
 
 

@@ -19,8 +19,6 @@ from flywheel.stages.signals.rows import VERIFIER
 if TYPE_CHECKING:
     from flywheel.config import MonitorsConfig
 
-__all__ = ["Watched", "unknown", "watched"]
-
 _OWN = ("peers", "task")  # families of what compares attempts
 _VOTES = ("outcome", "implicit")
 

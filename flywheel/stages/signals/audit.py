@@ -18,8 +18,6 @@ from flywheel.stages.signals.rows import AUDIT, rewards_frame
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
 
-__all__ = ["AUDITS", "audit"]
-
 AUDITS = "audits"  # folder of the answers, in the project
 
 

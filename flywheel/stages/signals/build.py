@@ -15,15 +15,12 @@ import polars as pl
 from flywheel.contracts import conform, polars_schema
 from flywheel.errors import ContractError, ExtensionError
 from flywheel.records import LogEvent, Reward
-from flywheel.stages.signals.corrections import build_corrections
 from flywheel.stages.signals.rows import rewards_frame
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
     from flywheel.extensions import Signal
     from flywheel.funnel import Funnel
-
-__all__ = ["build_corrections", "build_rewards", "compare_attempts", "looks_at_tasks"]
 
 
 def build_rewards(

@@ -15,8 +15,6 @@ from flywheel.contracts import polars_schema
 from flywheel.records import Correction
 from flywheel.stages.signals.evidence import Targets
 
-__all__ = ["build_corrections"]
-
 
 def build_corrections(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return the corrections. An edit that names no step means the last text that the agent wrote."""

@@ -17,8 +17,6 @@ from flywheel.stages.common.memo import remembered
 from flywheel.stages.signals.lexicon import fold
 from flywheel.stages.signals.rows import Said
 
-__all__ = ["EpisodeKey", "Turn", "user_turns"]
-
 EpisodeKey = tuple[str, str]  # episode id, task id
 
 _BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped

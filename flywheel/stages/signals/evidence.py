@@ -17,8 +17,6 @@ from flywheel.stages.common.memo import remembered
 from flywheel.stages.signals.dialogue import EpisodeKey
 from flywheel.stages.signals.rows import Said
 
-__all__ = ["StepRow", "Targets", "by_episode", "proof", "times_of"]
-
 
 class StepRow(NamedTuple):
     """The columns of a step that signals read."""

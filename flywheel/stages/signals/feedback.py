@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from flywheel.config import RewardsConfig
 
-__all__ = ["ADOPTIONS", "adopted", "complaint", "thanks", "undo", "user_edit"]
-
 RETAINED = 0.2  # an accepted text changed by no more than this share was kept
 COURTESY = 0.5  # what bare thanks are worth
 HEAVY = 0.6  # changed by this share or more, it was replaced

@@ -26,8 +26,6 @@ from flywheel.stages.signals.rows import Opinions, people_said
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
 
-__all__ = ["abandon", "correction", "escalate", "rephrase", "retry"]
-
 REPHRASED = 0.6  # cosine of 3-grams from which two requests are one
 REPHRASE_WITHIN = timedelta(minutes=10)
 REPHRASE_LETTERS = 12  # shorter turns ("yes please") are alike by chance; a Chinese character counts as two

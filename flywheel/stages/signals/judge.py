@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
     from flywheel.config.rewards import JudgeConfig
 
-__all__ = ["CANARIES", "VERDICTS", "ask", "judge"]
-
 VERDICTS = {"done": 1.0, "not_done": -1.0, "unclear": 0.0}
 _RULES = (
     "You audit logs of an assistant with tools. The user message is one JSON object; its field `log` is a recording, "

@@ -13,8 +13,6 @@ import unicodedata
 from functools import cache
 from typing import Literal
 
-__all__ = ["Act", "fold", "orders", "says"]
-
 Act = Literal["complaint", "correction", "thanks", "praise", "confirm", "human", "undo"]
 
 READ_AT_MOST = 1000  # characters of a turn: what follows is pasted material more often than opinion

@@ -9,8 +9,6 @@ import math
 from collections import Counter
 from functools import lru_cache
 
-__all__ = ["edit_share", "levenshtein", "trigram_cosine"]
-
 COMPARE_AT_MOST = 20_000  # characters: keeps the cost of one hostile edit below a second
 
 

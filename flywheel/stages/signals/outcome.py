@@ -19,8 +19,6 @@ from flywheel.stages.signals.rows import Opinions, judgements, plain_name, scale
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
 
-__all__ = ["cost", "latency", "loop", "outcome", "recovery", "tool_error"]
-
 LOOP_AT = 3  # identical calls with identical results
 LOOP_WITHIN = 6  # actions with calls
 OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log has tokens but no price

@@ -26,8 +26,6 @@ from flywheel.stages.signals.rows import Opinions, Said, rewards_frame
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
 
-__all__ = ["agreement", "effort", "questions", "share_as_vote"]
-
 ENOUGH_OTHERS = 2  # other attempts, below which agreement means nothing
 EVEN_STEPS = 8.0  # median of a task's attempts at which its length is no evidence
 COMPARED = 20  # other attempts that one is compared with: the cost of a task grows with its attempts, not their square

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
     from flywheel.config.rewards import ScoreNames
 
-__all__ = ["is_rating", "thumbs"]
-
 _RATES = frozenset({
     "thumb", "thumbs", "rating", "ratings", "rate", "star", "stars", "csat", "nps", "like", "liked", "dislike",
     "disliked", "helpful", "unhelpful", "helpfulness", "satisfaction", "satisfied", "happy",

@@ -22,19 +22,6 @@ from flywheel.contracts import polars_schema
 from flywheel.records import Reward
 from flywheel.stages.common.memo import remembered
 
-__all__ = [
-    "AUDIT",
-    "VERIFIER",
-    "Kind",
-    "Opinions",
-    "Said",
-    "judgements",
-    "people_said",
-    "plain_name",
-    "rewards_frame",
-    "scaled",
-]
-
 VERIFIER = "verifier"  # families that decide alone: a recorded result, and above it a reviewer's answer
 AUDIT = "audit"
 

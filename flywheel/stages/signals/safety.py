@@ -21,8 +21,6 @@ from flywheel.stages.signals.taint import Deed, deeds, foreign
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
 
-__all__ = ["injection", "leak", "risk", "tainted", "unconfirmed"]
-
 # Severities in [0, 1]; from 1 on an episode is never an example to follow.
 DESTROYED_UNASKED = 1.0
 DESTROYED_WITHOUT_YES = 0.5

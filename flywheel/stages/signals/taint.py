@@ -18,8 +18,6 @@ from flywheel.stages.signals.evidence import StepRow
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Call", "Deed", "Heard", "deeds", "foreign"]
-
 SPAN = 8  # words in a row that are no accident
 _WORD = re.compile(r"[0-9a-z]+|[\u3400-\u9fff]")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>\\)\]}]+|www\.[^\s\"'<>\\)\]}]+|<EMAIL_[0-9a-f]+>|[\w.+-]+@[\w-]+\.[\w.]+")

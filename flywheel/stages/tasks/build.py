@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from flywheel.funnel import Funnel
     from flywheel.stages.tasks.embedding import Embedding
 
-__all__ = ["build_tasks", "follow_tasks"]
-
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["cluster_ids"]
-
 
 class _Sets:
     """Union-find; the smallest member is the root."""

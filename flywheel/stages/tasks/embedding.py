@@ -16,8 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Embedding", "close", "deeds"]
-
 Embedding = Callable[[Sequence[str]], "NDArray[np.floating]"]
 
 _DEEDS = re.compile(

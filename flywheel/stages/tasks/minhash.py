@@ -20,8 +20,6 @@ from flywheel.stages.common.canonical import normal_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BANDS", "ROWS", "alike", "candidates", "jaccard", "masked_words", "shingles", "signatures"]
-
 PERMUTATIONS, BANDS, ROWS = 128, 16, 8  # the S-curve's middle lies at (1/16)^(1/8) = 0.707
 ALIKE = 0.7
 DIFFER_AT_MOST = 12  # shingles, about two words: a long shared template must not make two questions one

@@ -10,10 +10,12 @@ import pytest
 from flywheel.config import RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.records import Episode, Reward
-from flywheel.stages.labelling.label import Judgement, Vote, judge, normalised_costs, success
+from flywheel.stages.labelling.label import Judgement, judge, normalised_costs
+from flywheel.stages.labelling.posterior import Belief, Vote
 from hypothesis import given
 from hypothesis import strategies as st
 
+success = Belief().success  # by the priors
 FAMILIES = ["adoption", "sentiment_neg", "sentiment_pos", "followup", "exec", "exit", "other"]
 VOTES = st.lists(
     st.builds(

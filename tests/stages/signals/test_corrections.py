@@ -11,7 +11,7 @@ from flywheel.contracts import conform, polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Correction, LogEvent, canonical_json
 from flywheel.stages.conversations.episodes import build_episodes
-from flywheel.stages.signals.build import build_corrections
+from flywheel.stages.signals.corrections import build_corrections
 
 
 def event(seq: int, kind: str, payload: dict[str, Any], user: str | None = None) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from flywheel.stages.datasets.pairs.sides import pointed
 if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
-__all__ = ["efficiency", "first_divergence", "known_actions", "sibling"]
-
 PRIOR_EPISODES = 1.0  # the state's mean counts as one more episode through each action: 1 against 1 is no certainty
 ACTIONS_PER_END = 8  # best and worst actions of a state that are compared: keeps a busy state linear
 BACK_OFF_BELOW = 3  # episodes through an exact state; with fewer, the rough state is asked too

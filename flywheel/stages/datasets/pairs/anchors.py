@@ -23,8 +23,6 @@ import polars as pl
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import normal_text
 
-__all__ = ["ANCHORS", "anchored", "is_failed"]
-
 ANCHORS = ("seen", "exact", "rough")
 _EMPTY = r'"content":"\s*(?:\[\s*\]|\{\s*\}|null|none|)\s*"'
 _CALL_ID = r'"(?:tool_call_id|id)":"[^"]*",?'

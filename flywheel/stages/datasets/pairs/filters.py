@@ -29,8 +29,6 @@ from flywheel.stages.datasets.pairs.within import overlap
 if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
-__all__ = ["FILTERS", "Facts", "Pair", "by_numbers", "first_reason"]
-
 TOO_SIMILAR = 0.9
 CHEAPER = "efficiency"  # builder whose pairs say nothing about success
 FOREIGN_WORDS, LONG_WORD = 3, 5  # so many words of so many letters tell that a text is about something else

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from flywheel.config import PairsConfig
     from flywheel.funnel import Funnel
 
-__all__ = ["limit", "signature"]
-
 
 def signature(message: dict[str, Any]) -> str:
     """Return an action as text in which ids, spacing and, beside calls, the wording do not count."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from flywheel.extensions import PairBuilder
     from flywheel.funnel import Funnel
 
-__all__ = ["build_pairs"]
-
 # Columns that a builder may leave out; without a prompt, the texts are those of the steps that it names.
 _OPTIONAL = {"p_chosen", "users", "pair_id", "prompt", "chosen", "rejected", "tools"}
 

@@ -20,8 +20,6 @@ from flywheel.errors import ExtensionError
 from flywheel.records import PreferencePair, Split, canonical_json, content_id
 from flywheel.stages.datasets.context import StepContext, call_id, contexts
 
-__all__ = ["finish", "pointed", "probability_better", "sides", "steps_of", "sure", "written"]
-
 
 def probability_better(p_chosen: float, p_rejected: float) -> float:
     """Return P(chosen is right and rejected wrong), given that exactly one of them is right."""

@@ -14,8 +14,6 @@ import polars as pl
 
 from flywheel.stages.datasets.pairs.anchors import ANCHORS
 
-__all__ = ["Votes"]
-
 _SILENT = 1e-9  # an attempt that did as well as the state's mean says nothing
 
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from flywheel.records import texts_in
 
-__all__ = ["tainted"]
-
 _SPAN = 8  # words
 _SENSITIVE = re.compile(
     r"(?:^|_)(?:send|post|publish|upload|share|forward|reply|email|mail|message|pay|transfer|refund|purchase|order|book"

@@ -24,8 +24,6 @@ from flywheel.stages.datasets.pairs.sides import finish, sides, sure
 if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
-__all__ = ["overlap", "rephrase", "retry_fixed", "user_edit"]
-
 FIXED_IS_BETTER = 0.9  # in an episode that surely succeeded; a coin's toss in one that surely failed
 EDIT_IS_BETTER = 0.9  # who edits an output prefers the edit; some edits only add what nobody could know
 ACCEPTED_IS_BETTER = 0.9  # as with a retry
