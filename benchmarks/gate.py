@@ -28,7 +28,7 @@ from flywheel.records import EvalReport, MetricRow, Promotion, Verdict
 from flywheel.stages.evaluate.compare import compare
 from flywheel.stages.evaluate.logs.score import Attempt, serve
 from flywheel.stages.gate import Decision, decide, no_deterioration, non_inferior, slices, superiority, validity
-from flywheel.stats.clusters import bootstrap_interval, cluster
+from flywheel.stats.clusters import cluster, mean_difference
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import tango_interval
 
@@ -184,7 +184,7 @@ def coverage(histories: int) -> Iterator[str]:
         levels = rng.normal(0, math.sqrt(0.3), 60).repeat(10)
         differences = (levels + rng.normal(0, math.sqrt(0.7), 600)).tolist()
         for name, units in (("users", users), ("rows", rows)):
-            low, high = bootstrap_interval(cluster(differences, units), seed=run)
+            low, high = mean_difference(cluster(differences, units), seed=run).interval
             hit[name] += low <= 0 <= high
     for name, count in hit.items():
         yield f"coverage, 60 users of 10 rows, ICC .3: {name} drawn as a whole {count / runs:.3f} (n {runs:,})"

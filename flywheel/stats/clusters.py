@@ -233,20 +233,3 @@ def mean_difference(data: Clusters, *, seed: int = 0) -> Tested:
     drawn = Interval(low, high), f"bootstrap over {tasks} tasks"
     few = paired_t_interval(data), f"t over {tasks} tasks"
     return Tested(*(few if tasks < _LEAST_TASKS else drawn), max(p_better, flips[0]), max(p_worse, flips[1]))
-
-
-def bootstrap_interval(data: Clusters, *, seed: int = 0) -> Interval:
-    """Return the 95 % percentile interval of the mean difference, whole tasks drawn with replacement."""
-    low, high = np.quantile(_bootstrap_means(data, seed), [0.025, 0.975])
-    return Interval(float(low), float(high))
-
-
-def bootstrap_better(data: Clusters, *, seed: int = 0) -> float:
-    """Return a one-sided p-value of "the candidate is no better" for scores that are not binary.
-
-    The greater of the clustered bootstrap's (1 + draws not above 0) / (1 + draws) and of `sign_flip_better`: the
-    bootstrap alone would call three tasks out of three certain.
-    """
-    means = _bootstrap_means(data, seed)
-    bootstrap = (1 + int((means <= 0).sum())) / (1 + len(means))
-    return max(bootstrap, sign_flip_better(data, seed=seed))

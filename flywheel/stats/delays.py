@@ -8,7 +8,6 @@ Sources: Kaplan and Meier, JASA 53 (1958); the use for delayed labels follows Ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -75,15 +74,3 @@ def late_after_silence(ever: float, arrived: float) -> float:
     """
     left = 1 - ever * arrived
     return ever * (1 - arrived) / left if left > 0 else 0.0
-
-
-def arrived_weighted(ages: Sequence[float], came: Sequence[bool], arrived: Sequence[float]) -> float:
-    """Return the rate of evidence that ever comes, each arrival weighted by 1 / max(F(age), 0.05).
-
-    Args:
-        ages: age of each item, for their number only.
-        came: whether its evidence has come.
-        arrived: F(age), the share of what comes that has come by the item's age.
-    """
-    total = sum(1 / max(f, 0.05) for f, seen in zip(arrived, came, strict=True) if seen)
-    return total / len(ages) if ages else 0.0

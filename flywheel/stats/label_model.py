@@ -23,43 +23,6 @@ _TINY = 1e-12
 _EDGE = 1e-6  # rates stay this far from 0 and 1
 
 
-class ClassFit(NamedTuple):
-    """What `fit_classes` found: priors (K), error rates (J, K true, K said), posteriors (n, K), log-likelihood."""
-
-    priors: Floats
-    errors: Floats
-    posteriors: Floats
-    log_likelihood: float
-    iterations: int
-
-
-def fit_classes(counts: Floats, *, tolerance: float = 1e-9, most: int = 500) -> ClassFit:
-    """Fit Dawid and Skene's model of K classes by maximum likelihood, begun from each item's average vote.
-
-    Args:
-        counts: (items, observers, K): how often an observer gave an item a class; all 0 where it said nothing.
-        tolerance: stops when the log-likelihood gains less.
-        most: iterations at most.
-    """
-    said = counts.sum(axis=1)
-    posterior = said / said.sum(axis=1, keepdims=True)
-    likelihood = -np.inf
-    step = 0
-    while step < most:
-        step += 1
-        priors = posterior.mean(axis=0)
-        errors = np.einsum("ik,ijl->jkl", posterior, counts)
-        errors /= np.maximum(errors.sum(axis=2, keepdims=True), _TINY)
-        logs = np.log(np.maximum(priors, 1e-300)) + np.einsum("ijl,jkl->ik", counts, np.log(np.maximum(errors, 1e-300)))
-        top = logs.max(axis=1, keepdims=True)
-        shares = np.exp(logs - top)
-        before, likelihood = likelihood, float((top[:, 0] + np.log(shares.sum(axis=1))).sum())
-        posterior = shares / shares.sum(axis=1, keepdims=True)
-        if likelihood - before < tolerance:
-            break
-    return ClassFit(priors, errors, posterior, likelihood, step)
-
-
 class BinaryFit(NamedTuple):
     """What `fit_binary` found.
 
@@ -73,20 +36,6 @@ class BinaryFit(NamedTuple):
     q: Floats
     iterations: int
     converged: bool
-
-
-def family_weights(votes: Ints, families: list[str]) -> Floats:
-    """Return the share of each vote (n, J): one divided by how many of its family vote on the same item; 0 if silent.
-
-    A voter and its copies are then worth what the voter was: dependence within a family does no harm.
-    """
-    voted = votes != 0
-    shares = np.zeros(votes.shape)
-    for family in dict.fromkeys(families):
-        members = [j for j, name in enumerate(families) if name == family]
-        together = voted[:, members].sum(axis=1, keepdims=True)
-        shares[:, members] = voted[:, members] / np.maximum(together, 1)
-    return shares
 
 
 def log_odds_of_votes(votes: Ints, shares: Floats, tpr: Floats, tnr: Floats) -> Floats:

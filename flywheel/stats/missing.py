@@ -30,11 +30,3 @@ def inverse_response_mean(cells: Mapping[str, tuple[int, int, float]]) -> float 
             weight = 1 / max(ratings / episodes, _LEAST_PROPENSITY)
             total, weights = total + weight * good, weights + weight * ratings
     return total / weights if weights else None
-
-
-def optional_reward(p_accept: float, threshold: float) -> float:
-    """Return the expected reward of an optional action: 1 - threshold if accepted, -threshold if not, silence 0.
-
-    It is positive exactly where the probability of acceptance exceeds the threshold.
-    """
-    return p_accept * (1 - threshold) - (1 - p_accept) * threshold

@@ -39,18 +39,6 @@ def lord_level(t: int, rejections: Sequence[int], *, alpha: float, initial_wealt
     return level + alpha * math.fsum(gamma(t - r) for r in earlier[1:])
 
 
-def lord_levels(p_values: Iterable[float], *, alpha: float, initial_wealth: float) -> list[tuple[float, bool]]:
-    """Return (level, rejected) of each test in turn."""
-    found: list[tuple[float, bool]] = []
-    rejections: list[int] = []
-    for t, p in enumerate(p_values, 1):
-        level = lord_level(t, rejections, alpha=alpha, initial_wealth=initial_wealth)
-        if p <= level:
-            rejections.append(t)
-        found.append((level, p <= level))
-    return found
-
-
 def e_process(differences: Iterable[float]) -> Iterator[float]:
     """Yield log E after each paired difference in [-1, 1]; the null is that their mean is at most 0.
 

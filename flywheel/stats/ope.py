@@ -4,10 +4,9 @@ In: arrays over logged rows or trajectories. Out: one term a row, whose mean is 
 those of a mean and a known answer can be enumerated exactly. They inform and may veto; nothing is promoted on them.
 
 One step:   IPS  w r        SNIPS  w r / mean w        DM  v        DR  v + w (r - q)
-Many steps: IS   rho_0:T * return        PDIS  sum_t gamma^t rho_0:t r_t        WPDIS  rho_0:t normalised for each t
-            DR   backwards  x <- v_t + rho_t (r_t + gamma x - q_t)
+Many steps: PDIS  sum_t gamma^t rho_0:t r_t
 with w = e(a|s)/b(a|s), q = q(s, a) of the logged action, v = sum_a e(a|s) q(s, a).
-(Horvitz & Thompson 1952; Precup et al. 2000; Dudik et al. 2011; Jiang & Li 2016; MIPS: Saito & Joachims 2022.)
+(Horvitz & Thompson 1952; Precup et al. 2000; Dudik et al. 2011; MIPS: Saito & Joachims 2022.)
 """
 
 from __future__ import annotations
@@ -91,16 +90,6 @@ def _discounts(steps: int, gamma: float) -> Floats:
     return np.asarray(gamma ** np.arange(steps), dtype=float)
 
 
-def is_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
-    """Return each trajectory's whole ratio times its return.
-
-    Raises:
-        ValueError: more than five steps.
-    """
-    terms: Floats = _cumulative(ratios)[:, -1] * (rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
-    return terms
-
-
 def pdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
     """Return each trajectory's rewards weighted by the ratio of what came before them.
 
@@ -109,31 +98,6 @@ def pdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats
     """
     terms: Floats = (_cumulative(ratios) * rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
     return terms
-
-
-def wpdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
-    """Return as `pdis_terms`, ratios normalised at each step: a little biased, far less noisy.
-
-    Raises:
-        ValueError: more than five steps.
-    """
-    cumulative = _cumulative(ratios)
-    normal = cumulative / np.maximum(cumulative.mean(axis=0), 1e-300)
-    terms: Floats = (normal * rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
-    return terms
-
-
-def sequential_dr_terms(ratios: Floats, rewards: Floats, q: Floats, v: Floats, *, gamma: float = 1.0) -> Floats:
-    """Return each trajectory's doubly robust value, from its last step backwards.
-
-    Raises:
-        ValueError: more than five steps.
-    """
-    _cumulative(ratios)
-    value = np.zeros(len(ratios))
-    for t in reversed(range(ratios.shape[1])):
-        value = v[:, t] + ratios[:, t] * (rewards[:, t] + gamma * value - q[:, t])
-    return value
 
 
 # --- the number, if it may be believed -----------------------------------------------------------------------------

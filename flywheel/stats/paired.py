@@ -41,11 +41,6 @@ def mcnemar_better(wins: int, losses: int) -> float:
     return _tail(wins + losses, wins)
 
 
-def mcnemar_two_sided(wins: int, losses: int) -> float:
-    """Return the exact two-sided p-value of "neither is better"."""
-    return min(1.0, 2 * _tail(wins + losses, max(wins, losses)))
-
-
 def mcnemar_mid_p(wins: int, losses: int) -> float:
     """Return the one-sided mid-p: half of the observed point's probability left out; reported, never decided on."""
     if wins + losses == 0:
@@ -71,8 +66,3 @@ def newcombe(successes: float, n: float, successes_before: float, n_before: floa
     down = math.sqrt((rate - now.low) ** 2 + (before.high - old) ** 2)
     up = math.sqrt((now.high - rate) ** 2 + (old - before.low) ** 2)
     return Interval(rate - old - down, rate - old + up)
-
-
-def rule_of_three(n: int) -> float:
-    """Return the 95 % upper bound of a rate after no event in n cases, as 3/n."""
-    return min(1.0, 3 / n) if n > 0 else 1.0

@@ -6,11 +6,10 @@ import math
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from flywheel.stats.clusters import (
     Clusters,
-    bootstrap_better,
-    bootstrap_interval,
     cluster,
     critical_value,
     design_effect,
@@ -119,11 +118,22 @@ def test_critical_values() -> None:
 @settings(max_examples=30, deadline=None)
 def test_three_good_tasks_are_not_certainty(values: list[float]) -> None:
     data = _singles(values)
-    p = bootstrap_better(data, seed=1)
+    p = mean_difference(data, seed=1).p_better
 
-    assert p == bootstrap_better(data, seed=1)
+    assert p == mean_difference(data, seed=1).p_better
     assert p >= sign_flip_better(data, seed=1) >= 2.0 ** -len(values) - 1e-4
     assert p >= 0.4 or data.mean > 0
+
+
+def _resampled_means(data: Clusters, seed: int = 0) -> npt.NDArray[np.float64]:
+    """Return the mean difference of 10,000 draws of whole tasks with replacement."""
+    rng, tasks = np.random.default_rng(seed), len(data.sums)
+    chunk = min(10_000, 4_000_000 // tasks)
+    means = []
+    for done in range(0, 10_000, chunk):
+        sampled = rng.integers(0, tasks, (min(chunk, 10_000 - done), tasks))
+        means.append(np.array(data.sums)[sampled].sum(axis=1) / np.array(data.sizes)[sampled].sum(axis=1))
+    return np.concatenate(means)
 
 
 def _nights(users: int, rows: int, icc: float, repeats: int) -> list[Clusters]:
@@ -137,7 +147,7 @@ def _nights(users: int, rows: int, icc: float, repeats: int) -> list[Clusters]:
 
 def test_clustered_intervals_cover_where_row_intervals_do_not() -> None:
     nights = _nights(60, 10, 0.3, 200)
-    clustered = [bootstrap_interval(night) for night in nights[:60]]
+    clustered = [mean_difference(night).interval for night in nights[:60]]
     by_task = [paired_t_interval(night) for night in nights]
     by_row = [1.96 * math.sqrt((night.squares / night.n - night.mean**2) / night.n) for night in nights]
 
@@ -184,12 +194,13 @@ def test_a_hundred_thousand_cases_take_seconds_at_most() -> None:
 def test_one_draw_gives_the_interval_and_both_tests() -> None:
     rng = np.random.default_rng(8)
     data = _in_tasks([float(v) for v in rng.uniform(-0.6, 0.7, 120)], 3)
-    worse = data._replace(sums=[-s for s in data.sums])
     found = mean_difference(data, seed=4)
 
-    assert found.interval == bootstrap_interval(data, seed=4)
-    assert found.p_better == bootstrap_better(data, seed=4)
-    assert found.p_worse == bootstrap_better(worse, seed=4)
+    means = _resampled_means(data, seed=4)
+    assert found.interval == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=1e-12)
+    assert found.p_better == max((1 + (means <= 0).sum()) / 10_001, sign_flip_better(data, seed=4))
+    worse = sign_flip_better(data._replace(sums=[-s for s in data.sums]), seed=4)
+    assert found.p_worse == max((1 + (means >= 0).sum()) / 10_001, worse)
     assert found.method == "bootstrap over 40 tasks"
     assert mean_difference(_in_tasks([0.5, 0.1, -0.3] * 3, 1)).method == "t over 9 tasks"
 
@@ -198,11 +209,11 @@ def test_thousands_of_tasks_need_no_draws() -> None:
     rng = np.random.default_rng(9)
     values = [float(v) for v in rng.normal(0.02, 0.4, 6_000).clip(-1, 1)]
     data = _in_tasks(values, 2)
-    found, drawn = mean_difference(data), bootstrap_interval(data)
+    found, means = mean_difference(data), _resampled_means(data)
 
     assert found.method == "t over 3000 tasks"
-    assert found.interval == pytest.approx(drawn, abs=6e-4)
-    assert found.p_better == pytest.approx(bootstrap_better(data), abs=2e-3)
+    assert found.interval == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=6e-4)
+    assert found.p_better == pytest.approx((1 + (means <= 0).sum()) / (1 + len(means)), abs=2e-3)
 
 
 def test_thousands_of_tasks_of_which_one_is_everything_are_drawn() -> None:

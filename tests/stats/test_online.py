@@ -6,11 +6,21 @@ import math
 
 import numpy as np
 import pytest
-from flywheel.stats.online import e_process, gamma, lord_level, lord_levels
+from flywheel.stats.online import e_process, gamma, lord_level
 
 P = [0.001, 0.2, 0.0005, 0.3, 0.0004, 0.04, 0.0001, 0.009]
 LEVELS = [0.002675839, 0.003257749, 0.001077535, 0.006259482, 0.001925444, 0.006994665, 0.002556448, 0.007545047]
 PATTERN = [1, 0, 0, 1, -1, 0, 1, 1, 0, 0]
+
+
+def decide(p_values: list[float], *, alpha: float, initial_wealth: float) -> list[tuple[float, bool]]:
+    """Return (level, rejected) of each test in turn."""
+    decisions: list[tuple[float, bool]] = []
+    for t, p in enumerate(p_values, 1):
+        rejections = [earlier for earlier, (_, rejected) in enumerate(decisions, 1) if rejected]
+        level = lord_level(t, rejections, alpha=alpha, initial_wealth=initial_wealth)
+        decisions.append((level, p <= level))
+    return decisions
 
 
 def test_gammas() -> None:
@@ -22,7 +32,7 @@ def test_gammas() -> None:
 
 
 def test_the_ledger() -> None:
-    found = lord_levels(P, alpha=0.1, initial_wealth=0.05)
+    found = decide(P, alpha=0.1, initial_wealth=0.05)
 
     assert [level for level, _ in found] == pytest.approx(LEVELS, abs=5e-10)
     assert [t for t, (_, rejected) in enumerate(found, 1) if rejected] == [1, 3, 5, 7]
@@ -41,7 +51,7 @@ def test_wealth_beyond_alpha_is_refused() -> None:
 
 def test_null_nights_seldom_promote() -> None:
     nights = np.random.default_rng(1).random((2_000, 60))
-    histories = [lord_levels([float(p) for p in night], alpha=0.1, initial_wealth=0.05) for night in nights]
+    histories = [decide([float(p) for p in night], alpha=0.1, initial_wealth=0.05) for night in nights]
     fooled = sum(any(rejected for _, rejected in history) for history in histories) / len(histories)
 
     assert fooled <= 0.05

@@ -13,9 +13,8 @@ from flywheel.stats.calibration import (
     isotonic,
     pool_adjacent_violators,
 )
-from flywheel.stats.chains import absorb
-from flywheel.stats.delays import Delays, arrived_weighted, kaplan_meier, late_after_silence, maturity, thinned
-from flywheel.stats.missing import inverse_response_mean, optional_reward, worst_case_bounds
+from flywheel.stats.delays import Delays, kaplan_meier, late_after_silence, maturity, thinned
+from flywheel.stats.missing import inverse_response_mean, worst_case_bounds
 from flywheel.stats.sampling import allocate, draw
 from flywheel.stats.transport import transport_audit
 from hypothesis import given
@@ -28,10 +27,8 @@ def test_late_complaints_are_counted_before_they_come() -> None:
     ages, delays = rng.uniform(0, 14, n), np.where(rng.random(n) < 0.12, rng.exponential(3, n), np.inf)
     came = delays <= ages
     curve = kaplan_meier(np.minimum(delays, ages), came)
-    arrived = (1 - np.exp(-ages / 3)).tolist()
     assert came.mean() == pytest.approx(0.0951, abs=0.002), "what a naive rate says"
     assert curve.plateau == pytest.approx(0.1194, abs=0.002)
-    assert arrived_weighted(ages.tolist(), came.tolist(), arrived) == pytest.approx(0.12, abs=0.003)
     assert maturity(curve, 3, 14) == pytest.approx((1 - math.exp(-1)) / (1 - math.exp(-14 / 3)), abs=0.02)
     assert thinned(curve, 64).plateau == curve.plateau
     assert thinned(curve, 64).at(3.0) == pytest.approx(curve.at(3.0), abs=0.003)
@@ -83,19 +80,6 @@ def test_bounds_of_ratings_that_few_give() -> None:
     assert worst_case_bounds(0.03, 0.62) == pytest.approx((0.0186, 0.9886))
     assert inverse_response_mean({"a": (100, 50, 50.0), "b": (100, 10, 0.0)}) == pytest.approx(0.5)
     assert inverse_response_mean({"a": (10, 0, 0.0)}) is None
-
-
-def test_a_threshold_reward_changes_sign_at_the_threshold() -> None:
-    assert [optional_reward(p, 0.25) for p in (0.2, 0.25, 0.3)] == pytest.approx([-0.05, 0, 0.05])
-    assert (optional_reward(1, 0.25), optional_reward(0, 0.25)) == (0.75, -0.25)
-
-
-def test_an_absorbing_chain() -> None:
-    moves = np.array([[0, 0.5, 0.2], [0, 0, 0.3], [0, 0, 0]])
-    found = absorb(moves, np.array([[0.1, 0.2], [0.6, 0.1], [0.9, 0.1]]))
-    assert found.ends == pytest.approx(np.array([[0.715, 0.285], [0.87, 0.13], [0.9, 0.1]]))
-    assert found.visits == pytest.approx(np.array([[1, 0.5, 0.35], [0, 1, 0.3], [0, 0, 1]]))
-    assert found.friction == pytest.approx([1.85, 1.3, 1.0])
 
 
 def test_allocation() -> None:

@@ -99,12 +99,6 @@ def candidates(keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
                     yield members[place], other
 
 
-def jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
-    """Return the share of common elements of two sorted sets of distinct hashes."""
-    common = len(np.intersect1d(one, other, assume_unique=True))
-    return common / (len(one) + len(other) - common)
-
-
 def alike(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> bool:
     """Return whether two requests are near-duplicates: Jaccard 0.7 or more, and at most two words' difference."""
     common = len(np.intersect1d(one, other, assume_unique=True))

@@ -22,7 +22,6 @@ from flywheel.stages.tasks.minhash import (
     ROWS,
     alike,
     candidates,
-    jaccard,
     masked_words,
     shingles,
     signatures,
@@ -98,7 +97,8 @@ def test_the_s_curve_has_its_middle_at_0_707() -> None:
             common = round(200 * wanted)
             rest = (200 - common) // 2
             sets = [np.unique(pool[: common + rest]), np.unique(np.concatenate([pool[:common], pool[-rest:]]))]
-            assert jaccard(*sets) == pytest.approx(wanted, abs=0.01)
+            shared = len(np.intersect1d(*sets))
+            assert shared / len(np.union1d(*sets)) == pytest.approx(wanted, abs=0.01)
             hits += any(True for _ in candidates(signatures(sets)))
         met[wanted] = hits / 200
     expected = {s: 1 - (1 - s**ROWS) ** BANDS for s in met}

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from flywheel.stages.datasets.pairs.across import efficiency, first_divergence, sibling
 from flywheel.stages.datasets.pairs.mine import build_pairs
-from flywheel.stages.datasets.pairs.sides import probability_better
 from flywheel.stages.datasets.pairs.within import rephrase, retry_fixed, user_edit
 
 __all__ = [
     "build_pairs",
     "efficiency",
     "first_divergence",
-    "probability_better",
     "rephrase",
     "retry_fixed",
     "sibling",

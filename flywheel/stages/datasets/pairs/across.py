@@ -112,7 +112,7 @@ def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
             value_rejected="value_rejected",
             mean_chosen="mean",
             mean_rejected="mean_rejected",
-            p_better=_better(pl.col("p"), pl.col("p_rejected")),
+            p_better=probability_better(pl.col("p"), pl.col("p_rejected")),
             p_chosen="mean",
             chosen_episode="episode_id",
             chosen_step="index",
@@ -123,8 +123,8 @@ def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
     )
 
 
-def _better(chosen: pl.Expr, rejected: pl.Expr) -> pl.Expr:
-    """Return `probability_better` of two columns, by the same operations."""
+def probability_better(chosen: pl.Expr, rejected: pl.Expr) -> pl.Expr:
+    """Return P(chosen is right and rejected wrong), given that exactly one of them is right."""
     ahead, behind = chosen * (1 - rejected), rejected * (1 - chosen)
     return pl.when(ahead + behind > 0).then(ahead / (ahead + behind)).otherwise(0.5)
 

@@ -21,12 +21,6 @@ from flywheel.records import PreferencePair, Split, canonical_json, content_id
 from flywheel.stages.datasets.context import StepContext, call_id, contexts
 
 
-def probability_better(p_chosen: float, p_rejected: float) -> float:
-    """Return P(chosen is right and rejected wrong), given that exactly one of them is right."""
-    ahead, behind = p_chosen * (1 - p_rejected), p_rejected * (1 - p_chosen)
-    return ahead / (ahead + behind) if ahead + behind > 0 else 0.5
-
-
 def sure(p_success: float | None, most: float) -> tuple[float, float]:
     """Return (p_better, margin) of evidence within one episode.
 

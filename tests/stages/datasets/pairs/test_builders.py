@@ -11,12 +11,18 @@ import pytest
 from flywheel.config import PairsConfig
 from flywheel.contracts import conform
 from flywheel.records import PreferencePair
-from flywheel.stages.datasets.pairs import probability_better, retry_fixed, sibling
+from flywheel.stages.datasets.pairs import retry_fixed, sibling
+from flywheel.stages.datasets.pairs.across import probability_better
 from flywheel.stages.datasets.pairs.sides import written
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
 CFG = PairsConfig()
+
+
+def better(chosen: float, rejected: float) -> float:
+    """Return P(chosen is the right one) of two probabilities."""
+    return float(pl.select(probability_better(pl.lit(chosen), pl.lit(rejected))).item())
 
 
 def attempt(name: str, tool: str, p: float | None, **more: Any) -> dict[str, Any]:
@@ -33,7 +39,7 @@ def attempt(name: str, tool: str, p: float | None, **more: Any) -> dict[str, Any
     ("chosen", "rejected", "expected"), [(0.95, 0.1, 0.9942), (0.8, 0.3, 0.9032), (0.6, 0.5, 0.60), (1, 1, 0.5)]
 )
 def test_probability_that_chosen_is_better(chosen: float, rejected: float, expected: float) -> None:
-    assert probability_better(chosen, rejected) == pytest.approx(expected, abs=5e-5)
+    assert better(chosen, rejected) == pytest.approx(expected, abs=5e-5)
 
 
 def test_siblings_leave_the_same_state_with_different_calls(frames: Make) -> None:
@@ -45,7 +51,7 @@ def test_siblings_leave_the_same_state_with_different_calls(frames: Make) -> Non
     assert pair["weight"] == pytest.approx(0.9)
     assert (pair["split"], pair["tools"]) == ("holdout", "[]")
     # 0.95 and 0.05, each averaged with the state's 0.5
-    assert pair["p_better"] == pytest.approx(probability_better(0.725, 0.275))
+    assert pair["p_better"] == pytest.approx(better(0.725, 0.275))
 
 
 def test_the_prompt_and_the_text_are_the_chosen_sides(frames: Make) -> None:
@@ -65,7 +71,7 @@ def test_values_are_means_over_all_known_episodes_through_the_action(frames: Mak
     assert (pair["chosen_episode"], pair["rejected_episode"]) == ("a1", "b1")
     assert pair["margin"] == pytest.approx(0.0 - -0.9)
     state = (0.95 + 0.05 + 0.05) / 3
-    assert pair["p_better"] == pytest.approx(probability_better((1.0 + state) / 3, (0.05 + state) / 2))
+    assert pair["p_better"] == pytest.approx(better((1.0 + state) / 3, (0.05 + state) / 2))
 
 
 def test_the_representative_did_not_fail_if_another_did_not(frames: Make) -> None:
