@@ -1,10 +1,10 @@
-"""Append-only files whose lines are chained by hash, so that what was written once cannot be changed unseen.
+"""Append-only files whose lines are chained by hash, so that a changed line is noticed.
 
     {"previous_sha256": "<hash of the line before>", ...}
 
-The hash of the last line, the head, is kept elsewhere by whoever owns the file: without it a cut-off end would look
-whole. A new line is chained to the head that was kept, not to whatever stands last in the file, so a break stays
-visible for ever instead of being healed by the next honest line.
+The owner of a file keeps the hash of its last line, the head, elsewhere: without it a cut-off end would go unnoticed. A
+new line is chained to the kept head, not to the last line of the file, so a break stays visible for ever instead of
+being healed by the next honest line.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 from flywheel.io import files
 from flywheel.records import canonical_json
 
+NOT_AN_ENTRY = "is not an entry of this file"
+
 
 def lines_of(path: Path) -> list[str]:
     """Return the file's lines; none where there is no file."""
@@ -24,7 +26,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def head_of(path: Path) -> str:
-    """Return the hash of the last line as it stands; '' for no line."""
+    """Return the hash of the last line; '' for an empty file."""
     lines = lines_of(path)
     return files.hash_text(lines[-1]) if lines else ""
 
@@ -35,7 +37,7 @@ def append(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
     Args:
         path: the file.
         entry: its `previous_sha256` is filled in here.
-        head: the kept head; None where none was kept yet.
+        head: the kept head; None where there is none yet.
     """
     previous = head_of(path) if head is None else head
     line = files.encodable(canonical_json({**entry, "previous_sha256": previous}))
@@ -44,24 +46,23 @@ def append(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
 
 
 def breaks(path: Path, *, head: str | None) -> list[str]:
-    """Return where the chain is broken, in words; nothing when it is whole.
+    """Return where the chain is broken, in words; an empty list if it is intact.
 
     Args:
         path: the file.
         head: the kept head; None to leave the end unchecked.
     """
-    before, found = "", []
-    lines = lines_of(path)
-    for number, line in enumerate(lines, 1):
+    before, broken = "", []
+    for number, line in enumerate(lines_of(path), 1):
         previous = _previous(line)
         if previous is None:
-            found.append(f"{path.name} line {number} is no entry of this file")
+            broken.append(f"{path.name} line {number} {NOT_AN_ENTRY}")
         elif previous != before:
-            found.append(f"{path.name} line {number} does not follow from the line before")
+            broken.append(f"{path.name} line {number} does not follow from the line before")
         before = files.hash_text(line)
     if head is not None and before != head:
-        found.append(f"the end of {path.name} was changed or cut off")
-    return found
+        broken.append(f"the end of {path.name} was changed or cut off")
+    return broken
 
 
 def _previous(line: str) -> str | None:
@@ -69,5 +70,5 @@ def _previous(line: str) -> str | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    found = entry.get("previous_sha256", "") if isinstance(entry, dict) else None
-    return found if isinstance(found, str) else None
+    previous = entry.get("previous_sha256", "") if isinstance(entry, dict) else None
+    return previous if isinstance(previous, str) else None

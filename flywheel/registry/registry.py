@@ -1,11 +1,11 @@
-"""The registry of rounds: folders, aliases, and the append-only log of decisions.
+"""The registry of rounds: folders, aliases, and hash-chained logs of decisions, spent tasks and forgotten users.
 
     rounds/aliases.json        {"champion": 11, "challenger": 12, "previous": 9, "decisions_sha256": "..."}
     rounds/promotions.jsonl    one decision a line, each with the hash of the line before
     rounds/spent.jsonl         which held-out tasks a decision has used up, chained in the same way
     rounds/champion            link to the champion's adapter; none while the base model serves
     rounds/forgotten.jsonl     certificates of forgotten users, chained too
-    rounds/canary/             what canaries were looked at, one file a pair of policies
+    rounds/canary/             the looks at canaries, one file a pair of policies
     rounds/0012/               manifest.json config.toml data/ adapter/ eval/ metrics.jsonl train.log report.html
 
 A decision is written to promotions.jsonl first and the alias moves second; `recover` finishes a move that a kill cut
@@ -15,6 +15,7 @@ also keeps the hash of the decision that moved it, so that decisions cannot be c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,26 +23,28 @@ from pydantic import ValidationError
 
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files, hash_chain
-from flywheel.records import EvalReport, Promotion, RoundManifest
-from flywheel.registry.ledger import Ledgers
+from flywheel.records import Certificate, EvalReport, Promotion, RoundManifest
 
 ALIASES = ("champion", "challenger", "previous")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-DATASET = "data/train.jsonl"  # what a round trains, a row a line
+DATASET = "data/train.jsonl"  # a round's training rows
 _HEAD = "decisions_sha256"
 
 
 def round_name(number: int | None) -> str:
-    """Return how people name a round: 'round 3', or 'base'."""
+    """Return a round's name for people: 'round 3', or 'base'."""
     return "base" if number is None else f"round {number}"
 
 
-class Registry(Ledgers):
+class Registry:
     """A project's rounds.
 
     Args:
         root: the rounds folder.
     """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
 
     def folder(self, number: int) -> Path:
         """Return a round's folder."""
@@ -51,16 +54,15 @@ class Registry(Ledgers):
         """Return the rounds that have a manifest, in order."""
         if not self.root.exists():
             return []
-        found = [int(p.name) for p in self.root.iterdir() if p.name.isdigit() and (p / "manifest.json").exists()]
-        return sorted(found)
+        return sorted(int(p.name) for p in self.root.iterdir() if p.name.isdigit() and (p / "manifest.json").exists())
 
     def lineage(self, number: int | None) -> list[int]:
-        """Return a round and those it descends from, youngest first; of the base, none."""
-        found: list[int] = []
+        """Return a round and its ancestors, youngest first; an empty list for the base model."""
+        rounds: list[int] = []
         while number is not None:
-            found.append(number)
+            rounds.append(number)
             number = self.manifest(number).parent
-        return found
+        return rounds
 
     def manifest(self, number: int) -> RoundManifest:
         """Return a round's manifest.
@@ -88,28 +90,28 @@ class Registry(Ledgers):
         return manifest
 
     def trained(self) -> list[int]:
-        """Return the rounds that have an adapter, in order; not those whose adapter was removed."""
+        """Return the rounds that have an adapter, in order; those whose adapter was removed are left out."""
         return [n for n in self.numbers() if (m := self.manifest(n)).adapter_sha256 and not m.erased]
 
     def next_number(self) -> int:
-        """Return the round that `train` makes next: the first one that was begun and not finished, else a new one."""
+        """Return the round that `train` makes next: the first unfinished one, else a new one."""
         numbers = self.numbers()
-        open_ones = [n for n in numbers if not self.manifest(n).adapter_sha256]
-        return open_ones[0] if open_ones else (numbers or [0])[-1] + 1
+        unfinished = [n for n in numbers if not self.manifest(n).adapter_sha256]
+        return unfinished[0] if unfinished else (numbers or [0])[-1] + 1
 
     def adapter(self, number: int | None) -> Path | None:
         """Return the adapter folder of a round, or None for the base model."""
         return None if number is None else self.folder(number) / "adapter"
 
     def sound_adapter(self, number: int | None) -> Path | None:
-        """Return what `adapter` does, if the folder's files are those that the round's manifest names.
+        """Return the adapter folder, as `adapter` does, after checking its files against the round's manifest.
 
         Raises:
-            StoreError: a file is missing, or another.
+            StoreError: a file is missing or changed.
         """
         problems = [] if number is None else self._file_problems(number)
         if problems:
-            hint = "restore it from a backup, or go on from a sound round: flywheel rollback"
+            hint = "restore it from a backup, or go back to an intact round: flywheel rollback"
             raise StoreError("; ".join(problems), hint=hint)
         return self.adapter(number)
 
@@ -120,26 +122,26 @@ class Registry(Ledgers):
         return dict(files.read_json(path)) if path.exists() else {}
 
     def aliases(self) -> dict[str, int | None]:
-        """Return what each alias names; None where it names nothing yet."""
-        found = self._pointer()
-        return {name: number if isinstance(number := found.get(name), int) else None for name in ALIASES}
+        """Return the round of each alias, or None."""
+        pointer = self._pointer()
+        return {name: number if isinstance(number := pointer.get(name), int) else None for name in ALIASES}
 
     def _head(self) -> str | None:
-        """Return the hash of the decision that the aliases stand for; None where none was kept."""
-        found = self._pointer().get(_HEAD)
-        return found if isinstance(found, str) else None
+        """Return the hash of the decision that set the aliases, or None."""
+        head = self._pointer().get(_HEAD)
+        return head if isinstance(head, str) else None
 
     def point(self, *, decided: str | None = None, **moves: int | None) -> None:
         """Move aliases, all in one atomic write.
 
         Args:
-            decided: hash of the decision's line; None leaves the one that stands.
+            decided: hash of the decision's line; None keeps the current one.
             moves: alias → round.
         """
         before = self._pointer()
-        wanted = {**before, **self.aliases(), **moves} | ({_HEAD: decided} if decided is not None else {})
-        if wanted != before:
-            files.write_json(self.root / "aliases.json", wanted)
+        after = {**before, **self.aliases(), **moves} | ({_HEAD: decided} if decided is not None else {})
+        if after != before:
+            files.write_json(self.root / "aliases.json", after)
         self._link()
 
     def _link(self) -> None:
@@ -156,7 +158,7 @@ class Registry(Ledgers):
         """Return the round behind a number, `latest`, or an alias like `@champion`; None means the base model.
 
         Raises:
-            UsageError: nothing has that name.
+            UsageError: no round has that name.
         """
         text = name.lower()
         if text == "base":
@@ -170,14 +172,14 @@ class Registry(Ledgers):
             return self._aliased(text.removeprefix("@"))
         if not text.isdigit():
             raise UsageError(
-                f"`{name}` is no round", hint="a number, latest, base, @champion, @challenger or @previous"
+                f"`{name}` is not a round", hint="a number, latest, base, @champion, @challenger or @previous"
             )
         return self.manifest(int(text)).round
 
     def _aliased(self, alias: str) -> int | None:
         number = self.aliases()[alias]
         if number is None and alias != "champion":
-            raise UsageError(f"@{alias} names no round yet", hint="`flywheel log` shows the rounds")
+            raise UsageError(f"there is no @{alias} yet", hint="`flywheel log` shows the rounds")
         return number
 
     # --- evaluation reports ---------------------------------------------------------------------------------------
@@ -210,30 +212,30 @@ class Registry(Ledgers):
         Raises:
             StoreError: a line does not fit the schema.
         """
-        found, bad = self.readable()
+        decisions, bad = self.readable()
         if bad:
             raise StoreError(
                 f"`{self._decisions}` line {bad[0]} does not fit its schema",
                 hint="was it edited by hand? restore it from git or a backup",
             )
-        return found
+        return decisions
 
     def readable(self) -> tuple[list[Promotion], list[int]]:
         """Return the decisions that can be read, and the numbers of the lines that cannot."""
-        found, bad = [], []
+        decisions, bad = [], []
         for number, line in enumerate(hash_chain.lines_of(self._decisions), 1):
             try:
-                found.append(Promotion.model_validate_json(line))
+                decisions.append(Promotion.model_validate_json(line))
             except ValidationError:
                 bad.append(number)
-        return found, bad
+        return decisions, bad
 
     def decide(self, promotion: Promotion) -> Promotion:
         """Append a decision, chained to the one before, then move the aliases it implies."""
         head = hash_chain.append(self._decisions, promotion.model_dump(mode="json"), head=self._head())
-        made = Promotion.model_validate_json(hash_chain.lines_of(self._decisions)[-1])
-        self._apply(made, head)
-        return made
+        chained = Promotion.model_validate_json(hash_chain.lines_of(self._decisions)[-1])
+        self._apply(chained, head)
+        return chained
 
     def _apply(self, promotion: Promotion, head: str) -> None:
         moves: dict[str, int | None] = {"champion": promotion.champion_after}
@@ -249,8 +251,7 @@ class Registry(Ledgers):
     def recover(self) -> bool:
         """Finish an alias move that was cut off between the decision and the pointer; return whether one was.
 
-        Only a decision that follows from the one the aliases stand for moves them: a line that somebody changed or
-        added does not.
+        Only a decision chained to the one that set the aliases moves them: one changed or added by hand does not.
         """
         self._link()
         (decisions, bad), head = self.readable(), self._head()
@@ -263,15 +264,62 @@ class Registry(Ledgers):
             return True
         return False
 
+    # --- spent tasks ----------------------------------------------------------------------------------------------
+
+    @property
+    def _spent(self) -> Path:
+        return self.root / "spent.jsonl"
+
+    def spent(self, look: str) -> frozenset[str]:
+        """Return the held-out tasks that earlier decisions have used up.
+
+        Args:
+            look: identifies an evaluation: candidate, baseline and cases. Its own line and later ones do not count, so
+                that repeating an evaluation changes nothing.
+        """
+        tasks: set[str] = set()
+        for line in hash_chain.lines_of(self._spent):
+            entry = json.loads(line)
+            if entry["look"] == look:
+                break
+            tasks.update(entry["tasks"])
+        return frozenset(tasks)
+
+    def spend(self, look: str, number: int, tasks: Sequence[str]) -> str:
+        """Record that a decision uses these tasks, once a look; return the hash of the last line."""
+        if any(json.loads(line)["look"] == look for line in hash_chain.lines_of(self._spent)):
+            return hash_chain.head_of(self._spent)
+        return hash_chain.append(self._spent, {"look": look, "round": number, "tasks": sorted(tasks)}, head=None)
+
+    # --- forgotten users ------------------------------------------------------------------------------------------
+
+    def certificates(self) -> list[Certificate]:
+        """Return the certificates of forgotten users, oldest first."""
+        return [Certificate.model_validate_json(line) for line in hash_chain.lines_of(self._forgotten)]
+
+    def certify(self, certificate: Certificate) -> None:
+        """Append a certificate, chained to the one before."""
+        hash_chain.append(self._forgotten, certificate.model_dump(mode="json"), head=None)
+
+    @property
+    def _forgotten(self) -> Path:
+        return self.root / "forgotten.jsonl"
+
+    @property
+    def tainted(self) -> frozenset[int]:
+        """Rounds trained on a forgotten user's rows: never champion, never a parent again."""
+        return frozenset(tainted.round for certificate in self.certificates() for tainted in certificate.tainted)
+
     # --- integrity ------------------------------------------------------------------------------------------------
 
     def problems(self, rounds: Sequence[int]) -> list[str]:
-        """Return what is wrong with the decisions' chain and the given rounds' files; empty when all is well."""
+        """Return the problems of the chained logs and of the given rounds' files, in words; empty if there are none."""
         _, bad = self.readable()
-        found = [f"{self._decisions.name} line {number} does not fit its schema" for number in bad]
-        found += [p for p in hash_chain.breaks(self._decisions, head=self._head()) if not bad or "is no entry" not in p]
-        found += self._spent_problems() + hash_chain.breaks(self._forgotten, head=None)
-        return found + [problem for number in rounds for problem in self._file_problems(number)]
+        problems = [f"{self._decisions.name} line {number} does not fit its schema" for number in bad]
+        breaks = hash_chain.breaks(self._decisions, head=self._head())
+        problems += [b for b in breaks if not bad or hash_chain.NOT_AN_ENTRY not in b]
+        problems += self._spent_problems() + hash_chain.breaks(self._forgotten, head=None)
+        return problems + [problem for number in rounds for problem in self._file_problems(number)]
 
     def _file_problems(self, number: int) -> list[str]:
         manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS
@@ -286,8 +334,8 @@ class Registry(Ledgers):
         return [f"round {number}: `{path}` is not the file its manifest names" for path in changed]
 
     def _spent_problems(self) -> list[str]:
-        found = hash_chain.breaks(self._spent, head=None)
+        problems = hash_chain.breaks(self._spent, head=None)
         known = {files.hash_text(line) for line in hash_chain.lines_of(self._spent)}
         if any(p.spent_sha256 and p.spent_sha256 not in known for p in self.readable()[0]):
-            found.append(f"{self._spent.name} lacks what a decision wrote into it")
-        return found
+            problems.append(f"{self._spent.name} lacks a line that a decision wrote into it")
+        return problems

@@ -118,7 +118,7 @@ def test_half_a_character_in_a_golden_row_is_named(project: Project) -> None:
     (project.folder / "golden").mkdir()
     row = {"prompt": "Hello.", "completion": {"role": "assistant", "content": "\ud83d"}}
     (project.folder / "golden" / "rules.jsonl").write_text(json.dumps(row), encoding="utf-8")
-    with pytest.raises(TrainError, match=r"golden/rules.jsonl:1: half a character"):
+    with pytest.raises(TrainError, match=r"golden/rules.jsonl:1: unpaired surrogate"):
         project.plan(1)
 
 

@@ -150,7 +150,7 @@ def test_tasks_are_spent_once(registry: Registry) -> None:
     assert registry.problems([]) == []
     path = registry.root / "spent.jsonl"
     path.write_text(path.read_text().splitlines()[0] + "\n")
-    assert registry.problems([]) == ["spent.jsonl lacks what a decision wrote into it"]
+    assert registry.problems([]) == ["spent.jsonl lacks a line that a decision wrote into it"]
 
 
 def test_any_other_file_of_an_adapter_counts_too(registry: Registry) -> None:

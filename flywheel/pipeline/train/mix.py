@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from flywheel.io.files import read_rows
+from flywheel.io.user_files import matching_files
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
 from flywheel.registry.registry import DATASET, round_name
-from flywheel.stages._written import written_files
 from flywheel.stages.evaluate.probe import own_actions
 from flywheel.stages.selection.mix import Before, chance
 
@@ -51,7 +51,7 @@ def mix_of(rows: Sequence[Row]) -> dict[str, int]:
 
 def golden_version(ctx: Context) -> str:
     """Return the hash of the golden files; '' where there is none."""
-    paths = written_files(ctx.project, ctx.config.train.golden)
+    paths = matching_files(ctx.project, ctx.config.train.golden)
     whole = [(p.relative_to(ctx.project).as_posix(), hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
     return content_id(whole) if whole else ""
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
+from flywheel.io.user_files import matching_files, read_records
 from flywheel.records import GoldenRow, Message, Method, content_id
-from flywheel.stages._written import read_written, written_files
 from flywheel.stages.selection.mix import chance
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def golden_rows(project: Path, cfg: TrainConfig, method: Method, start: int, row
         TrainError: a line is no golden row, or two rows have one id; names file and line.
     """
     found: dict[str, Row] = {}
-    for place, _, golden in read_written(written_files(project, cfg.golden), project, GoldenRow, TrainError):
+    for place, _, golden in read_records(matching_files(project, cfg.golden), project, GoldenRow, TrainError):
         for row in _as_rows(_checked(golden, place), place, method, cfg):
             if row["id"] in found:
                 raise TrainError(f"{place}: a golden row again", hint="give each row an `id` of its own, or remove one")

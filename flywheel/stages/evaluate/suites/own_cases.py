@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore, Generation, list_extensions
+from flywheel.io.user_files import matching_files, read_records
 from flywheel.records import EvalCase, content_id
 from flywheel.records.cases import SqlCheck
-from flywheel.stages._written import read_written, written_files
 from flywheel.stages.evaluate.checks.patterns import BadCheckError
 from flywheel.stages.evaluate.checks.run import Passes, Where, prepare
 from flywheel.stages.evaluate.checks.sql import data_files
@@ -63,7 +63,7 @@ def read_cases(project: Path, cfg: EvalConfig, stem: str = "") -> list[OwnCase]:
     """
     found: dict[str, OwnCase] = {}
     places: dict[str, str] = {}
-    for place, path, case in read_written(written_files(project, cfg.cases, stem), project, EvalCase, EvalError):
+    for place, path, case in read_records(matching_files(project, cfg.cases, stem), project, EvalCase, EvalError):
         ready = _ready(case, place, path, Where(path.parent, project, cfg.checks))
         if ready.case_id in found:
             raise EvalError(
@@ -100,11 +100,11 @@ class OwnCases:
 
     def offered(self, project_dir: Path, cfg: EvalConfig) -> bool:
         """Return whether the project has such cases."""
-        return bool(written_files(project_dir, cfg.cases, self.stem))
+        return bool(matching_files(project_dir, cfg.cases, self.stem))
 
     def depends_on(self, project_dir: Path, cfg: EvalConfig) -> str:
         """Hash the files of cases, the data they name, and the modules of the functions they may name."""
-        paths = written_files(project_dir, cfg.cases, self.stem)
+        paths = matching_files(project_dir, cfg.cases, self.stem)
         for case in read_cases(project_dir, cfg, self.stem):
             folder = next(p.parent for p in paths if p.stem == case.file)
             paths += [p for check in case.case.checks if isinstance(check, SqlCheck) for p in data_files(check, folder)]
