@@ -14,8 +14,8 @@ from typing import Any
 
 from flywheel.config import RedactConfig
 from flywheel.extensions import Reader, Sample
+from flywheel.reading.values import as_dict
 from flywheel.stages.ingest.patterns import KINDS
-from flywheel.stages.ingest.readers._values import as_dict
 from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.ingest.sidecar import is_sidecar
 from flywheel.stages.ingest.sources import UNKNOWN

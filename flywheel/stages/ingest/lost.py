@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from flywheel.stages.ingest.readers._values import embedded, when
+from flywheel.reading.values import embedded, when
 
 if TYPE_CHECKING:
     from flywheel.stages.ingest.framed import Record, Row

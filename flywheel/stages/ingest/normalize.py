@@ -16,11 +16,11 @@ import orjson
 
 from flywheel.errors import where
 from flywheel.extensions import BadRecordError, Reader
+from flywheel.reading.values import as_list
 from flywheel.records import ID_HEX, EventKind, LogEvent, content_id, is_name
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framed import Bad, Record, Row
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps
-from flywheel.stages.ingest.readers._values import as_list
 from flywheel.stages.ingest.redact import Redactor
 
 __all__ = ["Normalizer", "finished"]

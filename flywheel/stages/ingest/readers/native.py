@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event
+from flywheel.reading.messages import arguments, flat_text, messages
+from flywheel.reading.pairs import share
+from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
+from flywheel.reading.values import as_dict, embedded, ident, number, when
 from flywheel.records import EventKind, LogEvent, is_name
-from flywheel.stages.ingest.readers._events import Event
-from flywheel.stages.ingest.readers._messages import arguments, flat_text, messages
-from flywheel.stages.ingest.readers._pairs import share
-from flywheel.stages.ingest.readers._status import FAILED, OK, UNKNOWN, tool_status
-from flywheel.stages.ingest.readers._values import as_dict, embedded, ident, number, when
 
 __all__ = ["READER", "NativeReader"]
 

@@ -1,0 +1,1 @@
+"""The kit that readers of log formats are made of: values, messages, calls, spans, feedback, events."""

@@ -1,0 +1,167 @@
+"""Events as readers yield them, and what every dialect tells of more than one message.
+
+In: messages in normal form, and the columns that a record gives. Out: events. `spoken` turns a finished transcript into
+requests, model calls and tool results; `conversation_of` names a conversation that the log does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.reading.messages import Message
+from flywheel.reading.status import error_type
+from flywheel.reading.values import ident, text, when
+from flywheel.records import EventKind, content_id
+
+__all__ = [
+    "Event", "Source", "acted", "answer_from", "conversation_of", "request", "source_of", "spoken",
+    "tool_result",
+]  # fmt: skip
+
+Event = dict[str, Any]
+Source = dict[str, Any]
+
+_CONVERSATION = (
+    "conversation_id", "session_id", "thread_id", "conversationId", "sessionId", "threadId", "chat_id",
+    "trace_id", "traceId",
+)  # fmt: skip
+_USER = (
+    "user",
+    "user_id",
+    "userId",
+    "end_user",
+    "end_user_id",
+    "safety_identifier",
+    "client_id",
+    "tenant",
+    "tenant_id",
+)
+_POLICY = ("policy", "release", "policy_version", "agent_version", "model_version")
+_TASK = ("task_key", "task_id", "dataset_item_id", "example_id")
+_TIME = ("timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time")
+
+
+_MEANINGS = {
+    "conversation_id": _CONVERSATION, "user": _USER, "policy": _POLICY, "task_key": _TASK, "ts": _TIME,
+    "model": ("model",),
+}  # fmt: skip
+_RANKED = {name: (meaning, rank) for meaning, names in _MEANINGS.items() for rank, name in enumerate(names)}
+_NAMED = _RANKED.keys()
+
+
+def source_of(*places: Mapping[str, Any]) -> Source:
+    """Return the columns that all events of a record share, each from the first of the places that has it."""
+    found: dict[str, Any] = {}
+    for place in places:
+        told: dict[str, tuple[int, Any]] = {}
+        for name in place.keys() & _NAMED:
+            meaning, rank = _RANKED[name]
+            if meaning in found or (value := place[name]) is None or value == "":
+                continue
+            if meaning not in told or rank < told[meaning][0]:
+                told[meaning] = (rank, value)
+        for meaning, (_, value) in told.items():
+            found[meaning] = value
+    return {
+        "conversation_id": ident(found.get("conversation_id")),
+        "user": ident(found.get("user")),
+        "policy": ident(found.get("policy")),
+        "task_key": ident(found.get("task_key")),
+        "ts": when(found.get("ts")),
+        "model": text(found.get("model")),
+    }
+
+
+def conversation_of(history: list[Message], user: str | None) -> str:
+    """Name a conversation by how it begins: every later call repeats its system prompt and first user message."""
+    system = next((m.get("content") for m in history if m["role"] == "system"), None)
+    opening = next((m.get("content") for m in history if m["role"] == "user"), None)
+    if opening is None:
+        return "chat-" + content_id("history", history, user)
+    return "chat-" + content_id(system, opening, user)
+
+
+def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, seen: int = 0) -> Iterator[Event]:
+    """Yield the events of a transcript that is told once, from beginning to end.
+
+    Args:
+        history: messages in normal form.
+        source: columns shared by all events.
+        extra: payload fields of the first request: tools, tags.
+        seen: how many messages at the beginning the agent only saw, whoever speaks in them: demonstrations, say.
+    """
+    waiting: list[Message] = []
+    told = dict(extra)
+    start = 0
+    for position, message in enumerate(history):
+        if position < seen or message["role"] in {"system", "user"}:
+            start = start if waiting else position
+            waiting.append(message)
+            continue
+        if waiting or told:
+            yield request(waiting, source, start, told)
+            waiting, told = [], {}
+        if message["role"] == "assistant":
+            yield {**source, "kind": EventKind.MODEL_CALL, "seq": position, "payload": {"message": message}}
+        else:
+            yield tool_result(message, source, position)
+    if waiting:
+        yield request(waiting, source, start, told)
+
+
+def acted(
+    history: list[Message], actions: set[int], source: Source, extra: Mapping[str, Any], *, apart: bool = False
+) -> Iterator[Event]:
+    """Yield the events of a transcript of which only some assistant messages are the agent's acts.
+
+    The others (examples, what was copied or written for the agent) are part of what it saw: where there are any, every
+    act comes with the full history before it, which says where each of them stood.
+
+    Args:
+        history: messages in normal form.
+        actions: positions of the acts.
+        source: columns shared by all events.
+        extra: payload fields that say something of the whole: tools, tags.
+        apart: whether it does not go on from what the conversation told before.
+    """
+    if not apart and all(position in actions for position, m in enumerate(history) if m["role"] == "assistant"):
+        yield from spoken(history, source, extra)
+        return
+    if not actions:
+        yield request(history, source, 0, extra)
+        return
+    for position in sorted(actions):
+        payload = {"message": history[position], "input": history[:position], **extra}
+        yield {**source, "kind": EventKind.MODEL_CALL, "seq": position, "payload": payload}
+    start = max(actions) + 1
+    for event in spoken([m for m in history[start:] if m["role"] != "assistant"], source, {}):
+        yield {**event, "seq": event["seq"] + start}
+
+
+def answer_from(answers: list[Message], tags: list[str]) -> dict[str, Any]:
+    """Return the payload fields of a call's answers: the first is the answer; without any the content is missing."""
+    flags = {"tags": sorted({*tags, *(() if answers else ("content_missing",))})} if tags or not answers else {}
+    others = {"other_choices": answers[1:]} if len(answers) > 1 else {}
+    return {"message": answers[0] if answers else {"role": "assistant"}} | others | flags
+
+
+def request(given: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:
+    """Return what reached the agent from outside."""
+    return {**source, "kind": EventKind.REQUEST, "seq": seq, "payload": {"messages": given, **extra}}
+
+
+def tool_result(message: Message, source: Source, seq: int) -> Event:
+    """Return a tool message as an event of its own."""
+    payload: dict[str, Any] = {"content": message["content"], "status": message["status"]}
+    kind = error_type(message["content"]) if message["status"] == "failed" else None
+    if kind:
+        payload["error_type"] = kind
+    return {
+        **source,
+        "kind": EventKind.TOOL_RESULT,
+        "seq": seq,
+        "tool_name": message.get("name"),
+        "tool_call_id": message.get("tool_call_id"),
+        "payload": payload,
+    }

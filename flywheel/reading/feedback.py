@@ -1,0 +1,107 @@
+"""What people, models and programs thought of an answer, as feedback: one form, whoever logged it.
+
+In: an `Opinion` in plain words, or a record whose own fields judge it. Out: payloads and events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flywheel.reading.events import Event, Source
+from flywheel.reading.values import as_dict, as_list, embedded, first, number, text
+from flywheel.records import EventKind
+
+__all__ = ["Opinion", "corrected_text", "judgement", "judgements"]
+
+
+class Opinion(NamedTuple):
+    """A judgement in plain words; `aim` is what it judges, as kind:id."""
+
+    name: str
+    aim: str | None = None
+    value: float | None = None
+    label: str | None = None
+    comment: str | None = None
+    correction: str | None = None
+    annotator: str | None = None
+    scale: Sequence[float] | None = None
+    corrected: str = "edit"  # the name under which a correction goes that has an event of its own
+
+    def payload(self) -> dict[str, Any] | None:
+        """Return it as a feedback event's payload; None when it says nothing."""
+        said = {"value": self.value, "label": self.label, "comment": self.comment, "text": self.correction}
+        if all(value is None for value in said.values()):
+            return None
+        kind, _, target = (self.aim or "").partition(":")
+        aim = {"target": "call" if kind == "span" else kind, "target_id": target} if target else {}
+        extra = {"annotator": self.annotator, "scale": list(self.scale) if self.scale else None}
+        return {"name": self.name} | {k: v for k, v in (said | extra).items() if v is not None} | aim
+
+
+def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
+    """Yield a judgement: the opinion, and the text that somebody put in the answer's place."""
+    text_alone = Opinion(opinion.corrected, opinion.aim, correction=opinion.correction, annotator=opinion.annotator)
+    for seq, part in enumerate((opinion._replace(correction=None), text_alone)):
+        payload = part.payload()
+        if payload is not None:
+            yield {**source, "kind": EventKind.FEEDBACK, "target": opinion.aim, "seq": seq, "payload": payload}
+
+
+_CORRECTED = (
+    "output", "text", "content", "answer", "response", "desired", "expected", "correction", "value",
+    "expected_response", "expected_output", "expected_answer", "ground_truth",
+)  # fmt: skip
+
+
+def corrected_text(given: Any) -> str | None:
+    """Return the text that a correction puts in the answer's place; one that corrects a score holds none."""
+    found = embedded(given)
+    if isinstance(found, dict):
+        inner = first(found, _CORRECTED) if len(found) > 1 else next(iter(found.values()), None)
+        return corrected_text(inner) if inner is not None else None
+    return text(found) if isinstance(found, str) and number(found) is None else None
+
+
+_OUTCOMES = {"reward": "callback", "outcome": "callback"}
+_OPINIONS = ("feedback", "score", "rating", "thumbs")
+_JUDGING = {*_OUTCOMES, *_OPINIONS}
+
+
+def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
+    """Yield what a record's own fields say of its quality: a verdict given together with the call.
+
+    Args:
+        record: where feedback, score, rating, thumbs, reward or outcome may stand.
+        source: columns shared by all events of the record.
+        target: id of the response that is meant.
+    """
+    if record.keys().isdisjoint(_JUDGING):
+        return
+    aim = f"response:{target}" if target else None
+    for name in _OPINIONS:
+        for item in as_list(record.get(name)) or [record.get(name)]:
+            payload = _beside(name, item, aim).payload()
+            if payload is not None:
+                yield {**source, "kind": EventKind.FEEDBACK, "seq": 0, "payload": payload}
+    for name, origin in _OUTCOMES.items():
+        value = number(record.get(name))
+        if value is not None:
+            payload = {"name": name, "value": value, "source": origin}
+            yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "payload": payload}
+
+
+def _beside(name: str, item: Any, aim: str | None) -> Opinion:
+    """Return the opinion in a number, a word, or an object that says more."""
+    said = as_dict(item)
+    if not said:
+        value = number(item)
+        return Opinion(name, aim, value, text(item) if value is None else None)
+    return Opinion(
+        name=text(first(said, ("name", "type", "key"))) or name,
+        aim=aim,
+        value=number(first(said, ("value", "score", "rating"))),
+        label=text(first(said, ("label", "thumbs", "sentiment"))),
+        comment=text(first(said, ("comment", "explanation", "reason"))),
+        correction=text(first(said, ("text", "correction", "edited"))),
+    )

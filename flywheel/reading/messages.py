@@ -1,0 +1,284 @@
+"""Messages of every dialect in one normal form: canonical dicts as `flywheel.records.Message`, absent fields left out.
+
+In: OpenAI chat messages, Anthropic blocks, GenAI parts, legacy function calls, also mixed in one list. Out: messages
+whose tool results are messages of their own, joined with their call's name by id, and whose status is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from flywheel.extensions import BadRecordError
+from flywheel.reading.memo import remembered
+from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
+
+__all__ = [
+    "LITELLM_REDACTED",
+    "REDACTED",
+    "Message",
+    "arguments",
+    "call",
+    "flat_text",
+    "messages",
+    "name_results",
+    "result_message",
+    "tool_schemas",
+]
+
+Message = dict[str, Any]
+
+LITELLM_REDACTED = "redacted-by-litellm"
+# What stands where content was: OpenInference's word, and others'.
+REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", LITELLM_REDACTED)
+
+_ROLES = {
+    "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
+    "model": "assistant", "ai": "assistant", "tool": "tool", "function": "tool", "ipython": "tool",
+}  # fmt: skip
+# Tuples, not sets: what a log writes in these places need not be hashable.
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction")
+_THOUGHT_PARTS = ("thinking", "reasoning")
+_CALL_PARTS = ("tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use")
+# Results of Anthropic's own tools: one that is no error is a success.
+_PROVIDERS = (
+    "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result", "tool_search_tool_result",
+)  # fmt: skip
+_UNSAID_PARTS = (*_THOUGHT_PARTS, "redacted_thinking")
+
+
+def messages(given: Any) -> list[Message]:
+    """Return a history in normal form.
+
+    Raises:
+        BadRecordError: it is no list of messages, or a message has no known role.
+    """
+    found = embedded(given)
+    if isinstance(found, dict):
+        found = [found]
+    if not isinstance(found, list):
+        raise BadRecordError("bad_record", "messages are no list")
+    normal: list[Message] = []
+    for position, item in enumerate(found):
+        normal += map(dict, _message(item, position))  # dicts of its own, whose lists and calls are shared
+    name_results(normal)
+    return normal
+
+
+@remembered
+def _message(item: Any, position: int) -> list[Message]:
+    if not isinstance(item, dict):
+        raise BadRecordError("bad_record", f"message {position} is no object")
+    given = item.get("role")
+    role = _ROLES.get(given) if isinstance(given, str) else None
+    if role is None:
+        raise BadRecordError("bad_record", f"message {position} has no known role")
+    parts = item.get("parts") if "content" not in item else item["content"]
+    if isinstance(parts, list):
+        return list(_from_parts(role, parts, item))
+    if role == "tool":
+        return [result_message(flat_text(item.get("content")), item)]
+    return [_spoken(role, flat_text(item.get("content")), item, ())]
+
+
+def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
+    """A message of parts may hold several results, which come first, and what was said beside them."""
+    results = [p for p in parts if isinstance(p, dict) and _is_result(p)]
+    if results and role == "assistant":
+        yield from _in_order(parts, item)
+        return
+    rest = [p for p in parts if not (isinstance(p, dict) and _is_result(p))]
+    for part in results:
+        yield _result_part(part)
+    if results and (not rest or role == "tool"):
+        return
+    if role == "tool":
+        yield result_message(_joined(rest), item)
+    else:
+        calls = [p for p in rest if isinstance(p, dict) and p.get("type") in _CALL_PARTS]
+        spoken = [p for p in rest if p not in calls]
+        thoughts = [t for p in spoken if (t := _thought(p)) is not None]
+        said = [p for p in spoken if not (isinstance(p, dict) and p.get("type") in _UNSAID_PARTS)]
+        yield _spoken(role, _joined(said), item, calls, "\n".join(thoughts))
+
+
+def _in_order(parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield what an agent said before and after the results of tools that the model's provider ran for it."""
+    for is_result, group in groupby(parts, lambda p: isinstance(p, dict) and _is_result(p)):
+        if is_result:
+            yield from map(_result_part, group)
+        else:
+            yield from _from_parts("assistant", list(group), item)
+        item = {}
+
+
+def _is_result(part: Mapping[str, Any]) -> bool:
+    kind = part.get("type")
+    return isinstance(kind, str) and kind.endswith(("tool_result", "tool_call_response"))
+
+
+def _thought(part: Any) -> str | None:
+    kind = as_dict(part).get("type")
+    return text(first(part, ("thinking", "content", "text", "reasoning"))) if kind in _THOUGHT_PARTS else None
+
+
+def _spoken(
+    role: str, content: str | None, item: Mapping[str, Any], calls: Iterable[Any], thoughts: str = ""
+) -> Message:
+    message: Message = {"role": role}
+    if content is not None:
+        message["content"] = content
+    thoughts = thoughts or text(first(item, ("reasoning_content", "reasoning"))) or ""
+    if thoughts:
+        message["reasoning"] = thoughts
+    made = [*calls, *as_list(item.get("tool_calls"))]
+    legacy = item.get("function_call")
+    if isinstance(legacy, dict) and not made:
+        made.append(legacy)
+    normal = [c for c in map(call, made) if c is not None] if role == "assistant" else []
+    if normal:
+        message["tool_calls"] = normal
+    return message
+
+
+def call(given: Any) -> dict[str, Any] | None:
+    """Return one tool call in normal form from any dialect; None when it names no tool."""
+    outer = as_dict(given)
+    inner = as_dict(first(outer, ("function", "custom", "server_tool_call"))) or outer
+    name = text(inner.get("name")) or text(outer.get("name"))
+    if name is None:
+        return None
+    made = {"id": ident(first(outer, ("id", "call_id", "tool_call_id"))) or "", "name": name}
+    given = first(inner, ("arguments", "input", "args", "parameters"))
+    raw = text(inner.get("arguments_raw")) if given is None else None  # as flywheel itself writes a call
+    return made | (arguments(given) if raw is None else {"arguments": None, "arguments_raw": raw})
+
+
+def arguments(given: Any) -> dict[str, Any]:
+    """Return {"arguments": ...}, and beside a None the text that did not parse: it is a valuable negative."""
+    if given is None or given == "":
+        return {"arguments": {}}
+    if isinstance(given, dict):
+        return {"arguments": given}
+    parsed = embedded(given)
+    if isinstance(parsed, dict):
+        return {"arguments": parsed}
+    return {"arguments": None, "arguments_raw": given if isinstance(given, str) else _json(given)}
+
+
+def result_message(content: str | None, fields: Mapping[str, Any], *, status: str | None = None) -> Message:
+    """Return a tool message.
+
+    Args:
+        content: what the tool answered.
+        fields: where the call's id, the tool's name and an explicit status may stand.
+        status: overrides what fields and content say.
+    """
+    message: Message = {"role": "tool", "content": content or ""}
+    call_id = ident(first(fields, ("tool_call_id", "tool_use_id", "call_id", "id")))
+    if call_id:
+        message["tool_call_id"] = call_id
+    name = text(fields.get("name"))
+    if name:
+        message["name"] = name
+    given = fields.get("status")
+    told = given if given in (OK, FAILED, UNKNOWN) else None
+    message["status"] = status or told or tool_status(content, fields)
+    return message
+
+
+def _result_part(part: Mapping[str, Any]) -> Message:
+    content = first(part, ("content", "response", "result", "output", "server_tool_call_response"))
+    flag = part.get("is_error")
+    told = flat_text(content)
+    status = None if not isinstance(flag, bool) else FAILED if flag else OK
+    if status is None and part.get("type") in _PROVIDERS:
+        stated = FAILED if _is_error(content) else tool_status(told, part)
+        status = OK if stated == UNKNOWN and told else stated
+    return result_message(told, part, status=status)
+
+
+def _is_error(content: Any) -> bool:
+    return str(as_dict(content).get("type")).endswith("_error")
+
+
+def name_results(history: Iterable[Message]) -> None:
+    """Give each tool message its tool's name, joined by call id."""
+    names: dict[str, str] = {}
+    for message in history:
+        for made in message.get("tool_calls", ()):
+            names[made["id"]] = made["name"]
+        if message["role"] == "tool" and "name" not in message:
+            name = names.get(message.get("tool_call_id", ""))
+            if name:
+                message["name"] = name
+
+
+def flat_text(content: Any) -> str | None:
+    """Return content as text: parts are joined, what is no text is named in brackets, other values become JSON."""
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return _joined(content)
+    if isinstance(content, dict) and isinstance(content.get("text"), str):
+        return str(content["text"])
+    return _json(content)
+
+
+def _joined(parts: Sequence[Any]) -> str | None:
+    found = [flat for flat in map(_part_text, parts) if flat is not None]
+    return "\n".join(found) if found else None
+
+
+def _part_text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return _json(part)
+    kind = part.get("type")
+    if kind is None or kind in _TEXT_PARTS:
+        said = first(part, ("text", "content", "refusal"))
+        if isinstance(said, str):
+            return said
+        return None if kind in _TEXT_PARTS else _json(part)
+    return f"[{kind}]" if isinstance(kind, str) and kind.isidentifier() else _json(part)
+
+
+def _json(value: Any) -> str:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:
+        return str(value)
+
+
+def tool_schemas(given: Any) -> list[dict[str, Any]] | None:
+    """Return tool schemas in OpenAI's form; None when there are none, because none logged is not none offered.
+
+    The list is shared by all who give the same schemas, as every call of an agent does.
+    """
+    return _schemas(given) or None if given else None
+
+
+@remembered
+def _schemas(given: Any) -> list[dict[str, Any]]:
+    found = []
+    for item in as_list(embedded(given)):
+        schema = as_dict(embedded(item))
+        inner = as_dict(schema.get("function")) or schema
+        name = text(inner.get("name"))
+        if name is None:
+            continue
+        function: dict[str, Any] = {"name": name}
+        described = text(inner.get("description"))
+        if described:
+            function["description"] = described
+        parameters = embedded(first(inner, ("parameters", "input_schema", "inputSchema")))
+        if isinstance(parameters, dict):
+            function["parameters"] = parameters
+        found.append({"type": "function", "function": function})
+    return found

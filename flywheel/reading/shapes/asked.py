@@ -1,0 +1,145 @@
+"""What a model call was asked: the messages and the tools in its input, whatever framework shaped it.
+
+In: an input as it was logged. Out: `Asked`: messages in normal form, and tools. Nothing raises for a shape that is not
+known: it is what the user said, as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from flywheel.reading.messages import Message, flat_text, messages
+from flywheel.reading.shapes.lists import DEEPEST, listed, offer
+from flywheel.reading.shapes.schemas import schemas
+from flywheel.reading.shapes.turns import is_turn, turns_of
+from flywheel.reading.values import as_dict, as_list, embedded, first, text
+
+__all__ = ["Asked", "asked", "transcript"]
+
+# Where an input's messages stand.
+_LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts", "items")
+_ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input", "content")
+_SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
+_TOOLS = ("tools", "functions", "tool_definitions", "function_tools", "toolDefinitions")
+_CONFIGS = ("config", "generation_config", "kwargs", "invocation_params", "toolConfig", "configuration", "options")
+_FLAT = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
+
+
+class Asked(NamedTuple):
+    """The input of a model call; tools are None when the input names none."""
+
+    messages: list[Message]
+    tools: list[dict[str, Any]] | None
+
+
+def asked(value: Any) -> Asked | None:
+    """Return what a model call's input holds; None when there is none."""
+    given = embedded(value)
+    if given is None or given in ("", {}, []):
+        return None
+    return Asked(messages(_input(given, 0)), _tools(given, 0))
+
+
+def transcript(value: Any) -> list[Message] | None:
+    """Return the messages that a value holds; None when it holds no message."""
+    given = embedded(value)
+    items = listed(given) or listed(as_dict(given).get("messages"))
+    return messages(turns_of(items)) if items else None
+
+
+def _input(given: Any, depth: int) -> list[Any]:
+    """Return the turns of an input."""
+    if isinstance(given, str):
+        return _flat(given)
+    if depth > DEEPEST:
+        return [{"role": "user", "content": flat_text(given)}]
+    items = listed(given)
+    if items:
+        return turns_of(items)
+    if isinstance(given, list):
+        return _several(given, depth)
+    item = as_dict(given)
+    if is_turn(item):
+        return turns_of([item])
+    system = _system(item)
+    found = next((turns for name in _LISTS if (turns := _named(item, name, depth)) is not None), None)
+    if found is None:
+        said = next((s for name in _ASKED if (s := text(item.get(name)))), None)
+        found = [{"role": "user", "content": said or flat_text(given)}]
+    return found if not system or any(t["role"] == "system" for t in found) else [system, *found]
+
+
+def _named(item: Mapping[str, Any], name: str, depth: int) -> list[Any] | None:
+    """Return the turns that stand under a name; a text asked beside a history comes after it."""
+    inner = embedded(item.get(name))
+    if name == "items" and listed(inner) is None:
+        return None
+    if name in {"input", "prompt", "contents"} and isinstance(inner, str) and inner:
+        return _flat(inner)
+    if not isinstance(inner, list | dict) or not inner:
+        return _arguments(item, depth) if name == "messages" else None
+    if isinstance(inner, dict) and not (is_turn(inner) or set(_LISTS) & set(inner) or name == "messages"):
+        said = next((s for key in _ASKED if (s := text(inner.get(key)))), None)
+        return None if said is None else [{"role": "user", "content": said}]
+    turns = _input(inner, depth + 1)
+    asked_now = text(first(item, ("input", "question", "query"))) if name == "chat_history" else None
+    return [*turns, {"role": "user", "content": asked_now}] if asked_now else turns
+
+
+def _arguments(item: Mapping[str, Any], depth: int) -> list[Any] | None:
+    """Return the turns among a function's arguments: decorators log {"args": [...], "kwargs": {...}}."""
+    if not {"args", "kwargs"} & set(item):
+        return None
+    for inner in (as_dict(item.get("kwargs")), *as_list(item.get("args"))):
+        found = embedded(inner)
+        if isinstance(found, list | dict) and found and (listed(found) or set(_LISTS) & set(as_dict(found))):
+            return _input(found, depth + 1)
+    said = [a for a in as_list(item.get("args")) if isinstance(a, str)]
+    return [{"role": "user", "content": "\n".join(said)}] if said else None
+
+
+def _several(given: list[Any], depth: int) -> list[Any]:
+    """Return a list that is not one of messages: parts of one message, or texts."""
+    given = [item for item in given if item is not None]
+    if given and all(isinstance(i, dict) and ("type" in i or "text" in i) for i in given):
+        return turns_of([{"role": "user", "content": given}])
+    if len(given) == 1:
+        return _input(embedded(given[0]), depth + 1)
+    return turns_of([i if isinstance(i, str) else flat_text(i) or "" for i in given])
+
+
+def _flat(given: str) -> list[Any]:
+    """Return the turns of a text; some tracers join a history as lines of "role: text"."""
+    marks = list(_FLAT.finditer(given))
+    repr_turns = turns_of([given]) if is_turn(given) else None
+    if repr_turns or not marks or marks[0].start() != 0:
+        return repr_turns or [{"role": "user", "content": given}]
+    ends = [*(m.start() for m in marks[1:]), len(given)]
+    return [
+        {"role": mark[1], "content": given[mark.end() : end].rstrip("\n")}
+        for mark, end in zip(marks, ends, strict=True)
+    ]
+
+
+def _system(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the system prompt that stands beside the messages, or in their configuration."""
+    places = (item, *(as_dict(embedded(item[name])) for name in _CONFIGS if item.get(name)))
+    given = next((found for place in places if (found := first(place, _SYSTEM)) is not None), None)
+    inner = embedded(given)
+    said = flat_text(as_dict(inner).get("parts") or as_dict(inner).get("content") or inner)
+    return {"role": "system", "content": said} if said else None
+
+
+def _tools(given: Any, depth: int) -> list[dict[str, Any]] | None:
+    """Return the tools of an input, which may stand in its configuration, or on its messages."""
+    if isinstance(given, list):
+        held = [m["tools"] for m in given if isinstance(m, dict) and "role" in m and m.get("tools")]
+        return schemas(held[0] if held else [schema for m in given if (schema := offer(m)) is not None])
+    item = as_dict(given)
+    found = first(item, _TOOLS)
+    if found is not None or depth > 1:
+        return schemas(found)
+    inner = (embedded(item[name]) for name in _CONFIGS if item.get(name))
+    return next((tools for place in inner if (tools := _tools(place, depth + 1)) is not None), None)

@@ -1,0 +1,268 @@
+"""One framework's message, or part of one, in words that `_messages.messages` understands.
+
+In: a message as LangChain, LangGraph, Pydantic AI, LlamaIndex, AutoGen, BeeAI, Koog, Semantic Kernel, the Vercel AI
+SDK, Gemini, Bedrock, smolagents, OpenInference, LiveKit or the OpenAI Responses API write it. Out: plain dicts with
+role, content (a text or typed parts), tool_calls. `asked` and `answers` find the messages in a logged value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flywheel.reading.memo import remembered
+from flywheel.reading.messages import flat_text
+from flywheel.reading.shapes.parts import (
+    CALL_KINDS,
+    RESULT_KINDS,
+    call_of,
+    parts_of,
+    result_of,
+    thoughts_of,
+)
+from flywheel.reading.shapes.reprs import fields_of_repr
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
+
+__all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "pair_of_texts", "turns_of"]
+
+Turn = dict[str, Any]
+
+ROLES = {
+    "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
+    "ai": "assistant", "model": "assistant", "bot": "assistant", "chatbot": "assistant", "agent": "assistant",
+    "tool": "tool", "function": "tool", "tool-call": "assistant", "tool_call": "assistant", "tool-response": "tool",
+    "tool_response": "tool", "tool_result": "tool", "toolresult": "tool", "functionexecutionresult": "tool",
+    "toolcallrequest": "assistant", "toolcallexecution": "tool", "ipython": "tool",
+}  # fmt: skip
+_SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # where a message's words may stand
+_KNOWN = set(ROLES.values())
+_SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
+ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
+
+
+def is_turn(value: Any) -> bool:
+    """Whether a value is a message of some framework."""
+    if isinstance(value, str):
+        value = fields_of_repr(value)
+    item = _unwrapped(as_dict(value))
+    if isinstance(item.get("role"), str):
+        return not _SAYING.isdisjoint(item) or item.keys() <= {"role", "finish_reason"}
+    return _typed_role(item) is not None or item.get("type") in ITEM_KINDS or _is_pydantic_ai(item)
+
+
+def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
+    """Return the messages of a list whose items are messages, items of a response, or plain texts.
+
+    Args:
+        items: the list.
+        role: who said what names no role.
+    """
+    made: list[Turn] = []
+    for item in items:
+        for turn in map(dict, _told((role, item))):
+            _settle(turn, made)
+            if _continues(item, turn, made):
+                _join(made[-1], turn)
+            else:
+                made.append(turn)
+    return made
+
+
+@remembered
+def _told(said: tuple[str, Any]) -> list[Turn]:
+    """Return the messages in an item, and who says what names no role."""
+    return list(_turns(*said))
+
+
+def _turns(role: str, given: Any) -> Iterator[Turn]:
+    item = given
+    if isinstance(item, str):
+        item = fields_of_repr(item) or {"role": role, "content": item}
+    elif isinstance(item, list):
+        item = pair_of_texts(item) or {"role": role, "content": item}
+    item = _unwrapped(as_dict(item))
+    if _is_pydantic_ai(item):
+        yield from _pydantic_ai(item)
+    elif item.get("type") in ITEM_KINDS and "role" not in item:
+        yield _item(item)
+    elif (typed := _typed_role(item)) is not None:
+        yield _message(typed, _fields(item))
+    elif item:
+        named = item.get("role")
+        yield _message(named.lower().rpartition(".")[2] if isinstance(named, str) else role, item)
+
+
+def _unwrapped(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message in an item that wraps one, as OpenInference's do."""
+    inner = embedded(item.get("message")) if "role" not in item else None
+    return inner if isinstance(inner, dict) and isinstance(inner.get("role"), str) else item
+
+
+def pair_of_texts(item: Any) -> Turn | None:
+    """Return a message that is written as a pair of role and text."""
+    pair = item if isinstance(item, list) and all(isinstance(word, str) for word in item) else []
+    if len(pair) == len(("role", "text")) and pair[0].lower() in ROLES:
+        return {"role": pair[0], "content": pair[1]}
+    return None
+
+
+def _fields(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a LangChain message, which may be wrapped once."""
+    return as_dict(item.get("kwargs")) or as_dict(item.get("data")) or item
+
+
+def _typed_role(item: Mapping[str, Any]) -> str | None:
+    """Return the role of a message that has a class instead: LangChain's and AutoGen's."""
+    path = as_list(item.get("id"))
+    kind = path[-1] if path and "kwargs" in item else item.get("type")
+    if not isinstance(kind, str) or ("role" in item and "kwargs" not in item):
+        return None
+    known = kind.endswith(("Message", "MessageChunk", "Event")) or kind in ROLES or kind in ("chat", "AIMessageChunk")
+    fields = _fields(item)
+    if not known or ("content" not in fields and not fields.get("tool_calls")):
+        return None
+    name = kind.removesuffix("Chunk").removesuffix("Message").removesuffix("Event").lower()
+    if name in ROLES:
+        return name
+    if name == "chat":
+        return str(fields.get("role") or "user").lower()
+    return "user" if fields.get("source", "user") == "user" else "assistant"
+
+
+def _message(role: str, item: Mapping[str, Any]) -> Turn:
+    """Return a message with a role of some kind; its calls may stand in five places and count once."""
+    content = first(item, _SPOKEN)
+    told = koogs_calls(role, content)
+    if told:
+        return {"role": "assistant", "content": None, "tool_calls": told}
+    turn: Turn = {"role": ROLES.get(role, role)}
+    calls = _calls(item)
+    parts = parts_of(content) if isinstance(content, list) else None
+    if parts == [] and content and role == "tool":  # nothing but approvals
+        return {"role": "user", "content": None}
+    if parts is not None and calls:
+        parts = [p for p in parts if as_dict(p).get("type") not in ("tool_use", "tool_call")]
+    turn["content"] = content if parts is None else parts
+    if calls:
+        turn["tool_calls"] = calls
+    beside = {**as_dict(item.get("additional_kwargs")), **item}
+    extra = {
+        "reasoning_content": text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
+        "tool_call_id": ident(first(beside, ("tool_call_id", "toolCallId", "tool_use_id", "call_id"))),
+        "name": text(first(beside, ("name", "tool_name", "toolName"))) if turn["role"] != "assistant" else None,
+        "function_call": item.get("function_call") or _numbered_call(item),
+    }
+    told_flags = {k: item[k] for k in ("status", "is_error", "isError", "error", "tool_call_error") if k in item}
+    flags = told_flags if turn["role"] not in {"system", "user", "assistant"} else {}
+    if flags.get("tool_call_error") is not None:
+        flags["is_error"] = bool(flags.pop("tool_call_error"))
+    return turn | {k: v for k, v in extra.items() if v is not None} | flags
+
+
+def _numbered_call(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the only call of a message as OpenInference flattens it."""
+    name = text(item.get("function_call_name"))
+    return {"name": name, "arguments": item.get("function_call_arguments_json")} if name else None
+
+
+def koogs_calls(role: str, content: Any) -> list[Any]:
+    """Return the calls that Koog writes as JSON text into the content, in a history even under the role of a tool."""
+    if not isinstance(content, str) or '"function"' not in content or role not in ("assistant", "tool"):
+        return []
+    found = as_list(embedded(content))
+    calls = [c for c in found if as_dict(as_dict(c).get("function")).get("name") and "id" in c]
+    return calls if len(calls) == len(found) else []
+
+
+def _calls(item: Mapping[str, Any]) -> list[Any]:
+    extra = as_dict(item.get("additional_kwargs"))
+    for place in (item, extra):
+        found = embedded(first(place, ("tool_calls", "toolCalls", "tools_used")))
+        if isinstance(found, list) and found:
+            return [call_of(c) for c in found] + [call_of(c) for c in as_list(item.get("invalid_tool_calls"))]
+    bad = [call_of(c) for c in as_list(item.get("invalid_tool_calls"))]
+    legacy = extra.get("function_call")
+    return bad or ([legacy] if isinstance(legacy, dict) else [])
+
+
+def _item(item: Mapping[str, Any]) -> Turn:
+    """Return an item of the Responses API that has no role."""
+    kind = item["type"]
+    if kind in CALL_KINDS:
+        return {"role": "assistant", "content": None, "tool_calls": [call_of(item)]}
+    if kind in RESULT_KINDS:
+        return {"role": "tool", "content": [result_of(item)]}
+    if kind == "message":
+        return _message("assistant", item)
+    return {"role": "assistant", "content": None, "reasoning_content": thoughts_of(item)}
+
+
+def _continues(item: Any, turn: Turn, made: Sequence[Turn]) -> bool:
+    """Whether a piece belongs to the message before it: the Responses API splits one answer into items."""
+    if not made or turn["role"] != "assistant" or made[-1]["role"] != "assistant":
+        return False
+    kind = as_dict(item).get("type")
+    return kind in ITEM_KINDS and (kind != "message" or not made[-1].get("tool_calls"))
+
+
+def _join(before: Turn, turn: Turn) -> None:
+    texts = [t for t in (flat_text(before.get("content")), flat_text(turn.get("content"))) if t]
+    before["content"] = "\n".join(texts) if texts else None
+    thoughts = [t for t in (before.get("reasoning_content"), turn.get("reasoning_content")) if t]
+    if thoughts:
+        before["reasoning_content"] = "\n".join(thoughts)
+    calls = [*before.get("tool_calls", ()), *turn.get("tool_calls", ())]
+    if calls:
+        before["tool_calls"] = calls
+
+
+def _settle(turn: Turn, before: Sequence[Turn]) -> None:
+    """Give an unknown role a known one, and a result right behind a single call that call's id."""
+    if turn["role"] not in _KNOWN:
+        called = next((name for name in _called(before) if name.lower() == turn["role"]), None)
+        turn["role"] = "tool" if called else "user"
+        turn |= {"name": called} if called else {}
+    latest = as_list(before[-1].get("tool_calls")) if before and turn["role"] == "tool" else []
+    if len(latest) == 1 and isinstance(turn.get("content"), str):
+        turn.setdefault("tool_call_id", as_dict(latest[0]).get("id"))
+
+
+def _called(turns: Sequence[Turn]) -> Iterator[str]:
+    """Yield the names of the tools that were called."""
+    for call in (as_dict(c) for turn in turns for c in as_list(turn.get("tool_calls"))):
+        name = text(call.get("name")) or text(as_dict(call.get("function")).get("name"))
+        if name:
+            yield name
+
+
+def _is_pydantic_ai(item: Mapping[str, Any]) -> bool:
+    parts = as_list(item.get("parts"))
+    return bool(parts) and all("part_kind" in as_dict(p) for p in parts)
+
+
+def _pydantic_ai(item: Mapping[str, Any]) -> Iterator[Turn]:
+    """Yield the messages of a ModelRequest or ModelResponse of Pydantic AI."""
+    if item.get("kind") == "response" or any(p["part_kind"] in ("text", "tool-call") for p in item["parts"]):
+        parts = [_pydantic_ai_part(p) for p in item["parts"]]
+        yield {"role": "assistant", "content": parts}
+        return
+    for part in item["parts"]:
+        kind, content = part["part_kind"], part.get("content")
+        if kind in ("tool-return", "builtin-tool-return") or (kind == "retry-prompt" and part.get("tool_name")):
+            failed = kind == "retry-prompt" or part.get("outcome") in ("failed", "denied")
+            yield {
+                "role": "tool",
+                "content": [result_of({**part, "id": None} | ({"is_error": True} if failed else {}))],
+            }
+        else:
+            role = "system" if kind == "system-prompt" else "user"
+            yield {"role": role, "content": parts_of(content) if isinstance(content, list) else content}
+
+
+def _pydantic_ai_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    kind = part["part_kind"]
+    if kind in ("tool-call", "builtin-tool-call"):
+        return {"type": "tool_call", **call_of(part)}
+    if kind == "thinking":
+        return {"type": "thinking", "thinking": part.get("content")}
+    return {"type": "text", "text": flat_text(part.get("content")) or ""}

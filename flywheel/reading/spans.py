@@ -1,0 +1,186 @@
+"""Spans of tracers that are no OpenTelemetry: what every one of them makes of a model call and a tool call.
+
+In: a `Run`, the span in plain words, and the messages found in it. Out: events. A span that is neither may still say
+which session its trace belongs to, and be what a feedback means: then it gives a request without messages.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from flywheel.reading.events import Event, Source, answer_from, request
+from flywheel.reading.messages import Message, flat_text
+from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript
+from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
+from flywheel.reading.values import embedded
+from flywheel.records import EventKind
+
+__all__ = ["Run", "is_worded", "model_call", "outline", "place", "tool_use", "whole_task"]
+
+_LONGEST_LITERAL = 100_000
+
+
+class Run(NamedTuple):
+    """One span. `source` holds the columns of its events; `ended_well` is what the log says, None when it does not."""
+
+    source: Source
+    name: str | None
+    started: datetime | None
+    ended: datetime | None
+    error: str | None = None
+    ended_well: bool | None = None
+
+
+def model_call(
+    run: Run, given: Any, said: Any, found: Mapping[str, Any], *, model: str | None = None
+) -> Iterator[Event]:
+    """Yield a model call; one that failed or never ended is only what the agent was asked.
+
+    Args:
+        run: the span.
+        given: the input, in whatever shape it was logged.
+        said: the output, likewise.
+        found: what the span says itself, which outweighs what the answer says: tools, tokens, and so on; and `model`.
+        model: the model where neither names one.
+    """
+    history, tools = asked(given) or Asked([], None)
+    answers = _answers(said)
+    kept = {"tools": tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
+    kept = {name: value for name, value in kept.items() if value is not None}
+    source = {**run.source, "ts": run.started, "model": kept.pop("model", None) or model}
+    if not answers and (run.error or run.ended is None):
+        offered = {"tools": kept["tools"]} if "tools" in kept else {}
+        yield request(history, source, source.get("seq", 0), {"tags": ["call_failed"]} | offered)
+        return
+    payload = answer_from(answers, []) | kept | _seconds(run)
+    if history:
+        payload["input"] = history
+    response = kept.get("response_id")
+    names = [*source.get("ids", ()), *([f"response:{response}"] if response else [])]
+    yield {"seq": 0, **source, "ids": names, "kind": EventKind.MODEL_CALL, "payload": payload}
+
+
+def _answers(said: Any) -> list[Message]:
+    return [message for message in answered(said) if len(message) > 1]
+
+
+def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -> Iterator[Event]:
+    """Yield a tool span as a call at its beginning and, once it ended, a result at its end.
+
+    Args:
+        run: the span.
+        given: the arguments; None when they were not logged.
+        result: what the tool returned; a tool message of some framework says its call and its status itself.
+        call_id: the id of the call in the model's message, where the span knows it.
+    """
+    answer = _tool_message(result)
+    columns = {"tool_name": run.name, "tool_call_id": answer.get("tool_call_id") or call_id}
+    seq = run.source.get("seq", 0)
+    made = _made_with(given)
+    told = {"arguments": made} if made is not None else {}
+    yield {**run.source, **columns, "seq": seq, "kind": EventKind.TOOL_CALL, "ts": run.started, "payload": told}
+    if result is None and not run.error and run.ended is None:
+        return
+    content = answer.get("content") or _shown(result) or run.error or ""
+    how = _how_it_ended(run, content, answer.get("status", UNKNOWN))
+    payload: dict[str, Any] = {"content": content, "status": how, **_seconds(run)}
+    kind = error_type(run.error) or error_type(content) if how == FAILED else None
+    if kind:
+        payload["error_type"] = kind
+    ts = run.ended or run.started
+    yield {**run.source, **columns, "seq": seq + 1, "kind": EventKind.TOOL_RESULT, "ts": ts, "payload": payload}
+
+
+def _made_with(given: Any) -> dict[str, Any] | None:
+    """Return a call's arguments; None for what is no object: a tool's plain input is not what the model wrote.
+
+    Old versions of LangChain wrote an object as Python's literal.
+    """
+    found = embedded(given)
+    if isinstance(found, str) and found.startswith("{") and len(found) < _LONGEST_LITERAL:
+        try:
+            found = ast.literal_eval(found)
+            orjson.dumps(found)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return None
+    return found if isinstance(found, dict) else None
+
+
+def _tool_message(result: Any) -> Message:
+    found = embedded(result)
+    told = transcript([found]) if isinstance(found, dict) else None
+    return told[0] if told and len(told) == 1 and told[0]["role"] == "tool" else {}
+
+
+def _shown(result: Any) -> str | None:
+    found = embedded(result)
+    return flat_text(found if isinstance(found, list) else result)
+
+
+def _how_it_ended(run: Run, content: str, status: str) -> str:
+    """A span that failed failed; one that ended well may still have returned an error as an ordinary result."""
+    if run.error or run.ended_well is False:
+        return FAILED
+    said = status if status != UNKNOWN else tool_status(content)
+    return OK if said == UNKNOWN and run.ended_well else said
+
+
+def _seconds(run: Run) -> dict[str, float]:
+    if run.started is None or run.ended is None:
+        return {}
+    return {"latency_s": (run.ended - run.started).total_seconds()}
+
+
+def place(run: Run) -> Event:
+    """Return a request without messages: nothing but the names by which a trace is known."""
+    return request([], {**run.source, "ts": run.started}, run.source.get("seq", 0), {})
+
+
+def whole_task(
+    run: Run, given: Any, said: Any, *, last: int, found: Mapping[str, Any] | None = None
+) -> Iterator[Event]:
+    """Yield what a trace's outermost span was asked and answered: all there is where no model call was traced.
+
+    Args:
+        run: the span.
+        given: its input.
+        said: its output.
+        last: position of the answer, behind all that the trace tells.
+        found: what the span says of all that happened in it: tokens, and `model`.
+    """
+    kept = {name: value for name, value in (found or {}).items() if value is not None}
+    begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
+    seq = run.source.get("seq", 0)
+    begun = asked(given)
+    yield request(begun.messages if begun else [], begins, seq, {"summary": True})
+    answers = _answers(said)
+    if answers and not run.error:
+        payload = {"message": answers[0], "summary": True, "tags": ["reconstructed"], **kept, **_seconds(run)}
+        yield {
+            **begins,
+            "ts": run.ended or run.started,
+            "kind": EventKind.MODEL_CALL,
+            "seq": last,
+            "payload": payload,
+        }
+
+
+def outline(run: Run, given: Any, said: Any, found: Mapping[str, Any] | None = None) -> Iterator[Event]:
+    """Yield what a trace's outermost span was asked and answered, where those are words; else only its place."""
+    begun = asked(given)
+    words = [*(begun.messages if begun else ()), *_answers(said)]
+    if len(words) > 1 and all(map(is_worded, words)) and not run.error:
+        yield from whole_task(run, given, said, last=run.source.get("seq", 0) + 1, found=found)
+    else:
+        yield place(run)
+
+
+def is_worded(message: Mapping[str, Any]) -> bool:
+    """Whether a message says something to somebody; what a program hands to another is no conversation."""
+    content = message.get("content")
+    return bool(message.get("tool_calls")) or (bool(content) and not str(content).startswith(("{", "[")))

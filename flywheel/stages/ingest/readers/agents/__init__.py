@@ -1,0 +1,1 @@
+"""Readers of sessions that agents and chat applications keep themselves."""

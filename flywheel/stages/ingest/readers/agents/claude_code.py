@@ -1,0 +1,176 @@
+"""Claude Code session files, one event a line, and its `stream-json` output, which tells the same in fewer fields.
+
+In: lines of a session; one reply is told a content block a line, under one message id. Out: pieces of replies, results
+with their status, what users wrote, and what they did without words: refused a call, changed a patch, interrupted.
+Sub-agents (sidechains) are conversations of their own. Text that the program put into a user's mouth is a system
+message. The summary of a compaction stands for all that was said before it. Messages follow one another by name, a tree
+where a user went back (`threads.py`); of titles, snapshots, queues and other bookkeeping only that link is kept. System
+prompt and tools are never logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.messages import Message, messages
+from flywheel.reading.pairs import share
+from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
+from flywheel.reading.values import as_dict, as_list, first, ident, text, version, when, whole
+from flywheel.records import EventKind
+
+__all__ = ["READER", "ClaudeCodeReader"]
+
+_TOLD = ("user", "assistant")
+_BOOKKEEPING = {
+    "summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "sessionId", "system": "sessionId",
+    "custom-title": "sessionId", "progress": "sessionId", "attachment": "sessionId", "last-prompt": "sessionId",
+}  # fmt: skip
+_COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_COMPACTED = {"replaces_context": True, "tags": ["compacted"]}
+_INTERRUPTED = "[Request interrupted by user"
+_REJECTED = ("The user doesn't want to proceed with this tool use", "User rejected tool use")
+_PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Caveat: The messages below")
+
+
+class ClaudeCodeReader:
+    """Reads session files of Claude Code."""
+
+    name = "claude_code"
+    version = 2
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        told = share(sample.records, _is_told)
+        return share(sample.records, lambda r: _is_told(r) or _is_bookkeeping(r)) if told else 0.9 * _book(sample)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield what one line tells."""
+        if not isinstance(record, dict):
+            raise BadRecordError("bad_record", "no JSON object")
+        session, kind = ident(first(record, ("sessionId", "session_id"))), record.get("type")
+        if session is None:
+            if kind in _TOLD:
+                raise BadRecordError("bad_record", "no session id")
+            return
+        if kind not in _TOLD:
+            compacted = record.get("subtype") == "compact_boundary"
+            if compacted or ident(record.get("uuid")):  # a link of the chain, at least
+                yield _threaded(request([], _source(record, {}, session), line, _COMPACTED if compacted else {}))
+            return
+        message = record.get("message")
+        if not isinstance(message, dict):
+            raise BadRecordError("bad_record", "no message")
+        source = _source(record, message, session)
+        told = _reply(message, source) if kind == "assistant" else _heard(record, message, source)
+        for event in told:
+            yield _threaded({**event, "seq": line})
+
+
+def _threaded(event: Event) -> Event:
+    """Say that an event follows the message named as its parent: edits and rewinds fork the chain."""
+    return {**event, "payload": event["payload"] | {"threaded": True}} if event["span_id"] else event
+
+
+def _is_told(record: Any) -> bool:
+    """Whether it is a line of talk: a session's with its place in the tree, or one of the stream."""
+    found = as_dict(record)
+    message = found.get("type") in _TOLD and isinstance(found.get("message"), dict)
+    session = "sessionId" in found and "parentUuid" in found
+    stream = "session_id" in found and "parent_tool_use_id" in found
+    return message and (session or stream)
+
+
+def _is_bookkeeping(record: Any) -> bool:
+    found = as_dict(record)
+    kind = found.get("type")
+    stream = kind in ("system", "result") and "session_id" in found
+    named = _BOOKKEEPING.get(kind) if isinstance(kind, str) else None
+    return stream or (named is not None and named in found) or ("sessionId" in found and "parentUuid" in found)
+
+
+def _book(sample: Sample) -> float:
+    return share(sample.records, _is_bookkeeping)
+
+
+def _source(record: Mapping[str, Any], message: Mapping[str, Any], session: str) -> Source:
+    side = ident(first(record, ("agentId", "parent_tool_use_id")))
+    aside = record.get("isSidechain") is True or side is not None
+    release, model = version(record.get("version")), text(message.get("model"))
+    agent = "claude-code" + (f"-{release}" if release else "")
+    names = {"message": ident(record.get("uuid")), "request": ident(record.get("requestId"))}
+    return {
+        "conversation_id": f"{session}/agent-{side or 'sidechain'}" if aside else session,
+        "ts": when(record.get("timestamp")),
+        "model": model,
+        "policy": f"{agent}/{model}" if model else None,
+        "span_id": names["message"],
+        "parent_id": ident(first(record, ("parentUuid", "logicalParentUuid"))),
+        "ids": [f"{kind}:{name}" for kind, name in names.items() if name],
+    }
+
+
+def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    """Yield a piece of a reply; what the program itself wrote in the model's place is none."""
+    if source["model"] == "<synthetic>":
+        yield request([], {**source, "model": None, "policy": None}, 0, {"tags": ["api_error"]})
+        return
+    response, usage = ident(message.get("id")), as_dict(message.get("usage"))
+    counts = [n for n in (whole(usage.get(name)) for name in _COUNTED) if n is not None]
+    found = {
+        "response_id": response,
+        "fragment": "block" if response else None,
+        "finish_reason": text(message.get("stop_reason")),
+        "input_tokens": sum(counts) if counts else None,
+        "output_tokens": whole(usage.get("output_tokens")),
+    }
+    said = messages([{"role": "assistant", "content": message.get("content")}])[-1]
+    payload = {"message": said} | {name: value for name, value in found.items() if value is not None}
+    ids = [*source["ids"], *([f"response:{response}"] if response else [])]
+    yield {**source, "ids": ids, "kind": EventKind.MODEL_CALL, "payload": payload}
+
+
+def _heard(record: Mapping[str, Any], message: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    """Yield what a user line holds: results, words, or both."""
+    flags = {ident(as_dict(b).get("tool_use_id")): as_dict(b).get("is_error") for b in as_list(message.get("content"))}
+    for said in messages([{"role": "user", "content": message.get("content")}]):
+        if said["role"] == "tool":
+            yield from _given(said, flags.get(said.get("tool_call_id")), record, source)
+        elif said.get("content"):
+            yield from _words(said["content"], record, source)
+
+
+def _given(said: Message, flag: Any, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    result = first(record, ("toolUseResult", "tool_use_result"))
+    refused = any(words in place for words in _REJECTED for place in (said["content"], str(result)[:100]))
+    status = UNKNOWN if refused else _status(flag, result, said["status"])
+    yield tool_result({**said, "status": status}, source, 0)
+    aim = {"annotator": "human", "target": "call", "target_id": said.get("tool_call_id") or ""}
+    if refused:
+        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "reject", **aim}}
+    if as_dict(result).get("userModified") is True:
+        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "edit", "label": "modified", **aim}}
+
+
+def _status(flag: Any, result: Any, seems: str) -> str:
+    """Return how a call ended: the block's flag, then the structured result, which only a call that worked has."""
+    if isinstance(flag, bool):
+        return FAILED if flag else OK
+    if isinstance(result, dict):
+        told = stated_status(result)
+        return FAILED if result.get("interrupted") is True or told == FAILED else OK
+    return seems
+
+
+def _words(said: str, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    compacted = _COMPACTED if record.get("isCompactSummary") is True else {}
+    stopped = said.startswith(_INTERRUPTED)
+    program = record.get("isMeta") is True or bool(compacted) or stopped or said.startswith(_PROGRAM)
+    yield request([{"role": "system" if program else "user", "content": said}], source, 0, compacted)
+    if stopped:
+        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
+
+
+READER = ClaudeCodeReader()

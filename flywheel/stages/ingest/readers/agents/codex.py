@@ -1,0 +1,186 @@
+"""Codex rollout files (`rollout-TIME-ID.jsonl`), one item a line: a session's model input and output as it happened.
+
+In: `response_item` lines hold what the model was given and what it made; `event_msg` lines repeat most of it for the
+screen and count only where they say something new (a turn that the user stopped, tokens). Lines after the first do not
+name their session: the file does. Out: a reply is told in pieces without an id, an item a piece. Text that the program
+puts into a user's mouth is a system message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.messages import (
+    Message,
+    arguments,
+    flat_text,
+    messages,
+    result_message,
+    tool_schemas,
+)
+from flywheel.reading.pairs import share
+from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.records import EventKind
+
+__all__ = ["READER", "CodexReader"]
+
+_TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
+_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_EXIT = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)\s*$", re.MULTILINE)
+_HEAD = 400  # where a result's text tells its exit code
+_PROGRAM = ("<environment_context>", "<user_instructions>", "<permissions", "<turn_aborted>", "# AGENTS.md", "<skill")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output")
+
+
+class CodexReader:
+    """Reads rollout files of Codex."""
+
+    name = "codex"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        return share(sample.records, lambda r: as_dict(r).get("type") in _TYPES and "payload" in r and "timestamp" in r)
+
+    def from_path(self, path: PurePath) -> Mapping[str, str]:
+        """Return the session that a file holds: the id in its name, else the name."""
+        stem = path.name.split(".json")[0]
+        found = _ID.search(stem)
+        return {"scope": found[0] if found else stem}
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield what one line tells."""
+        if not isinstance(record, dict):
+            raise BadRecordError("bad_record", "no JSON object")
+        payload, kind = as_dict(record.get("payload")), text(record.get("type")) or ""
+        source: Source = {"conversation_id": "codex", "ts": when(record.get("timestamp"))}
+        for event in _TELL[kind](payload, source, line) if kind in _TELL else ():
+            yield {**event, "seq": line}
+
+
+def _meta(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
+    """Yield what the session began with; it maps the file to the session's own id."""
+    del line
+    session = ident(payload.get("id"))
+    given = first(payload, ("base_instructions", "instructions"))
+    rules = text(as_dict(given).get("text")) if isinstance(given, dict) else text(given)
+    tools = tool_schemas(payload.get("dynamic_tools"))
+    ids = [f"session:{session}"] if session else []
+    told = [{"role": "system", "content": rules}] if rules else []
+    yield request(told, {**source, "ids": ids}, 0, {"tools": tools} if tools else {})
+
+
+def _turn(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
+    """Yield which model serves from here on: the lines of its replies do not say."""
+    del line
+    model = text(payload.get("model"))
+    if model:
+        yield request([], {**source, "model": model, "policy": f"codex/{model}"}, 0, {})
+
+
+def _item(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
+    kind = payload.get("type")
+    if kind == "message" and payload.get("role") != "assistant":
+        yield request([_heard(payload)], source, 0, {})
+    elif kind in _OUTPUTS:
+        yield _given(payload, source)
+    else:
+        made = _made(payload, line)
+        if made is not None:
+            yield {**source, "kind": EventKind.MODEL_CALL, "payload": {"message": made, "fragment": "block"}}
+        if kind == "web_search_call" and made is not None and payload.get("status") == "completed":
+            fields = {"tool_call_id": made["tool_calls"][0]["id"], "name": "web_search"}
+            yield tool_result(result_message("", fields, status=OK), source, 0)
+
+
+def _heard(payload: Mapping[str, Any]) -> Message:
+    (message,) = messages([{"role": payload.get("role"), "content": payload.get("content")}])
+    if (message.get("content") or "").lstrip().startswith(_PROGRAM):
+        message["role"] = "system"
+    return message
+
+
+def _made(payload: Mapping[str, Any], line: int) -> Message | None:
+    """Return the message, or the piece of one, that the model made; None for other items."""
+    kind = payload.get("type")
+    if kind == "message":
+        return messages([{"role": "assistant", "content": payload.get("content")}])[0]
+    if kind == "reasoning":
+        thought = flat_text(payload.get("content") or None) or _summary(payload)
+        return {"role": "assistant", "reasoning": thought} if thought else None
+    call_id = ident(first(payload, ("call_id", "id"))) or f"call-{line}"
+    name, given = _called(payload)
+    return {"role": "assistant", "tool_calls": [{"id": call_id, "name": name, **arguments(given)}]} if name else None
+
+
+def _summary(payload: Mapping[str, Any]) -> str:
+    return "\n".join(t for t in (text(as_dict(part).get("text")) for part in as_list(payload.get("summary"))) if t)
+
+
+def _called(payload: Mapping[str, Any]) -> tuple[str | None, Any]:
+    """Return the tool and the arguments of a call; a custom tool takes a text, which is not meant to be JSON."""
+    kind, action = payload.get("type"), as_dict(payload.get("action"))
+    if kind == "function_call":
+        return text(payload.get("name")), payload.get("arguments")
+    if kind == "custom_tool_call":
+        return text(payload.get("name")), {"input": payload.get("input")}
+    if kind == "local_shell_call":
+        return "local_shell", {name: value for name, value in action.items() if name != "type" and value is not None}
+    return ("web_search", dict(action)) if kind == "web_search_call" else (None, None)
+
+
+def _given(payload: Mapping[str, Any], source: Source) -> Event:
+    """Return a result: a text, a text that holds JSON with an exit code, parts, or an object with a flag."""
+    output = payload.get("output", payload.get("result"))
+    inner = as_dict(embedded(output))
+    metadata = as_dict(inner.get("metadata"))
+    content = flat_text(first(inner, ("output", "content"))) if metadata or "success" in inner else flat_text(output)
+    told = [stated_status(metadata), stated_status(inner), _by_text(content or "")]
+    status = next((one for one in told if one != UNKNOWN), None)
+    message = result_message(content, {"tool_call_id": payload.get("call_id")}, status=status)
+    event = tool_result(message, source, 0)
+    seconds = number(metadata.get("duration_seconds"))
+    if seconds is not None:
+        event["payload"]["latency_s"] = seconds
+    return event
+
+
+def _by_text(content: str) -> str:
+    code = _EXIT.search(content[:_HEAD])
+    return UNKNOWN if code is None else OK if int(code[1]) == 0 else FAILED
+
+
+def _shown(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
+    """Yield what the screen was told and no item says."""
+    del line
+    if payload.get("type") == "turn_aborted" and payload.get("reason") in ("interrupted", None):
+        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
+    total = as_dict(as_dict(payload.get("info")).get("total_token_usage"))
+    if payload.get("type") == "token_count" and total:
+        counts = {name: whole(total.get(name)) for name in ("input_tokens", "output_tokens")}
+        yield request([], source, 0, {"usage_so_far": {k: v for k, v in counts.items() if v is not None}})
+
+
+def _compacted(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
+    """Yield the history that replaces all before it, or at least the summary."""
+    history: list[Message] = []
+    for item in map(as_dict, as_list(payload.get("replacement_history"))):
+        spoken = item.get("type") == "message" and item.get("role") != "assistant"
+        message = _heard(item) if spoken else _made(item, line)
+        history += [message] if message is not None else []
+    summary = text(payload.get("message"))
+    told = history or ([{"role": "system", "content": summary}] if summary else [])
+    yield request(told, source, 0, {"replaces_context": True, "tags": ["compacted"]})
+
+
+_TELL = {
+    "session_meta": _meta, "turn_context": _turn, "response_item": _item, "event_msg": _shown, "compacted": _compacted,
+}  # fmt: skip
+
+READER = CodexReader()

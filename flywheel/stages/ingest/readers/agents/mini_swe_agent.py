@@ -1,0 +1,183 @@
+"""mini-swe-agent trajectories: one record is one run at one instance; its outcome stands in a SWE-bench report.
+
+In: messages of tool-calling models (`tool_calls`, role tool), of the Responses API (`output` items), and of models that
+write their command as a code block and are answered by a user message. Out: every command is a call of the tool `bash`.
+A reply that could not be parsed is not in the history: it is told apart, and the next call has the history it saw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.messages import Message, flat_text, result_message
+from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.status import FAILED, OK
+from flywheel.reading.values import as_dict, first, ident, text, version, when
+from flywheel.records import EventKind, content_id
+from flywheel.stages.ingest.readers._swe import run_of_trajectory
+from flywheel.stages.ingest.readers.agents._mini_swe import (
+    NOT_RUN,
+    command_of,
+    refused_reply,
+    reply_of,
+    status_of,
+    usage_of,
+)
+
+__all__ = ["READER", "MiniSweAgentReader"]
+
+_DONE = ("Submitted", "", None)
+_SUBMITS = re.compile(r"(?:COMPLETE_TASK_AND_SUBMIT|MINI_SWE_AGENT)_FINAL_OUTPUT")
+
+
+class MiniSweAgentReader:
+    """Reads `.traj.json` files."""
+
+    name = "mini_swe_agent"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        return share(sample.records, _is_run)
+
+    def from_path(self, path: PurePath) -> Mapping[str, str]:
+        """Return the run that a file belongs to."""
+        return run_of_trajectory(path)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the run's messages; one that ended before it began gives nothing."""
+        if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
+            raise BadRecordError("bad_record", "no object with a list of messages")
+        if record["messages"]:
+            yield from _Run(record).events()
+
+
+def _is_run(record: Any) -> bool:
+    found = as_dict(record)
+    told = found.get("trajectory_format")
+    if isinstance(told, str) and told.startswith("mini-swe-agent"):
+        return True
+    info = as_dict(found.get("info"))
+    return isinstance(found.get("messages"), list) and {"exit_status", "submission", "model_stats"} <= set(info)
+
+
+class _Run:
+    """One run being told, message by message."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self._info, self._turns = as_dict(record.get("info")), record["messages"]
+        config = as_dict(as_dict(self._info.get("config")).get("model"))
+        instance, release = ident(record.get("instance_id")), version(self._info.get("mini_version"))
+        named = text(config.get("model_name"))
+        agent = "mini-swe-agent" + (f"-{release}" if release else "")
+        self._source: Source = {
+            "conversation_id": instance or f"mini-swe-agent/{content_id(_told(self._turns))}",
+            "task_key": instance,
+            "model": named,
+            "policy": f"{agent}/{named}" if named else None,
+            "ts": None,
+        }
+        self._sampling = common_payload(Pair(as_dict(config.get("model_kwargs")), {}, {}))
+        self._history: list[Message] = []  # what the agent sees
+        self._open: list[Mapping[str, Any]] = []  # calls that were not answered yet
+        self._unrun: list[Mapping[str, Any]] = []  # calls that a human stopped
+        self._unseen = False  # whether the last reply is not part of what the agent sees
+        self._seq = 0
+
+    def events(self) -> Iterator[Event]:
+        """Yield the run's events."""
+        for position, given in enumerate(self._turns):
+            turn = as_dict(given)
+            last = position == len(self._turns) - 1
+            for event in self._turn(turn, last=last):
+                stamp = first(as_dict(turn.get("extra")), ("timestamp",)) or turn.get("timestamp")
+                yield {**event, "seq": self._seq, "ts": when(stamp)}
+                self._seq += 1
+        if self._info.get("exit_status") not in _DONE:
+            yield request([], self._source, self._seq, {"tags": ["not_submitted"]})
+
+    def _turn(self, turn: Mapping[str, Any], *, last: bool) -> Iterator[Event]:
+        extra = as_dict(turn.get("extra"))
+        ended = turn.get("role") == "exit" or (last and turn.get("role") == "user" and bool(self._open))
+        if turn.get("role") == "assistant" or isinstance(turn.get("output"), list):
+            yield self._action(turn, extra)
+        elif ended and self._info.get("exit_status") == _DONE[0]:
+            yield from self._submitted(turn)
+        elif turn.get("role") == "exit":
+            return
+        elif self._open and extra.get("interrupt_type") is None:
+            yield from self._results(turn, status_of(turn, extra), extra)
+        else:
+            yield from self._said(turn, extra)
+
+    def _action(self, turn: Mapping[str, Any], extra: Mapping[str, Any]) -> Event:
+        message = reply_of(turn)
+        if not message.get("tool_calls") and (command := command_of(message, extra)) is not None:
+            message["tool_calls"] = [{"id": f"call-{self._seq}", "name": "bash", "arguments": {"command": command}}]
+        payload = {"message": message, **usage_of(extra), **self._sampling}
+        if self._unseen:
+            payload["input"] = list(self._history)
+            self._unseen = False
+        self._open, self._unrun = list(message.get("tool_calls") or ()), []
+        self._history.append(message)
+        return self._call(payload, extra)
+
+    def _call(self, payload: dict[str, Any], extra: Mapping[str, Any]) -> Event:
+        served = text(as_dict(extra.get("response")).get("model")) or self._source["model"]
+        return {**self._source, "model": served, "kind": EventKind.MODEL_CALL, "payload": payload}
+
+    def _results(self, turn: Mapping[str, Any], status: str, extra: Mapping[str, Any]) -> Iterator[Event]:
+        """Answer the call that a message names, or else the oldest open one."""
+        call_id = ident(first(turn, ("tool_call_id", "call_id")))
+        call = next((c for c in self._open if c["id"] == call_id), None) or next(iter(self._open), None)
+        if call is None:
+            return
+        self._open = [c for c in self._open if c is not call]
+        if extra.get("exception_info") == NOT_RUN:
+            self._unrun.append(call)
+        content = flat_text(first(turn, ("output", "content")))
+        message = result_message(content, {"tool_call_id": call["id"], "name": call["name"]}, status=status)
+        self._history.append(message)
+        event = tool_result(message, self._source, 0)
+        error = text(extra.get("exception_type"))
+        if error and status == FAILED:
+            event["payload"]["error_type"] = error
+        yield event
+
+    def _submitted(self, turn: Mapping[str, Any]) -> Iterator[Event]:
+        """Answer the call that handed the work in: its output stands in the last message."""
+        waiting = [*self._open, *self._unrun]
+        self._open = [c for c in waiting if _SUBMITS.search(str(c.get("arguments")))] or waiting
+        yield from self._results({"content": turn.get("content")}, OK, {})
+
+    def _said(self, turn: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Event]:
+        """Yield what reached the agent from outside: its task, what a human wrote, what was wrong with its reply."""
+        why = extra.get("interrupt_type")
+        refused = refused_reply(extra) if why == "FormatError" else None
+        if refused is not None:
+            self._unseen = True
+            yield self._call({"message": refused, **usage_of(extra), **self._sampling}, extra)
+        content = flat_text(turn.get("content"))
+        if not content:
+            return
+        if why == "UserRejection" and self._unrun:
+            aim = {"target": "call", "target_id": self._unrun[0]["id"]}
+            payload = {"name": "reject", "comment": content, "annotator": "human", **aim}
+            yield {**self._source, "kind": EventKind.FEEDBACK, "payload": payload}
+        self._history.append({"role": "system" if turn.get("role") == "system" else "user", "content": content})
+        yield request([self._history[-1]], self._source, 0, {})
+
+
+def _told(turns: list[Any]) -> list[Any]:
+    """Return what tells two runs apart that have no name: all that was said, and when."""
+    return [
+        [t.get("content"), t.get("timestamp"), as_dict(t.get("extra")).get("timestamp")] for t in map(as_dict, turns)
+    ]
+
+
+READER = MiniSweAgentReader()

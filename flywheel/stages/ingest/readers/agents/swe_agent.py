@@ -1,0 +1,139 @@
+"""SWE-agent trajectories (`.traj`): one record is one run at one instance; its outcome stands in a SWE-bench report.
+
+In: `history` (what the model saw and said) and `trajectory` (what was run). Out: a command that was written as text is
+a call of the tool `bash`, as the shell ran it. The last step often stands in the trajectory alone. Demonstrations were
+seen, not made. No return codes are logged: a status is unknown unless the text begins like an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, spoken
+from flywheel.reading.messages import Message, flat_text, messages, name_results, result_message
+from flywheel.reading.pairs import share
+from flywheel.reading.status import OK
+from flywheel.reading.values import as_dict, as_list, embedded, ident, text, version
+from flywheel.records import content_id
+from flywheel.stages.ingest.readers._swe import run_of_trajectory
+
+__all__ = ["READER", "SweAgentReader"]
+
+
+class SweAgentReader:
+    """Reads `.traj` files."""
+
+    name = "swe_agent"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        return share(sample.records, lambda r: bool(_history(r)) and ("trajectory" in r or _by_swe_agent(_history(r))))
+
+    def from_path(self, path: PurePath) -> Mapping[str, str]:
+        """Return the run that a file belongs to."""
+        return run_of_trajectory(path)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the run's messages; one that ended before it began gives nothing."""
+        if not isinstance(record, dict) or not isinstance(record.get("history"), list):
+            raise BadRecordError("bad_record", "no object with a history")
+        history, seen = _told(_history(record))
+        if len(history) == seen:
+            return
+        info = as_dict(record.get("info"))
+        history += _untold(as_list(record.get("trajectory")), history, seen)
+        if info.get("exit_status") == "submitted" and history[-1]["role"] == "tool":
+            history[-1]["status"] = OK
+        name_results(history)
+        yield from spoken(history, _source(record, info), _extra(info), seen=seen)
+
+
+def _source(record: Mapping[str, Any], info: Mapping[str, Any]) -> Source:
+    config = as_dict(embedded(record.get("replay_config")))
+    model = text(as_dict(as_dict(config.get("agent")).get("model")).get("name"))
+    instance = ident(as_dict(config.get("problem_statement")).get("id"))
+    release = version(info.get("swe_agent_version"))
+    agent = "swe-agent" + (f"-{release}" if release else "")
+    return {
+        "conversation_id": instance or f"swe-agent/{content_id(record['history'])}",
+        "task_key": instance,
+        "model": model,
+        "policy": f"{agent}/{model}" if model else None,
+        "ts": None,
+    }
+
+
+def _history(record: Any) -> list[Mapping[str, Any]]:
+    return [as_dict(turn) for turn in as_list(as_dict(record).get("history")) if as_dict(turn).get("role")]
+
+
+def _by_swe_agent(history: list[Mapping[str, Any]]) -> bool:
+    return any({"agent", "message_type"} <= set(turn) for turn in history)
+
+
+def _extra(info: Mapping[str, Any]) -> dict[str, Any]:
+    ended = text(info.get("exit_status"))
+    return {"tags": ["not_submitted"]} if ended and not ended.startswith("submitted") else {}
+
+
+def _told(turns: list[Mapping[str, Any]]) -> tuple[list[Message], int]:
+    """Return the history in normal form, and how much of it at the beginning was only seen."""
+    history: list[Message] = []
+    seen, open_call = 0, ""
+    for turn in turns:
+        message = _message(turn, open_call, len(history))
+        history.append(message)
+        calls = message.get("tool_calls")
+        open_call = calls[0]["id"] if calls and not turn.get("is_demo") else ""
+        seen = len(history) if turn.get("is_demo") else seen
+    return history, seen
+
+
+def _message(turn: Mapping[str, Any], open_call: str, position: int) -> Message:
+    """Return a message; what follows a command is its result, also where it stands as a user's message."""
+    role, action = turn.get("role"), text(turn.get("action"))
+    if role == "tool" or (role == "user" and open_call):
+        ids = as_list(turn.get("tool_call_ids")) or [open_call]
+        return result_message(flat_text(turn.get("content")), {"tool_call_id": ids[0]})
+    thoughts = [text(as_dict(block).get("thinking")) for block in as_list(turn.get("thinking_blocks"))]
+    (message,) = messages([{**turn, "reasoning": "\n".join(t for t in thoughts if t)}])
+    if role == "assistant" and action and not message.get("tool_calls"):
+        message["tool_calls"] = [_command(action, position)]
+    return message
+
+
+def _command(action: str, position: int) -> dict[str, Any]:
+    return {"id": f"call-{position}", "name": "bash", "arguments": {"command": action.strip()}}
+
+
+def _untold(trajectory: list[Any], history: list[Message], seen: int) -> list[Message]:
+    """Return what only the trajectory tells: the last command's observation, and steps after the history's end."""
+    steps = [as_dict(step) for step in trajectory]
+    made = sum(message["role"] == "assistant" for message in history[seen:])
+    native = any(not str(c["id"]).startswith("call-") for m in history[seen:] for c in m.get("tool_calls", ()))
+    found: list[Message] = []
+    calls = history[-1].get("tool_calls")
+    if calls and 0 < made <= len(steps):
+        found.append(_observed(steps[made - 1], calls[0]["id"]))
+    for step in steps[made:]:
+        action, position = text(step.get("action")), len(history) + len(found)
+        message: Message = {"role": "assistant", "content": text(step.get("response")) or ""}
+        found.append(message)
+        if action:
+            call = _command(action, position)
+            if native and action.strip().isidentifier():
+                call |= {"name": action.strip(), "arguments": {}}
+            message["tool_calls"] = [call]
+            found.append(_observed(step, call["id"]))
+    return found
+
+
+def _observed(step: Mapping[str, Any], call_id: str) -> Message:
+    return result_message(flat_text(step.get("observation")), {"tool_call_id": call_id})
+
+
+READER = SweAgentReader()

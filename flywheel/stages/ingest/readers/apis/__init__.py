@@ -1,0 +1,1 @@
+"""Readers of logged calls to model APIs: the APIs themselves, batch files, gateways."""

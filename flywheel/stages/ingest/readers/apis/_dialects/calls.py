@@ -1,0 +1,161 @@
+"""One call of a model's API, as events: the same for every API, whose own words a `Dialect` knows.
+
+In: a pair and its dialect. Out: a model call with its full input; or, where the API keeps the history itself
+(`previous_response_id`, `conversation`), what was new as a request and the call without input; or, where no answer
+came, what was asked. An answer without its request is a call without input: who else knows its id may know the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flywheel.reading.events import Event, Source, conversation_of, request, source_of, tool_result
+from flywheel.reading.feedback import judgements
+from flywheel.reading.messages import Message
+from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.values import as_dict, embedded, first, ident, text
+from flywheel.records import EventKind, content_id
+
+__all__ = ["LINE", "Dialect", "call_events", "names", "response_name", "source_of_pair", "told_turns"]
+
+LINE = 1000  # events that one line of a log gives at most: their seq is the line's and their place in it
+_TRACE = ("trace_id", "traceId")
+_REQUEST = ("request_id", "requestId", "x_request_id", "litellm_call_id", "_request_id")
+
+
+class Dialect(NamedTuple):
+    """What one API calls things."""
+
+    fields: tuple[str, ...]  # an object with one of them is a request
+    history: Callable[[Mapping[str, Any]], list[Message]]
+    completed: Callable[[Mapping[str, Any]], Mapping[str, Any]]  # a whole response from what was logged; {} if none is
+    answer: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[list[Message], dict[str, Any]]]
+    tools: Callable[[Mapping[str, Any], Mapping[str, Any]], list[dict[str, Any]] | None]
+    kept: tuple[str, ...] = ()  # a request with one of them has only what is new: the API keeps the rest
+
+
+def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
+    """Yield the events of one call.
+
+    Args:
+        pair: request and response; either may be empty.
+        dialect: what they are written in.
+        line: the record's line, which orders calls that do not repeat their history.
+    """
+    response = dialect.completed(pair.response)
+    history = dialect.history(pair.request) if pair.request else []
+    turns, found = dialect.answer(pair.request, response)
+    kept = _kept(dialect, pair.request, response)
+    source = source_of_pair(pair, history, response, kept)
+    extra = {"tools": tools} if (tools := dialect.tools(pair.request, response)) else {}
+    payload = {k: v for k, v in found.items() if v is not None} | common_payload(pair)
+    payload |= {"response_id": own} if (own := ident(response.get("id"))) else {}
+    asked = extra if turns else extra | {"tags": _failure(payload)}
+    if history and not kept:
+        if turns:
+            yield from told_turns(turns, {"input": history, **extra}, payload, source, len(history))
+        else:
+            yield request(history, source, len(history), asked)
+    else:
+        source |= {"span_id": own}
+        yield from _instructions(pair.request, source)
+        if history:
+            yield request(history, source, line * LINE, asked)
+        yield from told_turns(turns, {} if history else extra, payload, source, line * LINE + 1)
+    yield from judgements(pair.envelope, source, own)
+
+
+def _failure(payload: Mapping[str, Any]) -> list[str]:
+    """Return the tags of a call without an answer; one that was still running when it was logged did not fail."""
+    told = list(payload.get("tags", ()))
+    return told if "unfinished" in told else [*told, "call_failed"]
+
+
+def told_turns(
+    turns: Sequence[Message], opening: Mapping[str, Any], payload: Mapping[str, Any], source: Source, seq: int
+) -> Iterator[Event]:
+    """Yield the turns of one answer: one, or several where the API's own tools were called in between.
+
+    Args:
+        turns: assistant messages and tool results, in order.
+        opening: payload of the first action: what it saw.
+        payload: payload of the last action: what the response says of itself.
+        source: columns of the events.
+        seq: position of the first turn.
+    """
+    actions = [n for n, turn in enumerate(turns) if turn["role"] == "assistant"]
+    for n, turn in enumerate(turns):
+        if turn["role"] != "assistant":
+            yield tool_result(turn, source, seq + n)
+            continue
+        own = dict(opening) if n == actions[0] else {}
+        own |= payload if n == actions[-1] else _piece_of(payload, n)
+        yield {**source, "kind": EventKind.MODEL_CALL, "seq": seq + n, "payload": {"message": turn, **own}}
+
+
+def _piece_of(payload: Mapping[str, Any], position: int) -> dict[str, Any]:
+    """An action before the last one is told under a name of its own: it is no second copy of the response."""
+    response_id = payload.get("response_id")
+    return {"response_id": f"{response_id}#{position}"} if response_id else {}
+
+
+def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, Any], named: str | None = None) -> Source:
+    """Return the columns of a call.
+
+    Args:
+        pair: request and response, in whose metadata and envelope the columns may stand.
+        history: the input, by whose beginning a conversation is named that has no name.
+        response: the whole response.
+        named: a conversation that is surer than a trace; a session is surer still.
+    """
+    asked = pair.request
+    metadata = [as_dict(embedded(place.get("metadata"))) for place in (asked, pair.envelope, response)]
+    places = [place for place in (*metadata, pair.envelope, asked, response) if place]
+    source = source_of(*places)
+    source["model"] = text(response.get("model")) or source["model"]
+    trace, own = _find(places, _TRACE), ident(response.get("id"))
+    told = source["conversation_id"]
+    told = (named or told) if told == trace else told
+    if told is None and history:
+        told = conversation_of(history, source["user"])
+    source["conversation_id"] = told or (response_name(own) if own else f"chat-{content_id(response)}")
+    source["ids"] = names(source["conversation_id"], response=own, request=_find(places, _REQUEST), trace=trace)
+    return source
+
+
+def names(conversation: str, **known: str | None) -> list[str]:
+    """Return what else a call is known by, as kind:id; the conversation's own name is not said twice."""
+    found = ((f"{kind}:{name}", name) for kind, name in known.items() if name)
+    return [whole for whole, name in found if conversation not in (whole, name)]
+
+
+def response_name(response_id: str) -> str:
+    """Return the name of the conversation that a response belongs to, as far as its id alone tells."""
+    return f"response:{response_id}"
+
+
+def _find(places: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> str | None:
+    for place in places:
+        value = first(place, keys)
+        if value is not None:
+            return ident(value)
+    return None
+
+
+def _kept(dialect: Dialect, *places: Mapping[str, Any]) -> str | None:
+    """Return the conversation that the API itself keeps: by its name, or by the response before."""
+    for value in (place[name] for name in dialect.kept for place in places if place.get(name)):
+        name = ident(as_dict(value).get("id") if isinstance(value, dict) else value)
+        if name:
+            before = any(place.get("previous_response_id") == value for place in places)
+            return response_name(name) if before else name
+    return None
+
+
+def _instructions(asked: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    """Yield the system prompt of a named conversation: every call repeats it in the same words, as the same event."""
+    said = text(asked.get("instructions"))
+    if said and not str(source["conversation_id"]).startswith("response:"):
+        given: list[Message] = [{"role": "system", "content": said}]
+        yield {**request(given, source, 0, {}), "ts": None, "span_id": None, "ids": []}

@@ -1,0 +1,77 @@
+"""The dialect of Chat Completions, and of the text completions before them: requests and responses in normal form.
+
+In: the request and the response of one call, as any log keeps them, also streamed. Out: the input's messages, and the
+payload of the model call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flywheel.reading.chat_stream import assembled
+from flywheel.reading.messages import Message, messages, tool_schemas
+from flywheel.reading.pairs import sampled
+from flywheel.reading.streams import stream_events
+from flywheel.reading.values import as_dict, as_list, embedded, text, token_ids, whole
+from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
+
+__all__ = ["CHAT", "choices", "completed"]
+
+
+def choices(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the choices that say something."""
+    found = [as_dict(choice) for choice in as_list(response.get("choices"))]
+    return [c for c in found if isinstance(c.get("message"), dict) or isinstance(c.get("text"), str)]
+
+
+def completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a response of this dialect, put together where it was streamed; {} for any other, and for none."""
+    if choices(response):
+        return response
+    return assembled(stream_events(response))
+
+
+def _history(asked: Mapping[str, Any]) -> list[Message]:
+    if "messages" in asked:
+        return messages(asked["messages"])
+    prompt = asked.get("prompt")
+    prompts = prompt if isinstance(prompt, list) else [prompt]
+    return [{"role": "user", "content": item} for item in prompts[:1] if isinstance(item, str)]
+
+
+def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list[Message], dict[str, Any]]:
+    told = choices(response)
+    if not told:
+        return [], {}
+    chosen, *others = told
+    usage = as_dict(response.get("usage"))
+    message = _message(chosen, asked)
+    found = {
+        "input_tokens": whole(usage.get("prompt_tokens")),
+        "output_tokens": whole(usage.get("completion_tokens")),
+        "prompt_token_ids": token_ids(response.get("prompt_token_ids")),
+        "other_choices": [_message(choice, asked) for choice in others] or None,
+        "tags": ["partial"] if response.get("partial") else None,
+    }
+    payload = sampled(chosen) | {name: value for name, value in found.items() if value is not None}
+    said = any(message.get(name) for name in ("content", "reasoning", "tool_calls"))
+    return ([message] if said or not response.get("partial") else []), payload
+
+
+def _message(choice: Mapping[str, Any], asked: Mapping[str, Any]) -> Message:
+    said = choice.get("text")
+    if isinstance(said, str):
+        prompt = asked.get("prompt")
+        echoed = asked.get("echo") is True and isinstance(prompt, str)
+        return {"role": "assistant", "content": said.removeprefix(str(prompt)) if echoed else said}
+    given = as_dict(choice.get("message"))
+    refusal = {"content": given["refusal"]} if given.get("content") is None and text(given.get("refusal")) else {}
+    return messages([{**given, **refusal, "role": "assistant"}])[-1]
+
+
+def _tools(asked: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:  # noqa: ARG001 - a dialect's signature
+    return tool_schemas(embedded(asked.get("tools")) or asked.get("functions"))
+
+
+CHAT = Dialect(("messages", "prompt"), _history, completed, _answer, _tools)

@@ -1,0 +1,123 @@
+"""Items of OpenAI's Responses API as messages: one turn of the agent is several items.
+
+In: a list of items, as input or output. Out: messages in normal form: what stands together of the agent is one
+assistant message, and a tool that the API itself ran gives its call, its result and then the next message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flywheel.reading.messages import (
+    Message,
+    arguments,
+    flat_text,
+    messages,
+    name_results,
+    result_message,
+)
+from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
+from flywheel.reading.values import as_dict, as_list, first, ident, text
+
+__all__ = ["item_messages"]
+
+_RESULTS = ("output", "outputs", "results", "result")
+_GIVEN = ("action", "operation")
+_FIELDS = ("code", "queries", "query", "prompt", "input")
+_RUN_ELSEWHERE = ("function_call", "custom_tool_call")  # their results come as items of the next input
+_CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
+_STATES = {"completed": OK, "failed": FAILED}
+
+
+def item_messages(items: Any) -> list[Message]:
+    """Return items as messages; a text is what the user said. What is no part of a conversation is left out."""
+    if isinstance(items, str):
+        return [{"role": "user", "content": items}]
+    turns = _Turns()
+    for item in as_list(items):
+        turns.take({"role": "user", "content": item} if isinstance(item, str) else as_dict(item))
+    name_results(turns.told)
+    return turns.told
+
+
+class _Turns:
+    """Puts items together to messages."""
+
+    def __init__(self) -> None:
+        self.told: list[Message] = []
+
+    def take(self, item: Mapping[str, Any]) -> None:
+        """Add one item to the turn that it is part of."""
+        kind = item.get("type")
+        kind = kind if isinstance(kind, str) else "message"
+        if "role" in item or kind == "message":
+            self._said(item)
+        elif kind == "reasoning":
+            self._thought(item)
+        elif kind.endswith("_output"):
+            self.told.append(_result(first(item, ("output", "results")), item))
+        elif kind.endswith("_call"):
+            self._called(kind, item)
+
+    def _said(self, item: Mapping[str, Any]) -> None:
+        found = messages([{"role": "assistant", **item}])
+        if found and found[-1]["role"] == "assistant":
+            said = found[-1].get("content")
+            if said is not None:
+                message = self._open()
+                message["content"] = f"{message['content']}\n{said}" if "content" in message else said
+        else:
+            self.told += found
+
+    def _thought(self, item: Mapping[str, Any]) -> None:
+        """Keep the summary, or the thoughts themselves where a server shows them."""
+        parts = as_list(item.get("content")) or as_list(item.get("summary"))
+        thought = "\n".join(t for part in parts if (t := text(as_dict(part).get("text"))))
+        message = self._open()
+        if thought:
+            before = message.get("reasoning")
+            message["reasoning"] = f"{before}\n{thought}" if before else thought
+
+    def _called(self, kind: str, item: Mapping[str, Any]) -> None:
+        call_id = ident(first(item, ("call_id", "id"))) or ""
+        name = text(item.get("name")) or kind.removesuffix("_call")
+        self._open().setdefault("tool_calls", []).append({"id": call_id, "name": name, **_arguments(kind, item)})
+        if kind in _RUN_ELSEWHERE or kind in _CLIENT_RUN:
+            return
+        result = first(item, _RESULTS)
+        error = item.get("error")
+        stated = FAILED if error else _STATES.get(str(item.get("status")), UNKNOWN)
+        if stated == UNKNOWN and "error" in item and result is not None:
+            stated = OK
+        self.told.append(
+            result_message(flat_text(result if result is not None else error), {"call_id": call_id}, status=stated)
+        )
+
+    def _open(self) -> Message:
+        """Return the assistant message that is being told."""
+        if not self.told or self.told[-1]["role"] != "assistant":
+            self.told.append({"role": "assistant"})
+        return self.told[-1]
+
+
+def _arguments(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments; a custom tool is given a text, other built-in tools have fields of their own."""
+    if kind == "custom_tool_call":
+        return {"arguments": {"input": item.get("input")}}
+    if "arguments" in item:
+        return arguments(item["arguments"])
+    whole = as_dict(first(item, _GIVEN)) or {name: item.get(name) for name in _FIELDS}
+    return arguments({name: value for name, value in whole.items() if value is not None})
+
+
+def _result(output: Any, item: Mapping[str, Any]) -> Message:
+    """Return what a tool answered; a shell says how each of its commands ended."""
+    content = flat_text(output)
+    outcomes = [as_dict(as_dict(part).get("outcome")) for part in as_list(output)]
+    codes = [outcome.get("exit_code") for outcome in outcomes if outcome]
+    fields = {name: item[name] for name in ("call_id", "id", "name", "error", "is_error") if item.get(name) is not None}
+    if codes:
+        return result_message(content, fields, status=OK if all(code == 0 for code in codes) else FAILED)
+    status = FAILED if item.get("status") == "failed" else tool_status(content, fields)
+    return result_message(content, fields, status=status)

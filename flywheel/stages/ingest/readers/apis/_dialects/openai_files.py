@@ -1,0 +1,91 @@
+"""What OpenAI's files hold beside pairs and transcripts: preferences, and chunks of a stream that are records each.
+
+In: one such record. Out: its events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.reading.events import Event, request, source_of, spoken
+from flywheel.reading.messages import Message, messages, tool_schemas
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text, whole
+from flywheel.records import EventKind, content_id
+from flywheel.stages.ingest.readers.apis._dialects.calls import names, response_name
+
+__all__ = ["chunk_event", "is_preference", "preference"]
+
+_PREFERRED = ("preferred_output", "preferred_completion")
+_OTHER = ("non_preferred_output", "non_preferred_completion")
+
+
+def is_preference(record: Any) -> bool:
+    """Whether a record is an input with two answers to it, of which one was preferred."""
+    outer = as_dict(record)
+    answers = first(outer, _PREFERRED), first(outer, _OTHER)
+    return "messages" in as_dict(outer.get("input")) and None not in answers
+
+
+def preference(record: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield both answers, as two attempts at one task; what came before them is what both saw."""
+    asked = as_dict(record["input"])
+    history = messages(asked.get("messages"))
+    tools = tool_schemas(asked.get("tools"))
+    task = f"preference/{content_id(history, tools)}"
+    for value, place in ((1, _PREFERRED), (0, _OTHER)):
+        answer = _turns(first(record, place))
+        source = source_of(as_dict(embedded(record.get("metadata"))), record)
+        source["conversation_id"] = f"{task}/{content_id(answer, value)}"
+        source["task_key"] = source["task_key"] or task
+        yield request(history, source, 0, {"tools": tools} if tools else {})
+        for event in spoken(answer, source, {}):
+            yield {**event, "seq": event["seq"] + 1}
+        payload = {"name": "preference", "value": value, "scale": [0, 1], "source": "recorded"}
+        yield {**source, "kind": EventKind.OUTCOME, "seq": len(answer) + 1, "payload": payload}
+
+
+def _turns(answer: Any) -> list[Message]:
+    given = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
+    return messages([{"role": "assistant", **m} if isinstance(m, dict) else m for m in as_list(given) or [given]])
+
+
+def chunk_event(chunk: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield what one chunk adds to its response; further choices of a stream are left out."""
+    told = [as_dict(choice) for choice in as_list(chunk.get("choices"))]
+    choice = next((c for c in told if c.get("index") in (0, None)), {})
+    usage = as_dict(chunk.get("usage"))
+    response_id = ident(chunk.get("id"))
+    found = {
+        "finish_reason": text(choice.get("finish_reason")),
+        "input_tokens": whole(usage.get("prompt_tokens")),
+        "output_tokens": whole(usage.get("completion_tokens")),
+    }
+    payload: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+    message = _delta(as_dict(choice.get("delta")))
+    if response_id is None or not (payload or len(message) > 1):
+        return
+    source = source_of(as_dict(embedded(chunk.get("metadata"))), chunk)
+    source["conversation_id"] = source["conversation_id"] or response_name(response_id)
+    source["ids"] = names(source["conversation_id"], response=response_id)
+    payload |= {"message": message, "response_id": response_id, "fragment": "delta"}
+    yield {**source, "kind": EventKind.MODEL_CALL, "seq": line, "payload": payload}
+
+
+def _delta(delta: Mapping[str, Any]) -> Message:
+    message: Message = {"role": "assistant"}
+    content = text(delta.get("content")) or text(delta.get("refusal"))
+    thought = text(first(delta, ("reasoning_content", "reasoning")))
+    message |= {name: said for name, said in (("content", content), ("reasoning", thought)) if said}
+    pieces = as_list(delta.get("tool_calls")) or [c for c in [delta.get("function_call")] if isinstance(c, dict)]
+    calls = [_piece(as_dict(piece)) for piece in pieces]
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def _piece(given: Mapping[str, Any]) -> dict[str, Any]:
+    said = as_dict(given.get("function")) or as_dict(given.get("custom")) or given
+    index = given.get("index")
+    found = {"id": ident(given.get("id")), "name": text(said.get("name"))}
+    raw = first(said, ("arguments", "input"))
+    piece: dict[str, Any] = {"index": index if isinstance(index, int) else 0, "arguments_raw": text(raw) or ""}
+    return piece | {name: value for name, value in found.items() if value}

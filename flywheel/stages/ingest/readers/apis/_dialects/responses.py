@@ -1,0 +1,108 @@
+"""The dialect of OpenAI's Responses API: requests and responses in normal form.
+
+In: the request and the response of one call, also streamed. Out: the input's messages, and the turns of the answer.
+Where the API keeps the history, the input is only what is new, and the system prompt stands in no call's input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flywheel.reading.messages import Message, flat_text, tool_schemas
+from flywheel.reading.streams import stream_events
+from flywheel.reading.values import as_dict, as_list, embedded, text, token_counts
+from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
+from flywheel.stages.ingest.readers.apis._dialects.items import item_messages
+
+__all__ = ["ENDS", "RESPONSES", "is_response"]
+
+ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_KEPT = ("conversation", "previous_response_id")
+_ITEMS = ("message", "reasoning")
+_RUNNING = ("queued", "in_progress")
+
+
+def is_response(given: Any) -> bool:
+    """Whether an object is a response of this API."""
+    found = as_dict(given)
+    items = [str(as_dict(item).get("type")) for item in as_list(found.get("output"))]
+    if not isinstance(found.get("output"), list) or "choices" in found:
+        return False
+    known = bool(items) and all(kind in _ITEMS or kind.endswith("_call") for kind in items)
+    return found.get("object") == "response" or (known and ("status" in found or "usage" in found))
+
+
+def _completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    if is_response(response) or response.get("object") == "response":
+        return response
+    events = stream_events(response)
+    if not any(str(event.get("type")).startswith("response.") for event in events):
+        return {}
+    ended = next((event for event in reversed(events) if event.get("type") in ENDS), None)
+    final = as_dict(as_dict(ended).get("response"))
+    if final and as_list(final.get("output")):
+        return final
+    told = final or {**_begun(events), "status": None, "partial": True}
+    return {**told, "output": _items(events)}
+
+
+def _begun(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    return next((found for event in events if (found := as_dict(event.get("response")))), {})
+
+
+def _items(events: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the items that a stream told of, without one that did not come to its end; of a text what there is."""
+    done: dict[str, Any] = {}
+    for event in events:
+        kind, place = event.get("type"), str(event.get("output_index"))
+        if kind == "response.output_item.done":
+            done[place] = event.get("item")
+        elif kind == "response.output_text.delta" and text(event.get("delta")):
+            begun = as_dict(done.setdefault(place, {"type": "message", "role": "assistant", "content": ""}))
+            done[place] = {**begun, "content": f"{begun.get('content') or ''}{event['delta']}"}
+    return list(done.values())
+
+
+def _history(asked: Mapping[str, Any]) -> list[Message]:
+    told = item_messages(_listed(asked.get("input")))
+    said = flat_text(embedded(asked.get("instructions")))
+    kept = any(asked.get(name) for name in _KEPT)
+    return [{"role": "system", "content": said}, *told] if said and not kept else told
+
+
+def _listed(given: Any) -> Any:
+    """Return the items; a text is one only where it holds items as JSON, and not what a user pasted."""
+    items = as_list(embedded(given))
+    return items if items and all({"role", "type"} & set(as_dict(item)) for item in items) else given
+
+
+def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list[Message], dict[str, Any]]:
+    told = item_messages(as_list(response.get("output")))
+    turns = [t for t in told if t["role"] == "tool" or (t["role"] == "assistant" and len(t) > 1)]
+    usage = as_dict(response.get("usage"))
+    state = text(response.get("status"))
+    reason = text(as_dict(response.get("incomplete_details")).get("reason"))
+    found = {
+        "finish_reason": reason or state,
+        **token_counts(usage),
+        "tags": _tags(asked, response, state) or None,
+    }
+    return (turns if any(t["role"] == "assistant" for t in turns) else []), found
+
+
+def _tags(asked: Mapping[str, Any], response: Mapping[str, Any], state: str | None) -> list[str]:
+    kinds = {str(as_dict(item).get("type")) for item in as_list(_listed(asked.get("input")))}
+    told = {
+        "partial": bool(response.get("partial")) or state in ("incomplete", "cancelled"),
+        "unfinished": state in _RUNNING,
+        "history_missing": bool(kinds & {"item_reference", "compaction"}),
+    }
+    return [name for name, on in told.items() if on]
+
+
+def _tools(asked: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    return tool_schemas(asked.get("tools") or response.get("tools"))
+
+
+RESPONSES = Dialect(("input",), _history, _completed, _answer, _tools, _KEPT)

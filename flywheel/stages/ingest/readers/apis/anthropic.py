@@ -1,0 +1,77 @@
+"""Anthropic Messages: logged request/response pairs, also streamed, bare messages, and transcripts made of blocks.
+
+The system prompt stands beside the messages, tool results stand inside user messages, an assistant message that ends
+the request is the beginning of the answer, and the usage counts cached tokens apart: all of it is put in normal form.
+A message without its request is a call of the conversation that is named by its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, source_of, spoken
+from flywheel.reading.feedback import judgements
+from flywheel.reading.messages import tool_schemas
+from flywheel.reading.pairs import pair_of, share
+from flywheel.reading.values import as_dict, as_list, embedded
+from flywheel.records import content_id
+from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
+from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE, claude_history, is_message
+
+__all__ = ["READER", "AnthropicReader"]
+
+_TELLING = ("tool_use", "tool_result", "thinking", "redacted_thinking")
+
+
+class AnthropicReader:
+    """Reads Messages API logs."""
+
+    name = "anthropic"
+    version = 2
+
+    def sniff(self, sample: Sample) -> float:
+        """Pairs are certain; transcripts are when a block says so that only this API has."""
+        return max(
+            0.95 * share(sample.records, _is_pair),
+            0.9 * share(sample.records, is_message),
+            0.7 * share(sample.records, _is_transcript),
+        )
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield the events of one pair, message or transcript."""
+        if not isinstance(record, dict):
+            raise BadRecordError("bad_record", "no JSON object")
+        pair = pair_of(record)
+        if pair.request is record and not (CLAUDE.completed(pair.response) or record.get("error")):
+            yield from _transcript(record)
+        elif pair.request or is_message(pair.response):
+            yield from call_events(pair, CLAUDE, line)
+
+
+def _is_pair(record: Any) -> bool:
+    pair = pair_of(record)
+    return bool(pair.request) and bool(CLAUDE.completed(pair.response))
+
+
+def _is_transcript(record: Any) -> bool:
+    outer = as_dict(record)
+    found = as_list(outer.get("messages"))
+    if not found or not all(as_dict(m).get("role") in ("user", "assistant") for m in found):
+        return False
+    parts = (p for m in found for p in as_list(m.get("content")))
+    return "system" in outer or any(as_dict(p).get("type") in _TELLING for p in parts)
+
+
+def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
+    history = claude_history(record)
+    source = source_of(as_dict(embedded(record.get("metadata"))), record)
+    if source["conversation_id"] is None:
+        source["conversation_id"] = "chat-" + content_id("transcript", history, source["user"], source["task_key"])
+    tools = tool_schemas(record.get("tools"))
+    yield from spoken(history, source, {"tools": tools} if tools else {})
+    yield from judgements(record, source, None)
+
+
+READER = AnthropicReader()

@@ -1,0 +1,105 @@
+"""Batch files of OpenAI, Anthropic and servers like theirs: the lines that were sent, and the lines that came back.
+
+Both carry the `custom_id` that names the conversation, because each file knows only its half: an input line gives what
+was asked, an output line the answer, an error line a call that failed. The ids are often no more than "request-1", so
+that they count within their folder only: keep the files of one batch together, and those of two batches apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, request
+from flywheel.reading.pairs import Pair, share
+from flywheel.reading.values import as_dict, embedded, ident
+from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events, source_of_pair
+from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT
+from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE
+from flywheel.stages.ingest.readers.apis._dialects.gateways import dialect_of
+from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
+
+__all__ = ["READER", "BatchReader"]
+
+_ASKED = ("body", "params")
+_ENDED = ("succeeded", "errored", "canceled", "expired")  # how a request of an Anthropic batch ended
+_FOLDERS = 2  # names of a path that tell batches apart
+
+
+class BatchReader:
+    """Reads the input, output and error files of batch APIs."""
+
+    name = "batch"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records are lines of such a file."""
+        return share(sample.records, _is_line)
+
+    def from_path(self, path: PurePath) -> Mapping[str, str]:
+        """Return the folder as the scope of custom ids."""
+        folders = [name for name in path.parent.parts if name.strip("/\\.")]
+        return {"scope": "/".join(folders[-_FOLDERS:])}
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield what one line says; lines of other endpoints (embeddings, moderation) give nothing."""
+        custom_id = ident(as_dict(record).get("custom_id"))
+        if custom_id is None:
+            raise BadRecordError("bad_record", "no object with a custom_id")
+        pair = Pair(_asked(record), _answered(record), record)
+        dialect = _dialect(record, pair)
+        for event in _events(pair, dialect, line):
+            yield {**event, "conversation_id": f"batch/{custom_id}"}
+
+
+def _events(pair: Pair, dialect: Dialect | None, line: int) -> Iterator[Event]:
+    if dialect is not None and dialect.completed(pair.response):
+        yield from call_events(pair, dialect, line)
+    elif _failed(pair.envelope):
+        yield request([], {}, 0, {"tags": ["call_failed"]})
+    elif dialect is not None:
+        history = dialect.history(pair.request)
+        source = source_of_pair(pair, history, {}) | {"ids": []}
+        tools = dialect.tools(pair.request, {})
+        yield request(history, source, 0, {"tools": tools} if tools else {})
+
+
+def _is_line(record: Any) -> bool:
+    outer = as_dict(record)
+    if ident(outer.get("custom_id")) is None:
+        return False
+    sent = isinstance(embedded(outer.get("body")), dict) and "url" in outer
+    back = "response" in outer and ("error" in outer or "body" in as_dict(outer.get("response")))
+    claude = isinstance(outer.get("params"), dict) or as_dict(outer.get("result")).get("type") in _ENDED
+    return sent or back or claude
+
+
+def _asked(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((found for name in _ASKED if (found := as_dict(embedded(record.get(name))))), {})
+
+
+def _answered(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    response = as_dict(embedded(record.get("response")))
+    return as_dict(as_dict(record.get("result")).get("message")) or as_dict(embedded(response.get("body")))
+
+
+def _failed(record: Mapping[str, Any]) -> bool:
+    ended = as_dict(record.get("result")).get("type")
+    response = as_dict(embedded(record.get("response")))
+    body = as_dict(embedded(response.get("body")))
+    return bool(record.get("error") or body.get("error")) or (ended in _ENDED and ended != "succeeded")
+
+
+def _dialect(record: Mapping[str, Any], pair: Pair) -> Dialect | None:
+    found = dialect_of(pair.response)
+    if found is not None or not pair.request:
+        return found
+    if "params" in record:
+        return CLAUDE
+    url = str(record.get("url"))
+    return RESPONSES if "/responses" in url else CHAT if "/completions" in url else None
+
+
+READER = BatchReader()

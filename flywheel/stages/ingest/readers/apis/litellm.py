@@ -1,0 +1,174 @@
+"""LiteLLM: its standard logging payload (S3, GCS, callbacks) and the rows of its table LiteLLM_SpendLogs.
+
+One record is one call. Its conversation is the session that the client named. LiteLLM writes that session into the
+trace id too, but makes up a UUID for each call that has none: such a trace only becomes another name of the call, and
+the conversation is named by how it begins. Content that was not stored, or was redacted, is not made up: the
+record then only says which ids belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, request, source_of, tool_result
+from flywheel.reading.messages import LITELLM_REDACTED, arguments, flat_text, result_message
+from flywheel.reading.pairs import Pair, share
+from flywheel.reading.status import FAILED, OK
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, whole
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events
+from flywheel.stages.ingest.readers.apis._dialects.gateways import GATEWAY_CHAT, dialect_of
+from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
+from flywheel.stages.ingest.readers.apis._litellm import call_names, envelope, own_id
+
+__all__ = ["READER", "LiteLLMReader"]
+
+_CUT = "litellm_truncated"
+_TALKS = ("completion", "responses", "anthropic_messages")
+_TOOL = "call_mcp_tool"
+_COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+
+
+class LiteLLMReader:
+    """Reads what LiteLLM logs."""
+
+    name = "litellm"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only LiteLLM writes."""
+        return share(sample.records, _is_call)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield the events of one call; calls that are no talk (embeddings, images) give nothing."""
+        if not isinstance(record, dict) or "call_type" not in record:
+            raise BadRecordError("bad_record", "no object with a call_type")
+        kind = str(record["call_type"])
+        pair = _pair(record)
+        if kind == _TOOL:
+            yield from _tool(record, pair)
+            return
+        dialect = _dialect(kind, pair.response)
+        if dialect is None:
+            return
+        if tag := _missing(record, pair):
+            yield _names_only(record, pair, tag)
+            return
+        yield from _completed(list(call_events(pair, dialect, line)), record)
+
+
+def _is_call(record: Any) -> bool:
+    known = set(as_dict(record))
+    return "call_type" in known and bool(
+        known >= {"litellm_call_id", "model_parameters"}
+        or known >= {"response_cost", "model_map_information"}
+        or known >= {"request_id", "startTime", "api_key"}
+    )
+
+
+def _pair(record: Mapping[str, Any]) -> Pair:
+    """Return the call as a request, a response and an envelope in the usual words."""
+    sent = as_dict(embedded(record.get("proxy_server_request")))
+    asked = dict(as_dict(sent.get("body")) or sent)
+    if not {"messages", "input", "prompt"} & set(asked):
+        asked = _asked(record)
+    response = dict(as_dict(embedded(record.get("response"))))
+    for place, name in ((asked, "previous_response_id"), (response, "previous_response_id"), (response, "id")):
+        if place.get(name):
+            place[name] = own_id(place[name])
+    asked.setdefault("model", record.get("model"))
+    return Pair(asked, response, envelope(record))
+
+
+def _asked(record: Mapping[str, Any]) -> dict[str, Any]:
+    given = embedded(record.get("messages"))
+    if isinstance(given, dict):
+        held = first(given, ("messages", "input"))
+        given = held if held is not None else [given] if "role" in given else []
+    told = [{"role": "user", "content": given}] if isinstance(given, str) and given else as_list(given)
+    return {**as_dict(embedded(record.get("model_parameters"))), "messages": told, "input": told}
+
+
+def _dialect(kind: str, response: Mapping[str, Any]) -> Dialect | None:
+    found = dialect_of(response)
+    if found is None and any(word in kind for word in _TALKS):
+        return RESPONSES if "responses" in kind else GATEWAY_CHAT
+    return found
+
+
+def _holds(value: Any, mark: str) -> bool:
+    """Whether a text anywhere inside has the mark, which JSON writes as it is; hardly any record has it."""
+    try:
+        return mark.encode() in orjson.dumps(value) and _says(value, mark)
+    except TypeError:  # an integer beyond 64 bits
+        return _says(value, mark)
+
+
+def _says(value: Any, mark: str) -> bool:
+    if isinstance(value, str):
+        return mark in value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_says(item, mark) for item in inner)
+
+
+def _missing(record: Mapping[str, Any], pair: Pair) -> str | None:
+    """Return why a call's content cannot be used, as a tag."""
+    said = [record.get(name) for name in ("messages", "response", "proxy_server_request")]
+    if _holds(said, LITELLM_REDACTED):
+        return "redacted"
+    asked = pair.request.get("messages") or pair.request.get("input") or pair.request.get("prompt")
+    return None if asked or pair.response else "content_missing"
+
+
+def _completed(events: list[Event], record: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events with what the record says beside the messages."""
+    counts = {name: whole(record.get(told)) for name, told in _COUNTS.items()}
+    tags = ["truncated"] if _holds(record, _CUT) else []
+    last = max((n for n, e in enumerate(events) if e["kind"] == EventKind.MODEL_CALL), default=-1)
+    for position, event in enumerate(events):
+        payload = event["payload"]
+        if position == last:
+            payload = {name: value for name, value in counts.items() if value} | payload
+        if tags:
+            payload = {**payload, "tags": [*payload.get("tags", ()), *tags]}
+        yield {**event, "payload": payload, "ids": call_names(record, event["conversation_id"])}
+
+
+def _source(record: Mapping[str, Any], pair: Pair) -> Source:
+    """Return the columns of a call that has no messages to be named by."""
+    source = source_of(pair.envelope["metadata"], pair.envelope, pair.request)
+    named = ident(first(record, ("trace_id", "session_id", "litellm_call_id", "id", "request_id")))
+    source["conversation_id"] = source["conversation_id"] or named or "litellm"
+    source["ids"] = call_names(record, source["conversation_id"])
+    return source
+
+
+def _names_only(record: Mapping[str, Any], pair: Pair, tag: str) -> Event:
+    return request([], _source(record, pair), 0, {"tags": [tag]})
+
+
+def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:
+    """Yield a tool call that went through the gateway, and how it ended."""
+    told = as_dict(as_dict(embedded(record.get("metadata"))).get("mcp_tool_call_metadata"))
+    name = text(told.get("name")) or text(told.get("namespaced_tool_name"))
+    if name is None:
+        return
+    own = ident(first(record, ("litellm_call_id", "id", "request_id")))
+    source = {**_source(record, pair), "span_id": own, "tool_name": name}
+    yield {**source, "kind": EventKind.TOOL_CALL, "seq": 0, "payload": arguments(told.get("arguments"))}
+    result = as_dict(embedded(first(told, ("result",)) or record.get("response")))
+    content = flat_text(first(result, ("content", "structuredContent", "structured_content")))
+    failed = record.get("status") == "failure"
+    flag = first(result, ("isError", "is_error"))
+    status = FAILED if failed or flag is True else OK if flag is False else None
+    message = result_message(content or text(record.get("error_str")), {"name": name}, status=status)
+    ended = {"latency_s": number(record.get("response_time"))}
+    event = tool_result(message, source | {"parent_id": own}, 1)
+    yield {**event, "payload": event["payload"] | {k: v for k, v in ended.items() if v is not None}}
+
+
+READER = LiteLLMReader()

@@ -1,0 +1,130 @@
+"""OpenAI Chat Completions and text completions: pairs, also streamed, bare responses and chunks, and transcripts.
+
+A pair gives one model call with its full input. A transcript ({"messages": [...]}, as in fine-tuning files) gives
+requests, model calls and tool results; a preference file gives both answers, one of which was preferred. A response
+without its request is a call of the conversation that is named by its id; a chunk is a piece of such a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.chat_stream import is_chunk
+from flywheel.reading.events import Event, acted, source_of
+from flywheel.reading.feedback import judgements
+from flywheel.reading.messages import Message, messages, name_results, tool_schemas
+from flywheel.reading.pairs import Pair, pair_of, share
+from flywheel.reading.values import as_dict, as_list, embedded, ident, number
+from flywheel.records import content_id
+from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
+from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT, choices, completed
+from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_event, is_preference, preference
+
+__all__ = ["READER", "OpenAIReader"]
+
+_BLOCKS = ("tool_use", "tool_result", "thinking")
+_RESPONSES = ("chat.completion", "text_completion")
+
+
+class OpenAIReader:
+    """Reads logs and files of Chat Completions."""
+
+    name = "openai"
+    version = 2
+
+    def sniff(self, sample: Sample) -> float:
+        """Pairs are certain; plain transcripts might be part of something that a more special reader knows."""
+        return max(
+            0.95 * share(sample.records, lambda r: _is_pair(r) or is_chunk(r) or is_preference(r)),
+            0.9 * share(sample.records, _is_response),
+            0.6 * share(sample.records, _is_transcript),
+        )
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield the events of one pair, response, chunk, transcript or preference."""
+        if not isinstance(record, dict):
+            raise BadRecordError("bad_record", "no JSON object")
+        if is_preference(record):
+            yield from preference(record)
+            return
+        pair = _pair(record)
+        if not pair.request and is_chunk(record):
+            yield from chunk_event(record, line)
+        elif pair.request is record and "messages" in record and not (completed(pair.response) or _failed(record)):
+            yield from _transcript(record)
+        else:
+            for one in _apart(pair):
+                yield from call_events(one, CHAT, line)
+
+
+def _pair(record: Any) -> Pair:
+    return pair_of(record, CHAT.fields)
+
+
+def _failed(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("error")) or "response" in record
+
+
+def _is_pair(record: Any) -> bool:
+    pair = _pair(record)
+    return bool(pair.request) and isinstance(completed(pair.response).get("choices"), list)
+
+
+def _is_response(record: Any) -> bool:
+    outer = as_dict(record)
+    response = pair_of(outer).response
+    return response.get("object") in _RESPONSES and bool(choices(response)) and "custom_id" not in outer
+
+
+def _is_transcript(record: Any) -> bool:
+    found = as_list(as_dict(record).get("messages"))
+    if not found or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in found):
+        return False
+    parts = (p for m in found for p in as_list(m.get("content")))
+    return not any(as_dict(p).get("type") in _BLOCKS for p in parts)
+
+
+def _apart(pair: Pair) -> Iterator[Pair]:
+    """Yield a text completion of several prompts as one pair each: their choices stand in one list."""
+    prompts = [p for p in as_list(pair.request.get("prompt")) if isinstance(p, str)]
+    told = choices(completed(pair.response)) if prompts[1:] else []
+    if not prompts[1:] or len(told) % len(prompts):
+        yield pair
+        return
+    each = len(told) // len(prompts)
+    for n, prompt in enumerate(prompts):
+        response_id = ident(pair.response.get("id"))
+        own = {"choices": told[n * each : (n + 1) * each], "id": f"{response_id}#{n}" if response_id else None}
+        yield Pair({**pair.request, "prompt": prompt}, {**pair.response, **own, "usage": None}, pair.envelope)
+
+
+def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
+    """A transcript is one attempt: the same words twice are the same attempt, any other words another one."""
+    history, actions = _weighed(record["messages"])
+    source = source_of(as_dict(embedded(record.get("metadata"))), record)
+    if source["conversation_id"] is None:
+        source["conversation_id"] = "chat-" + content_id("transcript", history, source["user"], source["task_key"])
+    tools = tool_schemas(record.get("tools") or record.get("functions"))
+    yield from acted(history, actions, source, {"tools": tools} if tools else {})
+    yield from judgements(record, source, None)
+
+
+def _weighed(given: Any) -> tuple[list[Message], set[int]]:
+    """Return the messages, and which of them are acts: an answer of weight 0 is part of what the agent saw."""
+    weights = [number(as_dict(m).get("weight")) for m in as_list(embedded(given))]
+    if 0 not in weights:
+        history = messages(given)
+        return history, {n for n, m in enumerate(history) if m["role"] == "assistant"}
+    history, actions = [], set()
+    for item, weight in zip(embedded(given), weights, strict=True):
+        for message in messages([item]):
+            if message["role"] == "assistant" and weight != 0:
+                actions.add(len(history))
+            history.append(message)
+    name_results(history)
+    return history, actions
+
+
+READER = OpenAIReader()

@@ -1,0 +1,166 @@
+"""ATIF trajectories (schema_version ATIF-v1.x): one document a run, as many agents' logs are converted to by Harbor.
+
+A step of the agent holds its message, its calls and their results. What was copied from another document, or made
+without a model, was seen and not done. Agents within agents have conversations of their own. Under Harbor a document
+lies in its trial's folder, which names the result that judges it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, acted
+from flywheel.reading.messages import Message, messages, name_results, tool_schemas
+from flywheel.reading.pairs import share
+from flywheel.reading.values import as_dict, as_list, first, ident, number, text, token_ids, when, whole
+from flywheel.records import EventKind, content_id
+
+__all__ = ["READER", "AtifReader"]
+
+_CONTINUED = re.compile(r"(.+)-cont-(\d{1,6})\Z")  # how Harbor names the session of a document that goes on
+_SEGMENT = 1_000_000  # positions that a document has before the next one's begin
+_ROLES = {"system": "system", "user": "user", "agent": "assistant"}
+
+
+class AtifReader:
+    """Reads ATIF trajectories."""
+
+    name = "atif"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records say that they are of this format."""
+        return share(sample.records, _is_trajectory)
+
+    def from_path(self, path: PurePosixPath) -> Mapping[str, str]:
+        """Return the trial that a document under Harbor belongs to: TRIAL/agent/... or TRIAL/steps/STEP/agent/..."""
+        if path.parent.name == "user-agent":
+            return {"ignored": "a simulated user's own run"}
+        if path.parent.name != "agent":
+            return {}
+        trial = path.parent.parent
+        if trial.parent.name == "steps":
+            trial = trial.parent.parent
+        return {"id": f"session:{trial.name}"} if trial.name else {}
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the events of a trajectory and of those within it."""
+        if not _is_trajectory(record):
+            raise BadRecordError("bad_record", "no object of an ATIF version with a list of steps")
+        yield from _trajectory(record, "", {})
+
+
+def _is_trajectory(record: Any) -> bool:
+    fields = as_dict(record)
+    return str(fields.get("schema_version")).startswith("ATIF-") and isinstance(fields.get("steps"), list)
+
+
+def _trajectory(record: Mapping[str, Any], within: str, parents: Mapping[str, Any]) -> Iterator[Event]:
+    agent = {**parents, **{k: v for k, v in as_dict(record.get("agent")).items() if v is not None}}
+    source, start = _source(record, agent, within)
+    history, places = _history(record)
+    acts = {n for n, step in places.items() if history[n]["role"] == "assistant" and _is_act(step)}
+    tools = tool_schemas(as_dict(record.get("agent")).get("tool_definitions"))
+    for event in acted(history, acts, source, {"tools": tools} if tools else {}):
+        step = places.get(event["seq"], {})
+        made = _making(step) if event["kind"] == EventKind.MODEL_CALL else {}
+        yield {
+            **event,
+            "seq": event["seq"] + start,
+            "ts": when(step.get("timestamp")),
+            "model": text(step.get("model_name")) or text(agent.get("model_name")),
+            "payload": event["payload"] | made,
+        }
+    for inner in as_list(record.get("subagent_trajectories")):
+        if isinstance(as_dict(inner).get("steps"), list):
+            yield from _trajectory(inner, source["conversation_id"], {"model_name": agent.get("model_name")})
+
+
+def _source(record: Mapping[str, Any], agent: Mapping[str, Any], within: str) -> tuple[Source, int]:
+    """Return the columns of all events, and the position at which the document begins in its conversation."""
+    session, document = ident(record.get("session_id")), ident(record.get("trajectory_id"))
+    continued = _CONTINUED.match(session or "")
+    session, segment = (continued[1], int(continued[2])) if continued else (session, 0)
+    names = [name for name in (None if within else session, document if document != session else None) if name]
+    system = "@".join(t for t in (text(agent.get("name")), text(agent.get("version"))) if t)
+    source: Source = {
+        "conversation_id": "/".join([within or "atif", *(names or [content_id(record.get("steps"))])]),
+        "policy": "/".join(t for t in (system, text(agent.get("model_name"))) if t) or None,
+        "task_key": None,
+        "ids": [f"session:{session}"] if session and not within else [],
+        "ts": None,
+    }
+    return source, segment * _SEGMENT
+
+
+def _is_act(step: Mapping[str, Any]) -> bool:
+    return not step.get("is_copied_context") and step.get("llm_call_count") != 0
+
+
+def _history(record: Mapping[str, Any]) -> tuple[list[Message], dict[int, Mapping[str, Any]]]:
+    """Return messages, and for each the step that it came from."""
+    history: list[Message] = []
+    places: dict[int, Mapping[str, Any]] = {}
+    for step in map(as_dict, as_list(record.get("steps"))):
+        made = messages(list(_turns(step)))
+        places |= dict.fromkeys(range(len(history), len(history) + len(made)), step)
+        history += made
+    name_results(history)
+    return history, places
+
+
+def _turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a step as messages: what was said, then what came of it."""
+    said, calls = step.get("message"), [_call(as_dict(c)) for c in as_list(step.get("tool_calls"))]
+    results = [as_dict(r) for r in as_list(as_dict(step.get("observation")).get("results"))]
+    role = _ROLES.get(str(step.get("source")), "")
+    if said or role == "assistant" or not results:
+        spoken = {"role": role, "content": said, "tool_calls": calls}
+        yield spoken | ({"reasoning": step["reasoning_content"]} if step.get("reasoning_content") else {})
+    answered = [ident(r.get("source_call_id")) for r in results]
+    open_calls = [c["id"] for c in calls if c["id"] not in answered]
+    unnamed = answered.count(None)
+    left = iter(open_calls[-1:] if unnamed == 1 else open_calls)  # what is said of all calls is said after the last
+    for result, named in zip(results, answered, strict=True):
+        call_id = named or next(left, None)
+        if call_id or result.get("content"):
+            yield _result(result, call_id, as_dict(step.get("extra")) if len(calls) == 1 else {})
+
+
+def _call(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": ident(given.get("tool_call_id")),
+        "name": given.get("function_name"),
+        "arguments": given.get("arguments"),
+    }
+
+
+def _result(result: Mapping[str, Any], call_id: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's answer; what comes from no call is what the surroundings say. Flags stand under `extra`."""
+    if not call_id:
+        return {"role": "user", "content": result.get("content")}
+    said = {**told, **as_dict(result.get("extra"))}
+    flag = first(said, ("tool_result_is_error", "is_error"))
+    flags = {name: said[name] for name in ("error", "exit_code", "status") if name in said}
+    failed = {"is_error": flag} if isinstance(flag, bool) else {}
+    return {"role": "tool", "tool_call_id": call_id, "content": result.get("content")} | flags | failed
+
+
+def _making(step: Mapping[str, Any]) -> dict[str, Any]:
+    metrics = as_dict(step.get("metrics"))
+    found = {
+        "input_tokens": whole(metrics.get("prompt_tokens")),
+        "output_tokens": whole(metrics.get("completion_tokens")),
+        "cost_usd": number(metrics.get("cost_usd")),
+        "prompt_token_ids": token_ids(metrics.get("prompt_token_ids")),
+        "completion_token_ids": token_ids(metrics.get("completion_token_ids")),
+        "completion_logprobs": [number(n) for n in as_list(metrics.get("logprobs"))] or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+READER = AtifReader()

@@ -1,0 +1,81 @@
+"""Harbor's results: what the verifier said of a trial, in result.json beside the trial's agent folder.
+
+The trajectory is another file (see `atif`); a trial is known by its name. A job's own result holds its trials' results,
+or only counts them. A reward that followed a failure of anything but the agent says nothing of the agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, request
+from flywheel.reading.pairs import share
+from flywheel.reading.values import as_dict, as_list, ident, number, text, when
+from flywheel.records import EventKind
+
+__all__ = ["READER", "HarborReader"]
+
+_TRIAL = {"task_name", "trial_name", "agent_info"}
+_JOB = {"n_total_trials", "stats"}
+_CONFIG = {"trial_name", "task", "agent", "environment"}
+# Harbor's own list: what ended a trial because of the agent, so that its reward stands.
+_THE_AGENTS = {
+    "AgentTimeoutError", "ContextWindowExceededError", "OutputTokenExceededError", "ContextLengthExceededError",
+    "OutputLengthExceededError", "AgentSafetyRefusalError", "ContentPolicyViolationError",
+}  # fmt: skip
+
+
+class HarborReader:
+    """Reads the results of Harbor's trials."""
+
+    name = "harbor"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        return share(sample.records, _is_harbors)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the outcomes of a trial or of a job's trials."""
+        if not _is_harbors(record):
+            raise BadRecordError("bad_record", "no result of a trial or a job")
+        for trial in [record, *as_list(record.get("trial_results"))]:
+            if set(as_dict(trial)) >= _TRIAL:
+                yield from _trial(trial)
+
+
+def _is_harbors(record: Any) -> bool:
+    fields = set(as_dict(record))
+    return fields >= _TRIAL or fields >= _JOB or fields >= _CONFIG
+
+
+def _trial(trial: Mapping[str, Any]) -> Iterator[Event]:
+    name = ident(trial.get("trial_name"))
+    if name is None:
+        raise BadRecordError("bad_record", "a trial without a name")
+    source: Source = {"task_key": f"harbor/{ident(trial.get('task_name'))}", "ts": when(trial.get("finished_at"))}
+    yield request([], {**source, "conversation_id": name, "ts": when(trial.get("started_at"))}, 0, {})
+    steps = [as_dict(step) for step in as_list(trial.get("step_results"))]
+    ended = [text(as_dict(part.get("exception_info")).get("exception_type")) for part in (trial, *steps)]
+    if any(kind is not None and kind not in _THE_AGENTS for kind in ended):
+        return
+    target = f"session:{name}"
+    for part in (trial, *steps):
+        prefix = f"{part['step_name']}/" if text(part.get("step_name")) else ""
+        for label, given in as_dict(as_dict(part.get("verifier_result")).get("rewards")).items():
+            value = number(given)
+            if value is not None:
+                payload = {"name": prefix + label, "value": value, "source": "verifier"}
+                yield {
+                    **source,
+                    "conversation_id": target,
+                    "target": target,
+                    "kind": EventKind.OUTCOME,
+                    "seq": 0,
+                    "payload": payload,
+                }
+
+
+READER = HarborReader()

@@ -1,0 +1,223 @@
+"""Inspect (UK AISI) logs: a whole .json log, or one sample of an .eval archive; its header.json names the model.
+
+A sample's `messages` are its transcript. Its events tell the same calls again: they only add times, usage, tokens and
+tools to the messages whose ids they name. A task is a sample's id and input, so that epochs and runs of several models
+meet, and a sample says so without its header. A log's other members say nothing of a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, acted
+from flywheel.reading.messages import Message, messages, name_results, tool_schemas
+from flywheel.reading.pairs import sampled, share
+from flywheel.reading.values import as_dict, as_list, ident, number, text, when, whole
+from flywheel.records import EventKind, ToolStatus, content_id
+
+__all__ = ["READER", "InspectReader"]
+
+_SAMPLE = {"id", "epoch", "input", "target"}  # a sample, or its summary
+_REDUCTION = {"scorer", "samples"}
+_INSERTED = ("input", "operator")  # assistant messages that nobody sampled
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_TOKENS_IN = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
+_SAMPLING = (
+    "temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty", "reasoning_effort",
+)  # fmt: skip
+_REFERENCE = "attachment://"
+
+
+class InspectReader:
+    """Reads the logs of Inspect evaluations."""
+
+    name = "inspect"
+    version = 1
+    sidecar = "header.json"
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        return share(sample.records, lambda r: bool(_kind(r)))
+
+    def from_sidecar(self, document: Any) -> Mapping[str, str]:
+        """Return the model of a run: the policy that its samples show."""
+        policy = _policy(document)
+        return {"model": str(as_dict(as_dict(document).get("eval"))["model"]), "policy": policy} if policy else {}
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the messages and outcomes of a log's samples, or of one."""
+        kind = _kind(record)
+        if not kind:
+            raise BadRecordError("bad_record", "neither a log nor a sample")
+        for sample in as_list(record.get("samples")) if kind == "log" else [record]:
+            if as_dict(sample).get("messages"):
+                yield from _sample(_resolved(sample, as_dict(sample.get("attachments"))), _policy(record))
+
+
+def _kind(record: Any) -> str:
+    fields = as_dict(record)
+    if isinstance(fields.get("eval"), dict) and {"version", "samples", "plan"} & set(fields):
+        return "log" if {"task", "model"} & set(fields["eval"]) else ""
+    if set(fields) >= _SAMPLE:
+        return "sample" if isinstance(fields["epoch"], int) else ""
+    return "reduction" if set(fields) == _REDUCTION else ""
+
+
+def _policy(document: Any) -> str | None:
+    run = as_dict(as_dict(document).get("eval"))
+    names = (text(run.get("solver")), text(run.get("model")))
+    return "/".join(name for name in names if name) if names[1] and "task" in run else None
+
+
+def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
+    """Return a value with what it refers to in its place."""
+    if isinstance(value, str):
+        return attachments.get(value.removeprefix(_REFERENCE), value) if value.startswith(_REFERENCE) else value
+    if isinstance(value, list):
+        return [_resolved(item, attachments) for item in value]
+    if isinstance(value, dict):
+        return {k: v if k == "attachments" else _resolved(v, attachments) for k, v in value.items()}
+    return value
+
+
+def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
+    if sample.get("invalidation"):
+        return
+    if not isinstance(sample.get("messages"), list):
+        raise BadRecordError("bad_record", "a sample without a list of messages")
+    turns = [as_dict(turn) for turn in sample["messages"]]
+    history, places = _history(turns)
+    acts = {
+        n for n, turn in places.items() if history[n]["role"] == "assistant" and turn.get("source") not in _INSERTED
+    }
+    named = ident(sample.get("uuid")) or content_id(sample.get("id"), sample.get("epoch"), turns)
+    source: Source = {
+        "conversation_id": f"inspect/{named}",
+        "task_key": f"inspect/{ident(sample.get('id'))}/{content_id(_asked(sample.get('input')))[:12]}",
+        "policy": policy,
+        "ts": None,
+    }
+    making = _making(sample)
+    tools = next((made["tools"] for made in making.values() if made.get("tools")), None)
+    extra = ({"tools": tools} if tools else {}) | ({"tags": ["sample_error"]} if sample.get("error") else {})
+    for event in acted(history, acts, source, extra):
+        turn = places.get(event["seq"], {})
+        known = making.get(str(turn.get("id")), {}) if event["kind"] != EventKind.REQUEST else {}
+        shown = {name: value for name, value in known.items() if name not in {"ts", "tools"}}
+        began = when(sample.get("started_at")) if event["seq"] == 0 else None
+        model = text(turn.get("model")) or text(as_dict(sample.get("output")).get("model"))
+        yield {**event, "ts": known.get("ts") or began, "model": model, "payload": event["payload"] | shown}
+    if not sample.get("error"):
+        yield from _scored(sample, {**source, "ts": when(sample.get("completed_at")), "seq": len(history)})
+
+
+def _asked(given: Any) -> Any:
+    """Return what a sample asks, without the ids that its messages get in every run."""
+    if isinstance(given, str):
+        return [["user", given]]
+    return [[as_dict(turn).get("role"), as_dict(turn).get("content")] for turn in as_list(given)]
+
+
+def _history(turns: Sequence[Mapping[str, Any]]) -> tuple[list[Message], dict[int, Mapping[str, Any]]]:
+    """Return messages, and for each the turn that it came from."""
+    history: list[Message] = []
+    places: dict[int, Mapping[str, Any]] = {}
+    for turn in turns:
+        made = messages(list(_normal(turn)))
+        places |= dict.fromkeys(range(len(history), len(history) + len(made)), turn)
+        history += made
+    name_results(history)
+    return history, places
+
+
+def _normal(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a turn in the words of other dialects, and after it the results of tools that the provider ran."""
+    if turn.get("role") == "tool":
+        yield _result(turn.get("tool_call_id"), turn.get("function"), turn.get("content"), turn.get("error"))
+        return
+    parts = as_list(turn.get("content"))
+    calls = [{"name": as_dict(c).get("function"), **_call(as_dict(c))} for c in as_list(turn.get("tool_calls"))]
+    content = [p for p in map(_part, parts) if p is not None] if parts else turn.get("content")
+    yield {"role": turn.get("role"), "content": content} | ({"tool_calls": calls} if calls else {})
+    for part in map(as_dict, parts):
+        if part.get("type") == "tool_use":
+            yield _result(part.get("id"), part.get("name"), part.get("result"), part.get("error"))
+
+
+def _call(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's id and arguments; arguments that did not parse are none, whatever stands in their place."""
+    parsed = given.get("arguments") if not given.get("parse_error") else str(given.get("arguments"))
+    return {"id": given.get("id"), "arguments": parsed}
+
+
+def _part(part: Any) -> Any:
+    """Return a part of a message; of hidden reasoning only its summary can be read."""
+    fields = as_dict(part)
+    if fields.get("type") == "reasoning":
+        shown = fields.get("summary") if fields.get("redacted") else fields.get("reasoning")
+        return {"type": "reasoning", "text": shown} if shown else None
+    return part
+
+
+def _result(call_id: Any, name: Any, content: Any, error: Any) -> dict[str, Any]:
+    """Return a tool's answer: Inspect says of every one whether it is an error, and shows the model that instead."""
+    said = error if isinstance(error, str) else text(as_dict(error).get("message"))
+    told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": f"Error: {said}" if said else content}
+    shown = messages([told])[0]
+    status = ToolStatus.FAILED if error or shown["status"] == ToolStatus.FAILED else ToolStatus.OK
+    return {**told, "status": status.value}
+
+
+def _making(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what events say of the messages that they made, by the messages' ids."""
+    found: dict[str, dict[str, Any]] = {}
+    for event in map(as_dict, as_list(sample.get("events"))):
+        if event.get("event") == "model":
+            choice = as_dict(next(iter(as_list(as_dict(event.get("output")).get("choices"))), None))
+            found[str(as_dict(choice.get("message")).get("id"))] = _generated(event, choice)
+        elif event.get("event") == "tool" and event.get("message_id"):
+            made = {"ts": when(event.get("completed")), "latency_s": number(event.get("working_time"))}
+            kind = text(as_dict(event.get("error")).get("type"))
+            found[str(event["message_id"])] = {k: v for k, v in (made | {"error_type": kind}).items() if v is not None}
+    return found
+
+
+def _generated(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
+    usage, config = as_dict(as_dict(event.get("output")).get("usage")), as_dict(event.get("config"))
+    counts = [n for n in (whole(usage.get(name)) for name in _TOKENS_IN) if n is not None]
+    told = {
+        "ts": when(event.get("timestamp")),
+        "tools": tool_schemas(event.get("tools")),
+        "finish_reason": text(choice.get("stop_reason")),
+        "input_tokens": sum(counts) if counts else None,
+        "output_tokens": whole(usage.get("output_tokens")),
+        "cost_usd": number(usage.get("total_cost")),
+        "latency_s": number(event.get("working_time")),
+        "sampling": {name: config[name] for name in _SAMPLING if config.get(name) is not None} or None,
+    }
+    return sampled(choice) | {name: value for name, value in told.items() if value is not None}
+
+
+def _scored(sample: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    for name, score in as_dict(sample.get("scores")).items():
+        for label, given in _values(name, as_dict(score).get("value")):
+            value = _GRADES.get(given, number(given)) if isinstance(given, str) else number(given)
+            if value is not None:
+                scale = {"scale": [0, 1]} if 0 <= value <= 1 else {}
+                payload = {"name": label, "value": value, "source": "verifier", **scale}
+                yield {**source, "kind": EventKind.OUTCOME, "payload": payload}
+
+
+def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a score's values by name; one scorer may give several."""
+    if isinstance(value, dict):
+        yield from ((f"{name}/{key}", item) for key, item in value.items())
+    elif isinstance(value, list):
+        yield from ((f"{name}/{n}", item) for n, item in enumerate(value))
+    else:
+        yield name, value
+
+
+READER = InspectReader()

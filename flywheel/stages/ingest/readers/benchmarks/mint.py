@@ -1,0 +1,125 @@
+"""MINT results (`results.jsonl`): one record is one attempt at one task, of a policy that stands in the file's path.
+
+In: a history whose assistant writes code in <execute> blocks (or fenced ones) and answers in <solution> blocks, as the
+benchmark reads them: a reply with a solution runs no code. Out: the code is a call of the tool `python`, and the text
+stays; what the code gave is its result; what the simulated expert says of it is a user's message. Task numbers are
+those of one file, so a task is named by its prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, spoken
+from flywheel.reading.messages import Message, messages, name_results, result_message
+from flywheel.reading.pairs import share
+from flywheel.reading.status import FAILED, OK
+from flywheel.reading.values import as_dict, text, whole
+from flywheel.records import EventKind, content_id
+
+__all__ = ["READER", "MintReader"]
+
+_SOLUTION = re.compile(r"<solution>.*?</solution>", re.DOTALL)
+_BLOCKS = (re.compile(r"<execute>(.*?)</execute>", re.DOTALL), re.compile(r"```python(.*?)```", re.DOTALL))
+_LABEL = re.compile(r"\s*Assistant:[ \t]*\n?")
+_OBSERVED, _EXPERT = "Observation:\n", "\nExpert feedback:\n"
+_REFUSED = "I don't understand your input"
+_BROKE = re.compile(r"Traceback \(most recent call last\)|^\s*(?:Syntax|Indentation|Timeout|Tab)Error\b", re.MULTILINE)
+
+
+class MintReader:
+    """Reads results of MINT."""
+
+    name = "mint"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        return share(sample.records, _is_attempt)
+
+    def from_path(self, path: PurePath) -> Mapping[str, str]:
+        """Return model and policy of .../MODEL/F=FEEDBACK[/PHF=HOW]/...: who helped is part of the policy."""
+        parts = path.parts
+        at = next((n for n, part in enumerate(parts) if part.startswith("F=") and n > 0), 0)
+        if not at:
+            return {}
+        how = [part for part in parts[at:-1] if part.startswith(("F=", "PHF=")) and part != "F=None"]
+        policy = "/".join([parts[at - 1], *how])
+        return {"model": parts[at - 1], "policy": policy, "scope": policy}
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the attempt's messages and its outcome; one that never began gives nothing."""
+        if not _is_attempt(record):
+            raise BadRecordError("bad_record", "no object with a state's history and a task's prompt")
+        state, task = record["state"], record["task"]
+        history = _told(messages(state["history"]))
+        if not any(message["role"] == "assistant" for message in history):
+            return
+        key = content_id(task["prompt"])
+        source: Source = {
+            "conversation_id": f"mint/{content_id(record)}",
+            "task_key": f"mint/{text(task.get('task_name')) or '?'}/{key}",
+            "ts": None,
+        }
+        extra = {"tags": ["ended_by_error"]} if state.get("error") else {}
+        yield from _counted(list(spoken(history, source, extra)), as_dict(state.get("token_counter")))
+        if isinstance(state.get("success"), bool):
+            payload = {"name": "success", "value": float(state["success"]), "scale": [0, 1], "source": "recorded"}
+            yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
+
+
+def _is_attempt(record: Any) -> bool:
+    state, task = as_dict(as_dict(record).get("state")), as_dict(as_dict(record).get("task"))
+    return isinstance(state.get("history"), list) and isinstance(task.get("prompt"), str) and "reference" in task
+
+
+def _told(history: list[Message]) -> list[Message]:
+    """Return the history with calls and results apart from what was said."""
+    told: list[Message] = []
+    for message in history:
+        content = message.get("content") or ""
+        made = told[-1].get("tool_calls") if told else None
+        if message["role"] == "assistant":
+            told.append(_reply(_LABEL.sub("", content, count=1), len(told)))
+        elif made and message["role"] == "user":
+            told += _answer(content.removeprefix(_OBSERVED), made[0]["id"])
+        else:
+            told.append(message)
+    name_results(told)
+    return told
+
+
+def _reply(content: str, position: int) -> Message:
+    message: Message = {"role": "assistant", "content": content.rstrip("\n")}
+    found = next((code for block in _BLOCKS if (code := block.findall(content))), [])
+    written = "\n".join(part.strip() for part in found)
+    if written and not _SOLUTION.search(content):
+        message["tool_calls"] = [{"id": f"call-{position}", "name": "python", "arguments": {"code": written}}]
+    return message
+
+
+def _answer(content: str, call_id: str) -> Iterator[Message]:
+    """Yield what a call gave, and what was said of it; a shell that tells every error tells success by silence."""
+    gave, _, said = content.partition(_EXPERT)
+    failed = bool(_BROKE.search(gave)) or gave.startswith(_REFUSED)
+    yield result_message(gave, {"tool_call_id": call_id}, status=FAILED if failed else OK)
+    if said.strip():
+        yield {"role": "user", "content": said.strip()}
+
+
+def _counted(events: list[Event], counter: Mapping[str, Any]) -> list[Event]:
+    """Add the attempt's tokens to its last call: they were counted for all calls together."""
+    found = {
+        "input_tokens": whole(counter.get("prompt_tokens")),
+        "output_tokens": whole(counter.get("completion_tokens")),
+    }
+    last = next(event for event in reversed(events) if event["kind"] == EventKind.MODEL_CALL)
+    last["payload"] |= {name: value for name, value in found.items() if value is not None}
+    return events
+
+
+READER = MintReader()

@@ -1,0 +1,94 @@
+"""SWE-bench reports: which instances a run resolved; each verdict goes to the trajectory of that instance.
+
+In: a run's report (any version, also the older one without `_ids`), the report of one instance, and predictions, which
+judge nothing. Out: an outcome per judged instance. What the harness itself broke (an error, an image that would not
+start) says nothing of the agent and is no outcome; an empty patch resolves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event
+from flywheel.reading.pairs import share
+from flywheel.reading.values import as_dict, as_list, ident
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers._swe import run_of_report
+
+__all__ = ["READER", "SwebenchReportReader"]
+
+_RUN = {"resolved_ids", "submitted_ids"}
+_OLDER = {"resolved", "generated", "no_generation"}
+_UNRESOLVED = ("unresolved_ids", "empty_patch_ids")
+_BROKEN = ("infra_failure_ids", "error_ids", "install_fail", "reset_failed")
+_ONE = {"patch_exists", "resolved"}
+
+
+class SwebenchReportReader:
+    """Reads reports of the SWE-bench harness."""
+
+    name = "swebench_report"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records have what only these files have."""
+        return share(sample.records, lambda r: _is_report(as_dict(r)) or _is_prediction(as_dict(r)))
+
+    def from_path(self, path: PurePath) -> Mapping[str, str]:
+        """Return the run that a report is about."""
+        return run_of_report(path)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield an outcome for every instance that the harness judged."""
+        if not isinstance(record, dict):
+            raise BadRecordError("bad_record", "no JSON object")
+        for seq, (instance, resolved) in enumerate(sorted(_verdicts(record).items())):
+            payload = {"name": "resolved", "value": float(resolved), "scale": [0, 1], "source": "verifier"}
+            yield {
+                "conversation_id": instance,
+                "task_key": instance,
+                "kind": EventKind.OUTCOME,
+                "ts": None,
+                "seq": seq,
+                "payload": payload,
+            }
+
+
+def _is_report(record: Mapping[str, Any]) -> bool:
+    fields = set(record)
+    return (
+        fields >= _RUN or fields >= _OLDER or (bool(record) and all(set(as_dict(v)) >= _ONE for v in record.values()))
+    )
+
+
+def _is_prediction(record: Mapping[str, Any]) -> bool:
+    one = {"instance_id", "model_patch"} <= set(record)
+    return one or (bool(record) and all("model_patch" in as_dict(v) for v in record.values()))
+
+
+def _verdicts(record: Mapping[str, Any]) -> dict[str, bool]:
+    if set(record) >= _RUN:
+        judged = {**_ids(record, _UNRESOLVED, resolved=False), **_ids(record, ("resolved_ids",), resolved=True)}
+    elif set(record) >= _OLDER:
+        judged = {**_ids(record, ("generated", "no_generation"), resolved=False)}
+        judged |= _ids(record, ("resolved",), resolved=True)
+    else:
+        told = {ident(name): as_dict(one) for name, one in record.items()}
+        return {
+            name: one["resolved"]
+            for name, one in told.items()
+            if name and isinstance(one.get("resolved"), bool) and not one.get("infra_failure")
+        }
+    broken = _ids(record, _BROKEN, resolved=False)
+    return {instance: resolved for instance, resolved in judged.items() if resolved or instance not in broken}
+
+
+def _ids(record: Mapping[str, Any], fields: tuple[str, ...], *, resolved: bool) -> dict[str, bool]:
+    found = (ident(item) for field in fields for item in as_list(record.get(field)))
+    return {instance: resolved for instance in found if instance}
+
+
+READER = SwebenchReportReader()

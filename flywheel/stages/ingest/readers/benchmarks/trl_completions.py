@@ -1,0 +1,103 @@
+"""TRL's completion logs: the Parquet files that GRPOTrainer and others write with log_completions=True.
+
+A row is one completion of one prompt, with a column for each reward function. A trainer that logs more often than it
+samples writes the same completions into several files: what was sampled is known by its words and its place, not by
+the step at which it was logged. Columns that reward functions added look like rewards; a name tells them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, acted
+from flywheel.reading.messages import Message, messages
+from flywheel.reading.pairs import share
+from flywheel.reading.values import as_dict, as_list, first, ident, number, text, without_nulls
+from flywheel.records import EventKind, ToolStatus, content_id
+
+__all__ = ["READER", "TrlCompletionsReader"]
+
+_FIELDS = {"step", "prompt", "completion"}
+_TASK = ("task_key", "task_id", "example_id", "dataset_item_id")
+_FILE = re.compile(r"completions_(\d+)\.parquet\Z")
+_RAISED = re.compile(r"\{'error': .*\}\Z", re.DOTALL)  # how the trainer writes what a tool raised
+_CHATML = re.compile(r"<\|im_start\|>(system|user|assistant|tool)\n(.*?)(?:<\|im_end\|>|\Z)", re.DOTALL)
+
+
+class TrlCompletionsReader:
+    """Reads the completion logs of TRL's trainers."""
+
+    name = "trl_completions"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Rows with an advantage are certain; a distillation trainer's have none, and nothing else either."""
+        certain = share(sample.records, lambda r: {*_FIELDS, "advantage"} <= set(as_dict(r)) and _step(r))
+        return max(certain, 0.8 * share(sample.records, lambda r: set(as_dict(r)) == _FIELDS and _step(r)))
+
+    def from_path(self, path: PurePosixPath) -> Mapping[str, str]:
+        """Return the policy: the run, which the output folder names, at the step that the file names."""
+        found = _FILE.search(path.name)
+        if found is None:
+            return {}
+        folders = path.parts[:-1]
+        run = folders[-2] if len(folders) > 1 and folders[-1] == "completions" else folders[-1] if folders else "trl"
+        return {"policy": f"{run}@{int(found[1])}"}
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:
+        """Yield the messages of one completion and what the reward functions said."""
+        if not isinstance(record, dict) or not set(record) >= _FIELDS:
+            raise BadRecordError("bad_record", "no object with step, prompt and completion")
+        prompt, completion = _turns(record["prompt"], "user"), _turns(record["completion"], "assistant")
+        history = [*prompt, *completion]
+        acts = {n for n, m in enumerate(history) if n >= len(prompt) and m["role"] == "assistant"}
+        if not acts:
+            return
+        said = {name: value for name, value in record.items() if name != "step"}
+        named = ident(first(record, _TASK))
+        asked = [m.get("content") for m in prompt if m["role"] == "user"]
+        source: Source = {
+            "conversation_id": f"trl/{content_id(said, line)}",
+            "task_key": f"trl/{named or content_id(asked or prompt)}",
+            "ts": None,
+        }
+        yield from acted(history, acts, source, {})
+        yield from _judged(record, {**source, "seq": len(history)})
+
+
+def _step(record: Any) -> bool:
+    return isinstance(record.get("step"), int | str)
+
+
+def _turns(given: Any, role: str) -> list[Message]:
+    """Return messages; a plain prompt is the user's, and older trainers wrote a conversation as its template's text."""
+    if isinstance(given, str):
+        templated = _CHATML.findall(given) if role == "user" else []
+        opened = [(name, content) for name, content in templated if (name, content) != ("assistant", "")]
+        return messages([{"role": name, "content": content} for name, content in opened or [(role, given)]])
+    found = messages([without_nulls(turn) for turn in as_list(given)])
+    for message in found:
+        if message["role"] == "tool" and _RAISED.match(message["content"]):
+            message["status"] = ToolStatus.FAILED.value
+    return found
+
+
+def _judged(record: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    """Yield the rewards as outcomes: the columns named so, else all that are numbers; the others as feedback."""
+    values = {name: number(value) for name, value in record.items() if name not in _FIELDS and text(value) is None}
+    told = {name: value for name, value in values.items() if value is not None}
+    rewards = {name for name in told if "reward" in name.lower()} or told.keys() - {"advantage"}
+    for name, value in told.items():
+        if name in rewards:
+            payload = {"name": name, "value": value, "source": "recorded"}
+            yield {**source, "kind": EventKind.OUTCOME, "payload": payload}
+        else:
+            payload = {"name": name, "value": value, "target": "trace", "annotator": "code"}
+            yield {**source, "kind": EventKind.FEEDBACK, "payload": payload}
+
+
+READER = TrlCompletionsReader()

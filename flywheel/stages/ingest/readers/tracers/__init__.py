@@ -1,0 +1,1 @@
+"""Readers of traces: spans of OpenTelemetry and of other tracers."""

@@ -1,0 +1,294 @@
+"""Rows of Langfuse: what kind of row it is, whatever the export's naming, and the events of one observation.
+
+In: rows of the UI and the REST API (camelCase) and of the blob-storage export (snake_case). Out: rows in
+snake_case and events. What only the whole trace tells stands in `_langfuse.trace`, scores in `_langfuse.scores`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from flywheel.reading.events import Event, request
+from flywheel.reading.messages import arguments, flat_text
+from flywheel.reading.shapes import exchange, fields_of_repr, mapping_of_repr, schemas, transcript
+from flywheel.reading.status import FAILED, error_type, tool_status
+from flywheel.reading.values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    lowered,
+    number,
+    text,
+    when,
+    whole,
+)
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
+from flywheel.stages.ingest.readers.tracers._otel.attributes import folded
+from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload
+
+__all__ = ["Row", "Whole", "attributes_of", "is_tool", "kind_of", "mapping", "model_call", "row_of", "source", "tool"]
+
+Row = Mapping[str, Any]
+
+_OBSERVATIONS = (
+    "GENERATION", "SPAN", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL",
+)  # fmt: skip
+_SCORES = ("NUMERIC", "BOOLEAN", "CATEGORICAL", "TEXT", "CORRECTION")
+_SOURCES = ("API", "ANNOTATION", "EVAL")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SAMPLING = (
+    "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "seed", "frequency_penalty",
+    "presence_penalty",
+)  # fmt: skip
+_NOTHING = ("None", "<NoneType response returned from OpenAI>")  # what SDKs write for an answer without text
+_TOOL_MARKS = ("openinference.span.kind", "traceloop.span.kind", "langfuse.observation.type", "gen_ai.operation.name")
+_AROUND_TOOL = re.compile(r"\A(?:execute_tool |running tool: ?|tool\.)|\.(?:success|error)-\d+\Z")
+
+
+class Whole(NamedTuple):
+    """What a trace says of all its observations."""
+
+    trace: Row
+    task: str | None = None
+
+
+def row_of(given: Any) -> Row:
+    """Return a record with the names of its columns in snake_case."""
+    return {_HUMP.sub("_", name).lower(): value for name, value in as_dict(given).items()}
+
+
+def kind_of(row: Row) -> str:  # noqa: PLR0911 - one return a kind
+    """Return what a row is: export, page, full, observation, score, session, item, trace, or ''."""
+    if isinstance(row.get("trace"), dict) and isinstance(row.get("observations"), list):
+        return "export"
+    data = as_list(row.get("data"))
+    if data and set(row) <= {"data", "meta", "_deprecation"}:
+        return "page" if all(kind_of(row_of(inner)) for inner in data) else ""
+    if "id" in row and isinstance(row.get("observations"), list) and {"html_path", "scores", "total_cost"} & set(row):
+        return "full"
+    if row.get("type") in _OBSERVATIONS and {"id", "trace_id", "start_time"} <= set(row):
+        return "observation"
+    if row.get("data_type") in _SCORES and row.get("source") in _SOURCES and "name" in row:
+        return "score"
+    if isinstance(row.get("traces"), list) and {"id", "project_id", "created_at"} <= set(row):
+        return "session"
+    if {"dataset_item_id", "trace_id"} <= set(row) and {"dataset_run_id", "dataset_run_name"} & set(row):
+        return "item"
+    if {"id", "user_ids", "count_traces"} <= set(row):
+        return "session"
+    marks = {"id", "timestamp", "session_id", "user_id", "release", "public"}
+    return "trace" if marks <= set(row) else ""
+
+
+def mapping(given: Any) -> dict[str, Any]:
+    """Return a map, which Parquet gives as a list of pairs and many columns as JSON text."""
+    found = embedded(given)
+    if isinstance(found, list) and all(isinstance(p, list | tuple) and len(p) == 2 for p in found):  # noqa: PLR2004
+        return {str(name): value for name, value in found}
+    return dict(as_dict(found))
+
+
+def attributes_of(row: Row) -> dict[str, Any]:
+    """Return the OpenTelemetry attributes that a row's metadata keeps, JSON opened."""
+    metadata = mapping(row.get("metadata"))
+    inner = mapping(metadata.get("attributes"))
+    flat = {k.removeprefix("attributes."): v for k, v in metadata.items() if k.startswith("attributes.")}
+    return {name: embedded(value) for name, value in {**flat, **inner}.items()}
+
+
+def source(row: Row, whole_trace: Whole, seq: int) -> dict[str, Any]:
+    """Return the columns of a row's events, its own words before those of its trace."""
+    trace = whole_trace.trace
+    trace_id = ident(row.get("trace_id")) or ident(trace.get("id"))
+    span = _lower(row.get("id"))
+    metadata = mapping(row.get("metadata"))
+    return {
+        "conversation_id": _named(row, trace, "session_id") or trace_id or f"span:{span}",
+        "user": _named(row, trace, "user_id"),
+        "policy": _named(row, trace, "release") or ident(trace.get("version")) or ident(row.get("version")),
+        "task_key": ident(first(metadata, ("dataset_item_id", "experiment_item_id"))) or whole_trace.task,
+        "model": text(first(row, ("model", "provided_model_name"))),
+        "span_id": span,
+        "parent_id": _lower(row.get("parent_observation_id")),
+        "seq": seq,
+        "ids": [f"{kind}:{name}" for kind, name in (("trace", trace_id), ("span", span)) if name],
+        "trace_id": trace_id,
+        "tags": [t for t in as_list(first(row, ("tags", "trace_tags"))) or as_list(trace.get("tags")) if text(t)],
+    }
+
+
+def _named(row: Row, trace: Row, name: str) -> str | None:
+    return ident(row.get(name)) or ident(trace.get(name))
+
+
+def _lower(value: Any) -> str | None:
+    found = ident(value)
+    return lowered(found) if found else None
+
+
+def event(columns: Mapping[str, Any], kind: EventKind, payload: Mapping[str, Any], **more: Any) -> Event:
+    """Return an event whose payload names its trace, as other readers' do."""
+    shared = {name: value for name, value in columns.items() if name not in ("trace_id", "tags")}
+    trace = {"trace_id": columns["trace_id"]} if columns["trace_id"] else {}
+    return {**shared, "kind": kind, "payload": {**payload, **trace}, **more}
+
+
+def model_call(row: Row, columns: Mapping[str, Any]) -> Event | None:
+    """Return a generation's event; a call that failed without an answer is a request; None when nothing is told."""
+    payload = _payload(row)
+    columns = {**columns, "ts": when(row.get("start_time")), "model": columns["model"] or payload.pop("model", None)}
+    payload.pop("model", None)
+    missing = "content_missing" in payload.get("tags", ())
+    labels = [f"tag:{tag}" for tag in columns["tags"]]
+    if labels:
+        payload["tags"] = [*payload.get("tags", ()), *labels]
+    failed = row.get("level") == "ERROR"
+    if missing and failed:
+        extra = {"tags": ["call_failed", *labels]} | ({"tools": payload["tools"]} if "tools" in payload else {})
+        made = request(payload.get("input", []), columns, columns["seq"], extra)
+        return event(columns, EventKind.REQUEST, made["payload"])
+    if missing and not {"input", "output_tokens", "input_tokens"} & set(payload):
+        return None
+    if failed:
+        payload["error_type"] = error_type(text(row.get("status_message"))) or "error"
+    response = payload.get("response_id")
+    ids = [*columns["ids"], *([f"response:{response}"] if response else [])]
+    return event({**columns, "ids": ids}, EventKind.MODEL_CALL, payload)
+
+
+def _payload(row: Row) -> dict[str, Any]:
+    """Return what a generation says: its values first, then its columns, then its attributes."""
+    attributes = attributes_of(row)
+    told = exchange(row.get("input"), row.get("output"))
+    if told["message"].get("content") in _NOTHING and "tool_calls" not in told["message"]:
+        told |= {"message": {"role": "assistant"}, "tags": ["content_missing"]}
+    if not told["message"].get("tool_calls"):
+        told["message"] = _hinted(told["message"], row)
+    columns = {
+        "tools": schemas(row.get("tool_definitions")) or _offered(attributes),
+        "latency_s": _seconds(row),
+        "cost_usd": _cost(row),
+        "sampling": _sampling(row),
+    }
+    given = {name: value for name, value in columns.items() if value is not None} | _tokens(row)
+    return call_payload(folded(attributes)) | given | told
+
+
+def _hinted(message: dict[str, Any], row: Row) -> dict[str, Any]:
+    """Return a message with the calls of the tool columns, where the output shows none."""
+    calls, names = as_list(row.get("tool_calls")), as_list(row.get("tool_call_names"))
+    if not calls or len(calls) != len(names) or not all(isinstance(n, str) and n for n in names):
+        return message
+    pairs = ((as_dict(embedded(made)), name) for made, name in zip(calls, names, strict=True))
+    made = [{"id": ident(c.get("id")) or "", "name": name} | arguments(c.get("arguments")) for c, name in pairs]
+    return {**message, "tool_calls": made}
+
+
+def _offered(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the tools that Pydantic AI or OpenInference note in the attributes."""
+    asked = as_dict(attributes.get("model_request_parameters"))
+    numbered = [v for k, v in sorted(attributes.items()) if re.match(r"llm\.tools\.\d+\.tool\.json_schema\Z", k)]
+    return schemas([*as_list(asked.get("function_tools")), *as_list(asked.get("output_tools")), *numbered])
+
+
+def _seconds(row: Row) -> float | None:
+    """Return how long a row took; exports disagree on the unit of `latency`, so its two times come first."""
+    started, ended = when(row.get("start_time")), when(row.get("end_time"))
+    if started is not None and ended is not None:
+        return (ended - started).total_seconds()
+    millis = number(row.get("latency_ms"))
+    return millis / 1000 if millis is not None else number(row.get("latency"))
+
+
+def _cost(row: Row) -> float | None:
+    """Return the cost in USD; 0 means that the model has no price."""
+    details = mapping(row.get("cost_details"))
+    return number(first(row, ("total_cost", "calculated_total_cost"))) or number(details.get("total")) or None
+
+
+def _tokens(row: Row) -> dict[str, int]:
+    """Return the tokens of both sides, parts that Langfuse counts apart (cached, reasoning) included."""
+    usage = mapping(first(row, ("usage_details", "usage")))
+    counts = {name: n for name, value in usage.items() if (n := whole(value)) is not None}
+    sides = {"input_tokens": ("input", "cache_", "prompt_tokens"), "output_tokens": ("output", "completion_tokens")}
+    found = {}
+    for side, beginnings in sides.items():
+        parts = [n for name, n in counts.items() if name.startswith(beginnings)]
+        if parts:
+            found[side] = sum(parts)
+    if "total" in counts and sum(found.values()) > counts["total"]:  # details repeat what the sum holds
+        plain = {"input_tokens": counts.get("input"), "output_tokens": counts.get("output")}
+        return {side: n for side, n in plain.items() if n is not None}
+    return found
+
+
+def _sampling(row: Row) -> dict[str, Any] | None:
+    given = mapping(row.get("model_parameters"))
+    told = {name: number(given.get(name)) for name in _SAMPLING}
+    found = {name: given[name] for name, value in told.items() if value is not None and value != -1}
+    return found or None
+
+
+def is_tool(row: Row, called: Collection[str] = ()) -> bool:
+    """Whether an observation is a tool at work.
+
+    Args:
+        row: the observation.
+        called: tools that the trace's model calls ask for, which a plain span may bear the name of.
+    """
+    kind = row.get("type")
+    if kind != "SPAN":
+        return kind == "TOOL"
+    attributes = attributes_of(row)
+    marks = [str(attributes.get(name) or "").lower() for name in _TOOL_MARKS]
+    marked = any(mark in ("tool", "execute_tool") for mark in marks) or row.get("name") in called
+    ran = row.get("output") is not None or row.get("level") == "ERROR"
+    return ran and (marked or ("gen_ai.tool.name" in attributes and not any(marks)))
+
+
+def tool(row: Row, columns: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a tool observation's call and, where it has an output or failed, its result."""
+    attributes = attributes_of(row)
+    answer = _answer(row.get("output"))
+    call_id = ident(answer.get("tool_call_id")) or ident(first(attributes, aliases().names.tool_call_id))
+    given = first({**attributes, "input": row.get("input")}, ("input", *aliases().names.tool_arguments))
+    named = text(first(attributes, ("gen_ai.tool.name", "tool.name")))
+    names = {"tool_name": named or _AROUND_TOOL.sub("", str(row.get("name") or "")) or None, "tool_call_id": call_id}
+    columns = {**columns, "model": None}
+    yield event(columns, EventKind.TOOL_CALL, _arguments(given), ts=when(row.get("start_time")), **names)
+    if row.get("output") is None and row.get("level") != "ERROR":
+        return
+    content = flat_text(answer.get("content")) or (text(row.get("status_message")) or "")
+    status = FAILED if row.get("level") == "ERROR" else answer.get("status") or tool_status(content)
+    payload: dict[str, Any] = {"content": content, "status": status}
+    kind = error_type(text(row.get("status_message"))) or error_type(content) if status == FAILED else None
+    seconds = _seconds(row)
+    extra = {"error_type": kind, "latency_s": seconds}
+    payload |= {name: value for name, value in extra.items() if value is not None}
+    yield event(columns, EventKind.TOOL_RESULT, payload, ts=when(row.get("end_time")), **names)
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """Return a call's arguments; a span whose input is no object does not say what the model wrote."""
+    found = embedded(given)
+    if isinstance(found, str):
+        found = mapping_of_repr(found) or None
+    inner = as_dict(found)
+    if set(inner) == {"args", "kwargs"} and not inner["args"]:
+        inner = as_dict(inner["kwargs"])
+    return arguments(dict(inner)) if inner or found == {} else {}
+
+
+def _answer(given: Any) -> Mapping[str, Any]:
+    """Return a tool's output as a message; frameworks log what they hand on to the model, or its repr."""
+    found = embedded(given)
+    if isinstance(found, str):
+        fields = fields_of_repr(found)
+        return {**fields, "status": tool_status(None, fields)} if "tool_call_id" in fields else {"content": given}
+    said = [m for m in (transcript([found]) if isinstance(found, dict) else None) or [] if m["role"] == "tool"]
+    return said[0] if said else {"content": given if isinstance(given, str) else flat_text(found)}

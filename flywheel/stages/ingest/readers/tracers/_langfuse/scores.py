@@ -1,0 +1,110 @@
+"""Langfuse's scores, corrections and comments: what was judged, by whom, and how.
+
+In: score rows of any API version and export, and the score columns and comments of UI table exports. Out: feedback
+events with a target. A correction is a text that somebody wrote instead of the output; a score of a whole dataset run
+says nothing of a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from flywheel.reading.events import Event
+from flywheel.reading.feedback import Opinion
+from flywheel.reading.values import as_dict, as_list, first, ident, lowered, number, text, when
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._langfuse.rows import Row
+
+__all__ = ["comments", "flattened", "score"]
+
+_ANNOTATORS = {"ANNOTATION": "human", "EVAL": "llm"}
+_LISTS = {  # columns that are no scores, though they may hold lists
+    "tags", "traceTags", "comments", "userIds", "toolCalls", "toolCallNames", "toolDefinitions", "scores", "input",
+    "output", "metadata",
+}  # fmt: skip
+
+
+def score(row: Row, conversation: str | None = None) -> Iterator[Event]:
+    """Yield a score as feedback.
+
+    Args:
+        row: the score.
+        conversation: where the score stands inside its trace, the trace's conversation.
+    """
+    aim, said = _aim(row), _value(row)
+    if aim is None or not said:
+        return
+    opinion = Opinion(
+        name="edit" if "correction" in said else text(row.get("name")) or "score",
+        aim=aim,
+        annotator=_ANNOTATORS.get(str(row.get("source"))),
+        **{"comment": text(row.get("comment"))} | said,
+    )
+    kind, _, target = aim.partition(":")
+    trace = ident(row.get("trace_id")) or ident(as_dict(row.get("subject")).get("traceId"))
+    known = conversation or (target if kind in {"trace", "session"} else trace)
+    yield _feedback(opinion, known or aim, when(first(row, ("timestamp", "created_at"))))
+
+
+def _feedback(opinion: Opinion, conversation: str | None, ts: datetime | None) -> Event:
+    return {
+        "kind": EventKind.FEEDBACK, "conversation_id": conversation, "target": opinion.aim, "ts": ts, "seq": 0,
+        "payload": opinion.payload(),
+    }  # fmt: skip
+
+
+def _aim(row: Row) -> str | None:
+    """Return what is judged, as kind:id: the most specific id that there is."""
+    kinds = {"observation": "span", "trace": "trace", "session": "session"}
+    subject = as_dict(row.get("subject"))
+    if subject:
+        named = [(kinds.get(str(subject.get("kind"))), ident(subject.get("id")))]
+    else:
+        named = [(kinds[kind], ident(row.get(f"{kind}_id"))) for kind in kinds]
+    kind, name = next(((kind, name) for kind, name in named if kind and name), (None, ""))
+    return f"{kind}:{lowered(name) if kind == 'span' else name}" if kind and name else None
+
+
+def _value(row: Row) -> dict[str, Any]:
+    """Return a score's value by its type; a category's number means something only where a config gave it."""
+    kind, value = row.get("data_type"), number(row.get("value"))
+    said = text(first(row, ("string_value", "long_string_value"))) or text(row.get("value"))
+    if kind is None and said:  # the API's own clients leave the type out
+        kind = "BOOLEAN" if said in ("True", "False") else "CATEGORICAL"
+    if kind == "CORRECTION":
+        return {"correction": said} if said else {}
+    if kind == "TEXT":
+        return {"comment": said} if said else {}
+    if kind == "CATEGORICAL":
+        numbered = {"value": value} if value is not None and ident(row.get("config_id")) else {}
+        return ({"label": said} if said else {}) | numbered
+    labelled = {"label": said} if said and kind == "BOOLEAN" and number(said) is None else {}
+    return ({"value": value} if value is not None else {}) | labelled
+
+
+def flattened(row: Row, given: Mapping[str, Any], target: str) -> Iterator[Event]:
+    """Yield the scores of a UI table row: one column a name, with the list of its values, and no more.
+
+    Args:
+        row: the row in snake_case.
+        given: the row as it stands, whose score columns keep their names.
+        target: what the row's scores judge.
+    """
+    columns = {**as_dict(row.get("scores")), **{k: v for k, v in given.items() if k not in _LISTS}}
+    for column, values in columns.items():
+        for value in as_list(values):
+            if isinstance(value, str):
+                yield _feedback(Opinion(column, target, label=value), target, None)
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                yield _feedback(Opinion(column, target, float(value)), target, None)
+
+
+def comments(row: Row, target: str) -> Iterator[Event]:
+    """Yield what people wrote beside a row."""
+    for item in map(as_dict, as_list(row.get("comments"))):
+        said = text(item.get("content"))
+        if said:
+            opinion = Opinion("comment", target, comment=said, annotator="human")
+            yield _feedback(opinion, target, when(item.get("created_at")))

@@ -1,0 +1,184 @@
+"""A whole Langfuse trace: its observations in order, calls that are logged twice told once, tools known by their name.
+
+In: a trace's row and the rows of its observations. Out: events. A framework's span and the SDK's generation inside it
+are one call: the telling that says more is kept and takes from the other what it lacks. What a judge does is not the
+agent's. What a trace's own input and output say is a summary, where those are words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from flywheel.reading.events import Event, request
+from flywheel.reading.shapes import exchange
+from flywheel.reading.spans import is_worded
+from flywheel.reading.values import as_dict, as_list, first, ident, when
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._langfuse.rows import (
+    Row,
+    Whole,
+    event,
+    is_tool,
+    mapping,
+    model_call,
+    row_of,
+    source,
+    tool,
+)
+
+__all__ = ["observation_events", "outline", "task_of", "told", "whole"]
+
+_START = datetime.min.replace(tzinfo=UTC)
+_LANGFUSES = (  # environments of Langfuse's own model calls
+    "langfuse-llm-as-a-judge", "langfuse-code-eval", "langfuse-natural-language-filter", "langfuse-in-app-agent",
+)  # fmt: skip
+_MEASURED = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
+_TASK = ("dataset_item_id", "experiment_item_id")
+
+
+def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] = ()) -> list[Event]:
+    """Return the events of one observation; most kinds have none, and what Langfuse ran for itself has none."""
+    if (row.get("environment") or of.trace.get("environment")) in _LANGFUSES:
+        return []
+    columns = source(row, of, seq)
+    if row.get("type") == "GENERATION":
+        made = model_call(row, columns)
+        return [made] if made else []
+    return list(tool(row, columns)) if is_tool(row, called) else []
+
+
+def whole(trace: Row, given: Sequence[Any], *, complete: bool = True) -> Iterator[Event]:
+    """Yield the events of a trace that stands in one record with its observations, all of them or some."""
+    rows = sorted((row_of(o) for o in given), key=lambda r: when(r.get("start_time")) or _START)
+    of = Whole(trace, task_of([trace, *rows]))
+    parents = {ident(r.get("id")): ident(r.get("parent_observation_id")) for r in rows}
+    judges = {ident(row.get("id")) for row in rows if row.get("type") == "EVALUATOR"}
+    rows = [row for row in rows if not _beneath(row, parents, judges)]
+    calls = _calls(rows, of, parents)
+    called = sorted({c["name"] for e in calls.values() for c in _message(e).get("tool_calls") or ()})
+    for seq, row in enumerate(rows):
+        name = ident(row.get("id"))
+        kept = [calls[name]] if name in calls else []
+        yield from kept if row.get("type") == "GENERATION" else observation_events(row, of, seq, called)
+    if complete and not calls:
+        yield from outline(trace, rows, of.task)
+
+
+def told(trace: Row, task: str | None = None) -> Event:
+    """Return an event that says only what a trace belongs to."""
+    row = {"trace_id": trace.get("id"), "metadata": trace.get("metadata")}
+    columns = {**source(row, Whole(trace, task), 0), "model": None}
+    return event(columns, EventKind.REQUEST, {"messages": []}, ts=when(first(trace, ("timestamp", "created_at"))))
+
+
+def task_of(rows: Sequence[Row]) -> str | None:
+    """Return the dataset item that an experiment of the SDK notes in the metadata of its trace or root span."""
+    places = (mapping(row.get("metadata")) for row in rows)
+    return next((found for place in places if (found := ident(first(place, _TASK)))), None)
+
+
+def _ancestors(row: Row, parents: Mapping[str | None, str | None]) -> Iterator[str]:
+    seen: set[str | None] = set()
+    name = parents.get(ident(row.get("id")))
+    while name is not None and name not in seen:
+        yield name
+        seen.add(name)
+        name = parents.get(name)
+
+
+def _beneath(row: Row, parents: Mapping[str | None, str | None], places: set[str | None]) -> bool:
+    return ident(row.get("id")) in places or any(name in places for name in _ancestors(row, parents))
+
+
+def _calls(rows: Sequence[Row], of: Whole, parents: Mapping[str | None, str | None]) -> dict[str | None, Event]:
+    """Return the model calls of a trace by observation, each call once."""
+    made: dict[str | None, Event] = {}
+    for seq, row in enumerate(rows):
+        if row.get("type") == "GENERATION":
+            made |= {ident(row.get("id")): e for e in observation_events(row, of, seq)}
+    inside: dict[str, list[str | None]] = {}
+    for row in rows:
+        outer = next((name for name in _ancestors(row, parents) if name in made), None)
+        if outer is not None and ident(row.get("id")) in made:
+            inside.setdefault(outer, []).append(ident(row.get("id")))
+    for outer, inner in sorted(inside.items(), key=lambda item: -made[item[0]]["seq"]):  # the innermost first
+        if len(inner) > 1:
+            del made[outer]
+        elif inner[0] in made and _twins(made[outer], made[inner[0]]):
+            measured = {k: v for k, v in made[inner[0]]["payload"].items() if k in _MEASURED}  # nearest to the call
+            keep, drop = (outer, inner[0]) if _says(made[outer]) > _says(made[inner[0]]) else (inner[0], outer)
+            made[keep] = _joined(made[keep], made.pop(drop), measured)
+    _tell_apart(list(made.values()))
+    return made
+
+
+def _tell_apart(made: Sequence[Event]) -> None:
+    """Take the response id from calls that share it and say different things: some frameworks note the run's id."""
+    said: dict[str, list[Mapping[str, Any]]] = {}
+    for one in made:
+        said.setdefault(one["payload"].get("response_id") or "", []).append(_message(one))
+    for one in made:
+        name = one["payload"].get("response_id")
+        if name and any(message != said[name][0] for message in said[name]):
+            del one["payload"]["response_id"]
+            one["ids"] = [known for known in one["ids"] if known != f"response:{name}"]
+
+
+def _message(made: Event) -> Mapping[str, Any]:
+    return as_dict(made["payload"].get("message"))
+
+
+def _twins(one: Event, other: Event) -> bool:
+    """Whether two events may tell of one call: they say the same, or one of them says nothing."""
+    texts = {t for t in (_message(one).get("content"), _message(other).get("content")) if t}
+    calls = [[c["name"] for c in _message(e).get("tool_calls") or ()] for e in (one, other)]
+    return len(texts) < 2 and (calls[0] == calls[1] or not all(calls))  # noqa: PLR2004
+
+
+def _says(made: Event) -> tuple[int, ...]:
+    """Return how much an event tells; of equal ones the inner one is kept."""
+    history = as_list(made["payload"].get("input"))
+    calls = sum(len(m.get("tool_calls") or ()) for m in history)
+    message = _message(made)
+    return len(message.get("tool_calls") or ()), bool(message.get("content")), calls, len(history)
+
+
+def _joined(kept: Event, dropped: Event, measured: Mapping[str, Any]) -> Event:
+    ids = [*kept["ids"], *(name for name in dropped["ids"] if name not in kept["ids"])]
+    lacking = {
+        k: v for k, v in dropped["payload"].items() if k not in ("tags", "message", "error_type", "other_choices")
+    }
+    return {**kept, "ids": ids, "payload": {**lacking, **kept["payload"], **measured}}
+
+
+def outline(trace: Row, rows: Sequence[Row] = (), task: str | None = None) -> Iterator[Event]:
+    """Yield what a trace's own input and output say, or its first observation's; without words, only its place."""
+    ours = trace.get("environment") in _LANGFUSES
+    for row in () if ours else (trace, *rows[:1]):
+        payload = exchange(_opened(row.get("input")), _opened(row.get("output")))
+        asked, answer = payload.pop("input", None), payload["message"]
+        if asked and all(map(is_worded, (*asked, answer))):
+            named = {**row, "trace_id": trace.get("id")} | ({"id": None} if row is trace else {})
+            columns = {**source(named, Whole(trace, task), 0), "ts": when(first(row, ("start_time", "timestamp")))}
+            made = request(asked, columns, 0, {"summary": True})
+            yield event(columns, EventKind.REQUEST, made["payload"])
+            ended = max((at for r in (row, *rows) if (at := when(r.get("end_time")))), default=columns["ts"])
+            payload |= {"summary": True, "tags": ["outline"]}
+            yield event({**columns, "ts": ended, "seq": len(rows) + 1}, EventKind.MODEL_CALL, payload)
+            return
+    yield told(trace, task)
+
+
+def _opened(value: Any) -> Any:
+    """Return the text inside a JSON string: the UI's download writes a trace's texts so."""
+    if not isinstance(value, str) or not value.startswith('"'):
+        return value
+    try:
+        found = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+    return found if isinstance(found, str) else value

@@ -1,0 +1,249 @@
+"""Events of model and tool spans, a framework's span and its SDK's span as one.
+
+In: the spans of a record. Out: model_call, tool_call and tool_result events. AgentOps tells the calls of an answer in
+spans of their own, children of the model's span that end before it: the answer comes as pieces, joined by its span id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.reading.events import Event, answer_from
+from flywheel.reading.messages import Message, arguments, call, flat_text
+from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
+from flywheel.stages.ingest.readers.tracers._otel.attributes import told
+from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, content_of, legacy_messages
+from flywheel.stages.ingest.readers.tracers._otel.otlp import Span
+from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
+
+__all__ = ["call_events"]
+
+_NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
+_MADE = "tool_call."  # how AgentOps names the span of a call that an answer asks for
+_MERGED = "(merged tools)"  # Google ADK's summary of parallel calls, told before one by one
+
+
+def call_events(spans: Spans) -> Iterator[Event]:
+    """Yield the events of a record's model and tool spans."""
+    roles = [spans.role(span) for span in spans.spans]
+    calls = _Calls(spans, [s for s, role in zip(spans.spans, roles, strict=True) if role == "model"])
+    for seq, (span, role) in enumerate(zip(spans.spans, roles, strict=True)):
+        if role == "model" and not calls.is_twin(span):
+            yield calls.event(span, seq)
+        elif role == "tool":
+            yield from _tool_events(span, spans, seq)
+        elif not role and span.name.startswith(_MADE) and span.parent_id:
+            yield from _made_call(span, spans, seq)
+
+
+def seconds(span: Span) -> dict[str, float]:
+    """Return how long a span took, as a payload field."""
+    if span.started is None or span.ended is None:
+        told_ms = number(first(span.attributes, aliases().names.latency_ms))
+        return {} if told_ms is None else {"latency_s": told_ms / 1000}
+    return {"latency_s": (span.ended - span.started).total_seconds()}
+
+
+class _Calls:
+    """The model calls of a record, and which of them are told by another span."""
+
+    def __init__(self, spans: Spans, found: list[Span]) -> None:
+        self._payloads = {id(span): _payload(span) for span in found}
+        self._spans = spans
+        self._inner = {id(span): self._twins(span) for span in found}
+        self._dropped = {id(twin) for twins in self._inner.values() for twin in twins}
+        self._dropped |= {id(span) for span in found if self._is_sum(span)}
+
+    def is_twin(self, span: Span) -> bool:
+        """Whether another span tells this call."""
+        return id(span) in self._dropped
+
+    def _within(self, outer: Span) -> list[Span]:
+        return [span for span in self._spans.children(outer) if id(span) in self._payloads]
+
+    def _twins(self, outer: Span) -> list[Span]:
+        """Return the calls under this one that are this one: failed tries, and the one that gave its answer."""
+        inner = self._within(outer)
+        given = [span for span in inner if not span.failed]
+        mine = self._payloads[id(outer)]
+        return inner if len(given) <= 1 and all(_same_call(mine, self._payloads[id(s)]) for s in given) else []
+
+    def _is_sum(self, outer: Span) -> bool:
+        """Whether a span only repeats the last of several calls under it."""
+        given = [span for span in self._within(outer) if not span.failed]
+        return len(given) > 1 and _same_call(self._payloads[id(outer)], self._payloads[id(given[-1])])
+
+    def event(self, span: Span, seq: int) -> Event:
+        """Return a call with what its twins say beside it."""
+        payload, source = dict(self._payloads[id(span)]), self._spans.source(span, seq)
+        for twin in self._told_by(span):
+            payload = _merged(payload, self._payloads[id(twin)])
+            source["model"] = source["model"] or text(told(twin.attributes, aliases().names.model))
+            source["ids"] += [f"span:{twin.span_id}"] if twin.span_id else []
+        if payload.get("response_id"):
+            source["ids"] += [f"response:{payload['response_id']}"]
+        ts = span.started or when(told(span.attributes, aliases().names.time))
+        if span.failed and not _has_content(payload):
+            return event(source, EventKind.REQUEST, ts, _unanswered(payload))
+        return event(source, EventKind.MODEL_CALL, ts, _in_pieces(payload, span))
+
+    def _told_by(self, span: Span) -> Iterator[Span]:
+        for twin in self._inner[id(span)]:
+            yield twin
+            yield from self._told_by(twin)
+
+
+def _payload(span: Span) -> dict[str, Any]:
+    asked, answers, tags = content_of(span.attributes)
+    if asked is None and not answers and not tags:
+        found, answers = legacy_messages(span.events)
+        asked = found or None
+    payload = answer_from(answers, tags) | call_payload(span.attributes) | seconds(span)
+    if asked is not None:
+        payload["input"] = asked
+    if span.failed:
+        payload["error_type"] = text(span.attributes.get("error.type")) or _raised(span) or "error"
+    return payload
+
+
+def _in_pieces(payload: dict[str, Any], span: Span) -> dict[str, Any]:
+    """Return an answer that ended in calls and holds none as a piece: AgentOps tells its calls in spans below it."""
+    choice = as_dict((as_list(span.attributes.get("gen_ai.completion")) or [None])[0])
+    ended = choice.get("finish_reason") in ("tool_calls", "function_call")
+    if not ended or not span.span_id or payload["message"].get("tool_calls"):
+        return payload
+    tags = [tag for tag in payload.pop("tags", ()) if tag != "content_missing"]
+    return payload | {"response_id": span.span_id, "fragment": "block"} | ({"tags": tags} if tags else {})
+
+
+def _made_call(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
+    """Yield a call that the answer of the span above made."""
+    told_of = {
+        "id": first(span.attributes, ("tool.call.id", "tool.id")),
+        "name": span.attributes.get("tool.name"),
+        "arguments": span.attributes.get("tool.parameters"),
+    }
+    made = call(told_of)
+    if made is not None:
+        message = {"role": "assistant", "tool_calls": [made]}
+        payload = {"message": message, "response_id": span.parent_id, "fragment": "block"}
+        yield event(spans.source(span, seq), EventKind.MODEL_CALL, span.started, payload)
+
+
+def _unanswered(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that failed: what the agent was asked is known, an answer is not."""
+    kept = {name: payload[name] for name in ("tools", "error_type") if name in payload}
+    return {"messages": payload.get("input", []), "tags": ["call_failed"], **kept}
+
+
+def _raised(span: Span) -> str | None:
+    raised = next((e for e in span.events if e.name == "exception"), None)
+    return text(raised.attributes.get("exception.type")) if raised else None
+
+
+def _has_content(payload: Mapping[str, Any]) -> bool:
+    return "content_missing" not in payload.get("tags", ())
+
+
+def _same_call(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two nested spans tell the same answer; one that has no content tells nothing else."""
+    if not (_has_content(one) and _has_content(other)):
+        return True
+    return _said(one["message"]) == _said(other["message"])
+
+
+def _said(message: Message) -> tuple[str, list[tuple[str, Any]]]:
+    calls = [(call["name"], call["arguments"]) for call in message.get("tool_calls", ())]
+    return (message.get("content") or "").strip(), calls
+
+
+def _merged(payload: dict[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call with its twin's content where it has none, and what else only the twin says."""
+    content = ("message", "other_choices", "tags")
+    if not _has_content(payload) and _has_content(twin):
+        payload = {k: v for k, v in payload.items() if k not in content} | {k: twin[k] for k in content if k in twin}
+    return {k: v for k, v in twin.items() if k not in {"tags", "error_type", "other_choices"}} | payload
+
+
+def _tool_events(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
+    """A tool span is a call at its beginning and a result at its end."""
+    name, outer = _tool_name(span), spans.parent(span)
+    if name == _MERGED or (outer is not None and spans.role(outer) == "tool" and _tool_name(outer) == name):
+        return
+    inner = [s for s in spans.children(span) if spans.role(s) == "tool" and _tool_name(s) == name]
+    told_by = [span, *inner]
+    call_id = next((found for s in told_by if (found := ident(told(s.attributes, aliases().names.tool_call_id)))), None)
+    columns = {"tool_name": name, "tool_call_id": None if call_id in _NOT_SAID else call_id}
+    source = spans.source(span, seq)
+    yield event(source, EventKind.TOOL_CALL, span.started, _arguments(told_by), **columns)
+    yield event(source, EventKind.TOOL_RESULT, span.ended, _result(told_by), **columns)
+
+
+def _tool_name(span: Span) -> str | None:
+    """Return a tool's name; MCP's and the conventions' spans have it behind a word of theirs."""
+    said = text(told(span.attributes, aliases().names.tool_name))
+    return said or span.name.removeprefix("execute_tool ").removeprefix("tools/call ").strip() or None
+
+
+def _arguments(told_by: list[Span]) -> dict[str, Any]:
+    names = aliases().names.tool_arguments
+    for name, value in ((name, span.attributes.get(name)) for span in told_by for name in names):
+        if value is not None and value != "" and not _is_schema(name, value):
+            return arguments(_unwrapped(value))
+    return {}
+
+
+def _is_schema(name: str, value: Any) -> bool:
+    found = as_dict(embedded(value)) if name == "tool.parameters" else {}
+    return found.get("type") == "object" and "properties" in found
+
+
+def _unwrapped(given: Any) -> Any:
+    """OpenLLMetry writes the arguments of a function, LangChain's of a run; both wrap what the model gave."""
+    found = as_dict(embedded(given))
+    if set(found) == {"args", "kwargs"} and not found["args"]:
+        return found["kwargs"]
+    inner = found.get("inputs")
+    return inner if isinstance(inner, dict) and inner and "input_str" in found else given
+
+
+def _result(told_by: list[Span]) -> dict[str, Any]:
+    given = next((v for s in told_by if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
+    parsed = embedded(given)
+    content = flat_text(parsed if isinstance(parsed, list) else given) or _error_text(told_by) or ""
+    payload = {"content": content, "status": _status(told_by, content)} | seconds(told_by[0])
+    if payload["status"] == FAILED:
+        said = (text(s.attributes.get("error.type")) or _raised(s) for s in told_by)
+        kind = next((found for found in said if found), None) or error_type(content)
+        payload |= {"error_type": kind} if kind else {}
+    return payload
+
+
+def _error_text(told_by: list[Span]) -> str | None:
+    """Return what an error said where there is no result."""
+    raised = (text(e.attributes.get("exception.message")) for s in told_by for e in s.events if e.name == "exception")
+    return next((found for found in raised if found), None) or next((s.message for s in told_by if s.message), None)
+
+
+def _status(told_by: list[Span], content: str) -> str:
+    """The span's own word outweighs the text, except that a tool may return its error as an ordinary result."""
+    if any(_failed(span) for span in told_by):
+        return FAILED
+    said = tool_status(content)
+    if said == FAILED:
+        return FAILED
+    names = aliases().names
+    flags = [span.attributes.get(name) for span in told_by for name in names.tool_failed]
+    proven = any(span.ok or first(span.attributes, names.tool_success) is not None for span in told_by)
+    return OK if proven or False in flags else said or UNKNOWN
+
+
+def _failed(span: Span) -> bool:
+    raised = any(happened.name == "exception" for happened in span.events)
+    flags = (span.attributes.get(name) for name in aliases().names.tool_failed)
+    level = span.attributes.get("langfuse.observation.level")
+    return bool(span.failed or raised or span.attributes.get("error.type") or True in flags or level == "ERROR")

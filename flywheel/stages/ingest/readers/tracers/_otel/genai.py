@@ -1,0 +1,234 @@
+"""What GenAI spans and log records say of a model call, whatever their dialect.
+
+In: attributes as `folded` gives them, under the names of `aliases.toml`. Out: messages and payload fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError
+from flywheel.reading.messages import REDACTED, Message, call, flat_text, messages, name_results
+from flywheel.reading.shapes import answered, asked, call_of, schemas
+from flywheel.reading.values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    token_ids,
+    whole,
+)
+from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
+from flywheel.stages.ingest.readers.tracers._otel.attributes import told
+from flywheel.stages.ingest.readers.tracers._otel.otlp import LogRecord, SpanEvent
+
+__all__ = [
+    "Content",
+    "call_payload",
+    "content_of",
+    "history_of",
+    "legacy_messages",
+    "output_of",
+    "tools_of",
+]
+
+Content = tuple[list[Message] | None, list[Message], list[str]]  # what was asked, the answers, flags
+
+_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
+_ASKED = {f"gen_ai.request.{name}": name for name in _SAMPLING}
+_SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
+_PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
+_CUT = re.compile(r'\s*(?:\[\s*(?:\{\s*(?:"|\Z)|\Z)|\{\s*(?:"|\Z))')  # begins as JSON does
+_ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message\Z")
+_INPUT_NAMES, _OUTPUT_NAMES = (
+    ("input", "input_tokens", "prompt_tokens"),
+    ("output", "output_tokens", "completion_tokens"),
+)
+
+
+def content_of(attributes: Mapping[str, Any]) -> Content:
+    """Return (input, answers, flags); content that was cut off or kept elsewhere is missing, not an error."""
+    flags: set[str] = set()
+    history: list[Message] | None = None
+    answers: list[Message] = []
+    events = as_list(told(attributes, aliases().names.message_events))
+    if events and all("event.name" in as_dict(event) for event in events):
+        history, answers = legacy_messages([SpanEvent(str(e["event.name"]), None, e) for e in events])
+        return history or None, answers, []
+    try:
+        history = history_of(attributes)
+    except BadRecordError as error:
+        flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
+    try:
+        answers = output_of(attributes)
+    except BadRecordError as error:
+        flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
+    if history is None and told(attributes, aliases().names.references) is not None:
+        flags.add("content_missing")
+    if any(m.get("content") in REDACTED for m in [*(history or ()), *answers]):
+        flags.add("redacted")
+    return history, answers, sorted(flags)
+
+
+def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
+    """Return a call's full input with its system instructions; None when the log has no content.
+
+    Raises:
+        BadRecordError: the content is there and is cut off.
+    """
+    begins = asked(_uncut(told(attributes, aliases().names.input)))
+    if begins is None:
+        return None
+    history = begins.messages
+    system = told(attributes, aliases().names.system)
+    instructions = flat_text(system) if system is not None else None
+    if instructions and not any(m["role"] == "system" for m in history):
+        history.insert(0, {"role": "system", "content": instructions})
+    return history
+
+
+def _uncut(given: Any) -> Any:
+    """Return content as it is; text that begins as JSON does and is none was cut off.
+
+    Raises:
+        BadRecordError: it was.
+    """
+    if isinstance(embedded(given), str) and _CUT.match(given):
+        raise BadRecordError("truncated", "a span's messages are cut off; raise the SDK's attribute length limit")
+    return given
+
+
+def output_of(attributes: Mapping[str, Any]) -> list[Message]:
+    """Return a call's answers, one a choice; empty when the log has no content.
+
+    Raises:
+        BadRecordError: the content is there and is cut off.
+    """
+    names = aliases().names
+    parts = {
+        "content": first(attributes, names.output_text) or told(attributes, names.output_object),
+        "tool_calls": [call_of(c) for c in as_list(told(attributes, names.output_calls))] or None,
+        "reasoning": told(attributes, names.output_reasoning),
+    }
+    if parts["content"] is not None or parts["tool_calls"]:
+        return messages([{"role": "assistant", **parts, "content": as_text(parts["content"])}])
+    given, made = told(attributes, names.output), _calls_apart(attributes)
+    if made and isinstance(given, list):
+        given = [item for item in given if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
+    found = answered(_uncut(given))
+    if made and found and len(made) > len(found[0].get("tool_calls", ())):
+        found[0] = found[0] | {"tool_calls": made}
+    if given is attributes.get("llm.output_messages") and not _several_choices(attributes):
+        return _as_one(found)
+    return found
+
+
+def _calls_apart(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls of the first answer that LiteLLM numbers as if each were a choice of its own, without ids."""
+    items = [as_dict(item) for item in as_list(attributes.get("gen_ai.completion"))]
+    made = [call(item.get("function_call")) for n, item in enumerate(items) if n == 0 or set(item) == {"function_call"}]
+    return [found for found in made if found is not None]
+
+
+def _several_choices(attributes: Mapping[str, Any]) -> bool:
+    return len(as_list(as_dict(embedded(attributes.get("output.value"))).get("choices"))) > 1
+
+
+def _as_one(found: list[Message]) -> list[Message]:
+    """OpenInference may tell the blocks of one answer as messages of their own."""
+    if len(found) < 2:  # noqa: PLR2004 - nothing to put together
+        return found
+    said = [m["content"] for m in found if m.get("content")]
+    made = [call for m in found for call in m.get("tool_calls", ())]
+    thoughts = [m["reasoning"] for m in found if m.get("reasoning")]
+    one: Message = {"role": "assistant"}
+    for name, value in (("content", "\n".join(said)), ("reasoning", "\n".join(thoughts)), ("tool_calls", made)):
+        if value:
+            one[name] = value
+    return [one]
+
+
+def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the tool schemas offered to a call."""
+    names = aliases().names.tools
+    return next((found for name in names if (found := schemas(attributes.get(name)))), None)
+
+
+def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what attributes say of a call beside its messages."""
+    names = aliases().names
+    reasons = told(attributes, names.finish_reason)
+    usage, costs = as_dict(told(attributes, names.usage)), as_dict(told(attributes, names.cost_details))
+    inside = as_dict(embedded(attributes.get("output.value")))
+    found = {
+        "tools": tools_of(attributes),
+        "response_id": ident(told(attributes, names.response_id))
+        or (ident(inside.get("id")) if _body(inside) else None),
+        "finish_reason": text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
+        "input_tokens": whole(first(attributes, names.input_tokens)) or whole(first(usage, _INPUT_NAMES)),
+        "output_tokens": whole(first(attributes, names.output_tokens)) or whole(first(usage, _OUTPUT_NAMES)),
+        "cost_usd": number(first(attributes, names.cost)) or number(first(costs, ("total", "total_cost"))),
+        "sampling": _sampling(attributes) or None,
+        "prompt_token_ids": token_ids(told(attributes, names.prompt_token_ids)),
+        "completion_token_ids": token_ids(told(attributes, names.completion_token_ids)),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _body(given: Mapping[str, Any]) -> bool:
+    """Whether it is a provider's response, whose id is the response's."""
+    return any(isinstance(given.get(name), list) for name in ("choices", "output", "content"))
+
+
+def _last_reason(attributes: Mapping[str, Any]) -> str | None:
+    choices = as_list(embedded(attributes.get("gen_ai.output.messages")))
+    return text(as_dict(choices[0]).get("finish_reason")) if choices else None
+
+
+def _sampling(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    given = as_dict(told(attributes, aliases().names.sampling))
+    found = {short: value for long, value in given.items() if (short := _SAMPLING_NAMES.get(long, long)) in _SAMPLING}
+    said = {_ASKED[name]: attributes[name] for name in attributes.keys() & _ASKED if attributes[name] is not None}
+    return found | said
+
+
+def legacy_messages(records: Iterable[LogRecord | SpanEvent]) -> tuple[list[Message], list[Message]]:
+    """Return (input, answers) that legacy conventions wrote one event a message, in the order given."""
+    history: list[Message] = []
+    answers: list[Message] = []
+    for record in records:
+        body = as_dict(embedded(record.body)) if isinstance(record, LogRecord) else {}
+        fields = {**record.attributes, **body}
+        role = _ROLE_EVENT.match(record.name)
+        if role:
+            history += messages([_legacy(role[1], fields)])
+        elif record.name == "gen_ai.choice":
+            answers += messages([_legacy("assistant", as_dict(embedded(fields.get("message"))) or fields)])
+        elif record.name in _PROMPT_EVENTS:
+            name = _PROMPT_EVENTS[record.name]
+            content = _uncut(fields.get(name))
+            begins = asked(content) if name == "gen_ai.prompt" else None
+            history += begins.messages if begins else []
+            answers += answered(content) if name == "gen_ai.completion" else []
+    name_results(history)
+    return history, [m for m in answers if m["role"] == "assistant"]
+
+
+def _legacy(role: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {"role": role, "content": as_text(fields.get("content"))}
+    calls = embedded(fields.get("tool_calls"))
+    if isinstance(calls, list):
+        kept["tool_calls"] = calls
+    if role == "tool":
+        kept["tool_call_id"] = fields.get("id")
+    return kept
+
+
+def as_text(value: Any) -> Any:
+    """Return content as it is; a text stays a text even when it looks like JSON."""
+    return value if isinstance(value, str | list) or value is None else flat_text(value)

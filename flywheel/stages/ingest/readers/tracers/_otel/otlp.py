@@ -1,0 +1,253 @@
+"""Spans and log records with their attributes as plain values, from OTLP's JSON and from spans that stand alone.
+
+Every key is accepted in camel and snake case, ids in hex and base64, attributes as key/value lists and as objects. A
+span that stands alone is what an SDK prints (`context`, `start_time`), what Phoenix exports, a row of its data frames.
+
+In: one record. Out: `Span`s and `LogRecord`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from flywheel.reading.values import as_dict, as_list, embedded, first, hex_id, number, text, when
+from flywheel.stages.ingest.readers.tracers._otel.attributes import folded
+
+__all__ = ["Envelope", "Link", "LogRecord", "Span", "SpanEvent", "is_envelope", "open_envelope", "single_span"]
+
+_SPANS = ("resourceSpans", "resource_spans")
+_LOGS = ("resourceLogs", "resource_logs")
+_OTHERS = ("resourceMetrics", "resource_metrics", "resourceProfiles", "resource_profiles")  # hold nothing of an agent
+_ERROR_CODES = {2, "2", "ERROR"}
+_OK_CODES = {1, "1", "OK"}
+_SERVER_KINDS = {2, "2", "SERVER"}
+_COLUMN = "attributes."  # of a data frame
+
+
+class SpanEvent(NamedTuple):
+    """Something that happened inside a span."""
+
+    name: str
+    ts: datetime | None
+    attributes: dict[str, Any]
+
+
+class Link(NamedTuple):
+    """Another span that a span is about."""
+
+    trace_id: str | None
+    span_id: str | None
+
+
+class Span(NamedTuple):
+    """One operation."""
+
+    trace_id: str | None
+    span_id: str | None
+    parent_id: str | None
+    name: str
+    started: datetime | None
+    ended: datetime | None
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+    failed: bool
+    ok: bool
+    message: str | None
+    events: list[SpanEvent]
+    links: list[Link]
+    server: bool
+
+
+class LogRecord(NamedTuple):
+    """One log record; `name` is its event name."""
+
+    trace_id: str | None
+    span_id: str | None
+    name: str
+    ts: datetime | None
+    body: Any
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What one export request holds."""
+
+    spans: list[Span] = field(default_factory=list)
+    logs: list[LogRecord] = field(default_factory=list)
+
+
+def is_envelope(record: Any) -> bool:
+    """Whether a record is an OTLP export of spans or logs."""
+    return any(isinstance(as_dict(record).get(name), list) for name in (*_SPANS, *_LOGS, *_OTHERS))
+
+
+def open_envelope(record: Any) -> Envelope:
+    """Return the spans and log records of an export."""
+    outer, found = as_dict(record), Envelope()
+    for group in as_list(first(outer, _SPANS)):
+        resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
+        scopes = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
+        for scope in as_list(first(as_dict(group), scopes)):
+            found.spans += [_span(s, resource) for s in as_list(as_dict(scope).get("spans")) if isinstance(s, dict)]
+    for group in as_list(first(outer, _LOGS)):
+        resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
+        for scope in as_list(first(as_dict(group), ("scopeLogs", "scope_logs", "instrumentationLibraryLogs"))):
+            records = as_list(first(as_dict(scope), ("logRecords", "log_records")))
+            found.logs += [_log(r, resource) for r in records if isinstance(r, dict)]
+    return found
+
+
+def single_span(given: Mapping[str, Any]) -> Span:
+    """Return a span that stands alone, with its own resource."""
+    return _span(given, _attributes(as_dict(given.get("resource")).get("attributes")))
+
+
+def _span(given: Mapping[str, Any], resource: dict[str, Any]) -> Span:
+    context = as_dict(first(given, ("context", "spanContext", "span_context")))
+    parent = as_dict(first(given, ("parentSpanContext", "parent")))
+    code = _code(first(as_dict(given.get("status")), _CODES) or first(given, _CODES))
+    return Span(
+        trace_id=_trace_id(given) or _trace_id(context) or hex_id(given.get("context.trace_id")),
+        span_id=_span_id(given) or _span_id(context) or hex_id(given.get("context.span_id")),
+        parent_id=hex_id(first(given, ("parentSpanId", "parent_span_id", "parent_id", "parentId"))) or _span_id(parent),
+        name=text(given.get("name")) or "",
+        started=_time(first(given, ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime"))),
+        ended=_time(first(given, ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime"))),
+        attributes=folded(_all_attributes(given)),
+        resource=resource,
+        failed=code in _ERROR_CODES,
+        ok=code in _OK_CODES,
+        message=text(first(as_dict(given.get("status")), _MESSAGES) or first(given, _MESSAGES)),
+        events=[_event(e) for e in as_list(given.get("events")) if isinstance(e, dict)],
+        links=[_link(e) for e in as_list(given.get("links")) if isinstance(e, dict)],
+        server=_code(given.get("kind")) in _SERVER_KINDS,
+    )
+
+
+_CODES = ("code", "status_code", "statusCode")
+_MESSAGES = ("message", "description", "status_message", "statusMessage")
+
+
+def _code(given: Any) -> int | str | None:
+    """Return an enum's value: a number, or its name without what it belongs to."""
+    if isinstance(given, str):
+        return given.upper().rpartition(".")[2].removeprefix("STATUS_CODE_").removeprefix("SPAN_KIND_")
+    return given if isinstance(given, int) else None
+
+
+def _trace_id(given: Mapping[str, Any]) -> str | None:
+    return hex_id(first(given, ("traceId", "trace_id")))
+
+
+def _span_id(given: Mapping[str, Any]) -> str | None:
+    return hex_id(first(given, ("spanId", "span_id")))
+
+
+def _all_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    kind = text(given.get("span_kind"))  # OpenInference's, beside the attributes
+    if kind not in {None, "UNKNOWN"}:
+        found["openinference.span.kind"] = kind
+    for name, value in given.items():
+        if name.startswith(_COLUMN):
+            found[name.removeprefix(_COLUMN)] = value
+    return found | _attributes(embedded(given.get("attributes")))
+
+
+def _event(given: Mapping[str, Any]) -> SpanEvent:
+    ts = _time(first(given, ("timeUnixNano", "time_unix_nano", "timestamp", "time")))
+    return SpanEvent(text(given.get("name")) or "", ts, _attributes(given.get("attributes")))
+
+
+def _link(given: Mapping[str, Any]) -> Link:
+    context = as_dict(given.get("context"))
+    return Link(_trace_id(given) or _trace_id(context), _span_id(given) or _span_id(context))
+
+
+def _log(given: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
+    attributes = folded(_attributes(given.get("attributes")))
+    times = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano")
+    return LogRecord(
+        trace_id=hex_id(first(given, ("traceId", "trace_id"))),
+        span_id=hex_id(first(given, ("spanId", "span_id"))),
+        name=text(first(given, ("eventName", "event_name"))) or text(attributes.get("event.name")) or "",
+        ts=next((t for name in times if (t := _time(given.get(name))) is not None), None),
+        body=_value(given.get("body")),
+        attributes=attributes,
+        resource=resource,
+    )
+
+
+def _time(given: Any) -> datetime | None:
+    """Nanoseconds as a text, a number, or JavaScript's halves: words of 32 bits, or seconds and nanoseconds."""
+    if isinstance(given, str):
+        return when(given)
+    pair = as_list(given)
+    if pair:
+        seconds, rest = number(pair[0]), number(pair[-1])
+        return when(int(seconds) * 10**9 + int(rest)) if seconds is not None and rest is not None else None
+    halves = as_dict(given)
+    if halves:
+        low, high = number(halves.get("low")), number(halves.get("high"))
+        return when((int(high) << 32) + (int(low) & 0xFFFFFFFF)) if low is not None and high is not None else None
+    return when(given)
+
+
+def _attributes(given: Any) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return dict(given)
+    found = {}
+    for item in as_list(given):
+        key = as_dict(item).get("key")
+        if isinstance(key, str):
+            found[key] = _value(item.get("value"))
+    return found
+
+
+def _value(given: Any) -> Any:
+    """Return an AnyValue as a plain value; an empty object is null, and so are bytes."""
+    if not isinstance(given, dict):
+        return given
+    for name, inner in given.items():
+        if name in _PLAIN:
+            return inner
+        if name in _VALUES:
+            return _VALUES[name](inner)
+    return given or None
+
+
+def _integer(given: Any) -> int | None:
+    try:
+        return int(given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _list(given: Any) -> list[Any]:
+    return [_value(item) for item in as_list(as_dict(given).get("values"))]
+
+
+def _map(given: Any) -> dict[str, Any]:
+    return _attributes(as_list(as_dict(given).get("values")))
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+_PLAIN = {"stringValue", "string_value", "boolValue", "bool_value", "doubleValue", "double_value"}
+_VALUES: dict[str, Callable[[Any], Any]] = {
+    "intValue": _integer,
+    "int_value": _integer,
+    "arrayValue": _list,
+    "array_value": _list,
+    "kvlistValue": _map,
+    "kvlist_value": _map,
+    "bytesValue": _nothing,
+    "bytes_value": _nothing,
+}

@@ -1,0 +1,183 @@
+"""From the spans of one record to events: model calls, tool calls and results, each once.
+
+A record holds spans of many traces in no useful order, children before parents, some twice. A framework's span around
+its SDK's span tells the same call again: the two become one event. A span that names no conversation takes its nearest
+ancestor's, else the one that its trace's spans agree on, else the trace's own id; `ids` join what stands elsewhere.
+
+In: spans and log records. Out: `Spans`, which knows the columns of each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from flywheel.reading.events import Event, Source
+from flywheel.reading.values import first, ident, text
+from flywheel.records import EventKind, content_id
+from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
+from flywheel.stages.ingest.readers.tracers._otel.attributes import told
+from flywheel.stages.ingest.readers.tracers._otel.otlp import LogRecord, Span
+
+__all__ = ["Spans", "event"]
+
+_WITH_CONTENT = ("gen_ai.completion", "gen_ai.output.messages", "llm.output_messages")
+_DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.")
+_MAX_DEPTH = 200
+_MCP = "mcp.method.name"
+
+Key = tuple[str | None, str | None]
+
+
+def event(source: Source, kind: EventKind, ts: datetime | None, payload: dict[str, Any], **columns: Any) -> Event:
+    """Return an event with the columns that a span's events share."""
+    return {**source, "kind": kind, "ts": ts, "payload": payload, **columns}
+
+
+class Spans:
+    """The spans of one record, each once, and what they say of each other."""
+
+    def __init__(self, spans: Iterable[Span], logs: Sequence[LogRecord] = ()) -> None:
+        self.spans = _unique(spans)
+        self._by_id = {(s.trace_id, s.span_id): s for s in self.spans if s.span_id}
+        self._named = _conversations([*self.spans, *logs])
+        self._children: dict[Key, list[Span]] = defaultdict(list)
+        self._roles = {id(span): _role(span) for span in self.spans}
+        self._judges = {name for name, role in self._roles.items() if role == "judge"}
+        self._circular: set[int] = set()
+        self._circular = {id(span) for span in self.spans if self._under_itself(span)}
+        for span in self.spans:
+            if span.parent_id and id(span) not in self._circular:
+                self._children[span.trace_id, span.parent_id].append(span)
+
+    def _under_itself(self, span: Span) -> bool:
+        found = self.parent(span)
+        for _ in range(_MAX_DEPTH - 1):
+            if found is None or found is span:
+                break
+            found = self.parent(found)
+        return found is span
+
+    def parent(self, item: Span | LogRecord) -> Span | None:
+        """Return the span above; of a log record, the span in which it was written."""
+        above = item.parent_id if isinstance(item, Span) else item.span_id
+        above = None if id(item) in self._circular else above
+        return self._by_id.get((item.trace_id, above)) if above else None
+
+    def children(self, span: Span) -> list[Span]:
+        """Return the spans right under one."""
+        return self._children.get((span.trace_id, span.span_id), []) if span.span_id else []
+
+    def _upwards(self, item: Span | LogRecord) -> Iterator[Span | LogRecord]:
+        found: Span | LogRecord | None = item
+        for _ in range(_MAX_DEPTH):
+            if found is None:
+                return
+            yield found
+            found = self.parent(found)
+
+    def role(self, span: Span) -> str:
+        """Return 'model', 'tool', 'judge' or '' for what a span is; what happens under a judge is not the agent's."""
+        found = self._roles[id(span)]
+        judged = self._judges and found in {"model", "tool"}
+        return "" if judged and any(id(above) in self._judges for above in self._upwards(span)) else found
+
+    def source(self, item: Span | LogRecord, seq: int) -> Source:
+        """Return the columns that a span's or log record's events share."""
+        names, line = aliases().names, list(self._upwards(item))
+        shared = len(self._named.get(item.trace_id or "", ())) > 1  # one trace of several conversations joins none
+        ids = [("trace", None if shared else item.trace_id), ("span", item.span_id)]
+        return {
+            "conversation_id": self._conversation(line),
+            "user": _inherited(line, names.user),
+            "policy": _inherited(line, names.policy),
+            "task_key": _inherited(line, names.task),
+            "model": text(told(item.attributes, names.model)),
+            "span_id": item.span_id,
+            "parent_id": item.parent_id if isinstance(item, Span) else None,
+            "seq": seq,
+            "ids": [f"{kind}:{found}" for kind, found in ids if found],
+        }
+
+    def _conversation(self, line: Sequence[Span | LogRecord]) -> str:
+        """Return the conversation of the first of a line of spans, each under the next."""
+        item, names = line[0], aliases().names.conversation
+        agreed = self._named.get(item.trace_id or "", set())
+        named = _said(line, names) or (next(iter(agreed)) if len(agreed) == 1 else None)
+        return named or ident(first(item.resource, names)) or item.trace_id or _orphan(item)
+
+    def mappings(self, told_already: Iterable[Event]) -> Iterator[Event]:
+        """Yield empty requests: for a trace's conversation that no event told, and for agents, which may be judged."""
+        known = {(e["conversation_id"], name) for e in told_already for name in e.get("ids", ())}
+        names = aliases().names.conversation
+        for seq, span in enumerate(self.spans):
+            named = ident(first(span.attributes, names))
+            alone = named is not None and span.trace_id is not None and self._named.get(span.trace_id) == {named}
+            new = alone and (named, f"trace:{span.trace_id}") not in known
+            if new or self._is_agent(span):
+                known.add((named or "", f"trace:{span.trace_id}"))
+                yield event(self.source(span, seq), EventKind.REQUEST, span.started, {"messages": []})
+
+    def _is_agent(self, span: Span) -> bool:
+        """Whether a span is a whole run, which opinions are often about; of others only where a trace begins."""
+        found = self._roles[id(span)]
+        if found or span.trace_id is None or span.parent_id is not None:
+            return found == "agent"
+        return any(name.startswith(_DIALECTS) for name in span.attributes)
+
+
+def _said(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
+    """Return what the nearest of a line of spans says."""
+    for above in line:
+        if found := ident(first(above.attributes, names)):
+            return found
+    return None
+
+
+def _inherited(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
+    return _said(line, names) or ident(first(line[0].resource, names))
+
+
+def _unique(spans: Iterable[Span]) -> list[Span]:
+    """Return each span once: of one that was exported twice, the telling with more attributes."""
+    kept: dict[Any, Span] = {}
+    for number, span in enumerate(spans):
+        key = (span.trace_id, span.span_id) if span.span_id else number
+        before = kept.get(key)
+        if before is None or (len(span.attributes), span.ended is not None) > (
+            len(before.attributes),
+            before.ended is not None,
+        ):
+            kept[key] = span
+    return list(kept.values())
+
+
+def _conversations(items: Iterable[Span | LogRecord]) -> dict[str, set[str]]:
+    """Return the conversations that the record names for each trace."""
+    named: dict[str, set[str]] = defaultdict(set)
+    for item in items:
+        conversation = ident(first(item.attributes, aliases().names.conversation))
+        if conversation and item.trace_id:
+            named[item.trace_id].add(conversation)
+    return dict(named)
+
+
+def _orphan(item: Span | LogRecord) -> str:
+    response = ident(first(item.attributes, aliases().names.response_id))
+    return f"response:{response}" if response else f"span:{item.span_id or content_id(item.name, item.attributes)}"
+
+
+def _role(span: Span) -> str:
+    method = span.attributes.get(_MCP)
+    if method is not None:  # a server's side of a call is its client's twin
+        return "tool" if method == "tools/call" and not span.server else ""
+    table = aliases()
+    said = first(span.attributes, table.names.operation)
+    if isinstance(said, str):
+        return table.roles.get(said.lower(), "")
+    named = next((role for role, beginnings in table.prefixes.items() if span.name.startswith(beginnings)), "")
+    if named and any(name.startswith(_DIALECTS) for name in span.attributes):
+        return named
+    return "model" if any(isinstance(span.attributes.get(name), list) for name in _WITH_CONTENT) else ""

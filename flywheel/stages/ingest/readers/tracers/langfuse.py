@@ -1,0 +1,132 @@
+"""Langfuse: traces downloaded in the UI, replies of the public API (v1 to v3), blob-storage and UI table exports.
+
+A record is a trace with its observations, one row (an observation, a trace, a score, a session, an item of a dataset
+run), or a page of rows. A conversation is the session, else the trace. Generations are model calls, whatever framework
+shaped their input and output (`_shapes`), tools are calls and results, scores and corrections are feedback. A trace's
+row says what belongs together; its own input and output repeat its observations', and count only where no model call
+of it is logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event
+from flywheel.reading.pairs import share
+from flywheel.reading.values import as_dict, as_list, ident, lowered
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._langfuse.rows import Row, Whole, kind_of, mapping, row_of
+from flywheel.stages.ingest.readers.tracers._langfuse.scores import comments, flattened, score
+from flywheel.stages.ingest.readers.tracers._langfuse.trace import observation_events, outline, task_of, whole
+
+__all__ = ["READER", "LangfuseReader"]
+
+
+class LangfuseReader:
+    """Reads Langfuse's exports."""
+
+    name = "langfuse"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records are rows or traces of Langfuse."""
+        return share(sample.records, lambda record: bool(kind_of(row_of(record))))
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the events of one record; rows of other kinds, such as comments, give nothing."""
+        row = row_of(record)
+        if not row:
+            raise BadRecordError("bad_record", "no JSON object")
+        kind = kind_of(row)
+        if kind == "page":
+            yield from _page([row_of(inner) for inner in row["data"]])
+        elif kind in ("export", "full"):
+            yield from _trace(row_of(row["trace"]) if kind == "export" else row, row["observations"])
+        elif kind == "session":
+            yield from _session(row)
+        else:
+            yield from _row(row, kind, as_dict(record))
+
+
+def _page(rows: list[Row]) -> Iterator[Event]:
+    """Yield a page's events; what it holds of one trace is put together."""
+    traces: dict[str, list[Row]] = {}
+    for seq, row in enumerate(rows):
+        kind = kind_of(row)
+        if kind == "observation":
+            traces.setdefault(str(row.get("trace_id")), []).append(row)
+        elif kind in ("export", "full"):
+            yield from _trace(row, as_list(row.get("observations")))
+        else:
+            yield from _row(row, kind, row, seq)
+    for name, found in traces.items():
+        yield from whole({"id": name}, found, complete=False)
+
+
+def _trace(trace: Row, observations: list[Any]) -> Iterator[Event]:
+    """Yield a trace's events and what was said of it; a list of traces names its observations and scores only."""
+    rows = [o for o in observations if isinstance(o, dict)]
+    if rows or not observations:
+        yield from whole(trace, rows)
+    else:
+        yield from outline(trace)
+    conversation = ident(trace.get("session_id")) or ident(trace.get("id"))
+    for given in (*as_list(trace.get("scores")), *as_list(trace.get("corrections"))):
+        if isinstance(given, dict):
+            yield from score({"trace_id": trace.get("id"), **row_of(given)}, conversation)
+
+
+def _session(row: Row) -> Iterator[Event]:
+    """Yield which traces a session has, and what people wrote beside it."""
+    name = ident(row.get("id"))
+    for trace in as_list(row.get("traces")):
+        yield from outline({**row_of(trace), "session_id": name})
+    if name:
+        yield from comments(row, f"session:{name}")
+
+
+def _row(row: Row, kind: str, given: Any, seq: int = 0) -> Iterator[Event]:
+    trace = ident(row.get("id" if kind == "trace" else "trace_id"))
+    if kind == "score":
+        yield from score(row)
+    elif kind == "observation":
+        made = observation_events(row, Whole(_context(row)), seq)
+        task = task_of([row])
+        yield from made or ([_item(task, trace)] if task and trace else [])
+    elif kind == "trace":
+        yield from outline(row)
+    elif kind == "item" and trace:
+        yield _item(ident(row.get("dataset_item_id")), trace)
+    if kind in ("trace", "observation") and isinstance(row.get("comments"), list):
+        yield from _beside(row, kind, trace, given)
+
+
+def _context(row: Row) -> dict[str, Any]:
+    """Return what newer exports say of the trace on each row."""
+    return {"id": row.get("trace_id"), "metadata": mapping(row.get("trace_metadata"))}
+
+
+def _item(task: str | None, trace: str) -> Event:
+    """Return the task of a trace: the dataset item that a run gave it."""
+    return {
+        "kind": EventKind.REQUEST, "conversation_id": trace, "ids": [f"trace:{trace}"], "seq": 0, "ts": None,
+        "task_key": task, "payload": {"messages": [], "trace_id": trace},
+    }  # fmt: skip
+
+
+def _beside(row: Row, kind: str, trace: str | None, given: Any) -> Iterator[Event]:
+    """Yield the score columns and comments of a UI table row.
+
+    A row of the newer events table repeats its trace's scores beside its own, so there they judge the trace, once.
+    """
+    name = ident(row.get("id"))
+    own = f"trace:{trace}" if kind == "trace" else f"span:{lowered(name)}" if name else None
+    shared = f"trace:{trace}" if "latency_ms" in row and trace else own
+    if own and shared:
+        yield from flattened(row, given, shared)
+        yield from comments(row, own)
+
+
+READER = LangfuseReader()

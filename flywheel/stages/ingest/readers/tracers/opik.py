@@ -1,0 +1,186 @@
+"""Opik: the files of `opik export`, one trace with its spans each, and rows of traces or spans as the API gives them.
+
+A trace's `thread_id` is its session. The integrations put the messages into input and output, and all else that was
+sent and came back (model, tools, sampling, id) into the metadata; a result that is no object stands under `output`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, source_of
+from flywheel.reading.feedback import Opinion, judgement
+from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.shapes import about_answer, schemas
+from flywheel.reading.spans import Run, model_call, outline, place, tool_use, whole_task
+from flywheel.reading.values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    when,
+    whole,
+)
+
+__all__ = ["READER", "OpikReader"]
+
+_TYPES = ("general", "tool", "llm", "guardrail")
+_NOT_THE_AGENTS = ("evaluator",)  # who made a trace
+_ANNOTATORS = {"ui": "human", "online_scoring": "llm"}
+_ROW = {"start_time", "error_info", "feedback_scores", "total_estimated_cost"}
+
+
+class OpikReader:
+    """Reads Opik traces."""
+
+    name = "opik"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records are traces or spans."""
+        return share(sample.records, lambda record: _opened(record) is not None)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield a trace's events and what is said of it and of its spans."""
+        opened = _opened(record)
+        if opened is None:
+            raise BadRecordError("bad_record", "neither a trace with spans nor a row of one")
+        trace, spans = opened
+        if trace is not None and trace.get("source") in _NOT_THE_AGENTS:
+            return
+        known = _trace_source(trace) if trace is not None else {}
+        if trace is not None:
+            yield from _trace(trace, spans, known)
+        for seq, span in enumerate(spans):
+            if span.get("source") not in _NOT_THE_AGENTS:
+                yield from _span(span, {**(known or _span_source(span)), "seq": 2 * seq + 1})
+
+
+def _opened(record: Any) -> tuple[Mapping[str, Any] | None, list[Mapping[str, Any]]] | None:
+    """Return a record's trace, if it holds one, and its spans."""
+    found = as_dict(record)
+    trace, spans = as_dict(found.get("trace")), found.get("spans")
+    if isinstance(spans, list) and "id" in trace and "start_time" in trace:
+        return trace, [as_dict(span) for span in spans]
+    if "id" not in found or not set(found) >= _ROW:
+        return None
+    if "trace_id" in found and found.get("type") in _TYPES:
+        return None, [found]
+    return (found, []) if "thread_id" in found or "span_count" in found else None
+
+
+def _trace_source(trace: Mapping[str, Any]) -> Source:
+    trace_id = ident(trace.get("id")) or "?"
+    known = source_of(as_dict(embedded(trace.get("metadata"))))
+    item = ident(as_dict(trace.get("experiment")).get("dataset_item_id"))
+    return {
+        "conversation_id": ident(trace.get("thread_id")) or trace_id,
+        "user": known["user"],
+        "policy": known["policy"],
+        "task_key": item or known["task_key"],
+        "ids": [f"trace:{trace_id}"],
+    }
+
+
+def _span_source(span: Mapping[str, Any]) -> Source:
+    """Return the columns of a span that stands alone: its trace's thread is not known here."""
+    known = source_of(as_dict(embedded(span.get("metadata"))))
+    trace_id = ident(span.get("trace_id")) or "?"
+    return {
+        "conversation_id": trace_id,
+        **{name: known[name] for name in ("user", "policy", "task_key")},
+        "ids": [f"trace:{trace_id}"],
+    }
+
+
+def _run(given: Mapping[str, Any], source: Source) -> Run:
+    error = as_dict(given.get("error_info"))
+    kind, message = text(error.get("exception_type")), text(error.get("message"))
+    told = ": ".join(t for t in (kind, message) if t) or ("error" if error else None)
+    ended = when(given.get("end_time"))
+    well = True if ended is not None and "error_info" in given and not error else None
+    return Run(source, text(given.get("name")), when(given.get("start_time")), ended, told, well)
+
+
+def _trace(trace: Mapping[str, Any], spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
+    run = _run(trace, {**source, "seq": 0, "span_id": ident(trace.get("id"))})
+    counted = whole(trace.get("llm_span_count"))
+    traced = any(span.get("type") == "llm" for span in spans) or not (spans or counted == 0)
+    given, said = embedded(trace.get("input")), embedded(trace.get("output"))
+    if not traced:
+        yield from whole_task(run, given, said, last=2 * len(spans) + 1)
+    elif spans:
+        yield place(run)
+    else:
+        yield from outline(run, given, said, _counts(trace))
+    yield from _judgements(trace, source["ids"][0], source)
+
+
+def _span(span: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    span_id = ident(span.get("id")) or "?"
+    own = {"span_id": span_id, "parent_id": ident(span.get("parent_span_id"))}
+    run = _run(span, {**source, **own, "ids": [*source["ids"], f"span:{span_id}"]})
+    given, said = embedded(span.get("input")), embedded(span.get("output"))
+    called = span.get("type") in ("llm", "tool")
+    if span.get("type") == "llm":
+        yield from _model_call(span, run, given, said)
+    elif called:
+        yield from tool_use(run, given, said["output"] if set(as_dict(said)) == {"output"} else said)
+    yield from _judgements(span, f"span:{span_id}" if called else source["ids"][0], source)
+
+
+def _model_call(span: Mapping[str, Any], run: Run, given: Any, said: Any) -> Iterator[Event]:
+    metadata = as_dict(embedded(span.get("metadata")))
+    beside = about_answer({k: metadata.get(k) for k in ("id", "model", "usage", "finish_reason")})
+    found = {
+        **beside,
+        **common_payload(Pair({**metadata, **as_dict(given)}, {}, {})),
+        "model": beside.get("model") or text(span.get("model")) or about_answer(said).get("model"),
+        "tools": schemas(first(metadata, ("tools", "functions"))),
+        **_counts(span),
+    }
+    yield from model_call(run, given, said, found)
+
+
+def _counts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens and the cost of a span, or of a trace and all in it."""
+    usage = as_dict(given.get("usage"))
+    return {
+        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens"))),
+        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens"))),
+        "cost_usd": number(given.get("total_estimated_cost")),
+    }
+
+
+def _judgements(given: Mapping[str, Any], aim: str, source: Source) -> Iterator[Event]:
+    """Yield scores, one an author where several gave one, and comments."""
+    shared = {name: value for name, value in source.items() if name != "seq"}
+    for score in map(as_dict, as_list(embedded(given.get("feedback_scores")))):
+        authors = as_dict(score.get("value_by_author"))
+        each = [as_dict(entry) for _, entry in sorted(authors.items())] if len(authors) > 1 else [{}]
+        for entry in each:
+            told = {**score, **{k: v for k, v in entry.items() if v is not None}}
+            ts = when(first(told, ("last_updated_at", "created_at")))
+            yield from judgement(_opinion(told, aim), {**shared, "ts": ts})
+    for comment in map(as_dict, as_list(embedded(given.get("comments")))):
+        said = Opinion("comment", aim, comment=text(comment.get("text")), annotator="human")
+        yield from judgement(said, {**shared, "ts": when(first(comment, ("last_updated_at", "created_at")))})
+
+
+def _opinion(told: Mapping[str, Any], aim: str) -> Opinion:
+    return Opinion(
+        name=text(told.get("name")) or "score",
+        aim=aim,
+        value=number(told.get("value")),
+        label=text(told.get("category_name")),
+        comment=text(told.get("reason")),
+        annotator=_ANNOTATORS.get(str(told.get("source"))),
+    )
+
+
+READER = OpikReader()

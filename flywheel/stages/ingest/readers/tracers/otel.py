@@ -1,0 +1,129 @@
+"""OpenTelemetry: OTLP JSON, and spans as an SDK's console exporter prints them, in every GenAI dialect.
+
+A model span gives a model call with its input, a tool span a tool call and its result, an evaluation event feedback;
+names of attributes are data (`aliases.toml`). One record is one export request, which holds spans of many traces in no
+useful order, and a trace may be spread over many records and files: `ids` join them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, answer_from
+from flywheel.reading.pairs import share
+from flywheel.reading.values import as_dict
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._otel.calls import call_events
+from flywheel.stages.ingest.readers.tracers._otel.genai import Content, call_payload, content_of, legacy_messages
+from flywheel.stages.ingest.readers.tracers._otel.judged import EVALUATION, evaluation, span_judgements
+from flywheel.stages.ingest.readers.tracers._otel.otlp import (
+    Envelope,
+    LogRecord,
+    Span,
+    is_envelope,
+    open_envelope,
+    single_span,
+)
+from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
+
+__all__ = ["READER", "OtelReader", "events_of"]
+
+_DETAILS = "gen_ai.client.inference.operation.details"
+
+
+class OtelReader:
+    """Reads OTLP JSON and single spans."""
+
+    name = "otel"
+    version = 2
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records are envelopes or spans."""
+        return share(sample.records, lambda record: is_envelope(record) or _is_single_span(record))
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the events of one export request, or of one span."""
+        if is_envelope(record):
+            yield from _envelope_events(open_envelope(record))
+        elif _is_single_span(record):
+            yield from events_of([single_span(record)])
+        else:
+            raise BadRecordError("bad_record", "no resourceSpans or resourceLogs")
+
+
+def _is_single_span(record: Any) -> bool:
+    """Whether a record is a span as `ReadableSpan.to_json` writes it, or one out of an OTLP envelope."""
+    span = as_dict(record)
+    if "startTimeUnixNano" in span:
+        return "traceId" in span and "spanId" in span
+    printed = "trace_id" in as_dict(span.get("context")) and isinstance(span.get("status"), dict)
+    return printed and isinstance(span.get("attributes"), dict) and "span_kind" not in span
+
+
+def events_of(found: list[Span]) -> Iterator[Event]:
+    """Yield the events of spans that stand together."""
+    spans = Spans(found)
+    events = list(_span_events(spans))
+    yield from events
+    yield from spans.mappings(events)
+
+
+def _span_events(spans: Spans) -> Iterator[Event]:
+    yield from call_events(spans)
+    for span in spans.spans:
+        yield from span_judgements(span, spans)
+
+
+def _envelope_events(envelope: Envelope) -> Iterator[Event]:
+    spans = Spans(envelope.spans, envelope.logs)
+    events = [*_span_events(spans), *_log_events(envelope.logs, spans)]
+    yield from events
+    yield from spans.mappings(events)
+
+
+def _log_events(logs: list[LogRecord], spans: Spans) -> Iterator[Event]:
+    """Legacy content events of one model call come as many records, one a message; they are put together here."""
+    calls: dict[tuple[str | None, str | None], list[LogRecord]] = defaultdict(list)
+    for record in logs:
+        if record.name == EVALUATION:
+            found = evaluation(record, record.attributes, record.ts, spans)
+            if found is not None:
+                yield found
+        elif record.name == _DETAILS:
+            yield _logged_call(record, spans, content_of({**record.attributes, **as_dict(record.body)}))
+        elif record.name.startswith("gen_ai."):
+            calls[record.trace_id, record.span_id].append(record)
+    for records in calls.values():
+        if all(record.ts is not None for record in records):
+            records.sort(key=_time)
+        asked, answers = legacy_messages(records)
+        if answers:
+            yield _logged_call(records[-1], spans, (asked or None, answers, []))
+        elif asked:
+            yield event(spans.source(records[0], 0), EventKind.REQUEST, records[0].ts, {"messages": asked})
+
+
+def _time(record: LogRecord) -> Any:
+    return record.ts
+
+
+def _logged_call(record: LogRecord, spans: Spans, content: Content) -> Event:
+    asked, answers, tags = content
+    payload: dict[str, Any] = answer_from(answers, tags) | call_payload(record.attributes) | _reason(record)
+    if asked is not None:
+        payload["input"] = asked
+    source = spans.source(record, 0)
+    if payload.get("response_id"):
+        source["ids"] += [f"response:{payload['response_id']}"]
+    return event(source, EventKind.MODEL_CALL, record.ts, payload)
+
+
+def _reason(record: LogRecord) -> dict[str, Any]:
+    said = as_dict(record.body).get("finish_reason") or record.attributes.get("finish_reason")
+    return {"finish_reason": said} if isinstance(said, str) else {}
+
+
+READER = OtelReader()

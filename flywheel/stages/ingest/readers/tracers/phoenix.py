@@ -1,0 +1,149 @@
+"""Phoenix: spans as its REST API, its downloads, its command line and its data frames give them, and their annotations.
+
+In: span rows, pages (`{"data": [...]}`), documents of `px` (a trace with its spans, a session with its traces), rows of
+a data frame (`context.trace_id`, `attributes.llm.input_messages`), annotations in records of their own. Out: the events
+of OpenInference spans, and feedback that names the span, trace or session that it judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event
+from flywheel.reading.pairs import share
+from flywheel.reading.values import as_dict, as_list, first, hex_id, ident, when
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._otel.judged import Aim, opinion
+from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, single_span
+from flywheel.stages.ingest.readers.tracers.otel import events_of
+
+__all__ = ["READER", "PhoenixReader"]
+
+_TARGETS = {"span_id": "span", "trace_id": "trace", "session_id": "session"}
+_NOTES = ("annotations", "notes")
+
+
+class PhoenixReader:
+    """Reads what Phoenix exports, except its OTLP download, which is OTLP."""
+
+    name = "phoenix"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records are what only Phoenix writes."""
+        return share(sample.records, _is_known)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield the events of one row, page or document."""
+        if not _is_known(record):
+            raise BadRecordError("bad_record", "no span, trace, session or annotation of Phoenix")
+        rows = list(_rows(record))
+        spans = [row for row in rows if _is_span(row)]
+        found = [single_span(row) for row in spans]
+        yield from events_of(found)
+        yield from _noted(record, spans, found)
+        for row in rows:
+            if _is_annotation(row):
+                yield from _annotation(row, None)
+            elif _is_session(row):
+                yield from _session(row)
+
+
+def _is_known(record: Any) -> bool:
+    found = as_dict(record)
+    page = found.get("data")
+    if isinstance(page, list):
+        return any(map(_is_row, page)) or (not page and "next_cursor" in found)
+    if isinstance(found.get("spans"), list):
+        return "traceId" in found and all(map(_is_span, found["spans"]))
+    return _is_row(found) or _is_session(found.get("session"))
+
+
+def _is_row(row: Any) -> bool:
+    return _is_span(row) or _is_annotation(row) or _is_session(row)
+
+
+def _is_span(row: Any) -> bool:
+    found = as_dict(row)
+    return "span_kind" in found and ("trace_id" in as_dict(found.get("context")) or "context.trace_id" in found)
+
+
+def _is_annotation(row: Any) -> bool:
+    found = as_dict(row)
+    named = any(isinstance(found.get(name), str) for name in _TARGETS)
+    return named and "annotator_kind" in found and ("result" in found or any(k.startswith("result.") for k in found))
+
+
+def _is_session(row: Any) -> bool:
+    found = as_dict(row)
+    return "session_id" in found and "project_id" in found and isinstance(found.get("traces"), list)
+
+
+def _rows(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for name in ("data", "spans"):
+        yield from map(as_dict, as_list(record.get(name)))
+    yield as_dict(record.get("session")) or record
+
+
+def _noted(record: Mapping[str, Any], rows: list[Mapping[str, Any]], spans: list[Span]) -> Iterator[Event]:
+    """Yield the annotations and notes that stand inside spans and documents."""
+    for row, span in zip(rows, spans, strict=True):
+        for item in _inside(row):
+            yield from _annotation(item, Aim("span", span.span_id) if span.span_id else None)
+    trace, session = hex_id(record.get("traceId")), ident(as_dict(record.get("session")).get("session_id"))
+    about = Aim("trace", trace) if trace else Aim("session", session) if session else None
+    if not _is_row(record):
+        for item in _inside(record):
+            yield from _annotation(item, about)
+
+
+def _inside(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for name in _NOTES:
+        yield from map(as_dict, as_list(row.get(name)))
+
+
+def _annotation(row: Mapping[str, Any], about: Aim | None) -> Iterator[Event]:
+    """Yield an annotation; one of a retrieved document judges no step."""
+    aim = _aim(row) or about
+    columns = {name.removeprefix("result."): value for name, value in row.items() if name.startswith("result.")}
+    named = {"name": first(row, ("name", "annotation_name")), "annotator_kind": row.get("annotator_kind")}
+    payload = opinion({**columns, **as_dict(row.get("result")), **named}, aim)
+    if payload is None or aim is None or "document_position" in row:
+        return
+    yield {
+        "conversation_id": aim.id if aim.kind == "session" else aim.name,
+        "kind": EventKind.FEEDBACK,
+        "seq": 0,
+        "ts": when(first(row, ("updated_at", "created_at"))),
+        "target": aim.name,
+        "payload": payload,
+    }
+
+
+def _aim(row: Mapping[str, Any]) -> Aim | None:
+    for name, kind in _TARGETS.items():
+        found = ident(row.get(name)) if kind == "session" else hex_id(row.get(name))
+        if found:
+            return Aim(kind, found)
+    return None
+
+
+def _session(row: Mapping[str, Any]) -> Iterator[Event]:
+    """A session has no message of its own; it says which traces belong together."""
+    session = ident(row.get("session_id"))
+    for seq, trace in enumerate(map(as_dict, as_list(row.get("traces")))):
+        trace_id = hex_id(trace.get("trace_id"))
+        if session and trace_id:
+            yield {
+                "conversation_id": session,
+                "kind": EventKind.REQUEST,
+                "seq": seq,
+                "ts": when(trace.get("start_time")),
+                "ids": [f"trace:{trace_id}"],
+                "payload": {"messages": []},
+            }
+
+
+READER = PhoenixReader()

@@ -1,0 +1,207 @@
+"""Weave: calls and feedback, as rows of the API, in any order.
+
+A call is of an op: a model, a tool, or any function; what it is, its `kind` says, or, in older logs, the shape of its
+output. A call's own id is never its trace's. Feedback names what it means by a URI. The calls of an evaluation, all of
+one trace, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from flywheel.extensions import BadRecordError, Sample
+from flywheel.reading.events import Event, Source, source_of
+from flywheel.reading.feedback import Opinion, judgement
+from flywheel.reading.messages import flat_text
+from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.shapes import about_answer
+from flywheel.reading.spans import Run, model_call, outline, place, tool_use
+from flywheel.reading.values import (
+    as_dict,
+    as_list,
+    embedded,
+    first,
+    ident,
+    number,
+    text,
+    token_counts,
+    when,
+)
+
+__all__ = ["READER", "WeaveReader"]
+
+_CALL = {"op_name", "trace_id", "inputs", "started_at"}
+_FEEDBACK = {"weave_ref", "feedback_type", "payload"}
+_AIMS = {"call": "span", "agent_span": "span", "agent_turn": "trace", "agent_conversation": "session"}
+_SILENT_KINDS = ("scorer", "search", "guardrail")
+_EVALUATED = "_weave_eval_meta"
+_THUMBS = {"👍": "up", "👎": "down"}
+_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff\ufe0f"
+_VALUES = ("value", "score", "rating", "output", "passed", "correct")
+_COMMENTS = ("note", "comment", "reason", "reasoning", "explanation", "rationale")
+
+
+class WeaveReader:
+    """Reads Weave calls and feedback."""
+
+    name = "weave"
+    version = 1
+
+    def sniff(self, sample: Sample) -> float:
+        """Return how many records are calls or feedback."""
+        return share(sample.records, lambda r: set(as_dict(r)) >= _CALL or set(as_dict(r)) >= _FEEDBACK)
+
+    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
+        """Yield a call's events and what is said of it, or one feedback."""
+        found = as_dict(record)
+        if set(found) >= _FEEDBACK:
+            yield from _feedback(found, None)
+        elif set(found) >= _CALL:
+            yield from _call(found)
+        else:
+            raise BadRecordError("bad_record", "neither a call nor feedback")
+
+
+def _call(row: Mapping[str, Any]) -> Iterator[Event]:
+    attributes, summary = as_dict(embedded(row.get("attributes"))), as_dict(embedded(row.get("summary")))
+    op = str(row.get("op_name")).rpartition("/")[2].partition(":")[0]
+    kind = as_dict(attributes.get("weave")).get("kind")
+    if row.get("is_eval") is True or _EVALUATED in attributes or op.startswith("Evaluation."):
+        return
+    run = _run(row, op, attributes, as_dict(summary.get("weave")))
+    given, said = _inner(row.get("inputs"), "inputs"), _inner(row.get("output"), "outputs")
+    if kind == "llm" or (kind is None and _is_answer(given, said)):
+        yield from _model_call(run, given, said, summary)
+    elif kind == "tool":
+        yield from tool_use(run, given, as_dict(said)["output"] if set(as_dict(said)) == {"output"} else said)
+    elif kind not in _SILENT_KINDS and run.source["parent_id"] is None:
+        yield from outline(run, given, said, _counts(summary))
+    elif kind not in _SILENT_KINDS:
+        yield place(run)
+    for item in map(as_dict, as_list(as_dict(summary.get("weave")).get("feedback"))):
+        if set(item) >= _FEEDBACK:
+            yield from _feedback(item, run.source)
+
+
+def _inner(given: Any, name: str) -> Any:
+    """Return inputs or output; LangChain's are a whole run, in which they stand once more."""
+    found = embedded(given)
+    inner = as_dict(found).get(name)
+    return inner if isinstance(inner, dict) and {"run_type", "lc", "name"} & set(as_dict(found)) else found
+
+
+def _is_answer(given: Any, said: Any) -> bool:
+    """Whether an op without a kind called a model: it got messages and gave what only models give."""
+    answer = as_dict(said)
+    asked = bool({"messages", "contents", "input", "prompt"} & set(as_dict(given)))
+    marks = {"choices", "candidates", "generations", "stop_reason"} & set(answer)
+    return asked and (bool(marks) or answer.get("object") == "response")
+
+
+def _run(row: Mapping[str, Any], op: str, attributes: Mapping[str, Any], told: Mapping[str, Any]) -> Run:
+    trace, call = ident(row.get("trace_id")) or "?", ident(row.get("id"))
+    known = source_of(attributes)
+    source: Source = {
+        "conversation_id": ident(row.get("thread_id")) or known["conversation_id"] or trace,
+        "user": known["user"],
+        "policy": known["policy"],
+        "task_key": known["task_key"],
+        "span_id": call,
+        "parent_id": ident(row.get("parent_id")),
+        "seq": 0 if row.get("parent_id") is None else 1,
+        "ids": [f"trace:{trace}", *([f"span:{call}"] if call else [])],
+    }
+    error, ended = _error(row.get("exception")), when(row.get("ended_at"))
+    well = told.get("status") == "success" or (ended is not None and "exception" in row and error is None)
+    return Run(source, op.rpartition(".")[2] or None, when(row.get("started_at")), ended, error, well or None)
+
+
+def _error(given: Any) -> str | None:
+    """Return an exception's type and message; newer clients write it as JSON."""
+    found = embedded(given)
+    if not isinstance(found, dict):
+        return text(given)
+    return ": ".join(t for name in ("type", "message") if (t := text(found.get(name)))) or "error"
+
+
+def _model_call(run: Run, given: Any, said: Any, summary: Mapping[str, Any]) -> Iterator[Event]:
+    asked, counts = as_dict(given), _counts(summary)
+    found = {
+        **common_payload(Pair(asked, {}, {})),
+        **counts,
+        "model": about_answer(said).get("model") or text(asked.get("model")) or counts["model"],
+    }
+    yield from model_call(run, given, said, found)
+
+
+def _counts(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model, the tokens and the cost of a call and all in it; tokens of several models are not one count."""
+    usage = as_dict(summary.get("usage"))
+    model, counts = next(iter(usage.items())) if len(usage) == 1 else (None, {})
+    costs = [as_dict(c) for c in as_dict(as_dict(summary.get("weave")).get("costs")).values()]
+    amounts = [n for c in costs for k, v in c.items() if k.endswith("_total_cost") and (n := number(v)) is not None]
+    return {
+        "model": model,
+        **token_counts(as_dict(counts)),
+        "cost_usd": sum(amounts) if amounts else None,
+    }
+
+
+def _feedback(row: Mapping[str, Any], source: Source | None) -> Iterator[Event]:
+    *_, kind, name = ["", "", *str(row.get("weave_ref")).split("/")]
+    target = unquote(name)
+    if kind not in _AIMS or not target:
+        return
+    aim = f"{_AIMS[kind]}:{target}"
+    payload = as_dict(embedded(row.get("payload")))
+    columns: Source = {"conversation_id": aim, "user": ident(first(row, ("wb_user_id", "creator")))}
+    if source is not None:
+        columns = {k: source[k] for k in ("conversation_id", "user", "policy", "task_key", "ids")}
+    for opinion in _opinions(str(row.get("feedback_type")), payload, aim):
+        yield from judgement(opinion, {**columns, "ts": when(row.get("created_at"))})
+
+
+def _opinions(kind: str, payload: Mapping[str, Any], aim: str) -> Iterator[Opinion]:
+    """Yield what one feedback says: a reaction, a note, a person's annotation, a scorer's output, or a custom one."""
+    family, _, name = kind.removeprefix("wandb.").partition(".")
+    if family in ("reaction", "agent_user_feedback") and kind.startswith("wandb."):
+        for tag in as_list(payload.get("scorer_tags")) or [payload.get("emoji")]:
+            yield from _reaction(text(tag), aim)
+    elif kind.startswith("wandb.note"):
+        yield Opinion("comment", aim, comment=text(payload.get("note")), annotator="human")
+    elif kind.startswith("wandb.runnable"):
+        yield from _scored(name or "scorer", payload.get("output"), aim)
+    else:
+        human = "human" if kind.startswith("wandb.annotation.") else None
+        yield _said(name if human else kind, payload, aim, human)
+
+
+def _reaction(tag: str | None, aim: str) -> Iterator[Opinion]:
+    if tag:
+        plain = tag.strip(_TONES)
+        thumb = _THUMBS.get(plain)
+        yield Opinion("thumbs" if thumb else "reaction", aim, label=thumb or plain or tag, annotator="human")
+
+
+def _scored(name: str, output: Any, aim: str) -> Iterator[Opinion]:
+    """Yield a scorer's values, one for each that its output names."""
+    found = embedded(output)
+    if not isinstance(found, dict):
+        yield _said(name, {"value": found}, aim, "code")
+        return
+    comment = text(first(found, _COMMENTS))
+    for key, value in sorted(found.items()):
+        if isinstance(value, bool | int | float):
+            yield Opinion(f"{name}.{key}", aim, number(value), comment=comment, annotator="code")
+
+
+def _said(name: str, payload: Mapping[str, Any], aim: str, annotator: str | None) -> Opinion:
+    value = first(payload, _VALUES)
+    label = value if isinstance(value, str) and number(value) is None else None
+    shown = flat_text(value) if isinstance(value, list | dict) else label
+    return Opinion(name, aim, number(value), shown, text(first(payload, _COMMENTS)), annotator=annotator)
+
+
+READER = WeaveReader()

@@ -1,0 +1,98 @@
+"""Transcripts, verdicts beside a call, and conversations without a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flywheel.reading.events import acted, conversation_of, source_of, spoken
+from flywheel.reading.feedback import judgements
+
+
+def test_a_transcript_becomes_requests_calls_and_results() -> None:
+    history: list[dict[str, Any]] = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": {}}]},
+        {"role": "tool", "content": "KeyError: x", "tool_call_id": "c", "name": "f", "status": "failed"},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "thanks"},
+    ]
+    events = list(spoken(history, {"conversation_id": "x"}, {"tools": ["t"]}))
+    assert [(e["kind"], e["seq"]) for e in events] == [
+        ("request", 0),
+        ("model_call", 2),
+        ("tool_result", 3),
+        ("model_call", 4),
+        ("request", 5),
+    ]
+    assert events[0]["payload"] == {"messages": history[:2], "tools": ["t"]}
+    assert events[2]["payload"] == {"content": "KeyError: x", "status": "failed", "error_type": "KeyError"}
+    assert (events[2]["tool_name"], events[2]["tool_call_id"]) == ("f", "c")
+    assert events[4]["payload"] == {"messages": history[5:]}
+    assert list(spoken([], {}, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "payload"),
+    [
+        (
+            {"feedback": {"name": "thumbs", "value": -1, "comment": "no"}},
+            {"name": "thumbs", "value": -1.0, "comment": "no"},
+        ),
+        ({"rating": 4}, {"name": "rating", "value": 4.0}),
+        ({"thumbs": "up"}, {"name": "thumbs", "label": "up"}),
+        ({"feedback": [{"type": "edit", "text": "better"}]}, {"name": "edit", "text": "better"}),
+    ],
+)
+def test_verdicts_beside_a_call(record: dict[str, Any], payload: dict[str, Any]) -> None:
+    (event,) = judgements(record, {}, "r1")
+    assert (event["kind"], event["payload"]) == ("feedback", payload | {"target": "response", "target_id": "r1"})
+
+
+def test_a_reward_is_an_outcome_and_nothing_is_nothing() -> None:
+    (event,) = judgements({"reward": "0.5", "feedback": None, "score": {}}, {}, None)
+    assert (event["kind"], event["payload"]) == ("outcome", {"name": "reward", "value": 0.5, "source": "callback"})
+
+
+def test_later_calls_join_their_conversation() -> None:
+    opening: list[dict[str, Any]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    later = [*opening, {"role": "assistant", "content": "a"}, {"role": "user", "content": "more"}]
+    assert conversation_of(opening, "joe") == conversation_of(later, "joe") != conversation_of(opening, "mia")
+    assert conversation_of([], None) != conversation_of([{"role": "system", "content": "s"}], None)
+
+
+def test_the_first_place_that_has_it_wins() -> None:
+    found = source_of(
+        {"session_id": "a"}, {"conversation_id": "b", "user": 7, "timestamp": 1790845200, "release": "r1"}
+    )
+    assert {k: found[k] for k in ("conversation_id", "user", "policy")} == {
+        "conversation_id": "a",
+        "user": "7",
+        "policy": "r1",
+    }
+    assert str(found["ts"]) == "2026-10-01 09:00:00+00:00"
+
+
+def test_only_some_answers_are_acts() -> None:
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "an example"},
+        {"role": "assistant", "content": "an act"},
+        {"role": "assistant", "content": "written later"},
+        {"role": "user", "content": "v"},
+    ]
+    events = list(acted(history, {2}, {"conversation_id": "x"}, {"tools": ["t"]}))
+    assert [(e["kind"], e["seq"]) for e in events] == [("model_call", 2), ("request", 3)]
+    assert events[0]["payload"] == {"message": history[2], "input": history[:2], "tools": ["t"]}
+    assert events[1]["payload"] == {"messages": history[4:]}
+
+
+def test_where_all_or_none_are_acts() -> None:
+    history: list[dict[str, Any]] = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
+    assert list(acted(history, {1}, {}, {})) == list(spoken(history, {}, {}))
+    assert [e["payload"] for e in acted(history, {1}, {}, {}, apart=True)] == [
+        {"message": history[1], "input": history[:1]}
+    ]
+    assert [e["payload"] for e in acted(history, set(), {}, {})] == [{"messages": history}]
+    assert list(acted([], set(), {}, {})) == []

@@ -1,0 +1,196 @@
+"""Messages of every dialect in one normal form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flywheel.extensions import BadRecordError
+from flywheel.reading.messages import arguments, call, flat_text, messages, tool_schemas
+from flywheel.records import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+CALL = {"id": "c1", "name": "get_order", "arguments": {"id": 7}}
+
+
+@pytest.mark.parametrize(
+    "given_call",
+    [
+        {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": '{"id":7}'}},
+        {"id": "c1", "function": {"name": "get_order", "arguments": {"id": 7}}},
+        {"id": "c1", "function": {"name": "get_order", "arguments": '"{\\"id\\":7}"'}},
+        {"id": "c1", "name": "get_order", "arguments": {"id": 7}},
+        {"type": "tool_use", "id": "c1", "name": "get_order", "input": {"id": 7}},
+        {"type": "tool_call", "id": " c1", "name": "get_order", "arguments": '{"id": 7}'},
+        {"call_id": "c1", "name": "get_order", "args": {"id": 7}},
+    ],
+)
+def test_one_call_in_every_dialect(given_call: dict[str, Any]) -> None:
+    assert call(given_call) == CALL
+    assert messages([{"role": "assistant", "content": None, "tool_calls": [given_call]}]) == [
+        {"role": "assistant", "tool_calls": [CALL]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given_arguments", "normal"),
+    [
+        ("", {"arguments": {}}),
+        (None, {"arguments": {}}),
+        ("{}", {"arguments": {}}),
+        ('{"id": 7', {"arguments": None, "arguments_raw": '{"id": 7'}),
+        ("[7]", {"arguments": None, "arguments_raw": "[7]"}),
+        ([7], {"arguments": None, "arguments_raw": "[7]"}),
+        ("order 7", {"arguments": None, "arguments_raw": "order 7"}),
+    ],
+)
+def test_arguments_that_do_not_parse_are_kept(given_arguments: Any, normal: dict[str, Any]) -> None:
+    assert arguments(given_arguments) == normal
+
+
+def test_an_openai_history() -> None:
+    found = messages(
+        [
+            {"role": "developer", "content": [{"type": "text", "text": "be"}, {"type": "text", "text": "kind"}]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "x"}}],
+            },
+            {"role": "assistant", "content": "", "tool_calls": [CALL], "reasoning_content": "hm"},
+            {"role": "tool", "tool_call_id": "c1", "content": "Error: none"},
+            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+            {"role": "function", "name": "f", "content": "fine"},
+            {"role": "assistant", "content": None, "tool_calls": None, "refusal": "no"},
+        ]
+    )
+    assert found == [
+        {"role": "system", "content": "be\nkind"},
+        {"role": "user", "content": "look\n[image_url]"},
+        {"role": "assistant", "content": "", "reasoning": "hm", "tool_calls": [CALL]},
+        {"role": "tool", "content": "Error: none", "tool_call_id": "c1", "name": "get_order", "status": "failed"},
+        {"role": "assistant", "tool_calls": [{"id": "", "name": "f", "arguments": {}}]},
+        {"role": "tool", "content": "fine", "name": "f", "status": "unknown"},
+        {"role": "assistant"},
+    ]
+
+
+def test_blocks_results_come_first_and_words_beside_them_are_the_users() -> None:
+    found = messages(
+        [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "x"},
+                    {"type": "text", "text": "both"},
+                    {"type": "tool_use", "id": "a", "name": "f", "input": {"id": 7}},
+                    {"type": "tool_use", "id": "b", "name": "g", "input": {}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "b", "is_error": True, "content": "TimeoutError: db"},
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "a",
+                        "is_error": False,
+                        "content": [{"type": "text", "text": "Monday"}],
+                    },
+                    {"type": "text", "text": "hurry up"},
+                ],
+            },
+        ]
+    )
+    calls = [{"id": "a", "name": "f", "arguments": {"id": 7}}, {"id": "b", "name": "g", "arguments": {}}]
+    assert found == [
+        {"role": "assistant", "content": "both", "reasoning": "hm", "tool_calls": calls},
+        {"role": "tool", "content": "TimeoutError: db", "tool_call_id": "b", "name": "g", "status": "failed"},
+        {"role": "tool", "content": "Monday", "tool_call_id": "a", "name": "f", "status": "ok"},
+        {"role": "user", "content": "hurry up"},
+    ]
+
+
+def test_parts_of_the_genai_conventions() -> None:
+    found = messages(
+        '[{"role":"user","parts":[{"type":"text","content":"hi"}]},'
+        '{"role":"assistant","parts":[{"type":"reasoning","content":"hm"},{"type":"tool_call","id":"c1","name":"get_order","arguments":{"id":7}}]},'
+        '{"role":"tool","parts":[{"type":"tool_call_response","id":" c1","result":{"eta":"Monday"}}]}]'
+    )
+    assert found == [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "reasoning": "hm", "tool_calls": [CALL]},
+        {"role": "tool", "content": '{"eta":"Monday"}', "tool_call_id": "c1", "name": "get_order", "status": "unknown"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "given_messages",
+    ["no list", 7, ["text"], [{"content": "x"}], [{"role": "oracle", "content": "geheim"}], [{"role": []}]],
+)
+def test_what_is_no_message_is_refused_without_its_text(given_messages: Any) -> None:
+    with pytest.raises(BadRecordError) as caught:
+        messages(given_messages)
+    assert "geheim" not in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["tool_use", "text", "tool_result", "function"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "content",
+                    "text",
+                    "id",
+                    "name",
+                    "function",
+                    "arguments",
+                    "tool_calls",
+                    "parts",
+                    "function_call",
+                    "status",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), JSON, JSON, JSON), max_size=4))
+def test_whatever_stands_in_a_message_the_result_is_a_message(given_items: list[tuple[str, Any, Any, Any]]) -> None:
+    found = messages([{"role": r, "content": c, "tool_calls": t, "status": s} for r, c, t, s in given_items])
+    for message in found:
+        Message.model_validate(message)
+
+
+def test_content_becomes_text() -> None:
+    assert flat_text({"text": "a"}) == "a"
+    assert flat_text({"b": 1, "a": [2]}) == '{"a":[2],"b":1}'
+    assert flat_text(["a", {"type": "text", "text": "b"}, {"type": "input_audio"}]) == "a\nb\n[input_audio]"
+    assert flat_text(None) is None
+
+
+def test_tool_schemas_have_one_form_and_none_is_not_an_empty_list() -> None:
+    normal = [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}]
+    assert tool_schemas(normal) == normal
+    assert tool_schemas([{"name": "f", "description": "d", "input_schema": {"type": "object"}}]) == normal
+    assert tool_schemas('[{"type":"function","name":"f","description":"d","parameters":{"type":"object"}}]') == normal
+    assert tool_schemas(['{"name":"f","description":"d","inputSchema":{"type":"object"}}']) == normal
+    assert tool_schemas([]) is None
+    assert tool_schemas(None) is None
+
+
+def test_a_call_in_flywheels_own_form_keeps_the_text_that_did_not_parse() -> None:
+    own = {"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": None, "arguments_raw": '{"a": '}]}
+
+    assert messages([own])[0]["tool_calls"] == own["tool_calls"]

@@ -1,0 +1,418 @@
+"""Inputs and outputs of model calls as frameworks log them: whatever the shape, the same conversation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel.reading.shapes import (
+    about_answer,
+    answered,
+    asked,
+    exchange,
+    fields_of_repr,
+    schemas,
+    transcript,
+)
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+USER = {"role": "user", "content": "where is order 7?"}
+CALLING = {"role": "assistant", "tool_calls": [{"id": "c1", "name": "get_order", "arguments": {"id": 7}}]}
+RESULT: dict[str, Any] = {
+    "role": "tool",
+    "content": "shipped",
+    "tool_call_id": "c1",
+    "status": "unknown",
+    "name": "get_order",
+}
+HISTORY: list[dict[str, Any]] = [SYSTEM, USER, CALLING, RESULT]
+ARGS = '{"id": 7}'
+OPENAI_CALL = {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": ARGS}}
+LC = {"id": "c1", "name": "get_order", "args": {"id": 7}, "type": "tool_call"}
+
+
+def constructor(name: str, **kwargs: Any) -> dict[str, Any]:
+    return {"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", name], "kwargs": kwargs}
+
+
+OPENAI = [SYSTEM, USER, {"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]},
+          {"role": "tool", "tool_call_id": "c1", "content": "shipped"}]  # fmt: skip
+SHAPES: dict[str, Any] = {
+    "openai list": OPENAI,
+    "openai JSON text": json.dumps(OPENAI),
+    "JSON text in JSON text": json.dumps(json.dumps(OPENAI)),
+    "openai body": {"model": "m", "messages": OPENAI},
+    "a list of JSON texts": [json.dumps(m) for m in OPENAI],
+    "a batch of one": [OPENAI],
+    "decorator": {"args": [], "kwargs": {"model": "m", "messages": OPENAI}},
+    "anthropic": {
+        "system": "Be brief.",
+        "messages": [
+            USER,
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "c1", "name": "get_order", "input": {"id": 7}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "shipped"}]},
+        ],
+    },
+    "bedrock": {
+        "system": [{"text": "Be brief."}],
+        "messages": [
+            {"role": "user", "content": [{"text": "where is order 7?"}]},
+            {"role": "assistant", "content": [
+                {"toolUse": {"toolUseId": "c1", "name": "get_order", "input": {"id": 7}}}]},
+            {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "shipped"}]}}]},
+        ],
+    },
+    "responses": {
+        "instructions": "Be brief.",
+        "input": [
+            USER,
+            {"type": "function_call", "call_id": "c1", "id": "fc_1", "name": "get_order", "arguments": ARGS},
+            {"type": "function_call_output", "call_id": "c1", "output": "shipped", "status": "completed"},
+        ],
+    },
+    "genai parts": [
+        {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
+        {"role": "user", "parts": [{"type": "text", "content": "where is order 7?"}]},
+        {"role": "assistant", "parts": [
+            {"type": "tool_call", "id": "c1", "name": "get_order", "arguments": {"id": 7}}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "shipped"}]},
+    ],
+    "microsoft agent framework": [
+        SYSTEM, USER,
+        {"role": "assistant", "parts": [
+            {"type": "tool_call", "id": ["run_1", "c1"], "name": "get_order", "arguments": {"id": 7}}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": ["run_1", "c1"], "response": "shipped"}]},
+    ],
+    "gemini": {
+        "contents": [
+            {"role": "user", "parts": [{"text": "where is order 7?"}]},
+            {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "get_order", "args": {"id": 7}}}]},
+            {"role": "user", "parts": [
+                {"functionResponse": {"id": "c1", "name": "get_order", "response": "shipped"}}]},
+        ],
+        "config": {"system_instruction": {"parts": [{"text": "Be brief."}]}},
+    },
+    "langchain dumped": [[
+        constructor("SystemMessage", content="Be brief."), constructor("HumanMessage", content="where is order 7?"),
+        constructor("AIMessage", content="", tool_calls=[LC], additional_kwargs={"tool_calls": [OPENAI_CALL]}),
+        constructor("ToolMessage", content="shipped", tool_call_id="c1"),
+    ]],
+    "langchain dicts": {"messages": [
+        {"type": "system", "content": "Be brief."}, {"type": "human", "content": "where is order 7?"},
+        {"type": "ai", "content": [{"type": "tool_use", "id": "c1", "name": "get_order", "input": {"id": 7}}],
+         "tool_calls": [LC], "invalid_tool_calls": []},
+        {"type": "tool", "content": "shipped", "tool_call_id": "c1", "name": "get_order"},
+    ]},
+    "langchain messages_to_dict": [
+        {"type": "system", "data": {"content": "Be brief."}}, {"type": "human", "data": {"content": USER["content"]}},
+        {"type": "AIMessageChunk", "data": {"content": "", "tool_calls": [LC]}},
+        {"type": "tool", "data": {"content": "shipped", "tool_call_id": "c1"}},
+    ],
+    "langfuse's langchain handler": [
+        SYSTEM, USER, {"role": "assistant", "content": "", "additional_kwargs": {"tool_calls": [OPENAI_CALL]}},
+        {"role": "get_order", "content": "shipped", "additional_kwargs": {}},
+    ],
+    "pydantic ai": [
+        {"kind": "request", "parts": [{"part_kind": "system-prompt", "content": "Be brief."},
+                                      {"part_kind": "user-prompt", "content": "where is order 7?"}]},
+        {"kind": "response", "parts": [
+            {"part_kind": "tool-call", "tool_name": "get_order", "args": {"id": 7}, "tool_call_id": "c1"}]},
+        {"kind": "request", "parts": [
+            {"part_kind": "tool-return", "tool_name": "get_order", "content": "shipped", "tool_call_id": "c1"}]},
+    ],
+    "vercel ai sdk": {"messages": [
+        SYSTEM, {"role": "user", "content": [{"type": "text", "text": "where is order 7?"}]},
+        {"role": "assistant", "content": [
+            {"type": "tool-call", "toolCallId": "c1", "toolName": "get_order", "input": {"id": 7}}]},
+        {"role": "tool", "content": [
+            {"type": "tool-result", "toolCallId": "c1", "toolName": "get_order",
+             "result": "shipped"}]},
+    ]},
+    "openinference": [
+        {"message": {"role": "system", "content": "Be brief."}},
+        {"message": {"role": "user", "contents": [{"message_content": {"type": "text", "text": USER["content"]}}]}},
+        {"message": {"role": "assistant", "contents": [{"message_content": {"type": "tool_use", "id": "c1"}}],
+                     "tool_calls": [{"tool_call": OPENAI_CALL}]}},
+        {"message": {"role": "tool", "content": "shipped", "tool_call_id": "c1"}},
+    ],
+    "livekit": {"items": [
+        {"type": "message", "role": "system", "content": ["Be brief."]},
+        {"type": "message", "role": "user", "content": ["where is order 7?"]},
+        {"type": "function_call", "id": "item_1", "call_id": "c1", "name": "get_order", "arguments": ARGS},
+        {"type": "function_call_output", "call_id": "c1", "name": "get_order", "output": "shipped"},
+    ]},
+    "llama index": {"messages": [
+        {"role": "MessageRole.SYSTEM", "blocks": [{"block_type": "text", "text": "Be brief."}]},
+        {"role": "user", "blocks": [{"block_type": "text", "text": "where is order 7?"}]},
+        {"role": "assistant", "blocks": [], "additional_kwargs": {"tool_calls": [OPENAI_CALL]}},
+        {"role": "tool", "blocks": [{"block_type": "text", "text": "shipped"}],
+         "additional_kwargs": {"tool_call_id": "c1", "name": "get_order"}},
+    ]},
+    "autogen": [
+        {"type": "SystemMessage", "content": "Be brief."},
+        {"type": "UserMessage", "content": "where is order 7?", "source": "user"},
+        {"type": "AssistantMessage", "content": [{"id": "c1", "arguments": ARGS, "name": "get_order"}], "source": "a"},
+        {"type": "FunctionExecutionResultMessage", "content": [
+            {"content": "shipped", "name": "get_order", "call_id": "c1"}]},
+    ],
+    "semantic kernel": {"messages": [
+        SYSTEM, {"role": "user", "items": [{"content_type": "text", "text": "where is order 7?"}]},
+        {"role": "assistant", "items": [
+            {"content_type": "function_call", "id": "c1", "name": "get_order", "arguments": ARGS}]},
+        {"role": "tool", "items": [
+            {"content_type": "function_result", "id": "c1", "name": "get_order", "result": "shipped"}]},
+    ]},
+    "koog": [
+        SYSTEM, USER, {"role": "tool", "content": json.dumps([OPENAI_CALL])}, {"role": "tool", "content": "shipped"},
+    ],
+    "agno, as repr": {"messages": [
+        "role='system' content='Be brief.' name=None metrics=MessageMetrics(input_tokens=0, time=None) created_at=1",
+        "role='user' content='where is order 7?' tool_calls=None",
+        f"role='assistant' content=None tool_calls=[{OPENAI_CALL}] created_at=1",
+        "role='tool' content=\"shipped\" name=None tool_call_id='c1' tool_name='get_order' tool_call_error=None",
+    ]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_frameworks_history_is_the_same_history(name: str) -> None:
+    found = asked(SHAPES[name])
+    assert found is not None
+    assert found.messages == HISTORY
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "where is order 7?",
+        {"args": ["where is order 7?"]},
+        {"model": "m", "contents": "where is order 7?"},
+        {"input": "where is order 7?", "chat_history": []},
+        {"question": "where is order 7?"},
+        ["where is order 7?"],
+        [["human", "where is order 7?"]],
+        [{"type": "text", "text": "where is order 7?"}],
+        {"text": "where is order 7?", "role": "user"},
+    ],
+)
+def test_a_plain_question_is_what_the_user_said(value: Any) -> None:
+    assert asked(value) == ([USER], None)
+
+
+@pytest.mark.parametrize("value", [None, "", {}, []])
+def test_nothing_logged_is_nothing(value: Any) -> None:
+    assert asked(value) is None
+    assert answered(value) == []
+    assert exchange(value, value) == {"message": {"role": "assistant"}, "tags": ["content_missing"]}
+
+
+def test_a_history_joined_as_lines_is_taken_apart() -> None:
+    found = asked("developer: Be brief.\n- always\nuser: where is order 7?\n")
+    assert found is not None
+    assert found.messages == [{"role": "system", "content": "Be brief.\n- always"}, USER]
+
+
+ANSWERS: dict[str, Any] = {
+    "text": "It arrives on Monday.",
+    "message": {"role": "assistant", "content": "It arrives on Monday."},
+    "chat completion": {"id": "r", "choices": [{"message": {"role": "assistant", "content": "It arrives on Monday."}}]},
+    "completion": {"id": "r", "choices": [{"text": "It arrives on Monday."}]},
+    "responses": {"object": "response", "output": [
+        {"type": "message", "content": [{"type": "output_text", "text": "It arrives on Monday."}]}]},
+    "anthropic": {"stop_reason": "end_turn", "content": [{"type": "text", "text": "It arrives on Monday."}]},
+    "anthropic blocks": [{"type": "text", "text": "It arrives on Monday."}],
+    "bedrock": {"output": {"message": {"role": "assistant", "content": [{"text": "It arrives on Monday."}]}}},
+    "gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": "It arrives on Monday."}]}}]},
+    "adk": {"content": {"role": "model", "parts": [{"text": "It arrives on Monday."}]}, "finish_reason": "STOP"},
+    "legacy choice event": {"index": 0, "event.name": "gen_ai.choice",
+                            "message": {"role": "assistant", "content": "It arrives on Monday."}},
+    "genai": [{"role": "assistant", "parts": [{"type": "text", "content": "It arrives on Monday."}]}],
+    "langchain": constructor("AIMessage", content="It arrives on Monday."),
+    "langchain result": {"generations": [[{
+        "text": "x", "message": constructor("AIMessage", content="It arrives on Monday.")}]], "llm_output": {}},
+    "langgraph state": {"messages": [USER, {"type": "ai", "content": "It arrives on Monday."}], "steps": 2},
+    "vercel": {"text": "It arrives on Monday.", "toolCalls": [], "finishReason": "stop"},
+    "ollama": {"model": "m", "message": {"role": "assistant", "content": "It arrives on Monday."}, "done": True},
+    "dspy": ["It arrives on Monday."],
+    "repr": "role='assistant' content='It arrives on Monday.' tool_calls=None",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("as_text", [False, True])
+def test_every_frameworks_answer_is_the_same_answer(name: str, as_text: bool) -> None:  # noqa: FBT001 - a parameter
+    given = ANSWERS[name]
+    value = json.dumps(given) if as_text and not isinstance(given, str) else given
+    assert answered(value) == [{"role": "assistant", "content": "It arrives on Monday."}]
+
+
+CALLS: dict[str, Any] = {
+    "openai": {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]}}]},
+    "responses": {"output": [{"type": "function_call", "call_id": "c1", "name": "get_order", "arguments": ARGS}]},
+    "anthropic": {"role": "assistant", "content": [
+        {"type": "tool_use", "id": "c1", "name": "get_order", "input": {"id": 7}}]},
+    "gemini": {"candidates": [{"content": {"parts": [
+        {"function_call": {"id": "c1", "name": "get_order", "args": {"id": 7}}}]}}]},
+    "vercel": {"toolCalls": [{"toolCallId": "c1", "toolName": "get_order", "args": {"id": 7}}], "text": ""},
+    "koog": [{"role": "assistant", "content": json.dumps([OPENAI_CALL]), "finish_reason": "tool_calls"}],
+    "langchain": {"kwargs": {"content": "", "tool_calls": [LC]}, "lc": 1, "id": ["x", "AIMessage"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_frameworks_call_is_the_same_call(name: str) -> None:
+    (said,) = answered(CALLS[name])
+    assert said["tool_calls"] == CALLING["tool_calls"]
+    assert not said.get("content")
+
+
+def test_json_that_the_model_wrote_stays_its_text() -> None:
+    wrote = '{"quality": "good", "score": 3}'
+    assert answered(wrote) == [{"role": "assistant", "content": wrote}]
+    wrapped = {"response": "It arrives on Monday."}
+    assert answered(wrapped) == [{"role": "assistant", "content": "It arrives on Monday."}]
+    assert answered(json.dumps(wrapped)) == [{"role": "assistant", "content": json.dumps(wrapped)}]
+
+
+def test_items_of_one_response_are_one_message() -> None:
+    output = [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "c1", "name": "a", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c2", "name": "b", "arguments": "{bad"},
+    ]
+    (said,) = answered({"object": "response", "output": output})
+    assert (said["content"], [c["id"] for c in said["tool_calls"]]) == ("I look.", ["c1", "c2"])
+    assert said["reasoning"] == "hm"
+    assert said["tool_calls"][1] == {"id": "c2", "name": "b", "arguments": None, "arguments_raw": "{bad"}
+
+
+def test_choices_stay_choices_and_pieces_become_one() -> None:
+    texts = [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert answered(texts) == texts
+    both = [{"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]}, texts[0]]
+    assert answered(both) == [CALLING, texts[0]]  # Langfuse's OpenAI wrapper lists choices so
+    calls = [{"role": "assistant", "content": json.dumps([OPENAI_CALL | {"id": i}])} for i in ("c1", "c2")]
+    (said,) = answered(calls)
+    assert [c["id"] for c in said["tool_calls"]] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        {"type": "tool", "content": "no", "tool_call_id": "c1", "status": "error"},
+        constructor("ToolMessage", content="no", tool_call_id="c1", status="error"),
+        {"role": "user", "content": [
+            {"toolResult": {"toolUseId": "c1", "content": [{"text": "no"}], "status": "error"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "no", "is_error": True}]},
+        {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c1", "toolName": "t",
+                                      "output": {"type": "error-text", "value": "no"}}]},
+        {"kind": "request", "parts": [
+            {"part_kind": "retry-prompt", "tool_name": "t", "content": "no", "tool_call_id": "c1"}]},
+        {"type": "FunctionExecutionResultMessage", "content": [
+            {"content": "no", "name": "t", "call_id": "c1", "is_error": True}]},
+        "role='tool' content='no' tool_call_id='c1' tool_call_error=True",
+    ],
+)  # fmt: skip
+def test_a_framework_that_says_that_a_call_failed_is_believed(failed: Any) -> None:
+    found = transcript([failed])
+    assert found is not None
+    assert [(m["role"], m["content"], m["status"]) for m in found] == [("tool", "no", "failed")]
+
+
+def test_tools_are_found_where_each_api_has_them() -> None:
+    parameters = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    wanted = [{"type": "function", "function": {"name": "get_order", "description": "d", "parameters": parameters}}]
+    plain = {"name": "get_order", "description": "d"}
+    offers: list[Any] = [
+        {"messages": [USER], "tools": wanted},
+        {"messages": [USER], "tools": [plain | {"input_schema": parameters}]},
+        {"contents": "x", "config": {"tools": [{"functionDeclarations": [plain | {"parameters": parameters}]}]}},
+        {"messages": [USER], "toolConfig": {"tools": [{"toolSpec": plain | {"inputSchema": {"json": parameters}}}]}},
+        {"messages": [USER], "tools": {"get_order": {"description": "d", "inputSchema": {"jsonSchema": parameters}}}},
+        [USER, {"role": "tool", "content": wanted[0]}],
+        [USER | {"tools": wanted}],
+    ]
+    for offer in offers:
+        found = asked(offer)
+        assert found is not None
+        assert found.tools == wanted
+        assert "tool" not in {m["role"] for m in found.messages}
+    anthropic = {"role": "tool", "content": plain | {"input_schema": parameters}}
+    product = {"role": "tool", "content": json.dumps(plain)}  # a result that looks a little like an offer
+    found = asked([USER, anthropic, product])
+    assert found is not None
+    assert (found.tools, [m["role"] for m in found.messages]) == (wanted, ["user", "tool"])
+    assert schemas([{"function_tools": []}, plain | {"parameters_json_schema": parameters}]) == wanted
+    assert schemas({"get_order": json.dumps({"description": "d", "parameters": parameters})}) == wanted
+
+
+def test_a_response_tells_of_its_call() -> None:
+    body = {"id": "r1", "model": "m-1", "choices": [{"finish_reason": "stop", "message": {"content": "x"}}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2}}  # fmt: skip
+    told = {"response_id": "r1", "model": "m-1", "finish_reason": "stop", "input_tokens": 3, "output_tokens": 2}
+    assert about_answer(json.dumps(body)) == told
+    echo = {"object": "response", "id": "r2", "instructions": "Be brief.", "output": [], "tools": []}
+    assert exchange([USER], echo)["input"] == [SYSTEM, USER]
+    assert "response_id" not in about_answer({"id": "not of a response"})
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        7, True, [None], [[]], [[[[[[[[["x"]]]]]]]]], {"messages": None}, {"messages": {"messages": {"messages": 1}}},
+        {"choices": [None]}, {"choices": [{}]}, {"candidates": "x"}, {"role": 3}, {"role": "user"}, {"type": []},
+        {"type": "tool", "content": {"x": 1}}, [{"role": "x", "content": {}}], {"parts": [{"part_kind": []}]},
+        {"output": {"output": {"output": {}}}}, {"tools": "x"}, "role='user' content='never closed", "[1, 2",
+        {"tool_calls": ["x"], "content": 1}, {"role": "assistant", "tool_calls": "[{}]"}, {"content": [[[]]]},
+        {"lc": 1, "id": [{}], "kwargs": {"content": "x"}}, {"args": None, "kwargs": []}, {"generations": [[[]]]},
+        {"type": "function_call"}, {"type": "reasoning"}, {"parts": [{"functionResponse": "x"}], "role": "user"},
+    ],
+)  # fmt: skip
+def test_no_shape_raises(hostile: Any) -> None:
+    asked(hostile)
+    answered(hostile)
+    about_answer(hostile)
+    transcript(hostile)
+    schemas(hostile)
+
+
+MADE = json.loads((Path(__file__).parents[1] / "fixtures" / "shapes" / "messages.json").read_bytes())
+GEMINI_RESULT: dict[str, Any] = {**RESULT, "content": '{"output":"shipped"}'}  # a function's response is an object
+
+
+@pytest.mark.parametrize("name", MADE["inputs"])
+def test_a_librarys_own_history_is_read(name: str) -> None:
+    found = asked(MADE["inputs"][name])
+    assert found is not None
+    told = [{k: v for k, v in m.items() if k != "status"} for m in found.messages]
+    wanted = [*HISTORY[:3], GEMINI_RESULT if name.startswith("gemini") else RESULT]
+    assert told == [{k: v for k, v in m.items() if k != "status"} for m in wanted]
+    assert found.messages[3]["status"] == ("ok" if name.startswith("langchain") else "unknown")
+
+
+@pytest.mark.parametrize("name", MADE["answers"])
+def test_a_librarys_own_answer_is_read(name: str) -> None:
+    assert answered(MADE["answers"][name]) == [{"role": "assistant", "content": "It arrives on Monday."}]
+
+
+def test_a_librarys_own_response_tells_of_its_call() -> None:
+    told = {name: about_answer(MADE["answers"][name]) for name in ("openai chat", "openai response", "anthropic")}
+    assert {(t["response_id"], t["model"], t["input_tokens"], t["output_tokens"]) for t in told.values()} == {
+        ("r1", "m", 9, 5)
+    }
+    assert {name: t.get("finish_reason") for name, t in told.items()} == {
+        "openai chat": "stop", "openai response": None, "anthropic": "end_turn",
+    }  # fmt: skip
+    for name in ("gemini wire", "gemini python"):
+        assert about_answer(MADE["answers"][name]) == {
+            "response_id": "r1", "model": "gemini-x", "finish_reason": "STOP", "input_tokens": 9, "output_tokens": 7,
+        }  # fmt: skip
+
+
+def test_a_tools_output_as_text_is_read() -> None:
+    told = fields_of_repr(MADE["tool_outputs"]["langchain str"])
+    assert (told["content"], told["tool_call_id"], told["name"]) == ("shipped", "c1", "get_order")

@@ -1,0 +1,56 @@
+"""How a tool call ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flywheel.reading.status import error_type, tool_status
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        ("Error: order not found", "failed"),
+        ("Error executing tool", "failed"),
+        ("ERROR 1064", "failed"),
+        ("TimeoutError: db", "failed"),
+        ("duckdb.CatalogException: no such table", "failed"),
+        ("  Traceback (most recent call last):\n ...", "failed"),
+        ('{"error": "no such table"}', "failed"),
+        ('{"success": false, "rows": []}', "failed"),
+        ('{"exit_code": 1}', "failed"),
+        ('{"error": null, "rows": []}', "ok"),
+        ('{"ok": true}', "ok"),
+        ('{"exit_code": 0, "stdout": ""}', "ok"),
+        ('{"status": "cancelled", "order": 7}', "unknown"),
+        ('{"rows": [1]}', "unknown"),
+        ("Errors are rare here", "unknown"),
+        ("an Error: inside", "unknown"),
+        ("42", "unknown"),
+        ("{broken", "unknown"),
+        ("", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_text_speaks_only_when_it_is_clear(content: str | None, status: str) -> None:
+    assert tool_status(content) == status
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"is_error": False}, "ok"),
+        ({"isError": True}, "failed"),
+        ({"error": {"type": "x"}}, "failed"),
+        ({"status": "error"}, "failed"),
+        ({}, "failed"),
+    ],
+)
+def test_flags_outweigh_the_text(fields: dict[str, Any], status: str) -> None:
+    assert tool_status("Error: said so", fields) == status
+
+
+def test_the_errors_name() -> None:
+    assert error_type("duckdb.CatalogException: no") == "CatalogException"
+    assert error_type("42") is None

@@ -1,0 +1,143 @@
+"""Scalars as logs write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from flywheel.reading.values import (
+    embedded,
+    first,
+    hex_id,
+    ident,
+    number,
+    token_ids,
+    version,
+    when,
+    whole,
+    without_nulls,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+AT = datetime(2026, 10, 1, 9, 0, 0, 123456, tzinfo=UTC)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-10-01T09:00:00.123456Z",
+        "2026-10-01T09:00:00.123456789Z",
+        "2026-10-01T11:00:00.123456+02:00",
+        "2026-10-01 09:00:00.123456",
+        1790845200.123456,
+        "1790845200.123456",
+        1790845200123456,
+        1790845200123456789,
+        "1790845200123456789",
+        AT,
+        AT.astimezone(timezone(timedelta(hours=5))),
+        AT.replace(tzinfo=None),
+    ],
+)
+def test_one_moment_in_every_spelling(value: Any) -> None:
+    assert when(value) == AT
+    assert str(when(value)).endswith("+00:00")
+
+
+def test_milliseconds_have_thirteen_digits() -> None:
+    assert when(1790845200123) == AT.replace(microsecond=123000)
+    assert when("1790845200") == AT.replace(microsecond=0)
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", 0, "0", True, "yesterday", {}, [], float("nan"), float("inf"), 10**40, "9" * 30]
+)
+def test_a_time_is_never_invented(value: Any) -> None:
+    assert when(value) is None
+
+
+@given(SCALARS)
+def test_no_value_is_an_error(value: Any) -> None:
+    for read in (when, number, whole, ident, hex_id, embedded):
+        read(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("1.5", 1.5),
+        (True, 1.0),
+        ("NaN", None),
+        ("x", None),
+        (10**400, None),
+        (None, None),
+        ("4111111111111111", None),
+        ("-12.25", -12.25),
+    ],
+)
+def test_numbers_are_finite(value: Any, found: float | None) -> None:
+    assert number(value) == found
+
+
+@pytest.mark.parametrize("value", ["2.1.0", "v1.1", "0.3.1+git", "2026.10.1", "1.0.0-beta.2"])
+def test_a_version_is_one(value: str) -> None:
+    assert version(value) == value
+
+
+@pytest.mark.parametrize("value", ["6011-1635-3307-9976", "sk_live_1", "1.1.1.1.1", "1.0 joe", "", None, 2])
+def test_no_version_is_made_of_anything_else(value: Any) -> None:
+    assert version(value) is None
+
+
+def test_counts_are_whole_and_not_negative() -> None:
+    assert [whole(v) for v in ("10", 4.9, -1, None, 2**70)] == [10, 4, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(" a ", "a"), (7, "7"), (0, "0"), ("0000", None), ("", None), (None, None), (True, None), ({}, None)],
+)
+def test_ids_are_texts(value: Any, found: str | None) -> None:
+    assert ident(value) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("7DBAEBA682933BD2484F9FD16655BDE5", "7dbaeba682933bd2484f9fd16655bde5"),
+        ("fbrrpoKTO9JIT5/RZlW95Q==", "7dbaeba682933bd2484f9fd16655bde5"),
+        ("FOqSrQNMLtA=", "14ea92ad034c2ed0"),
+        ("tr-7dbaeba682933bd2484f9fd16655bde5", "7dbaeba682933bd2484f9fd16655bde5"),
+        ("7dbaeba6-8293-3bd2-484f-9fd16655bde5", "7dbaeba682933bd2484f9fd16655bde5"),
+        ("0000000000000000", None),
+        ("run-7", "run-7"),
+    ],
+)
+def test_span_ids_are_hex_however_they_are_written(value: str, found: str | None) -> None:
+    assert hex_id(value) == found
+
+
+def test_json_in_text_is_unwrapped_at_most_twice() -> None:
+    assert embedded('{"a":1}') == {"a": 1}
+    assert embedded('"{\\"a\\":1}"') == {"a": 1}
+    assert embedded("{'a': 1}") == "{'a': 1}"
+    assert embedded('"just quoted"') == '"just quoted"'
+    assert embedded("12") == "12"
+
+
+def test_the_first_that_says_something() -> None:
+    assert first({"a": None, "b": "", "c": 0, "d": 1}, ("a", "b", "c", "d")) == 0
+
+
+def test_token_ids_are_whole_numbers_and_nothing_else() -> None:
+    assert token_ids([1, 2]) == [1, 2]
+    others: list[Any] = [[], None, "12", [1, "2"], [True], [1.5], {"0": 1}]
+    assert [token_ids(other) for other in others] == [None] * len(others)
+
+
+def test_nulls_go_at_every_depth() -> None:
+    assert without_nulls({"a": None, "b": [{"c": None, "d": 0}, None]}) == {"b": [{"d": 0}, None]}
+    assert without_nulls(None) is None

@@ -1,0 +1,222 @@
+"""OpenTelemetry: spans, tools, evaluations, legacy events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel.extensions import BadRecordError
+from flywheel.stages.ingest.readers.tracers.otel import READER
+from tests.stages.ingest.otlp import START, TRACE, attributes, logs, span, spans, value
+
+
+def read(record: Any) -> list[dict[str, Any]]:
+    return list(READER.read(record, 1))
+
+
+CHAT = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "asked",
+    "gen_ai.response.model": "served",
+    "gen_ai.response.id": "r1",
+    "gen_ai.response.finish_reasons": ["tool_calls"],
+    "gen_ai.usage.input_tokens": 10,
+    "gen_ai.usage.output_tokens": 4,
+    "gen_ai.request.temperature": 0.5,
+    "gen_ai.system_instructions": json.dumps([{"type": "text", "content": "be kind"}]),
+    "gen_ai.tool.definitions": json.dumps(
+        [{"type": "function", "name": "get_order", "parameters": {"type": "object"}}]
+    ),
+    "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": "where is 7?"}]}]),
+    "gen_ai.output.messages": json.dumps(
+        [
+            {
+                "role": "assistant",
+                "parts": [{"type": "tool_call", "id": "c1", "name": "get_order", "arguments": {"id": 7}}],
+            }
+        ]
+    ),
+}
+AGENTOPS: dict[str, Any] = {
+    "gen_ai.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "where are 7 and 8?",
+    "gen_ai.response.id": "r1", "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.finish_reason": "tool_calls", "session.id": "conv",
+}  # fmt: skip
+TOOL = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "get_order",
+    "gen_ai.tool.call.id": "c1",
+    "gen_ai.tool.call.arguments": '{"id":7}',
+}
+
+
+def test_the_calls_that_agentops_tells_apart_are_the_answers(
+    take: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    calls = [
+        span(n, {"agentops.span.kind": "AgentOpsSpanKindValues.TOOL", "tool.name": "get_order", "tool.call.id": f"c{n}",
+                 "tool.parameters": json.dumps({"id": n})},
+             name="tool_call.get_order", parentSpanId=f"{1:016x}")
+        for n in (7, 8)
+    ]  # fmt: skip
+    answered = span(1, AGENTOPS, name="openai.chat.completion", endTimeUnixNano=str(START + 9 * 10**9))
+    write("spans.jsonl", [spans(calls[0]), spans(answered, calls[1])])
+    episodes, steps = take().built()
+    assert episodes.select("conversation_id", "n_steps", "n_tool_calls").rows() == [("conv", 1, 2)]
+    assert [c["arguments"] for c in json.loads(steps["action"][0])["tool_calls"]] == [{"id": 7}, {"id": 8}]
+    assert json.loads(steps["observation"][0]) == [{"role": "user", "content": "where are 7 and 8?"}]
+    assert episodes["tags"].to_list() == [[]]
+
+
+def test_a_model_span_is_a_model_call_with_its_input() -> None:
+    (call,) = read(
+        spans(span(1, CHAT | {"gen_ai.conversation.id": "conv"}), **{"service.version": "r7", "user.id": "joe"})
+    )
+    assert (call["kind"], call["conversation_id"], call["policy"], call["user"]) == ("model_call", "conv", "r7", "joe")
+    assert (call["model"], call["span_id"], call["parent_id"]) == ("served", f"{1:016x}", f"{99:016x}")
+    assert str(call["ts"]) == "2026-10-01 09:00:01+00:00"
+    assert call["payload"] == {
+        "message": {"role": "assistant", "tool_calls": [{"id": "c1", "name": "get_order", "arguments": {"id": 7}}]},
+        "input": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "where is 7?"}],
+        "tools": [{"type": "function", "function": {"name": "get_order", "parameters": {"type": "object"}}}],
+        "response_id": "r1",
+        "finish_reason": "tool_calls",
+        "input_tokens": 10,
+        "output_tokens": 4,
+        "sampling": {"temperature": 0.5},
+        "latency_s": 0.5,
+    }
+    assert call["ids"] == [f"trace:{TRACE}", f"span:{1:016x}", "response:r1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "extra", "status"),
+    [
+        ({"status": {"code": 2}}, {}, "failed"),
+        ({}, {"error.type": "TimeoutError"}, "failed"),
+        ({"events": [{"name": "exception"}]}, {}, "failed"),
+        ({"status": {"code": 1}}, {}, "ok"),
+        ({}, {"gen_ai.tool.call.result": '{"eta":"Monday"}'}, "ok"),
+        ({"status": {}}, {"gen_ai.tool.call.result": "Error: no such order"}, "failed"),
+        ({}, {}, "unknown"),
+    ],
+)
+def test_a_tool_span_is_a_call_and_a_result(more: dict[str, Any], extra: dict[str, Any], status: str) -> None:
+    call, result = read(spans(span(2, TOOL | extra, **more)))
+    assert (call["kind"], result["kind"]) == ("tool_call", "tool_result")
+    assert call["payload"]["arguments"] == {"id": 7}
+    assert result["payload"]["status"] == status
+    assert {e["tool_call_id"] for e in (call, result)} == {"c1"}
+    assert call["ts"] < result["ts"]
+
+
+def test_children_without_a_conversation_take_their_traces() -> None:
+    root = span(99, {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "conv"})
+    together = read(spans(span(2, TOOL), span(1, CHAT), root))
+    assert {e["conversation_id"] for e in together} == {"conv"}
+    alone = read(spans(span(1, CHAT)))
+    assert alone[0]["conversation_id"] == TRACE
+    assert {e["ids"][0] for e in (*together, *alone)} == {f"trace:{TRACE}"}
+    two = span(98, {"gen_ai.conversation.id": "other"})
+    nearest = read(spans(span(1, CHAT), root, two))[0]
+    assert (nearest["conversation_id"], nearest["ids"]) == ("conv", [f"span:{1:016x}", "response:r1"])
+    lost = read(spans(span(1, CHAT, parentSpanId=""), root, two))[0]
+    assert lost["conversation_id"] == TRACE
+
+
+EVALUATION = {
+    "gen_ai.evaluation.name": "user_feedback",
+    "gen_ai.evaluation.score.value": 0.0,
+    "gen_ai.evaluation.score.label": "thumbs_down",
+    "gen_ai.evaluation.explanation": "no date",
+    "gen_ai.response.id": "r1",
+}
+
+
+def test_an_evaluation_is_feedback_on_the_call() -> None:
+    record = {
+        "eventName": "gen_ai.evaluation.result",
+        "traceId": TRACE,
+        "spanId": f"{1:016x}",
+        "attributes": attributes(EVALUATION),
+    }
+    (event,) = read(logs(record | {"timeUnixNano": str(START)}))
+    assert (event["kind"], event["conversation_id"], event["span_id"]) == ("feedback", TRACE, None)
+    assert event["payload"] == {
+        "name": "user_feedback",
+        "value": 0.0,
+        "label": "thumbs_down",
+        "comment": "no date",
+        "target": "call",
+        "target_id": f"{1:016x}",
+        "response_id": "r1",
+    }
+    assert event["target"] == f"span:{1:016x}"
+    _, inside = read(
+        spans(span(1, CHAT, events=[{"name": "gen_ai.evaluation.result", "attributes": attributes(EVALUATION)}]))
+    )
+    assert inside["payload"]["target_id"] == f"{1:016x}"
+    (by_response,) = read(logs({"eventName": "gen_ai.evaluation.result", "attributes": attributes(EVALUATION)}))
+    assert (by_response["conversation_id"], by_response["payload"]["target"]) == ("response:r1", "response")
+    assert by_response["target"] == "response:r1"
+
+
+def test_legacy_events_of_one_call_are_put_together() -> None:
+    ids = {"traceId": TRACE, "spanId": f"{1:016x}", "timeUnixNano": str(START)}
+    records: list[dict[str, Any]] = [
+        {"eventName": "gen_ai.system.message", "body": value({"content": "be kind"}), **ids},
+        {"attributes": attributes({"event.name": "gen_ai.user.message"}), "body": value({"content": "hi"}), **ids},
+        {
+            "eventName": "gen_ai.choice",
+            "body": value({"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ho"}}),
+            **ids,
+        },
+    ]
+    (call,) = read(logs(*records))
+    assert call["payload"]["message"] == {"role": "assistant", "content": "ho"}
+    assert call["payload"]["input"] == [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}]
+    older = {
+        "gen_ai.content.prompt": {"gen_ai.prompt": json.dumps([{"role": "user", "content": "hi"}])},
+        "gen_ai.content.completion": {"gen_ai.completion": json.dumps([{"role": "assistant", "content": "ho"}])},
+    }
+    events = [{"name": n, "attributes": attributes(a)} for n, a in older.items()]
+    (call,) = read(spans(span(1, {"gen_ai.operation.name": "chat", "gen_ai.system": "openai"}, events=events)))
+    assert (call["payload"]["message"]["content"], call["payload"]["input"][0]["content"]) == ("ho", "hi")
+
+
+def test_the_details_event_is_a_model_call_of_its_own() -> None:
+    structured = {k: json.loads(v) if isinstance(v, str) and v[:1] == "[" else v for k, v in CHAT.items()}
+    record = {"eventName": "gen_ai.client.inference.operation.details", "traceId": TRACE, "spanId": "a" * 16}
+    (call,) = read(logs(record | {"attributes": attributes(structured)}))
+    assert call["payload"]["message"]["tool_calls"][0]["arguments"] == {"id": 7}
+    assert call["payload"]["input"][0]["content"] == "be kind"
+
+
+def test_missing_and_cut_content_is_said() -> None:
+    bare = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    (call,) = read(spans(span(1, bare)))
+    assert call["payload"]["tags"] == ["content_missing"]
+    assert "input" not in call["payload"]
+    (call,) = read(spans(span(1, CHAT | {"gen_ai.input.messages": '[{"role":"user","parts":[{"ty'})))
+    assert call["payload"]["tags"] == ["truncated"]
+    assert call["payload"]["message"]["tool_calls"]
+    (call,) = read(spans(span(1, CHAT | {"gen_ai.output.messages": '[{"role":"assistant","parts":[{"ty'})))
+    assert call["payload"]["tags"] == ["content_missing", "truncated"]
+    elsewhere = {
+        "gen_ai.input.messages_ref": "s3://a/1_inputs.json",
+        "gen_ai.output.messages_ref": "s3://a/1_outputs.json",
+    }
+    (call,) = read(spans(span(1, bare | elsewhere)))
+    assert call["payload"]["tags"] == ["content_missing"]
+
+
+def test_spans_of_other_things_give_nothing() -> None:
+    assert (
+        read(spans(span(1, {"gen_ai.operation.name": "embeddings"}), span(2, {"http.method": "GET"}, name="GET /")))
+        == []
+    )
+    with pytest.raises(BadRecordError):
+        read({"spans": []})

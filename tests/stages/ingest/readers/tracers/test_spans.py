@@ -1,0 +1,274 @@
+"""Spans of one record: dialects, twins, double exports, judges, and who belongs to which conversation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from flywheel.stages.ingest.readers.tracers.otel import READER
+from tests.stages.ingest.otlp import START, TRACE, attributes, span, spans
+
+ASKED = [{"role": "user", "content": "where is 7?"}]
+SAID = [{"role": "assistant", "content": "Monday."}]
+CHAT = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.input.messages": json.dumps(ASKED),
+    "gen_ai.output.messages": json.dumps(SAID),
+}
+BARE = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "r1", "gen_ai.usage.input_tokens": 9}
+TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}
+
+
+def read(*items: dict[str, Any], **resource: Any) -> list[dict[str, Any]]:
+    return list(READER.read(spans(*items, **resource), 1))
+
+
+def under(number: int) -> dict[str, str]:
+    return {"parentSpanId": f"{number:016x}"}
+
+
+def kinds(events: list[dict[str, Any]]) -> list[str]:
+    return [str(e["kind"]) for e in events]
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"gen_ai.operation.name": "text_completion", "gen_ai.prompt": "where is 7?", "gen_ai.completion": "Monday."},
+        {"ai.operationId": "ai.streamText.doStream", "ai.prompt.messages": json.dumps(ASKED),
+         "ai.response.text": "Monday."},
+        {"ai.operationId": "ai.generateText.doGenerate", "ai.prompt": json.dumps({"messages": ASKED}),
+         "ai.result.text": "Monday."},
+        {"openinference.span.kind": "LLM", "input.value": json.dumps({"messages": ASKED}),
+         "output.value": json.dumps({"choices": [{"message": SAID[0]}]})},
+        {"openinference.span.kind": "LLM", "llm.input_messages.0.message.role": "user",
+         "llm.input_messages.0.message.content": "where is 7?", "llm.output_messages.0.message.role": "assistant",
+         "llm.output_messages.0.message.content": "Monday."},
+        {"openinference.span.kind": "LLM", "llm.prompts.0.prompt.text": "where is 7?",
+         "llm.choices.0.completion.text": "Monday."},
+        {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "where is 7?",
+         "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "Monday."},
+        {"langfuse.observation.type": "generation", "langfuse.observation.input": json.dumps(ASKED),
+         "langfuse.observation.output": json.dumps(SAID[0])},
+        {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.spanInputs": json.dumps({"messages": ASKED}),
+         "mlflow.spanOutputs": json.dumps({"choices": [{"message": SAID[0]}]})},
+        {"langsmith.span.kind": "llm", "gen_ai.prompt": json.dumps({"messages": [ASKED]}),
+         "gen_ai.completion": json.dumps({"generations": [[{"message": SAID[0]}]]})},
+        {"name": "call_llm", "gen_ai.system": "gcp.vertex.agent",
+         "gcp.vertex.agent.llm_request": json.dumps({"contents": ASKED}),
+         "gcp.vertex.agent.llm_response": json.dumps({"content": {"role": "model", "parts": [{"text": "Monday."}]}})},
+        {"name": "llm_node", "lk.pii.chat_ctx": json.dumps({"items": [{"type": "message", **ASKED[0]}]}),
+         "lk.pii.response.text": "Monday."},
+        {"gen_ai.operation.name": "chat", "events": json.dumps([
+            {"event.name": "gen_ai.user.message", **ASKED[0]}, {"event.name": "gen_ai.choice", "message": SAID[0]}])},
+    ],
+    ids=["completion", "ai sdk stream", "ai sdk 3", "openinference body", "openinference", "openinference completion",
+         "openllmetry", "langfuse",
+         "mlflow", "langsmith", "adk", "livekit", "pydantic ai 1"],
+)  # fmt: skip
+def test_one_call_in_every_dialect(plain: dict[str, Any]) -> None:
+    name = plain.get("name", "anything")
+    (call,) = read(span(1, {k: v for k, v in plain.items() if k != "name"}, name=name))
+    assert call["payload"]["message"] == SAID[0]
+    assert call["payload"]["input"] == ASKED
+
+
+@pytest.mark.parametrize(
+    ("plain", "call_id", "status"),
+    [
+        ({"tool_arguments": '{"id":7}', "tool_response": "Monday", "gen_ai.operation.name": "execute_tool",
+          "gen_ai.tool.name": "f", "gen_ai.tool.call.id": "c1"}, "c1", "unknown"),
+        ({"ai.operationId": "ai.toolCall", "ai.toolCall.name": "f", "ai.toolCall.id": "c1",
+          "ai.toolCall.args": '{"id":7}', "ai.toolCall.result": "Monday"}, "c1", "ok"),
+        ({"openinference.span.kind": "TOOL", "tool.name": "f", "input.value": '{"id":7}', "output.value": "Monday",
+          "tool.parameters": '{"type":"object","properties":{"id":{}}}'}, None, "unknown"),
+        ({"openinference.span.kind": "TOOL", "tool.name": "f", "tool.parameters": '{"id":7}', "output.value": "Monday"},
+         None, "unknown"),
+        ({"traceloop.span.kind": "tool", "traceloop.entity.name": "f", "traceloop.entity.output": '"Monday"',
+          "traceloop.entity.input": '{"args":[],"kwargs":{"id":7}}'}, None, "unknown"),
+        ({"langfuse.observation.type": "tool", "gen_ai.tool.name": "f", "langfuse.observation.input": '{"id":7}',
+          "langfuse.observation.output": "Monday", "langfuse.observation.level": "ERROR"}, None, "failed"),
+        ({"mlflow.spanType": '"TOOL"', "mlflow.spanFunctionName": '"f"', "mlflow.spanInputs": '{"id": 7}',
+          "mlflow.spanOutputs": '"Monday"'}, None, "unknown"),
+        ({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f", "gen_ai.tool.call.id": "<not specified>",
+          "gcp.vertex.agent.tool_call_args": '{"id":7}', "gcp.vertex.agent.tool_response": "Monday",
+          "gcp.vertex.agent.llm_request": "{}"}, None, "unknown"),
+        ({"gen_ai.operation.name": "execute_tool", "lk.function_tool.name": "f", "lk.function_tool.id": "c1",
+          "lk.function_tool.arguments": '{"id":7}', "lk.function_tool.output": "Monday",
+          "lk.function_tool.is_error": False}, "c1", "ok"),
+        ({"gen_ai.operation.name": "execute_tool", "lk.function_tool.name": "f",
+          "lk.pii.function_tool.output": "Monday",
+          "lk.pii.function_tool.arguments": '{"id":7}', "lk.function_tool.is_error": True}, None, "failed"),
+        ({"mcp.method.name": "tools/call", "gen_ai.tool.name": "f", "gen_ai.tool.call.arguments": '{"id":7}',
+          "gen_ai.tool.call.result": "Monday"}, None, "ok"),
+    ],
+    ids=["pydantic ai", "ai sdk", "schema in parameters", "arguments in parameters", "openllmetry", "langfuse",
+         "mlflow", "adk", "livekit", "livekit error", "mcp"],
+)  # fmt: skip
+def test_one_tool_in_every_dialect(plain: dict[str, Any], call_id: str | None, status: str) -> None:
+    call, result = read(span(1, plain, name="anything"))
+    assert (call["tool_name"], call["payload"], call["tool_call_id"]) == ("f", {"arguments": {"id": 7}}, call_id)
+    assert result["payload"]["content"].strip('"') == "Monday"
+    assert result["payload"]["status"] == status
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"ai.operationId": "ai.generateText", "ai.response.text": "Monday."},
+        {"gen_ai.operation.name": "agent_step", "gen_ai.output.messages": json.dumps(SAID)},
+        {"gen_ai.operation.name": "invoke_agent", "pydantic_ai.all_messages": json.dumps(ASKED)},
+        {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "(merged tools)"},
+        {"openinference.span.kind": "CHAIN", "input.value": "x"},
+        {"mcp.method.name": "tools/list", "gen_ai.operation.name": "execute_tool"},
+        {"lk.chat_ctx": json.dumps({"items": []}), "lk.eou.probability": 0.5},
+        {"http.method": "POST"},
+    ],
+)
+def test_spans_around_calls_tell_nothing_twice(plain: dict[str, Any]) -> None:
+    events = read(span(1, plain, name="eou_detection" if "lk.chat_ctx" in plain else "chat room"))
+    assert [e["payload"] for e in events] in ([], [{"messages": []}])
+
+
+def test_a_servers_side_of_a_tool_call_is_its_clients_twin() -> None:
+    mcp = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "f"}
+    outer = span(1, TOOL | {"gen_ai.tool.call.id": "c1"}, **under(9))
+    client = span(2, mcp | {"error.type": "tool_error"}, kind=3, name="tools/call f", **under(1))
+    server = span(3, mcp, kind="SPAN_KIND_SERVER", name="tools/call f", **under(2))
+    call, result = read(server, client, outer)
+    assert (call["span_id"], result["tool_call_id"], result["payload"]["status"]) == (f"{1:016x}", "c1", "failed")
+
+
+def test_a_frameworks_span_and_its_sdks_span_are_one_call() -> None:
+    (call,) = read(span(2, BARE, **under(1)), span(1, CHAT, **under(9)))
+    assert call["payload"]["message"] == SAID[0]
+    assert (call["payload"]["response_id"], call["payload"]["input_tokens"]) == ("r1", 9)
+    assert call["ids"] == [f"trace:{TRACE}", f"span:{1:016x}", f"span:{2:016x}", "response:r1"]
+    assert "tags" not in call["payload"]
+    (call,) = read(span(2, CHAT, **under(1)), span(1, BARE, **under(9)))
+    assert (call["payload"]["message"], call["payload"]["input"]) == (SAID[0], ASKED)
+    assert "tags" not in call["payload"]
+
+
+def test_a_nested_call_with_another_answer_is_another_call() -> None:
+    other = CHAT | {"gen_ai.output.messages": json.dumps([{"role": "assistant", "content": "safe"}])}
+    assert kinds(read(span(1, CHAT), span(2, other, **under(1)))) == ["model_call", "model_call"]
+
+
+def test_failed_tries_under_a_call_are_not_counted() -> None:
+    failed = span(2, {"gen_ai.operation.name": "chat"}, status={"code": 2}, **under(1))
+    (call,) = read(failed, span(3, CHAT | BARE, **under(1)), span(1, CHAT))
+    assert call["payload"]["response_id"] == "r1"
+    assert "error_type" not in call["payload"]
+
+
+def test_a_span_that_repeats_the_last_of_several_calls_is_their_sum() -> None:
+    first = CHAT | {"gen_ai.output.messages": json.dumps([{"role": "assistant", "content": "let me look"}])}
+    events = read(span(1, CHAT), span(2, first, **under(1)), span(3, CHAT, **under(1)))
+    assert [e["span_id"] for e in events] == [f"{2:016x}", f"{3:016x}"]
+
+
+def test_a_call_that_failed_is_only_what_was_asked() -> None:
+    asked = {k: v for k, v in CHAT.items() if "output" not in k}
+    raised = {"name": "exception", "attributes": attributes({"exception.type": "RateLimitError"})}
+    (event,) = read(span(1, asked, status={"code": "STATUS_CODE_ERROR"}, events=[raised]))
+    assert event["kind"] == "request"
+    assert event["payload"] == {"messages": ASKED, "tags": ["call_failed"], "error_type": "RateLimitError"}
+
+
+def test_a_span_exported_twice_counts_once_and_the_richer_is_kept() -> None:
+    poor = span(1, {"gen_ai.operation.name": "chat"})
+    for order in ((poor, span(1, CHAT)), (span(1, CHAT), poor), (span(1, CHAT), span(1, CHAT))):
+        (call,) = read(*order)
+        assert call["payload"]["message"] == SAID[0]
+
+
+def test_what_runs_under_a_judge_is_not_the_agents() -> None:
+    judge = span(5, {"openinference.span.kind": "EVALUATOR"})
+    chain = span(6, {"openinference.span.kind": "CHAIN"}, **under(5))
+    assert read(judge, chain, span(7, CHAT, **under(6)), span(8, TOOL, **under(5))) == []
+
+
+def test_a_span_that_only_names_the_conversation_maps_its_trace() -> None:
+    (event,) = read(span(1, {"session.id": "conv"}))
+    assert (event["kind"], event["payload"], event["conversation_id"]) == ("request", {"messages": []}, "conv")
+    assert event["ids"] == [f"trace:{TRACE}", f"span:{1:016x}"]
+    assert kinds(read(span(1, {"session.id": "conv"}), span(2, CHAT, **under(1)))) == ["model_call"]
+
+
+def test_a_run_as_a_whole_can_be_named_by_its_span() -> None:
+    agent = {"gen_ai.operation.name": "invoke_agent"}
+    call, run = read(span(2, CHAT, **under(1)), span(1, agent, **under(9)))
+    assert (run["kind"], run["payload"], run["ids"][1]) == ("request", {"messages": []}, f"span:{1:016x}")
+    assert call["conversation_id"] == run["conversation_id"] == TRACE
+    (root,) = read(span(3, {"openinference.span.kind": "CHAIN"}, parentSpanId=""))
+    assert root["ids"] == [f"trace:{TRACE}", f"span:{3:016x}"]
+    assert read(span(3, {"openinference.span.kind": "CHAIN"}), span(4, {"http.method": "GET"}, parentSpanId="")) == []
+
+
+def test_spans_that_stand_under_themselves_are_told() -> None:
+    assert kinds(read(span(1, CHAT, **under(1)))) == ["model_call"]
+    assert kinds(read(span(1, CHAT, **under(2)), span(2, CHAT, **under(1)))) == ["model_call", "model_call"]
+    assert kinds(read(span(1, TOOL, **under(1)))) == ["tool_call", "tool_result"]
+
+
+def test_a_span_out_of_its_envelope() -> None:
+    (call,) = READER.read(span(1, CHAT), 1)
+    assert call["payload"]["message"] == SAID[0]
+
+
+def test_users_and_policies_come_from_the_nearest_span_that_names_them() -> None:
+    root = span(1, {"user.id": "u1", "langfuse.release": "r2", "flywheel.task_key": "t"})
+    (call,) = read(span(2, CHAT, **under(1)), root, **{"service.version": "r1"})
+    assert (call["user"], call["policy"], call["task_key"]) == ("u1", "r2", "t")
+
+
+def test_times_in_halves_and_empty_values() -> None:
+    nanos = START + 10**9
+    halves = {"low": (nanos & 0xFFFFFFFF) - (1 << 32), "high": nanos >> 32}
+    empty = {"key": "gen_ai.response.id", "value": {}}
+    record = span(1, CHAT, startTimeUnixNano=halves)
+    record["attributes"].append(empty)
+    (call,) = read(record)
+    assert str(call["ts"]) == "2026-10-01 09:00:01+00:00"
+    assert "response_id" not in call["payload"]
+
+
+def test_several_choices_and_one_answer_told_in_blocks() -> None:
+    two = {"choices": [{"message": SAID[0]}, {"message": {"role": "assistant", "content": "Tuesday."}}]}
+    flat = {
+        "openinference.span.kind": "LLM",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "Monday.",
+        "llm.output_messages.1.message.role": "assistant",
+        "llm.output_messages.1.message.tool_calls.0.tool_call.function.name": "f",
+    }
+    (one,) = read(span(1, flat))
+    assert one["payload"]["message"]["content"] == "Monday."
+    assert one["payload"]["message"]["tool_calls"][0]["name"] == "f"
+    (choices,) = read(span(1, flat | {"output.value": json.dumps(two)}))
+    assert len(choices["payload"]["other_choices"]) == 1
+
+
+def test_what_the_producer_hid_is_said() -> None:
+    hidden = {"openinference.span.kind": "LLM", "input.value": "__REDACTED__", "output.value": "__REDACTED__"}
+    (call,) = read(span(1, hidden))
+    assert call["payload"]["tags"] == ["redacted"]
+
+
+def test_usage_and_cost_in_objects() -> None:
+    langfuse = {
+        "langfuse.observation.type": "generation",
+        "langfuse.observation.usage_details": '{"input": 9, "output": 4}',
+        "langfuse.observation.cost_details": '{"total": 0.25}',
+        "langfuse.observation.model.parameters": '{"temperature": 0.5, "max_completion_tokens": 9, "x": 1}',
+        "prompt_token_ids": [1, 2],
+        "response_token_ids": [3],
+    }
+    (call,) = read(span(1, langfuse))
+    found = {k: v for k, v in call["payload"].items() if k not in {"message", "tags", "latency_s"}}
+    assert found == {
+        "input_tokens": 9, "output_tokens": 4, "cost_usd": 0.25, "sampling": {"temperature": 0.5, "max_tokens": 9},
+        "prompt_token_ids": [1, 2], "completion_token_ids": [3],
+    }  # fmt: skip
