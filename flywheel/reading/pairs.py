@@ -6,13 +6,13 @@ from one without a response: the first has no prompt to learn from, the second i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.streams import stream_events, streamed
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, text, token_ids, whole
 
-__all__ = ["Pair", "common_payload", "pair_of", "response_body", "sampled", "share"]
+__all__ = ["Pair", "common_payload", "pair_of", "response_body", "sampled"]
 
 _ENVELOPES = (
     ("request", "response"),
@@ -103,9 +103,3 @@ def _written_ids(tokens: list[Any]) -> list[int] | None:
     parts = [token.rpartition("token_id:") for token in tokens if isinstance(token, str)]
     found = [whole(digits) for before, mark, digits in parts if mark and not before]
     return [n for n in found if n is not None] if found and len(found) == len(tokens) else None
-
-
-def share(records: Iterable[Any], fits: Callable[[Any], bool]) -> float:
-    """Return the share of records that fit."""
-    found = [fits(record) for record in records]
-    return sum(found) / len(found) if found else 0.0

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.reading.pairs import common_payload, pair_of, sampled, share
+from flywheel.reading.pairs import common_payload, pair_of, sampled
+from flywheel.reading.reader import share
 
 ASK = {"messages": [{"role": "user", "content": "u"}], "temperature": 0.5, "stop": None}
 ANSWER = {"id": "r", "choices": []}

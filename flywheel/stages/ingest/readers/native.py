@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
 from flywheel.reading.messages import arguments, flat_text, messages
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
 from flywheel.reading.values import as_dict, embedded, ident, number, when
 from flywheel.records import EventKind, LogEvent, is_name
-
-__all__ = ["READER", "NativeReader"]
 
 _FIELDS = set(LogEvent.model_fields)
 _TEXTS = {"span_id", "parent_id", "model", "policy", "task_key", "user", "tool_name", "tool_call_id"}
@@ -40,42 +38,30 @@ _NAME_LENGTH = 40
 _TEXT_OR_NUMBER = (str, int)
 
 
-class NativeReader:
-    """Reads flywheel's own events."""
-
-    name = "native"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have the fields that make an event."""
-        return max(share(sample.records, _is_event), 0.9 * share(sample.records, _is_flat))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the event of one line."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        if "payload" in record or not _is_flat(record):
-            given, target = record, record.get("target")
-        else:
-            given = _unflatten(record)
-            target = given.pop("_target", None)
-        if not given.keys() <= _FIELDS:
-            raise BadRecordError("bad_record", f"{_shown(min(given.keys() - _FIELDS))}: unknown field")
-        event: Event = {name: _text(value, name) for name, value in given.items() if name in _TEXTS}
-        event["kind"] = kind = _kind(given)
-        event["conversation_id"] = ident(given.get("conversation_id"))
-        if event["conversation_id"] is None:
-            raise BadRecordError("bad_record", "conversation_id: required")
-        event["ts"], event["seq"] = _time(given), _seq(given)
-        placed = event["ts"] or event.get("span_id") or given.get("seq") is not None
-        if not placed and kind not in _LATE:
-            raise BadRecordError("bad_record", "ts, seq or span_id: one of them is required")
-        payload = embedded(given.get("payload"))
-        if not isinstance(payload, dict):
-            raise BadRecordError("bad_record", "payload: an object is required")
-        event["payload"] = _CHECKS[kind](_checked(payload))
-        event["ids"], event["target"] = _named(given, target)
-        yield event
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the event of one line."""
+    if "payload" in record or not _is_flat(record):
+        given, target = record, record.get("target")
+    else:
+        given = _unflatten(record)
+        target = given.pop("_target", None)
+    if not given.keys() <= _FIELDS:
+        raise BadRecordError("bad_record", f"{_shown(min(given.keys() - _FIELDS))}: unknown field")
+    event: Event = {name: _text(value, name) for name, value in given.items() if name in _TEXTS}
+    event["kind"] = kind = _kind(given)
+    event["conversation_id"] = ident(given.get("conversation_id"))
+    if event["conversation_id"] is None:
+        raise BadRecordError("bad_record", "conversation_id: required")
+    event["ts"], event["seq"] = _time(given), _seq(given)
+    placed = event["ts"] or event.get("span_id") or given.get("seq") is not None
+    if not placed and kind not in _LATE:
+        raise BadRecordError("bad_record", "ts, seq or span_id: one of them is required")
+    payload = embedded(given.get("payload"))
+    if not isinstance(payload, dict):
+        raise BadRecordError("bad_record", "payload: an object is required")
+    event["payload"] = _CHECKS[kind](_checked(payload))
+    event["ids"], event["target"] = _named(given, target)
+    yield event
 
 
 def _shown(name: str) -> str:
@@ -243,4 +229,4 @@ _CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
     EventKind.OUTCOME: _outcome,
 }
 
-READER = NativeReader()
+READER = reader("native", 1, marks=[(1.0, _is_event), (0.9, _is_flat)], read=_read)

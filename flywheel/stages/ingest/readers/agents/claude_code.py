@@ -16,12 +16,10 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import Message, messages
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader, share
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
 from flywheel.reading.values import as_dict, as_list, first, ident, text, version, when, whole
 from flywheel.records import EventKind
-
-__all__ = ["READER", "ClaudeCodeReader"]
 
 _TOLD = ("user", "assistant")
 _BOOKKEEPING = {
@@ -35,38 +33,31 @@ _REJECTED = ("The user doesn't want to proceed with this tool use", "User reject
 _PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Caveat: The messages below")
 
 
-class ClaudeCodeReader:
-    """Reads session files of Claude Code."""
+def _sniff(sample: Sample) -> float:
+    """Return how many records have what only these files have."""
+    told = share(sample.records, _is_told)
+    return share(sample.records, lambda r: _is_told(r) or _is_bookkeeping(r)) if told else 0.9 * _book(sample)
 
-    name = "claude_code"
-    version = 2
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        told = share(sample.records, _is_told)
-        return share(sample.records, lambda r: _is_told(r) or _is_bookkeeping(r)) if told else 0.9 * _book(sample)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield what one line tells."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        session, kind = ident(first(record, ("sessionId", "session_id"))), record.get("type")
-        if session is None:
-            if kind in _TOLD:
-                raise BadRecordError("bad_record", "no session id")
-            return
-        if kind not in _TOLD:
-            compacted = record.get("subtype") == "compact_boundary"
-            if compacted or ident(record.get("uuid")):  # a link of the chain, at least
-                yield _threaded(request([], _source(record, {}, session), line, _COMPACTED if compacted else {}))
-            return
-        message = record.get("message")
-        if not isinstance(message, dict):
-            raise BadRecordError("bad_record", "no message")
-        source = _source(record, message, session)
-        told = _reply(message, source) if kind == "assistant" else _heard(record, message, source)
-        for event in told:
-            yield _threaded({**event, "seq": line})
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield what one line tells."""
+    session, kind = ident(first(record, ("sessionId", "session_id"))), record.get("type")
+    if session is None:
+        if kind in _TOLD:
+            raise BadRecordError("bad_record", "no session id")
+        return
+    if kind not in _TOLD:
+        compacted = record.get("subtype") == "compact_boundary"
+        if compacted or ident(record.get("uuid")):  # a link of the chain, at least
+            yield _threaded(request([], _source(record, {}, session), line, _COMPACTED if compacted else {}))
+        return
+    message = record.get("message")
+    if not isinstance(message, dict):
+        raise BadRecordError("bad_record", "no message")
+    source = _source(record, message, session)
+    told = _reply(message, source) if kind == "assistant" else _heard(record, message, source)
+    for event in told:
+        yield _threaded({**event, "seq": line})
 
 
 def _threaded(event: Event) -> Event:
@@ -173,4 +164,4 @@ def _words(said: str, record: Mapping[str, Any], source: Source) -> Iterator[Eve
         yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
 
 
-READER = ClaudeCodeReader()
+READER = reader("claude_code", 2, sniff=_sniff, read=_read)

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import (
     Message,
@@ -23,12 +22,10 @@ from flywheel.reading.messages import (
     result_message,
     tool_schemas,
 )
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 from flywheel.records import EventKind
-
-__all__ = ["READER", "CodexReader"]
 
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
@@ -38,30 +35,23 @@ _PROGRAM = ("<environment_context>", "<user_instructions>", "<permissions", "<tu
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output")
 
 
-class CodexReader:
-    """Reads rollout files of Codex."""
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the session that a file holds: the id in its name, else the name."""
+    stem = path.name.split(".json")[0]
+    found = _ID.search(stem)
+    return {"scope": found[0] if found else stem}
 
-    name = "codex"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: as_dict(r).get("type") in _TYPES and "payload" in r and "timestamp" in r)
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield what one line tells."""
+    payload, kind = as_dict(record.get("payload")), text(record.get("type")) or ""
+    source: Source = {"conversation_id": "codex", "ts": when(record.get("timestamp"))}
+    for event in _TELL[kind](payload, source, line) if kind in _TELL else ():
+        yield {**event, "seq": line}
 
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return the session that a file holds: the id in its name, else the name."""
-        stem = path.name.split(".json")[0]
-        found = _ID.search(stem)
-        return {"scope": found[0] if found else stem}
 
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield what one line tells."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        payload, kind = as_dict(record.get("payload")), text(record.get("type")) or ""
-        source: Source = {"conversation_id": "codex", "ts": when(record.get("timestamp"))}
-        for event in _TELL[kind](payload, source, line) if kind in _TELL else ():
-            yield {**event, "seq": line}
+def _is_line(record: Any) -> bool:
+    return as_dict(record).get("type") in _TYPES and "payload" in record and "timestamp" in record
 
 
 def _meta(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
@@ -183,4 +173,10 @@ _TELL = {
     "session_meta": _meta, "turn_context": _turn, "response_item": _item, "event_msg": _shown, "compacted": _compacted,
 }  # fmt: skip
 
-READER = CodexReader()
+READER = reader(
+    "codex",
+    1,
+    marks=_is_line,
+    read=_read,
+    from_path=_from_path,
+)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import Message, flat_text, result_message
-from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.values import as_dict, first, ident, text, version, when
 from flywheel.records import EventKind, content_id
@@ -29,32 +29,19 @@ from flywheel.stages.ingest.readers.agents._mini_swe import (
     usage_of,
 )
 
-__all__ = ["READER", "MiniSweAgentReader"]
-
 _DONE = ("Submitted", "", None)
 _SUBMITS = re.compile(r"(?:COMPLETE_TASK_AND_SUBMIT|MINI_SWE_AGENT)_FINAL_OUTPUT")
 
 
-class MiniSweAgentReader:
-    """Reads `.traj.json` files."""
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the run that a file belongs to."""
+    return run_of_trajectory(path)
 
-    name = "mini_swe_agent"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, _is_run)
-
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return the run that a file belongs to."""
-        return run_of_trajectory(path)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the run's messages; one that ended before it began gives nothing."""
-        if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
-            raise BadRecordError("bad_record", "no object with a list of messages")
-        if record["messages"]:
-            yield from _Run(record).events()
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the run's messages; one that ended before it began gives nothing."""
+    if record["messages"]:
+        yield from _Run(record).events()
 
 
 def _is_run(record: Any) -> bool:
@@ -180,4 +167,12 @@ def _told(turns: list[Any]) -> list[Any]:
     ]
 
 
-READER = MiniSweAgentReader()
+READER = reader(
+    "mini_swe_agent",
+    1,
+    marks=_is_run,
+    needs=has(messages=list),
+    refusal="no object with a list of messages",
+    read=_read,
+    from_path=_from_path,
+)

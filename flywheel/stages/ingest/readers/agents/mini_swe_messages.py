@@ -9,46 +9,43 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import Sample
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import flat_text, result_message
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, first, ident, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
 from flywheel.stages.ingest.readers.agents._mini_swe import RETURNED, command_of, reply_of, status_of, usage_of
 
-__all__ = ["READER", "MiniSweMessagesReader"]
-
 _ROLES = ("system", "user", "assistant", "tool", "exit")
 _SAID_OF_RUNS = {"actions", "returncode", "exit_status"}
 
 
-class MiniSweMessagesReader:
-    """Reads trajectories without a wrapper."""
+def _sniff(sample: Sample) -> float:
+    """A list of messages is one of these when a command's end is told as only these files tell it."""
+    turns = [as_dict(record) for record in sample.records]
+    all_said = bool(turns) and all(turn.get("role") in _ROLES and "content" in turn for turn in turns)
+    return 1.0 if all_said and any(map(_is_end, turns)) else 0.0
 
-    name = "mini_swe_messages"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """A list of messages is one of these when a command's end is told as only these files tell it."""
-        turns = [as_dict(record) for record in sample.records]
-        all_said = bool(turns) and all(turn.get("role") in _ROLES and "content" in turn for turn in turns)
-        return 1.0 if all_said and any(map(_is_end, turns)) else 0.0
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the run and the file."""
+    run = run_of_trajectory(path).get("scope")
+    return {"scope": "/".join(part for part in (run, path.name.split(".traj")[0]) if part)}
 
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return the run and the file."""
-        run = run_of_trajectory(path).get("scope")
-        return {"scope": "/".join(part for part in (run, path.name.split(".traj")[0]) if part)}
 
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield what one message tells."""
-        if not isinstance(record, dict) or record.get("role") not in _ROLES:
-            raise BadRecordError("bad_record", "no message with a known role")
-        extra = as_dict(record.get("extra"))
-        stamp = first(extra, ("timestamp",)) or record.get("timestamp")
-        source: Source = {"conversation_id": "mini-swe-agent", "ts": when(stamp)}
-        for event in _told(record, extra, source, line):
-            yield {**event, "seq": line}
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield what one message tells."""
+    extra = as_dict(record.get("extra"))
+    stamp = first(extra, ("timestamp",)) or record.get("timestamp")
+    source: Source = {"conversation_id": "mini-swe-agent", "ts": when(stamp)}
+    for event in _told(record, extra, source, line):
+        yield {**event, "seq": line}
+
+
+def _is_message(record: Any) -> bool:
+    return as_dict(record).get("role") in _ROLES
 
 
 def _is_end(turn: Mapping[str, Any]) -> bool:
@@ -76,4 +73,12 @@ def _told(turn: Mapping[str, Any], extra: Mapping[str, Any], source: Source, lin
         yield request([{"role": role, "content": content}], source, line, {})
 
 
-READER = MiniSweMessagesReader()
+READER = reader(
+    "mini_swe_messages",
+    1,
+    sniff=_sniff,
+    needs=_is_message,
+    refusal="no message with a known role",
+    read=_read,
+    from_path=_from_path,
+)

@@ -11,52 +11,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
 from flywheel.reading.messages import Message, messages
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, first, ident, number, text, when, whole
 from flywheel.records import EventKind
-
-__all__ = ["READER", "OpenWebUIReader"]
 
 _RATED = {"type", "data", "meta"}
 Tree = dict[str, Mapping[str, Any]]
 
 
-class OpenWebUIReader:
-    """Reads exports of Open WebUI."""
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the chat that was rated, its other answers, and the rating."""
+    source: Source = {"user": ident(record.get("user_id"))}
+    if not _is_feedback(record):
+        yield from _chat(record, source, line)
+        return
+    meta, chat = as_dict(record.get("meta")), as_dict(as_dict(record.get("snapshot")).get("chat"))
+    name = ident(first(meta, ("chat_id",))) or ident(chat.get("id")) or ident(record.get("id"))
+    if name is None:
+        raise BadRecordError("bad_record", "a feedback without a chat")
+    rated, tree = ident(meta.get("message_id")), _tree(chat.get("chat") or chat)
+    source["conversation_id"] = name
+    path = _path(tree, _current(chat, rated))
+    yield from _told(path, source)
+    for other in _siblings(tree, rated):
+        if other not in [ident(message.get("id")) for message in path]:
+            yield from _other(_path(tree, other), {**source, "conversation_id": f"{name}/{other}"})
+    known = not path or rated in [ident(message.get("id")) for message in path]
+    where = name if known or rated not in tree else f"{name}/{rated}"
+    told = {"ts": when(first(record, ("updated_at", "created_at"))), "conversation_id": where}
+    yield from _ratings(as_dict(record.get("data")), rated, {**source, **told}, line)
 
-    name = "open_webui"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: _is_feedback(as_dict(r)) or bool(_tree(as_dict(r).get("chat"))))
+def _is_export(record: Any) -> bool:
+    return _is_feedback(as_dict(record)) or bool(_tree(as_dict(record).get("chat")))
 
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the chat that was rated, its other answers, and the rating."""
-        if not isinstance(record, dict) or not (_is_feedback(record) or "chat" in record):
-            raise BadRecordError("bad_record", "neither a feedback nor a chat")
-        source: Source = {"user": ident(record.get("user_id"))}
-        if not _is_feedback(record):
-            yield from _chat(record, source, line)
-            return
-        meta, chat = as_dict(record.get("meta")), as_dict(as_dict(record.get("snapshot")).get("chat"))
-        name = ident(first(meta, ("chat_id",))) or ident(chat.get("id")) or ident(record.get("id"))
-        if name is None:
-            raise BadRecordError("bad_record", "a feedback without a chat")
-        rated, tree = ident(meta.get("message_id")), _tree(chat.get("chat") or chat)
-        source["conversation_id"] = name
-        path = _path(tree, _current(chat, rated))
-        yield from _told(path, source)
-        for other in _siblings(tree, rated):
-            if other not in [ident(message.get("id")) for message in path]:
-                yield from _other(_path(tree, other), {**source, "conversation_id": f"{name}/{other}"})
-        known = not path or rated in [ident(message.get("id")) for message in path]
-        where = name if known or rated not in tree else f"{name}/{rated}"
-        told = {"ts": when(first(record, ("updated_at", "created_at"))), "conversation_id": where}
-        yield from _ratings(as_dict(record.get("data")), rated, {**source, **told}, line)
+
+def _is_feedback_or_chat(record: Any) -> bool:
+    return _is_feedback(as_dict(record)) or "chat" in as_dict(record)
 
 
 def _is_feedback(record: Mapping[str, Any]) -> bool:
@@ -166,4 +160,6 @@ def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Even
         yield from _ratings(rating, ident(message.get("id")), told, line)
 
 
-READER = OpenWebUIReader()
+READER = reader(
+    "open_webui", 1, marks=_is_export, needs=_is_feedback_or_chat, refusal="neither a feedback nor a chat", read=_read
+)

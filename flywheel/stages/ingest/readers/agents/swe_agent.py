@@ -11,45 +11,31 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, spoken
 from flywheel.reading.messages import Message, flat_text, messages, name_results, result_message
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import has, reader
 from flywheel.reading.status import OK
 from flywheel.reading.values import as_dict, as_list, embedded, ident, text, version
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
 
-__all__ = ["READER", "SweAgentReader"]
+
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the run that a file belongs to."""
+    return run_of_trajectory(path)
 
 
-class SweAgentReader:
-    """Reads `.traj` files."""
-
-    name = "swe_agent"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: bool(_history(r)) and ("trajectory" in r or _by_swe_agent(_history(r))))
-
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return the run that a file belongs to."""
-        return run_of_trajectory(path)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the run's messages; one that ended before it began gives nothing."""
-        if not isinstance(record, dict) or not isinstance(record.get("history"), list):
-            raise BadRecordError("bad_record", "no object with a history")
-        history, seen = _told(_history(record))
-        if len(history) == seen:
-            return
-        info = as_dict(record.get("info"))
-        history += _untold(as_list(record.get("trajectory")), history, seen)
-        if info.get("exit_status") == "submitted" and history[-1]["role"] == "tool":
-            history[-1]["status"] = OK
-        name_results(history)
-        yield from spoken(history, _source(record, info), _extra(info), seen=seen)
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the run's messages; one that ended before it began gives nothing."""
+    history, seen = _told(_history(record))
+    if len(history) == seen:
+        return
+    info = as_dict(record.get("info"))
+    history += _untold(as_list(record.get("trajectory")), history, seen)
+    if info.get("exit_status") == "submitted" and history[-1]["role"] == "tool":
+        history[-1]["status"] = OK
+    name_results(history)
+    yield from spoken(history, _source(record, info), _extra(info), seen=seen)
 
 
 def _source(record: Mapping[str, Any], info: Mapping[str, Any]) -> Source:
@@ -69,6 +55,11 @@ def _source(record: Mapping[str, Any], info: Mapping[str, Any]) -> Source:
 
 def _history(record: Any) -> list[Mapping[str, Any]]:
     return [as_dict(turn) for turn in as_list(as_dict(record).get("history")) if as_dict(turn).get("role")]
+
+
+def _is_run(record: Any) -> bool:
+    history = _history(record)
+    return bool(history) and ("trajectory" in record or _by_swe_agent(history))
 
 
 def _by_swe_agent(history: list[Mapping[str, Any]]) -> bool:
@@ -136,4 +127,12 @@ def _observed(step: Mapping[str, Any], call_id: str) -> Message:
     return result_message(flat_text(step.get("observation")), {"tool_call_id": call_id})
 
 
-READER = SweAgentReader()
+READER = reader(
+    "swe_agent",
+    1,
+    marks=_is_run,
+    needs=has(history=list),
+    refusal="no object with a history",
+    read=_read,
+    from_path=_from_path,
+)

@@ -10,44 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, source_of, spoken
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import tool_schemas
-from flywheel.reading.pairs import pair_of, share
+from flywheel.reading.pairs import pair_of
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, embedded
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE, claude_history, is_message
 
-__all__ = ["READER", "AnthropicReader"]
-
 _TELLING = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 
 
-class AnthropicReader:
-    """Reads Messages API logs."""
-
-    name = "anthropic"
-    version = 2
-
-    def sniff(self, sample: Sample) -> float:
-        """Pairs are certain; transcripts are when a block says so that only this API has."""
-        return max(
-            0.95 * share(sample.records, _is_pair),
-            0.9 * share(sample.records, is_message),
-            0.7 * share(sample.records, _is_transcript),
-        )
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of one pair, message or transcript."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        pair = pair_of(record)
-        if pair.request is record and not (CLAUDE.completed(pair.response) or record.get("error")):
-            yield from _transcript(record)
-        elif pair.request or is_message(pair.response):
-            yield from call_events(pair, CLAUDE, line)
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of one pair, message or transcript."""
+    pair = pair_of(record)
+    if pair.request is record and not (CLAUDE.completed(pair.response) or record.get("error")):
+        yield from _transcript(record)
+    elif pair.request or is_message(pair.response):
+        yield from call_events(pair, CLAUDE, line)
 
 
 def _is_pair(record: Any) -> bool:
@@ -74,4 +56,4 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     yield from judgements(record, source, None)
 
 
-READER = AnthropicReader()
+READER = reader("anthropic", 2, marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read)

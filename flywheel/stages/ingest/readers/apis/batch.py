@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, request
-from flywheel.reading.pairs import Pair, share
+from flywheel.reading.pairs import Pair
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, embedded, ident
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events, source_of_pair
 from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT
@@ -21,37 +21,23 @@ from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE
 from flywheel.stages.ingest.readers.apis._dialects.gateways import dialect_of
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
 
-__all__ = ["READER", "BatchReader"]
-
 _ASKED = ("body", "params")
 _ENDED = ("succeeded", "errored", "canceled", "expired")  # how a request of an Anthropic batch ended
 _FOLDERS = 2  # names of a path that tell batches apart
 
 
-class BatchReader:
-    """Reads the input, output and error files of batch APIs."""
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the folder as the scope of custom ids."""
+    folders = [name for name in path.parent.parts if name.strip("/\\.")]
+    return {"scope": "/".join(folders[-_FOLDERS:])}
 
-    name = "batch"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are lines of such a file."""
-        return share(sample.records, _is_line)
-
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return the folder as the scope of custom ids."""
-        folders = [name for name in path.parent.parts if name.strip("/\\.")]
-        return {"scope": "/".join(folders[-_FOLDERS:])}
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield what one line says; lines of other endpoints (embeddings, moderation) give nothing."""
-        custom_id = ident(as_dict(record).get("custom_id"))
-        if custom_id is None:
-            raise BadRecordError("bad_record", "no object with a custom_id")
-        pair = Pair(_asked(record), _answered(record), record)
-        dialect = _dialect(record, pair)
-        for event in _events(pair, dialect, line):
-            yield {**event, "conversation_id": f"batch/{custom_id}"}
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield what one line says; lines of other endpoints (embeddings, moderation) give nothing."""
+    pair = Pair(_asked(record), _answered(record), record)
+    dialect = _dialect(record, pair)
+    for event in _events(pair, dialect, line):
+        yield {**event, "conversation_id": f"batch/{_custom_id(record)}"}
 
 
 def _events(pair: Pair, dialect: Dialect | None, line: int) -> Iterator[Event]:
@@ -66,9 +52,13 @@ def _events(pair: Pair, dialect: Dialect | None, line: int) -> Iterator[Event]:
         yield request(history, source, 0, {"tools": tools} if tools else {})
 
 
+def _custom_id(record: Any) -> str | None:
+    return ident(as_dict(record).get("custom_id"))
+
+
 def _is_line(record: Any) -> bool:
     outer = as_dict(record)
-    if ident(outer.get("custom_id")) is None:
+    if not _custom_id(record):
         return False
     sent = isinstance(embedded(outer.get("body")), dict) and "url" in outer
     back = "response" in outer and ("error" in outer or "body" in as_dict(outer.get("response")))
@@ -102,4 +92,6 @@ def _dialect(record: Mapping[str, Any], pair: Pair) -> Dialect | None:
     return RESPONSES if "/responses" in url else CHAT if "/completions" in url else None
 
 
-READER = BatchReader()
+READER = reader(
+    "batch", 1, marks=_is_line, needs=_custom_id, refusal="no object with a custom_id", read=_read, from_path=_from_path
+)

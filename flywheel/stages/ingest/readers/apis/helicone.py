@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, source_of, tool_result
 from flywheel.reading.messages import arguments, flat_text, result_message
-from flywheel.reading.pairs import Pair, response_body, share
+from flywheel.reading.pairs import Pair, response_body
+from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED
 from flywheel.reading.values import as_dict, embedded, first, ident, number, text, when, whole
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events, names
 from flywheel.stages.ingest.readers.apis._dialects.gateways import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
-
-__all__ = ["READER", "HeliconeReader"]
 
 _FIELDS = {"request_id", "request_created_at", "response_created_at", "response_status"}
 _OWN = {"request_body", "request_properties", "properties", "signed_body_url", "request_path"}
@@ -31,26 +29,18 @@ _COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"
 _ERROR = 400  # HTTP statuses from here on say that a call failed
 
 
-class HeliconeReader:
-    """Reads exported requests of Helicone."""
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of one call, and what was said of it."""
+    bodies = as_dict(embedded(record.get("signed_body_content")))
+    asked = as_dict(embedded(first(bodies, ("request",)) or record.get("request_body")))
+    answered = embedded(first(bodies, ("response",)) or record.get("response_body"))
+    events = list(_call(Pair(asked, response_body(answered), _envelope(record)), record, line))
+    yield from events
+    yield from _judged(record, events)
 
-    name = "helicone"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have the columns of Helicone's request table."""
-        return share(sample.records, lambda r: set(as_dict(r)) >= _FIELDS and len(_OWN & set(as_dict(r))) > 1)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of one call, and what was said of it."""
-        if not isinstance(record, dict) or "request_id" not in record:
-            raise BadRecordError("bad_record", "no object with a request_id")
-        bodies = as_dict(embedded(record.get("signed_body_content")))
-        asked = as_dict(embedded(first(bodies, ("request",)) or record.get("request_body")))
-        answered = embedded(first(bodies, ("response",)) or record.get("response_body"))
-        events = list(_call(Pair(asked, response_body(answered), _envelope(record)), record, line))
-        yield from events
-        yield from _judged(record, events)
+def _is_row(record: Any) -> bool:
+    return as_dict(record).keys() >= _FIELDS and len(_OWN & record.keys()) > 1
 
 
 def _properties(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,4 +123,6 @@ def _judged(record: Mapping[str, Any], events: list[Event]) -> Iterator[Event]:
             yield {**source, "kind": EventKind.FEEDBACK, "ts": None, "payload": payload}
 
 
-READER = HeliconeReader()
+READER = reader(
+    "helicone", 1, marks=_is_row, needs=has("request_id"), refusal="no object with a request_id", read=_read
+)

@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, source_of, tool_result
 from flywheel.reading.messages import LITELLM_REDACTED, arguments, flat_text, result_message
-from flywheel.reading.pairs import Pair, share
+from flywheel.reading.pairs import Pair
+from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, whole
 from flywheel.records import EventKind
@@ -25,40 +25,26 @@ from flywheel.stages.ingest.readers.apis._dialects.gateways import GATEWAY_CHAT,
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
 from flywheel.stages.ingest.readers.apis._litellm import call_names, envelope, own_id
 
-__all__ = ["READER", "LiteLLMReader"]
-
 _CUT = "litellm_truncated"
 _TALKS = ("completion", "responses", "anthropic_messages")
 _TOOL = "call_mcp_tool"
 _COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
 
 
-class LiteLLMReader:
-    """Reads what LiteLLM logs."""
-
-    name = "litellm"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only LiteLLM writes."""
-        return share(sample.records, _is_call)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of one call; calls that are no talk (embeddings, images) give nothing."""
-        if not isinstance(record, dict) or "call_type" not in record:
-            raise BadRecordError("bad_record", "no object with a call_type")
-        kind = str(record["call_type"])
-        pair = _pair(record)
-        if kind == _TOOL:
-            yield from _tool(record, pair)
-            return
-        dialect = _dialect(kind, pair.response)
-        if dialect is None:
-            return
-        if tag := _missing(record, pair):
-            yield _names_only(record, pair, tag)
-            return
-        yield from _completed(list(call_events(pair, dialect, line)), record)
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of one call; calls that are no talk (embeddings, images) give nothing."""
+    kind = str(record["call_type"])
+    pair = _pair(record)
+    if kind == _TOOL:
+        yield from _tool(record, pair)
+        return
+    dialect = _dialect(kind, pair.response)
+    if dialect is None:
+        return
+    if tag := _missing(record, pair):
+        yield _names_only(record, pair, tag)
+        return
+    yield from _completed(list(call_events(pair, dialect, line)), record)
 
 
 def _is_call(record: Any) -> bool:
@@ -171,4 +157,4 @@ def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:
     yield {**event, "payload": event["payload"] | {k: v for k, v in ended.items() if v is not None}}
 
 
-READER = LiteLLMReader()
+READER = reader("litellm", 1, marks=_is_call, needs=has("call_type"), refusal="no object with a call_type", read=_read)

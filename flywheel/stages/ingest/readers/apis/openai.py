@@ -10,53 +10,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.chat_stream import is_chunk
 from flywheel.reading.events import Event, acted, source_of
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
-from flywheel.reading.pairs import Pair, pair_of, share
+from flywheel.reading.pairs import Pair, pair_of
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, embedded, ident, number
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT, choices, completed
 from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_event, is_preference, preference
 
-__all__ = ["READER", "OpenAIReader"]
-
 _BLOCKS = ("tool_use", "tool_result", "thinking")
 _RESPONSES = ("chat.completion", "text_completion")
 
 
-class OpenAIReader:
-    """Reads logs and files of Chat Completions."""
-
-    name = "openai"
-    version = 2
-
-    def sniff(self, sample: Sample) -> float:
-        """Pairs are certain; plain transcripts might be part of something that a more special reader knows."""
-        return max(
-            0.95 * share(sample.records, lambda r: _is_pair(r) or is_chunk(r) or is_preference(r)),
-            0.9 * share(sample.records, _is_response),
-            0.6 * share(sample.records, _is_transcript),
-        )
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of one pair, response, chunk, transcript or preference."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        if is_preference(record):
-            yield from preference(record)
-            return
-        pair = _pair(record)
-        if not pair.request and is_chunk(record):
-            yield from chunk_event(record, line)
-        elif pair.request is record and "messages" in record and not (completed(pair.response) or _failed(record)):
-            yield from _transcript(record)
-        else:
-            for one in _apart(pair):
-                yield from call_events(one, CHAT, line)
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of one pair, response, chunk, transcript or preference."""
+    if is_preference(record):
+        yield from preference(record)
+        return
+    pair = _pair(record)
+    if not pair.request and is_chunk(record):
+        yield from chunk_event(record, line)
+    elif pair.request is record and "messages" in record and not (completed(pair.response) or _failed(record)):
+        yield from _transcript(record)
+    else:
+        for one in _apart(pair):
+            yield from call_events(one, CHAT, line)
 
 
 def _pair(record: Any) -> Pair:
@@ -70,6 +52,10 @@ def _failed(record: Mapping[str, Any]) -> bool:
 def _is_pair(record: Any) -> bool:
     pair = _pair(record)
     return bool(pair.request) and isinstance(completed(pair.response).get("choices"), list)
+
+
+def _is_call(record: Any) -> bool:
+    return _is_pair(record) or is_chunk(record) or is_preference(record)
 
 
 def _is_response(record: Any) -> bool:
@@ -127,4 +113,4 @@ def _weighed(given: Any) -> tuple[list[Message], set[int]]:
     return history, actions
 
 
-READER = OpenAIReader()
+READER = reader("openai", 2, marks=[(0.95, _is_call), (0.9, _is_response), (0.6, _is_transcript)], read=_read)

@@ -10,35 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.pairs import Pair, pair_of, share
+from flywheel.reading.pairs import Pair, pair_of
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.responses import ENDS, RESPONSES, is_response
 
-__all__ = ["READER", "ResponsesReader"]
 
-
-class ResponsesReader:
-    """Reads logs of the Responses API."""
-
-    name = "responses"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are pairs, responses or events of this API."""
-        return 0.97 * share(sample.records, lambda r: bool(RESPONSES.completed(_pair(r).response)) or _is_event(r))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of one call; of a stream's events told one by one only the last says anything."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        if _is_event(record):
-            if record["type"] in ENDS:
-                yield from call_events(Pair({}, as_dict(record.get("response")), {}), RESPONSES, line)
-            return
-        yield from call_events(_pair(record), RESPONSES, line)
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of one call; of a stream's events told one by one only the last says anything."""
+    if _is_event(record):
+        if record["type"] in ENDS:
+            yield from call_events(Pair({}, as_dict(record.get("response")), {}), RESPONSES, line)
+        return
+    yield from call_events(_pair(record), RESPONSES, line)
 
 
 def _pair(record: Any) -> Pair:
@@ -47,9 +33,13 @@ def _pair(record: Any) -> Pair:
     return pair_of(record, RESPONSES.fields)
 
 
+def _is_call(record: Any) -> bool:
+    return bool(RESPONSES.completed(_pair(record).response)) or _is_event(record)
+
+
 def _is_event(record: Any) -> bool:
     kind = as_dict(record).get("type")
     return isinstance(kind, str) and kind.startswith("response.")
 
 
-READER = ResponsesReader()
+READER = reader("responses", 1, marks=[(0.97, _is_call)], read=_read)

@@ -13,14 +13,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source
 from flywheel.reading.messages import Message, flat_text, messages, tool_schemas
-from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when, whole
 from flywheel.records import EventKind, canonical_json
-
-__all__ = ["READER", "TensorZeroReader"]
 
 _INFERENCE = {"function_name", "variant_name", "episode_id"}
 _MODEL = {"inference_id", "raw_request", "raw_response"}
@@ -31,27 +30,19 @@ _KINDS = (_INFERENCE, _MODEL, _METRIC, _COMMENT, _DEMONSTRATION)
 _UUID7 = 7
 
 
-class TensorZeroReader:
-    """Reads rows of TensorZero's tables."""
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield what one row tells."""
+    fields = set(record)
+    if fields >= _INFERENCE:
+        yield from _inference(record, line)
+    elif fields >= _MODEL:
+        yield from _model_inference(record, line)
+    else:
+        yield from _feedback(record, line)
 
-    name = "tensorzero"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these tables have."""
-        return share(sample.records, lambda r: any(set(as_dict(r)) >= kind for kind in _KINDS))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield what one row tells."""
-        fields = set(record) if isinstance(record, dict) else set()
-        if fields >= _INFERENCE:
-            yield from _inference(record, line)
-        elif fields >= _MODEL:
-            yield from _model_inference(record, line)
-        elif fields >= _METRIC or fields >= _COMMENT or fields >= _DEMONSTRATION:
-            yield from _feedback(record, line)
-        else:
-            raise BadRecordError("bad_record", "no row of a TensorZero table")
+def _is_row(record: Any) -> bool:
+    return any(as_dict(record).keys() >= kind for kind in _KINDS)
 
 
 def _time(row: Mapping[str, Any], name: str | None) -> datetime | None:
@@ -178,4 +169,4 @@ def _judgement(row: Mapping[str, Any]) -> tuple[EventKind, dict[str, Any]]:
     return EventKind.FEEDBACK, {"name": "comment", "comment": flat_text(value) or "", "annotator": "human"}
 
 
-READER = TensorZeroReader()
+READER = reader("tensorzero", 1, marks=_is_row, refusal="no row of a TensorZero table", read=_read)

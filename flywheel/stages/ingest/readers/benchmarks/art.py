@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Reader, Sample
+from flywheel.extensions import Reader
 from flywheel.reading.events import Event, Source, acted
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
-from flywheel.reading.pairs import sampled, share
+from flywheel.reading.pairs import sampled
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.apis.anthropic import READER as ANTHROPIC
 from flywheel.stages.ingest.readers.apis.openai import READER as CHAT
-
-__all__ = ["READER", "ArtReader"]
 
 _FORMAT = "art.trajectories"
 _HISTORIES = ("messages_and_choices", "exchanges", "messages")
@@ -29,30 +28,19 @@ _UNSAID: dict[str, Any] = {"reward": 0.0}  # its newer forms leave out what is a
 _PROTOCOLS: dict[str, Reader] = {"chat_completions": CHAT, "messages": ANTHROPIC}
 
 
-class ArtReader:
-    """Reads ART's trajectories."""
+def _from_path(path: PurePosixPath) -> Mapping[str, str]:
+    """Return the policy that a run's folder names: .../models/NAME/trajectories/SPLIT/STEP.parquet."""
+    parts = path.parts
+    step = path.stem
+    if parts[-5:-4] == ("models",) and parts[-3] == "trajectories" and step.isdecimal():
+        return {"model": parts[-4], "policy": f"{parts[-4]}@{int(step)}"}
+    return {}
 
-    name = "art"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, _is_art)
-
-    def from_path(self, path: PurePosixPath) -> Mapping[str, str]:
-        """Return the policy that a run's folder names: .../models/NAME/trajectories/SPLIT/STEP.parquet."""
-        parts = path.parts
-        step = path.stem
-        if parts[-5:-4] == ("models",) and parts[-3] == "trajectories" and step.isdecimal():
-            return {"model": parts[-4], "policy": f"{parts[-4]}@{int(step)}"}
-        return {}
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of a trajectory, of a group's, or of the trajectory that a Parquet row holds."""
-        if not _is_art(record):
-            raise BadRecordError("bad_record", "no trajectory, no group, no row of one")
-        for trajectory, group, place in _trajectories(record):
-            yield from _attempt(trajectory, group, place, line)
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of a trajectory, of a group's, or of the trajectory that a Parquet row holds."""
+    for trajectory, group, place in _trajectories(record):
+        yield from _attempt(trajectory, group, place, line)
 
 
 def _is_art(record: Any) -> bool:
@@ -231,4 +219,11 @@ def _judged(trajectory: Mapping[str, Any], source: Source, seq: int) -> Iterator
             yield {**source, "kind": EventKind.FEEDBACK, "seq": seq, "payload": payload}
 
 
-READER = ArtReader()
+READER = reader(
+    "art",
+    1,
+    marks=_is_art,
+    refusal="no trajectory, no group, no row of one",
+    read=_read,
+    from_path=_from_path,
+)

@@ -12,46 +12,32 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, acted
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, first, ident, number, text, token_ids, when, whole
 from flywheel.records import EventKind, content_id
-
-__all__ = ["READER", "AtifReader"]
 
 _CONTINUED = re.compile(r"(.+)-cont-(\d{1,6})\Z")  # how Harbor names the session of a document that goes on
 _SEGMENT = 1_000_000  # positions that a document has before the next one's begin
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 
 
-class AtifReader:
-    """Reads ATIF trajectories."""
+def _from_path(path: PurePosixPath) -> Mapping[str, str]:
+    """Return the trial that a document under Harbor belongs to: TRIAL/agent/... or TRIAL/steps/STEP/agent/..."""
+    if path.parent.name == "user-agent":
+        return {"ignored": "a simulated user's own run"}
+    if path.parent.name != "agent":
+        return {}
+    trial = path.parent.parent
+    if trial.parent.name == "steps":
+        trial = trial.parent.parent
+    return {"id": f"session:{trial.name}"} if trial.name else {}
 
-    name = "atif"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records say that they are of this format."""
-        return share(sample.records, _is_trajectory)
-
-    def from_path(self, path: PurePosixPath) -> Mapping[str, str]:
-        """Return the trial that a document under Harbor belongs to: TRIAL/agent/... or TRIAL/steps/STEP/agent/..."""
-        if path.parent.name == "user-agent":
-            return {"ignored": "a simulated user's own run"}
-        if path.parent.name != "agent":
-            return {}
-        trial = path.parent.parent
-        if trial.parent.name == "steps":
-            trial = trial.parent.parent
-        return {"id": f"session:{trial.name}"} if trial.name else {}
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the events of a trajectory and of those within it."""
-        if not _is_trajectory(record):
-            raise BadRecordError("bad_record", "no object of an ATIF version with a list of steps")
-        yield from _trajectory(record, "", {})
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the events of a trajectory and of those within it."""
+    yield from _trajectory(record, "", {})
 
 
 def _is_trajectory(record: Any) -> bool:
@@ -163,4 +149,11 @@ def _making(step: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-READER = AtifReader()
+READER = reader(
+    "atif",
+    1,
+    marks=_is_trajectory,
+    refusal="no object of an ATIF version with a list of steps",
+    read=_read,
+    from_path=_from_path,
+)

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import has, reader
 from flywheel.reading.values import as_dict, as_list, ident, number, text, when
 from flywheel.records import EventKind
 
-__all__ = ["READER", "HarborReader"]
-
-_TRIAL = {"task_name", "trial_name", "agent_info"}
-_JOB = {"n_total_trials", "stats"}
-_CONFIG = {"trial_name", "task", "agent", "environment"}
+_TRIAL = has("task_name", "trial_name", "agent_info")
+_KNOWN = (
+    _TRIAL | has("n_total_trials", "stats") | has("trial_name", "task", "agent", "environment")
+)  # job, configuration
 # Harbor's own list: what ended a trial because of the agent, so that its reward stands.
 _THE_AGENTS = {
     "AgentTimeoutError", "ContextWindowExceededError", "OutputTokenExceededError", "ContextLengthExceededError",
@@ -27,28 +26,11 @@ _THE_AGENTS = {
 }  # fmt: skip
 
 
-class HarborReader:
-    """Reads the results of Harbor's trials."""
-
-    name = "harbor"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, _is_harbors)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the outcomes of a trial or of a job's trials."""
-        if not _is_harbors(record):
-            raise BadRecordError("bad_record", "no result of a trial or a job")
-        for trial in [record, *as_list(record.get("trial_results"))]:
-            if set(as_dict(trial)) >= _TRIAL:
-                yield from _trial(trial)
-
-
-def _is_harbors(record: Any) -> bool:
-    fields = set(as_dict(record))
-    return fields >= _TRIAL or fields >= _JOB or fields >= _CONFIG
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the outcomes of a trial or of a job's trials."""
+    for trial in [record, *as_list(record.get("trial_results"))]:
+        if _TRIAL(trial):
+            yield from _trial(trial)
 
 
 def _trial(trial: Mapping[str, Any]) -> Iterator[Event]:
@@ -78,4 +60,4 @@ def _trial(trial: Mapping[str, Any]) -> Iterator[Event]:
                 }
 
 
-READER = HarborReader()
+READER = reader("harbor", 1, marks=_KNOWN, refusal="no result of a trial or a job", read=_read)

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, acted
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
-from flywheel.reading.pairs import sampled, share
+from flywheel.reading.pairs import sampled
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, ident, number, text, when, whole
 from flywheel.records import EventKind, ToolStatus, content_id
-
-__all__ = ["READER", "InspectReader"]
 
 _SAMPLE = {"id", "epoch", "input", "target"}  # a sample, or its summary
 _REDUCTION = {"scorer", "samples"}
@@ -30,30 +29,17 @@ _SAMPLING = (
 _REFERENCE = "attachment://"
 
 
-class InspectReader:
-    """Reads the logs of Inspect evaluations."""
+def _from_sidecar(document: Any) -> Mapping[str, str]:
+    """Return the model of a run: the policy that its samples show."""
+    policy = _policy(document)
+    return {"model": str(as_dict(as_dict(document).get("eval"))["model"]), "policy": policy} if policy else {}
 
-    name = "inspect"
-    version = 1
-    sidecar = "header.json"
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: bool(_kind(r)))
-
-    def from_sidecar(self, document: Any) -> Mapping[str, str]:
-        """Return the model of a run: the policy that its samples show."""
-        policy = _policy(document)
-        return {"model": str(as_dict(as_dict(document).get("eval"))["model"]), "policy": policy} if policy else {}
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the messages and outcomes of a log's samples, or of one."""
-        kind = _kind(record)
-        if not kind:
-            raise BadRecordError("bad_record", "neither a log nor a sample")
-        for sample in as_list(record.get("samples")) if kind == "log" else [record]:
-            if as_dict(sample).get("messages"):
-                yield from _sample(_resolved(sample, as_dict(sample.get("attachments"))), _policy(record))
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the messages and outcomes of a log's samples, or of one."""
+    for sample in as_list(record.get("samples")) if _kind(record) == "log" else [record]:
+        if as_dict(sample).get("messages"):
+            yield from _sample(_resolved(sample, as_dict(sample.get("attachments"))), _policy(record))
 
 
 def _kind(record: Any) -> str:
@@ -220,4 +206,12 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-READER = InspectReader()
+READER = reader(
+    "inspect",
+    1,
+    marks=_kind,
+    refusal="neither a log nor a sample",
+    read=_read,
+    from_sidecar=_from_sidecar,
+    sidecar="header.json",
+)

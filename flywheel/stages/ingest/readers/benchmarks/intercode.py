@@ -13,15 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath, PurePosixPath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, spoken
 from flywheel.reading.messages import Message, flat_text, name_results, result_message
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK, UNKNOWN
 from flywheel.reading.values import as_dict, as_list, ident, number, text
 from flywheel.records import EventKind
-
-__all__ = ["READER", "IntercodeReader"]
 
 _ATTEMPT = {"environment", "query", "turn_history", "summary"}
 _EXECUTE = re.compile(r"\s*execute\[(.*)\]\s*\Z", re.DOTALL)
@@ -31,34 +28,22 @@ _PYTHON_OK = re.compile(r"\{'output': .*'error': ''\}\s*\Z", re.DOTALL)
 _PYTHON_FAILED = "Error executing action"
 
 
-class IntercodeReader:
-    """Reads InterCode's result files."""
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return model, policy and run from names like ic_ENV_HOW_MODEL_N_turns.json."""
+    stem = path.name.split(".json")[0]
+    folder = path.parent.name
+    named = _FILE.match(stem)
+    model = (named["model"] or folder) if named else folder
+    how = named["how"] if named else ""
+    policy = "/".join(part for part in (model, how) if part)
+    found = {"model": model, "policy": policy, "scope": "/".join(part for part in (folder, stem) if part)}
+    return {name: value for name, value in found.items() if value}
 
-    name = "intercode"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: bool(_attempts(r)))
-
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return model, policy and run from names like ic_ENV_HOW_MODEL_N_turns.json."""
-        stem = path.name.split(".json")[0]
-        folder = path.parent.name
-        named = _FILE.match(stem)
-        model = (named["model"] or folder) if named else folder
-        how = named["how"] if named else ""
-        policy = "/".join(part for part in (model, how) if part)
-        found = {"model": model, "policy": policy, "scope": "/".join(part for part in (folder, stem) if part)}
-        return {name: value for name, value in found.items() if value}
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the actions, results and outcomes of all attempts."""
-        attempts = _attempts(record)
-        if not attempts:
-            raise BadRecordError("bad_record", "no object of attempts with a query and a turn_history")
-        for name, attempt in attempts.items():
-            yield from _attempt(name, attempt)
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the actions, results and outcomes of all attempts."""
+    for name, attempt in _attempts(record).items():
+        yield from _attempt(name, attempt)
 
 
 def _attempts(record: Any) -> dict[str, Mapping[str, Any]]:
@@ -133,4 +118,11 @@ def _status(seen: str, valid: Any, tool: str) -> str:
     return UNKNOWN if not isinstance(valid, bool) else OK if valid else FAILED
 
 
-READER = IntercodeReader()
+READER = reader(
+    "intercode",
+    1,
+    marks=_attempts,
+    refusal="no object of attempts with a query and a turn_history",
+    read=_read,
+    from_path=_from_path,
+)

@@ -13,15 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, spoken
 from flywheel.reading.messages import Message, messages, name_results, result_message
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.values import as_dict, text, whole
 from flywheel.records import EventKind, content_id
-
-__all__ = ["READER", "MintReader"]
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.DOTALL)
 _BLOCKS = (re.compile(r"<execute>(.*?)</execute>", re.DOTALL), re.compile(r"```python(.*?)```", re.DOTALL))
@@ -31,45 +28,34 @@ _REFUSED = "I don't understand your input"
 _BROKE = re.compile(r"Traceback \(most recent call last\)|^\s*(?:Syntax|Indentation|Timeout|Tab)Error\b", re.MULTILINE)
 
 
-class MintReader:
-    """Reads results of MINT."""
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return model and policy of .../MODEL/F=FEEDBACK[/PHF=HOW]/...: who helped is part of the policy."""
+    parts = path.parts
+    at = next((n for n, part in enumerate(parts) if part.startswith("F=") and n > 0), 0)
+    if not at:
+        return {}
+    how = [part for part in parts[at:-1] if part.startswith(("F=", "PHF=")) and part != "F=None"]
+    policy = "/".join([parts[at - 1], *how])
+    return {"model": parts[at - 1], "policy": policy, "scope": policy}
 
-    name = "mint"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, _is_attempt)
-
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return model and policy of .../MODEL/F=FEEDBACK[/PHF=HOW]/...: who helped is part of the policy."""
-        parts = path.parts
-        at = next((n for n, part in enumerate(parts) if part.startswith("F=") and n > 0), 0)
-        if not at:
-            return {}
-        how = [part for part in parts[at:-1] if part.startswith(("F=", "PHF=")) and part != "F=None"]
-        policy = "/".join([parts[at - 1], *how])
-        return {"model": parts[at - 1], "policy": policy, "scope": policy}
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the attempt's messages and its outcome; one that never began gives nothing."""
-        if not _is_attempt(record):
-            raise BadRecordError("bad_record", "no object with a state's history and a task's prompt")
-        state, task = record["state"], record["task"]
-        history = _told(messages(state["history"]))
-        if not any(message["role"] == "assistant" for message in history):
-            return
-        key = content_id(task["prompt"])
-        source: Source = {
-            "conversation_id": f"mint/{content_id(record)}",
-            "task_key": f"mint/{text(task.get('task_name')) or '?'}/{key}",
-            "ts": None,
-        }
-        extra = {"tags": ["ended_by_error"]} if state.get("error") else {}
-        yield from _counted(list(spoken(history, source, extra)), as_dict(state.get("token_counter")))
-        if isinstance(state.get("success"), bool):
-            payload = {"name": "success", "value": float(state["success"]), "scale": [0, 1], "source": "recorded"}
-            yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the attempt's messages and its outcome; one that never began gives nothing."""
+    state, task = record["state"], record["task"]
+    history = _told(messages(state["history"]))
+    if not any(message["role"] == "assistant" for message in history):
+        return
+    key = content_id(task["prompt"])
+    source: Source = {
+        "conversation_id": f"mint/{content_id(record)}",
+        "task_key": f"mint/{text(task.get('task_name')) or '?'}/{key}",
+        "ts": None,
+    }
+    extra = {"tags": ["ended_by_error"]} if state.get("error") else {}
+    yield from _counted(list(spoken(history, source, extra)), as_dict(state.get("token_counter")))
+    if isinstance(state.get("success"), bool):
+        payload = {"name": "success", "value": float(state["success"]), "scale": [0, 1], "source": "recorded"}
+        yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
 
 
 def _is_attempt(record: Any) -> bool:
@@ -122,4 +108,11 @@ def _counted(events: list[Event], counter: Mapping[str, Any]) -> list[Event]:
     return events
 
 
-READER = MintReader()
+READER = reader(
+    "mint",
+    1,
+    marks=_is_attempt,
+    refusal="no object with a state's history and a task's prompt",
+    read=_read,
+    from_path=_from_path,
+)

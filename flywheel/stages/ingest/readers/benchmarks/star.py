@@ -13,18 +13,16 @@ from typing import Any
 
 import orjson
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import flat_text, result_message
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.values import as_dict, as_list, ident, text, when
 from flywheel.records import EventKind, content_id
 
-__all__ = ["READER", "StarReader"]
-
-_DIALOGUE = {"DialogueID", "Events", "Scenario"}
-_API = {"db", "function", "input", "output"}
+_DIALOGUE = has("DialogueID", "Events", "Scenario")
+_API = has("db", "function", "input", "output")
 _SPOKEN = ("utter", "pick_suggestion")
 _REFUSED = "You must provide"
 _ABOUT_THE_AGENT = "calm and helpful"
@@ -36,32 +34,20 @@ _ABOUT_THE_USER = {
 }
 
 
-class StarReader:
-    """Reads STAR dialogues; the descriptions of their APIs give nothing."""
-
-    name = "star"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: set(as_dict(r)) >= _DIALOGUE or set(as_dict(r)) >= _API)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the dialogue and what was said of it; one that was left before it began gives nothing."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        if set(record) >= _API:
-            return
-        if not set(record) >= _DIALOGUE:
-            raise BadRecordError("bad_record", "no dialogue with events and a scenario")
-        scenario = as_dict(record["Scenario"])
-        told = list(_told(as_list(record["Events"]), _source(record, scenario)))
-        if not told:
-            return
-        source = {**told[0], "ts": None}
-        yield request(_rules(scenario), source, 0, _tags(record))
-        yield from told
-        yield from _judged(record, scenario, source, len(as_list(record["Events"])) + 1)
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the dialogue and what was said of it; one that was left before it began gives nothing."""
+    if _API(record):
+        return
+    if not _DIALOGUE(record):
+        raise BadRecordError("bad_record", "no dialogue with events and a scenario")
+    scenario = as_dict(record["Scenario"])
+    told = list(_told(as_list(record["Events"]), _source(record, scenario)))
+    if not told:
+        return
+    source = {**told[0], "ts": None}
+    yield request(_rules(scenario), source, 0, _tags(record))
+    yield from told
+    yield from _judged(record, scenario, source, len(as_list(record["Events"])) + 1)
 
 
 def _source(record: Mapping[str, Any], scenario: Mapping[str, Any]) -> Source:
@@ -168,4 +154,4 @@ def _asks_for(question: str, task: str) -> bool:
     return not (task.endswith("_search") and any(word in question for word in ("reserve", "book")))
 
 
-READER = StarReader()
+READER = reader("star", 1, marks=_DIALOGUE | _API, read=_read)

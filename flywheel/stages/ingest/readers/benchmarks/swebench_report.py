@@ -11,14 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, ident
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._swe import run_of_report
-
-__all__ = ["READER", "SwebenchReportReader"]
 
 _RUN = {"resolved_ids", "submitted_ids"}
 _OLDER = {"resolved", "generated", "no_generation"}
@@ -27,34 +24,27 @@ _BROKEN = ("infra_failure_ids", "error_ids", "install_fail", "reset_failed")
 _ONE = {"patch_exists", "resolved"}
 
 
-class SwebenchReportReader:
-    """Reads reports of the SWE-bench harness."""
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the run that a report is about."""
+    return run_of_report(path)
 
-    name = "swebench_report"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: _is_report(as_dict(r)) or _is_prediction(as_dict(r)))
+def _read(record: Any) -> Iterator[Event]:
+    """Yield an outcome for every instance that the harness judged."""
+    for seq, (instance, resolved) in enumerate(sorted(_verdicts(record).items())):
+        payload = {"name": "resolved", "value": float(resolved), "scale": [0, 1], "source": "verifier"}
+        yield {
+            "conversation_id": instance,
+            "task_key": instance,
+            "kind": EventKind.OUTCOME,
+            "ts": None,
+            "seq": seq,
+            "payload": payload,
+        }
 
-    def from_path(self, path: PurePath) -> Mapping[str, str]:
-        """Return the run that a report is about."""
-        return run_of_report(path)
 
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield an outcome for every instance that the harness judged."""
-        if not isinstance(record, dict):
-            raise BadRecordError("bad_record", "no JSON object")
-        for seq, (instance, resolved) in enumerate(sorted(_verdicts(record).items())):
-            payload = {"name": "resolved", "value": float(resolved), "scale": [0, 1], "source": "verifier"}
-            yield {
-                "conversation_id": instance,
-                "task_key": instance,
-                "kind": EventKind.OUTCOME,
-                "ts": None,
-                "seq": seq,
-                "payload": payload,
-            }
+def _is_known(record: Any) -> bool:
+    return _is_report(as_dict(record)) or _is_prediction(as_dict(record))
 
 
 def _is_report(record: Mapping[str, Any]) -> bool:
@@ -91,4 +81,10 @@ def _ids(record: Mapping[str, Any], fields: tuple[str, ...], *, resolved: bool) 
     return {instance: resolved for instance in found if instance}
 
 
-READER = SwebenchReportReader()
+READER = reader(
+    "swebench_report",
+    1,
+    marks=_is_known,
+    read=_read,
+    from_path=_from_path,
+)

@@ -10,35 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, spoken
 from flywheel.reading.messages import Message, messages
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import has, reader
 from flywheel.reading.values import as_dict, as_list, ident, number, text, when, whole
 from flywheel.records import EventKind, content_id
-
-__all__ = ["READER", "Tau2BenchReader"]
 
 _NOT_THE_AGENTS = {"infrastructure_error", "user_error"}  # how a simulation ended that says nothing of the agent
 
 
-class Tau2BenchReader:
-    """Reads tau2-bench result files."""
-
-    name = "tau2_bench"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: {"simulations", "tasks", "info"} <= set(as_dict(r)))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the messages and outcomes of all simulations; one without messages (of voice, say) gives nothing."""
-        if not isinstance(record, dict) or not isinstance(record.get("simulations"), list):
-            raise BadRecordError("bad_record", "no object with a list of simulations")
-        info = as_dict(record.get("info"))
-        for simulation in record["simulations"]:
-            yield from _simulation(as_dict(simulation), info)
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the messages and outcomes of all simulations; one without messages (of voice, say) gives nothing."""
+    info = as_dict(record.get("info"))
+    for simulation in record["simulations"]:
+        yield from _simulation(as_dict(simulation), info)
 
 
 def _simulation(simulation: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator[Event]:
@@ -100,4 +85,11 @@ def _timed(events: Iterator[Event], turns: Sequence[Mapping[str, Any]], n: int) 
         yield event
 
 
-READER = Tau2BenchReader()
+READER = reader(
+    "tau2_bench",
+    1,
+    marks=has("simulations", "tasks", "info"),
+    needs=has(simulations=list),
+    refusal="no object with a list of simulations",
+    read=_read,
+)

@@ -9,45 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, spoken
 from flywheel.reading.messages import Message, messages
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import has, reader
 from flywheel.reading.values import as_dict, as_list, ident, number
 from flywheel.records import EventKind, content_id
 
-__all__ = ["READER", "TauBenchReader"]
 
-
-class TauBenchReader:
-    """Reads tau-bench result files."""
-
-    name = "tau_bench"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: {"task_id", "reward", "traj"} <= set(as_dict(r)))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the attempt's messages and its outcome; a run that crashed before its first message gives nothing."""
-        if not isinstance(record, dict) or not isinstance(record.get("traj"), list):
-            raise BadRecordError("bad_record", "no object with a traj list")
-        history = messages(record["traj"])
-        if not history:
-            return
-        task, trial = _task(record, history), ident(record.get("trial")) or "0"
-        source = {
-            "conversation_id": f"tau-bench/{task}/{trial}/{content_id(history)}",
-            "task_key": f"tau-bench/{task}",
-            "ts": None,
-        }
-        suspect = {"tags": ["suspect"]} if _unearned(record, history) else {}
-        yield from spoken(history, source, suspect)
-        reward = number(record.get("reward"))
-        if reward is not None:
-            payload = {"name": "reward", "value": reward, "scale": [0, 1], "source": "recorded"}
-            yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the attempt's messages and its outcome; a run that crashed before its first message gives nothing."""
+    history = messages(record["traj"])
+    if not history:
+        return
+    task, trial = _task(record, history), ident(record.get("trial")) or "0"
+    source = {
+        "conversation_id": f"tau-bench/{task}/{trial}/{content_id(history)}",
+        "task_key": f"tau-bench/{task}",
+        "ts": None,
+    }
+    suspect = {"tags": ["suspect"]} if _unearned(record, history) else {}
+    yield from spoken(history, source, suspect)
+    reward = number(record.get("reward"))
+    if reward is not None:
+        payload = {"name": "reward", "value": reward, "scale": [0, 1], "source": "recorded"}
+        yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
 
 
 def _task(record: Mapping[str, Any], history: list[Message]) -> str:
@@ -64,4 +49,11 @@ def _unearned(record: Mapping[str, Any], history: list[Message]) -> bool:
     return bool(demanded and number(record.get("reward"))) and not any(m.get("tool_calls") for m in history)
 
 
-READER = TauBenchReader()
+READER = reader(
+    "tau_bench",
+    1,
+    marks=has("task_id", "reward", "traj"),
+    needs=has(traj=list),
+    refusal="no object with a traj list",
+    read=_read,
+)

@@ -12,14 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, acted
 from flywheel.reading.messages import Message, messages
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import has, reader
 from flywheel.reading.values import as_dict, as_list, first, ident, number, text, without_nulls
 from flywheel.records import EventKind, ToolStatus, content_id
-
-__all__ = ["READER", "TrlCompletionsReader"]
 
 _FIELDS = {"step", "prompt", "completion"}
 _TASK = ("task_key", "task_id", "example_id", "dataset_item_id")
@@ -28,49 +25,42 @@ _RAISED = re.compile(r"\{'error': .*\}\Z", re.DOTALL)  # how the trainer writes 
 _CHATML = re.compile(r"<\|im_start\|>(system|user|assistant|tool)\n(.*?)(?:<\|im_end\|>|\Z)", re.DOTALL)
 
 
-class TrlCompletionsReader:
-    """Reads the completion logs of TRL's trainers."""
-
-    name = "trl_completions"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Rows with an advantage are certain; a distillation trainer's have none, and nothing else either."""
-        certain = share(sample.records, lambda r: {*_FIELDS, "advantage"} <= set(as_dict(r)) and _step(r))
-        return max(certain, 0.8 * share(sample.records, lambda r: set(as_dict(r)) == _FIELDS and _step(r)))
-
-    def from_path(self, path: PurePosixPath) -> Mapping[str, str]:
-        """Return the policy: the run, which the output folder names, at the step that the file names."""
-        found = _FILE.search(path.name)
-        if found is None:
-            return {}
-        folders = path.parts[:-1]
-        run = folders[-2] if len(folders) > 1 and folders[-1] == "completions" else folders[-1] if folders else "trl"
-        return {"policy": f"{run}@{int(found[1])}"}
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the messages of one completion and what the reward functions said."""
-        if not isinstance(record, dict) or not set(record) >= _FIELDS:
-            raise BadRecordError("bad_record", "no object with step, prompt and completion")
-        prompt, completion = _turns(record["prompt"], "user"), _turns(record["completion"], "assistant")
-        history = [*prompt, *completion]
-        acts = {n for n, m in enumerate(history) if n >= len(prompt) and m["role"] == "assistant"}
-        if not acts:
-            return
-        said = {name: value for name, value in record.items() if name != "step"}
-        named = ident(first(record, _TASK))
-        asked = [m.get("content") for m in prompt if m["role"] == "user"]
-        source: Source = {
-            "conversation_id": f"trl/{content_id(said, line)}",
-            "task_key": f"trl/{named or content_id(asked or prompt)}",
-            "ts": None,
-        }
-        yield from acted(history, acts, source, {})
-        yield from _judged(record, {**source, "seq": len(history)})
+def _from_path(path: PurePosixPath) -> Mapping[str, str]:
+    """Return the policy: the run, which the output folder names, at the step that the file names."""
+    found = _FILE.search(path.name)
+    if found is None:
+        return {}
+    folders = path.parts[:-1]
+    run = folders[-2] if len(folders) > 1 and folders[-1] == "completions" else folders[-1] if folders else "trl"
+    return {"policy": f"{run}@{int(found[1])}"}
 
 
-def _step(record: Any) -> bool:
-    return isinstance(record.get("step"), int | str)
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the messages of one completion and what the reward functions said."""
+    prompt, completion = _turns(record["prompt"], "user"), _turns(record["completion"], "assistant")
+    history = [*prompt, *completion]
+    acts = {n for n, m in enumerate(history) if n >= len(prompt) and m["role"] == "assistant"}
+    if not acts:
+        return
+    said = {name: value for name, value in record.items() if name != "step"}
+    named = ident(first(record, _TASK))
+    asked = [m.get("content") for m in prompt if m["role"] == "user"]
+    source: Source = {
+        "conversation_id": f"trl/{content_id(said, line)}",
+        "task_key": f"trl/{named or content_id(asked or prompt)}",
+        "ts": None,
+    }
+    yield from acted(history, acts, source, {})
+    yield from _judged(record, {**source, "seq": len(history)})
+
+
+def _is_sampled(record: Any) -> bool:
+    return {*_FIELDS, "advantage"} <= as_dict(record).keys() and isinstance(record["step"], int | str)
+
+
+def _is_bare(record: Any) -> bool:
+    """Whether it is a row of a distillation trainer, which has no advantage, and nothing else either."""
+    return as_dict(record).keys() == _FIELDS and isinstance(record["step"], int | str)
 
 
 def _turns(given: Any, role: str) -> list[Message]:
@@ -100,4 +90,12 @@ def _judged(record: Mapping[str, Any], source: Source) -> Iterator[Event]:
             yield {**source, "kind": EventKind.FEEDBACK, "payload": payload}
 
 
-READER = TrlCompletionsReader()
+READER = reader(
+    "trl_completions",
+    1,
+    marks=[(1.0, _is_sampled), (0.8, _is_bare)],
+    needs=has(*_FIELDS),
+    refusal="no object with step, prompt and completion",
+    read=_read,
+    from_path=_from_path,
+)

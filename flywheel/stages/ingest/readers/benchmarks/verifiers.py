@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, spoken
 from flywheel.reading.messages import messages, tool_schemas
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import has, reader
 from flywheel.reading.values import (
     as_dict,
     as_list,
@@ -24,48 +23,38 @@ from flywheel.reading.values import (
 )
 from flywheel.records import EventKind, content_id
 
-__all__ = ["READER", "VerifiersReader"]
-
 _FIELDS = {"prompt", "completion", "reward"}
 
 
-class VerifiersReader:
-    """Reads the results.jsonl files of `vf-eval` and of prime-rl."""
+def _from_sidecar(document: Any) -> Mapping[str, str]:
+    """Return the model of a run: the policy that its rollouts show."""
+    found = as_dict(document)
+    model = text(found.get("model"))
+    run = "env_id" in found or "env" in found
+    return {"model": model, "policy": model} if model and run else {}
 
-    name = "verifiers"
-    version = 1
-    sidecar = "metadata.json"
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: set(as_dict(r)) >= _FIELDS and bool({"task", "info", "answer"} & set(r)))
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the rollout's messages and its outcome; a rollout that never began gives nothing."""
+    prompt = _turns(record["prompt"], "user")
+    history = messages(_joined([*prompt, *_turns(record["completion"], "assistant")]))
+    if len(history) <= len(prompt):
+        return
+    source = {
+        "conversation_id": f"verifiers/{content_id(record)}",
+        "task_key": f"verifiers/{content_id(_asked(prompt))}",
+        "ts": None,
+    }
+    tools = tool_schemas(without_nulls(as_dict(embedded(record.get("info"))).get("oai_tools")))
+    yield from spoken(history, source, {"tools": tools} if tools else {})
+    reward = number(record["reward"])
+    if reward is not None:
+        payload = {"name": "reward", "value": reward, "scale": [0, 1], "source": "recorded"}
+        yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
 
-    def from_sidecar(self, document: Any) -> Mapping[str, str]:
-        """Return the model of a run: the policy that its rollouts show."""
-        found = as_dict(document)
-        model = text(found.get("model"))
-        run = "env_id" in found or "env" in found
-        return {"model": model, "policy": model} if model and run else {}
 
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the rollout's messages and its outcome; a rollout that never began gives nothing."""
-        if not isinstance(record, dict) or not set(record) >= _FIELDS:
-            raise BadRecordError("bad_record", "no object with prompt, completion and reward")
-        prompt = _turns(record["prompt"], "user")
-        history = messages(_joined([*prompt, *_turns(record["completion"], "assistant")]))
-        if len(history) <= len(prompt):
-            return
-        source = {
-            "conversation_id": f"verifiers/{content_id(record)}",
-            "task_key": f"verifiers/{content_id(_asked(prompt))}",
-            "ts": None,
-        }
-        tools = tool_schemas(without_nulls(as_dict(embedded(record.get("info"))).get("oai_tools")))
-        yield from spoken(history, source, {"tools": tools} if tools else {})
-        reward = number(record["reward"])
-        if reward is not None:
-            payload = {"name": "reward", "value": reward, "scale": [0, 1], "source": "recorded"}
-            yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
+def _is_rollout(record: Any) -> bool:
+    return as_dict(record).keys() >= _FIELDS and not record.keys().isdisjoint(("task", "info", "answer"))
 
 
 def _asked(prompt: Sequence[Any]) -> list[Any]:
@@ -95,4 +84,13 @@ def _joined(turns: Sequence[Any]) -> list[Any]:
     return made
 
 
-READER = VerifiersReader()
+READER = reader(
+    "verifiers",
+    1,
+    marks=_is_rollout,
+    needs=has(*_FIELDS),
+    refusal="no object with prompt, completion and reward",
+    read=_read,
+    from_sidecar=_from_sidecar,
+    sidecar="metadata.json",
+)

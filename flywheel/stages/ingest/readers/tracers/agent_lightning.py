@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, first, ident, number, text, when
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.apis.openai import READER as CHAT
 from flywheel.stages.ingest.readers.tracers._agl_spans import span_events
-
-__all__ = ["READER", "AgentLightningReader"]
 
 _EVENT = {"event_type", "rollout_id", "attempt_id", "data"}
 _SPAN = {"rollout_id", "attempt_id", "sequence_id", "attributes"}
@@ -26,28 +24,22 @@ _ROLLOUT = {"rollout_id", "input", "status"}
 _FIRST_ATTEMPT = "0"  # what 1.x calls the only attempt
 
 
-class AgentLightningReader:
-    """Reads agent-lightning's events, spans and rollouts."""
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of one record, or of each on a page of its REST interface."""
+    for item in _items(record):
+        kind = _kind(item)
+        if not kind:
+            raise BadRecordError("bad_record", "neither an event, a span nor a rollout")
+        if kind == "span":
+            yield from span_events(item, _conversation(item), line)
+        elif kind == "rollout":
+            yield from _rollout(item)
+        else:
+            yield from _logged(item, line)
 
-    name = "agent_lightning"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records have what only these files have."""
-        return share(sample.records, lambda r: any(map(_kind, _items(r))))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of one record, or of each on a page of its REST interface."""
-        for item in _items(record):
-            kind = _kind(item)
-            if not kind:
-                raise BadRecordError("bad_record", "neither an event, a span nor a rollout")
-            if kind == "span":
-                yield from span_events(item, _conversation(item), line)
-            elif kind == "rollout":
-                yield from _rollout(item)
-            else:
-                yield from _logged(item, line)
+def _is_known(record: Any) -> bool:
+    return any(map(_kind, _items(record)))
 
 
 def _items(record: Any) -> list[Any]:
@@ -119,4 +111,4 @@ def _reward(data: Mapping[str, Any], source: Source) -> Iterator[Event]:
     yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "payload": payload}
 
 
-READER = AgentLightningReader()
+READER = reader("agent_lightning", 1, marks=_is_known, read=_read)

@@ -12,42 +12,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, ident, lowered
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._langfuse.rows import Row, Whole, kind_of, mapping, row_of
 from flywheel.stages.ingest.readers.tracers._langfuse.scores import comments, flattened, score
 from flywheel.stages.ingest.readers.tracers._langfuse.trace import observation_events, outline, task_of, whole
 
-__all__ = ["READER", "LangfuseReader"]
+
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the events of one record; rows of other kinds, such as comments, give nothing."""
+    row = row_of(record)
+    kind = kind_of(row)
+    if kind == "page":
+        yield from _page([row_of(inner) for inner in row["data"]])
+    elif kind in ("export", "full"):
+        yield from _trace(row_of(row["trace"]) if kind == "export" else row, row["observations"])
+    elif kind == "session":
+        yield from _session(row)
+    else:
+        yield from _row(row, kind, as_dict(record))
 
 
-class LangfuseReader:
-    """Reads Langfuse's exports."""
-
-    name = "langfuse"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are rows or traces of Langfuse."""
-        return share(sample.records, lambda record: bool(kind_of(row_of(record))))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the events of one record; rows of other kinds, such as comments, give nothing."""
-        row = row_of(record)
-        if not row:
-            raise BadRecordError("bad_record", "no JSON object")
-        kind = kind_of(row)
-        if kind == "page":
-            yield from _page([row_of(inner) for inner in row["data"]])
-        elif kind in ("export", "full"):
-            yield from _trace(row_of(row["trace"]) if kind == "export" else row, row["observations"])
-        elif kind == "session":
-            yield from _session(row)
-        else:
-            yield from _row(row, kind, as_dict(record))
+def _is_known(record: Any) -> bool:
+    return bool(kind_of(row_of(record)))
 
 
 def _page(rows: list[Row]) -> Iterator[Event]:
@@ -129,4 +118,4 @@ def _beside(row: Row, kind: str, trace: str | None, given: Any) -> Iterator[Even
         yield from comments(row, own)
 
 
-READER = LangfuseReader()
+READER = reader("langfuse", 1, marks=_is_known, needs=row_of, read=_read)

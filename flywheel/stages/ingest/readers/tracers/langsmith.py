@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, source_of
 from flywheel.reading.feedback import Opinion, corrected_text, judgement
 from flywheel.reading.messages import tool_schemas
-from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.reader import reader
 from flywheel.reading.spans import Run, model_call, outline, place, tool_use, whole_task
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when, whole
-
-__all__ = ["READER", "LangSmithReader"]
 
 _TYPES = {"llm", "chain", "tool", "retriever", "embedding", "prompt", "parser"}
 _THREAD = ("session_id", "thread_id", "conversation_id")
@@ -27,26 +25,17 @@ _ANNOTATORS = {"app": "human", "model": "llm", "auto_eval": "llm"}
 _MODEL = ("model_name", "model", "model_id")
 
 
-class LangSmithReader:
-    """Reads LangSmith runs and feedback."""
+def _read(record: Any) -> Iterator[Event]:
+    """Yield a run's events and what is said of it."""
+    if _is_feedback(record):
+        yield from _feedback(record, None)
+        return
+    for run in _runs_of(record):
+        yield from _run_events(run)
 
-    name = "langsmith"
-    version = 1
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are runs, pages of runs, or feedback."""
-        return share(sample.records, lambda r: bool(_runs_of(r)) or _is_feedback(r))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield a run's events and what is said of it."""
-        if _is_feedback(record):
-            yield from _feedback(record, None)
-            return
-        runs = _runs_of(record)
-        if not runs:
-            raise BadRecordError("bad_record", "neither a run nor feedback")
-        for run in runs:
-            yield from _run_events(run)
+def _is_known(record: Any) -> bool:
+    return _is_feedback(record) or bool(_runs_of(record))
 
 
 def _is_run(record: Any) -> bool:
@@ -214,4 +203,4 @@ def _feedback(record: Mapping[str, Any], span: Run | None) -> Iterator[Event]:
     yield from judgement(opinion, {**columns, "ts": when(first(record, ("created_at", "modified_at")))})
 
 
-READER = LangSmithReader()
+READER = reader("langsmith", 1, marks=_is_known, refusal="neither a run nor feedback", read=_read)

@@ -13,10 +13,11 @@ from typing import Any
 
 import orjson
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, source_of
 from flywheel.reading.messages import tool_schemas
-from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.reader import reader
 from flywheel.reading.shapes import joined_chunks
 from flywheel.reading.spans import (
     Run,
@@ -40,36 +41,24 @@ from flywheel.reading.values import (
 )
 from flywheel.stages.ingest.readers.tracers._mlflow import assessments, mapping_of
 
-__all__ = ["READER", "MlflowReader"]
-
 _MODEL = ("CHAT_MODEL", "LLM")
 _JUDGE = "mlflow.trace.sourceScorer"
 _CHUNK = "mlflow.chunk.item."
 
 
-class MlflowReader:
-    """Reads MLflow traces."""
-
-    name = "mlflow"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are traces."""
-        return share(sample.records, lambda record: _trace_of(record) is not None)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield a trace's events and what is said of it."""
-        trace = _trace_of(record)
-        if trace is None:
-            raise BadRecordError("bad_record", "no trace with info and spans")
-        info, spans, whole_of = trace
-        if _JUDGE in mapping_of(info.get("tags")):
-            return
-        source = _source(info)
-        told = list(_spans(spans, source) if spans else _without_spans(whole_of, info, source))
-        yield from told
-        known = {span for event in told if (span := event.get("span_id"))}
-        yield from assessments(as_list(embedded(info.get("assessments"))), source, known)
+def _read(record: Any) -> Iterator[Event]:
+    """Yield a trace's events and what is said of it."""
+    trace = _trace_of(record)
+    if trace is None:
+        raise BadRecordError("bad_record", "no trace with info and spans")
+    info, spans, whole_of = trace
+    if _JUDGE in mapping_of(info.get("tags")):
+        return
+    source = _source(info)
+    told = list(_spans(spans, source) if spans else _without_spans(whole_of, info, source))
+    yield from told
+    known = {span for event in told if (span := event.get("span_id"))}
+    yield from assessments(as_list(embedded(info.get("assessments"))), source, known)
 
 
 def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], Mapping[str, Any]] | None:
@@ -216,4 +205,4 @@ def _streamed(span: Mapping[str, Any]) -> list[Any]:
     return [chunk for _, chunk in sorted(found, key=lambda item: item[0])]
 
 
-READER = MlflowReader()
+READER = reader("mlflow", 1, marks=_trace_of, read=_read)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, source_of
 from flywheel.reading.feedback import Opinion, judgement
-from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.reader import reader
 from flywheel.reading.shapes import about_answer, schemas
 from flywheel.reading.spans import Run, model_call, outline, place, tool_use, whole_task
 from flywheel.reading.values import (
@@ -27,38 +28,26 @@ from flywheel.reading.values import (
     whole,
 )
 
-__all__ = ["READER", "OpikReader"]
-
 _TYPES = ("general", "tool", "llm", "guardrail")
 _NOT_THE_AGENTS = ("evaluator",)  # who made a trace
 _ANNOTATORS = {"ui": "human", "online_scoring": "llm"}
 _ROW = {"start_time", "error_info", "feedback_scores", "total_estimated_cost"}
 
 
-class OpikReader:
-    """Reads Opik traces."""
-
-    name = "opik"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are traces or spans."""
-        return share(sample.records, lambda record: _opened(record) is not None)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield a trace's events and what is said of it and of its spans."""
-        opened = _opened(record)
-        if opened is None:
-            raise BadRecordError("bad_record", "neither a trace with spans nor a row of one")
-        trace, spans = opened
-        if trace is not None and trace.get("source") in _NOT_THE_AGENTS:
-            return
-        known = _trace_source(trace) if trace is not None else {}
-        if trace is not None:
-            yield from _trace(trace, spans, known)
-        for seq, span in enumerate(spans):
-            if span.get("source") not in _NOT_THE_AGENTS:
-                yield from _span(span, {**(known or _span_source(span)), "seq": 2 * seq + 1})
+def _read(record: Any) -> Iterator[Event]:
+    """Yield a trace's events and what is said of it and of its spans."""
+    opened = _opened(record)
+    if opened is None:
+        raise BadRecordError("bad_record", "neither a trace with spans nor a row of one")
+    trace, spans = opened
+    if trace is not None and trace.get("source") in _NOT_THE_AGENTS:
+        return
+    known = _trace_source(trace) if trace is not None else {}
+    if trace is not None:
+        yield from _trace(trace, spans, known)
+    for seq, span in enumerate(spans):
+        if span.get("source") not in _NOT_THE_AGENTS:
+            yield from _span(span, {**(known or _span_source(span)), "seq": 2 * seq + 1})
 
 
 def _opened(record: Any) -> tuple[Mapping[str, Any] | None, list[Mapping[str, Any]]] | None:
@@ -183,4 +172,4 @@ def _opinion(told: Mapping[str, Any], aim: str) -> Opinion:
     )
 
 
-READER = OpikReader()
+READER = reader("opik", 1, marks=_opened, read=_read)

@@ -11,9 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, answer_from
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.calls import call_events
@@ -29,29 +28,19 @@ from flywheel.stages.ingest.readers.tracers._otel.otlp import (
 )
 from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
 
-__all__ = ["READER", "OtelReader", "events_of"]
-
 _DETAILS = "gen_ai.client.inference.operation.details"
 
 
-class OtelReader:
-    """Reads OTLP JSON and single spans."""
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the events of one export request, or of one span."""
+    if is_envelope(record):
+        yield from _envelope_events(open_envelope(record))
+    else:
+        yield from events_of([single_span(record)])
 
-    name = "otel"
-    version = 2
 
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are envelopes or spans."""
-        return share(sample.records, lambda record: is_envelope(record) or _is_single_span(record))
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the events of one export request, or of one span."""
-        if is_envelope(record):
-            yield from _envelope_events(open_envelope(record))
-        elif _is_single_span(record):
-            yield from events_of([single_span(record)])
-        else:
-            raise BadRecordError("bad_record", "no resourceSpans or resourceLogs")
+def _is_known(record: Any) -> bool:
+    return is_envelope(record) or _is_single_span(record)
 
 
 def _is_single_span(record: Any) -> bool:
@@ -126,4 +115,4 @@ def _reason(record: LogRecord) -> dict[str, Any]:
     return {"finish_reason": said} if isinstance(said, str) else {}
 
 
-READER = OtelReader()
+READER = reader("otel", 2, marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read)

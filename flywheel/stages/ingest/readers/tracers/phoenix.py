@@ -10,45 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, first, hex_id, ident, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.judged import Aim, opinion
 from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, single_span
 from flywheel.stages.ingest.readers.tracers.otel import events_of
 
-__all__ = ["READER", "PhoenixReader"]
-
 _TARGETS = {"span_id": "span", "trace_id": "trace", "session_id": "session"}
 _NOTES = ("annotations", "notes")
 
 
-class PhoenixReader:
-    """Reads what Phoenix exports, except its OTLP download, which is OTLP."""
-
-    name = "phoenix"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are what only Phoenix writes."""
-        return share(sample.records, _is_known)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield the events of one row, page or document."""
-        if not _is_known(record):
-            raise BadRecordError("bad_record", "no span, trace, session or annotation of Phoenix")
-        rows = list(_rows(record))
-        spans = [row for row in rows if _is_span(row)]
-        found = [single_span(row) for row in spans]
-        yield from events_of(found)
-        yield from _noted(record, spans, found)
-        for row in rows:
-            if _is_annotation(row):
-                yield from _annotation(row, None)
-            elif _is_session(row):
-                yield from _session(row)
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the events of one row, page or document."""
+    rows = list(_rows(record))
+    spans = [row for row in rows if _is_span(row)]
+    found = [single_span(row) for row in spans]
+    yield from events_of(found)
+    yield from _noted(record, spans, found)
+    for row in rows:
+        if _is_annotation(row):
+            yield from _annotation(row, None)
+        elif _is_session(row):
+            yield from _session(row)
 
 
 def _is_known(record: Any) -> bool:
@@ -146,4 +131,10 @@ def _session(row: Mapping[str, Any]) -> Iterator[Event]:
             }
 
 
-READER = PhoenixReader()
+READER = reader(
+    "phoenix",
+    1,
+    marks=_is_known,
+    refusal="no span, trace, session or annotation of Phoenix",
+    read=_read,
+)

@@ -9,42 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, conversation_of
-from flywheel.reading.pairs import share
+from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, text
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.otlp import single_span
 from flywheel.stages.ingest.readers.tracers.otel import events_of
 
-__all__ = ["READER", "VercelReader"]
-
 _OPERATIONS = ("ai.operationId", "operation.name")
 _ALONE = ("span:", "response:")  # how a conversation is called that consists of one span
 
 
-class VercelReader:
-    """Reads AI SDK spans, one a record."""
-
-    name = "vercel"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are spans of the AI SDK."""
-        return share(sample.records, _is_span)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:
-        """Yield the events of one span; without times, the order is that of the file."""
-        if not _is_span(record):
-            raise BadRecordError("bad_record", "no span of the AI SDK")
-        span = single_span(record)
-        for event in events_of([span]):
-            if span.trace_id is None and event["conversation_id"].startswith(_ALONE):
-                asked = event["payload"].get("input")
-                if event["kind"] != EventKind.MODEL_CALL or not asked:
-                    continue
-                event["conversation_id"] = conversation_of(asked, event["user"])
-            yield {**event, "seq": line}
+def _read(record: Any, line: int) -> Iterator[Event]:
+    """Yield the events of one span; without times, the order is that of the file."""
+    span = single_span(record)
+    for event in events_of([span]):
+        if span.trace_id is None and event["conversation_id"].startswith(_ALONE):
+            asked = event["payload"].get("input")
+            if event["kind"] != EventKind.MODEL_CALL or not asked:
+                continue
+            event["conversation_id"] = conversation_of(asked, event["user"])
+        yield {**event, "seq": line}
 
 
 def _is_span(record: Any) -> bool:
@@ -60,4 +45,4 @@ def _printed(span: Any) -> bool:
     return "trace_id" in as_dict(span.get("context")) and isinstance(span.get("status"), dict)
 
 
-READER = VercelReader()
+READER = reader("vercel", 1, marks=_is_span, refusal="no span of the AI SDK", read=_read)

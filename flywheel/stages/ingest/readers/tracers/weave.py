@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, source_of
 from flywheel.reading.feedback import Opinion, judgement
 from flywheel.reading.messages import flat_text
-from flywheel.reading.pairs import Pair, common_payload, share
+from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.reader import has, reader
 from flywheel.reading.shapes import about_answer
 from flywheel.reading.spans import Run, model_call, outline, place, tool_use
 from flywheel.reading.values import (
@@ -30,10 +30,8 @@ from flywheel.reading.values import (
     when,
 )
 
-__all__ = ["READER", "WeaveReader"]
-
-_CALL = {"op_name", "trace_id", "inputs", "started_at"}
-_FEEDBACK = {"weave_ref", "feedback_type", "payload"}
+_CALL = has("op_name", "trace_id", "inputs", "started_at")
+_FEEDBACK = has("weave_ref", "feedback_type", "payload")
 _AIMS = {"call": "span", "agent_span": "span", "agent_turn": "trace", "agent_conversation": "session"}
 _SILENT_KINDS = ("scorer", "search", "guardrail")
 _EVALUATED = "_weave_eval_meta"
@@ -43,25 +41,12 @@ _VALUES = ("value", "score", "rating", "output", "passed", "correct")
 _COMMENTS = ("note", "comment", "reason", "reasoning", "explanation", "rationale")
 
 
-class WeaveReader:
-    """Reads Weave calls and feedback."""
-
-    name = "weave"
-    version = 1
-
-    def sniff(self, sample: Sample) -> float:
-        """Return how many records are calls or feedback."""
-        return share(sample.records, lambda r: set(as_dict(r)) >= _CALL or set(as_dict(r)) >= _FEEDBACK)
-
-    def read(self, record: Any, line: int) -> Iterator[Event]:  # noqa: ARG002 - the protocol's signature
-        """Yield a call's events and what is said of it, or one feedback."""
-        found = as_dict(record)
-        if set(found) >= _FEEDBACK:
-            yield from _feedback(found, None)
-        elif set(found) >= _CALL:
-            yield from _call(found)
-        else:
-            raise BadRecordError("bad_record", "neither a call nor feedback")
+def _read(record: Any) -> Iterator[Event]:
+    """Yield a call's events and what is said of it, or one feedback."""
+    if _FEEDBACK(record):
+        yield from _feedback(record, None)
+    else:
+        yield from _call(record)
 
 
 def _call(row: Mapping[str, Any]) -> Iterator[Event]:
@@ -81,7 +66,7 @@ def _call(row: Mapping[str, Any]) -> Iterator[Event]:
     elif kind not in _SILENT_KINDS:
         yield place(run)
     for item in map(as_dict, as_list(as_dict(summary.get("weave")).get("feedback"))):
-        if set(item) >= _FEEDBACK:
+        if _FEEDBACK(item):
             yield from _feedback(item, run.source)
 
 
@@ -204,4 +189,4 @@ def _said(name: str, payload: Mapping[str, Any], aim: str, annotator: str | None
     return Opinion(name, aim, number(value), shown, text(first(payload, _COMMENTS)), annotator=annotator)
 
 
-READER = WeaveReader()
+READER = reader("weave", 1, marks=_CALL | _FEEDBACK, refusal="neither a call nor feedback", read=_read)
