@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flywheel.reading.values import as_dict, as_list, first
+from flywheel.reading.values import as_dict, as_list, first, picked
 
 __all__ = ["assembled", "is_chunk"]
 
@@ -95,7 +95,7 @@ def assembled(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         if not isinstance(chunk.get("choices"), list):
             continue
         kept = ("id", "created", "model", "usage", "prompt_token_ids", "service_tier", "system_fingerprint")
-        response |= {name: chunk[name] for name in kept if chunk.get(name) is not None}
+        response |= picked(chunk, kept)
         for given in as_list(chunk["choices"]):
             index = as_dict(given).get("index")
             choices.setdefault(index if isinstance(index, int) else 0, _Choice()).take(as_dict(given))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source
-from flywheel.reading.values import as_dict, as_list, embedded, first, number, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text
 from flywheel.records import EventKind
 
 __all__ = ["Opinion", "corrected_text", "judgement", "judgements"]
@@ -36,7 +36,35 @@ class Opinion(NamedTuple):
         kind, _, target = (self.aim or "").partition(":")
         aim = {"target": "call" if kind == "span" else kind, "target_id": target} if target else {}
         extra = {"annotator": self.annotator, "scale": list(self.scale) if self.scale else None}
-        return {"name": self.name} | {k: v for k, v in (said | extra).items() if v is not None} | aim
+        return {"name": self.name} | present(said | extra) | aim
+
+
+def feedback(source: Source, payload: Mapping[str, Any], **columns: Any) -> Event:
+    """Return a feedback event."""
+    return {**source, "kind": EventKind.FEEDBACK, "payload": dict(payload), **columns}
+
+
+def outcome(
+    source: Source,
+    name: str,
+    value: float,
+    *,
+    scale: Sequence[float] | None = None,
+    by: str = "recorded",
+    **columns: Any,
+) -> Event:
+    """Return an outcome event.
+
+    Args:
+        source: columns of the event.
+        name: what was measured.
+        value: the measure.
+        scale: its least and greatest value, where they are known.
+        by: recorded (by the log's writer), verifier (computed by a program) or callback (from the application).
+        columns: further columns of the event.
+    """
+    payload = {"name": name, "value": value, "source": by} | ({"scale": list(scale)} if scale else {})
+    return {**source, "kind": EventKind.OUTCOME, "payload": payload, **columns}
 
 
 def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
@@ -45,7 +73,7 @@ def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
     for seq, part in enumerate((opinion._replace(correction=None), text_alone)):
         payload = part.payload()
         if payload is not None:
-            yield {**source, "kind": EventKind.FEEDBACK, "target": opinion.aim, "seq": seq, "payload": payload}
+            yield feedback(source, payload, target=opinion.aim, seq=seq)
 
 
 _CORRECTED = (
@@ -83,12 +111,11 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
         for item in as_list(record.get(name)) or [record.get(name)]:
             payload = _beside(name, item, aim).payload()
             if payload is not None:
-                yield {**source, "kind": EventKind.FEEDBACK, "seq": 0, "payload": payload}
+                yield feedback(source, payload, seq=0)
     for name, origin in _OUTCOMES.items():
         value = number(record.get(name))
         if value is not None:
-            payload = {"name": name, "value": value, "source": origin}
-            yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "payload": payload}
+            yield outcome(source, name, value, by=origin, seq=0)
 
 
 def _beside(name: str, item: Any, aim: str | None) -> Opinion:

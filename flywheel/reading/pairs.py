@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.streams import stream_events, streamed
-from flywheel.reading.values import as_dict, as_list, embedded, first, number, text, token_ids, whole
+from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text, token_ids, whole
 
 __all__ = ["Pair", "common_payload", "pair_of", "response_body", "sampled"]
 
@@ -95,7 +95,7 @@ def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:
         or _written_ids([token.get("token") for token in content] or as_list(logprobs.get("tokens"))),
         "completion_logprobs": told or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return present(found)
 
 
 def _written_ids(tokens: list[Any]) -> list[int] | None:

@@ -17,7 +17,7 @@ from flywheel.reading.events import Event, Source, answer_from, request
 from flywheel.reading.messages import Message, flat_text
 from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.reading.values import embedded
+from flywheel.reading.values import embedded, present
 from flywheel.records import EventKind
 
 __all__ = ["Run", "is_worded", "model_call", "outline", "place", "tool_use", "whole_task"]
@@ -50,8 +50,8 @@ def model_call(
     """
     history, tools = asked(given) or Asked([], None)
     answers = _answers(said)
-    kept = {"tools": tools} | about_answer(said) | {k: v for k, v in found.items() if v is not None}
-    kept = {name: value for name, value in kept.items() if value is not None}
+    kept = {"tools": tools} | about_answer(said) | present(found)
+    kept = present(kept)
     source = {**run.source, "ts": run.started, "model": kept.pop("model", None) or model}
     if not answers and (run.error or run.ended is None):
         offered = {"tools": kept["tools"]} if "tools" in kept else {}
@@ -153,7 +153,7 @@ def whole_task(
         last: position of the answer, behind all that the trace tells.
         found: what the span says of all that happened in it: tokens, and `model`.
     """
-    kept = {name: value for name, value in (found or {}).items() if value is not None}
+    kept = present(found)
     begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
     seq = run.source.get("seq", 0)
     begun = asked(given)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -96,6 +96,16 @@ def token_counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
     spoken, thought = whole(first(usage, _ANSWER_TOKENS)), whole(first(usage, _THOUGHT_TOKENS))
     both = spoken if spoken is None or thought is None else spoken + thought
     return {"input_tokens": whole(first(usage, _PROMPT_TOKENS)), "output_tokens": both}
+
+
+def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
+    """Return the fields that have a value: None is left out."""
+    return {name: value for name, value in {**(fields or {}), **more}.items() if value is not None}
+
+
+def picked(source: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the named fields of a record that have a value."""
+    return {name: source[name] for name in names if source.get(name) is not None}
 
 
 def token_ids(value: Any) -> list[int] | None:

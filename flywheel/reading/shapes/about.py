@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text, token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text, token_counts
 
 __all__ = ["about_answer"]
 
@@ -36,7 +36,7 @@ def about_answer(said: Any) -> dict[str, Any]:
         "finish_reason": text(find(_REASONS)),
         **token_counts(as_dict(find(_USAGE))),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return present(found)
 
 
 def _own_id(place: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from flywheel.reading.messages import flat_text
 from flywheel.reading.status import FAILED, tool_status
-from flywheel.reading.values import as_dict, embedded, first, text
+from flywheel.reading.values import as_dict, embedded, first, picked, present, text
 
 __all__ = ["CALL_KINDS", "RESULT_KINDS", "call_of", "parts_of", "result_of", "thoughts_of"]
 
@@ -106,7 +106,7 @@ def _call_id(item: Mapping[str, Any]) -> Any:
 def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a typed part."""
     given = first(item, ("output", "result", "response", "content", "toolResult"))
-    flags = {k: item[k] for k in ("is_error", "isError", "status", "error") if item.get(k) is not None}
+    flags = picked(item, ("is_error", "isError", "status", "error"))
     if flags.get("status") == "completed":  # of the item, not of what it tells
         del flags["status"]
     kind = as_dict(given).get("type")
@@ -119,7 +119,7 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
         "name": first(item, ("toolName", "tool_name", "name")),
         "content": parts_of(given) if isinstance(given, list) and _are_parts(given) else given,
     }
-    return {k: v for k, v in part.items() if v is not None} | flags
+    return present(part) | flags
 
 
 def _sdk_output(kind: str, output: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -21,7 +21,7 @@ from flywheel.reading.shapes.parts import (
     thoughts_of,
 )
 from flywheel.reading.shapes.reprs import fields_of_repr
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 
 __all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "pair_of_texts", "turns_of"]
 
@@ -156,7 +156,7 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
     flags = told_flags if turn["role"] not in {"system", "user", "assistant"} else {}
     if flags.get("tool_call_error") is not None:
         flags["is_error"] = bool(flags.pop("tool_call_error"))
-    return turn | {k: v for k, v in extra.items() if v is not None} | flags
+    return turn | present(extra) | flags
 
 
 def _numbered_call(item: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.status import FAILED, OK, UNKNOWN
-from flywheel.reading.values import as_dict, as_list, ident, number, text, token_counts
+from flywheel.reading.values import as_dict, as_list, ident, number, present, text, token_counts
 
 __all__ = ["NOT_RUN", "RETURNED", "command_of", "refused_reply", "reply_of", "status_of", "usage_of"]
 
@@ -74,4 +74,4 @@ def usage_of(extra: Mapping[str, Any]) -> dict[str, Any]:
         **token_counts(usage),
         "cost_usd": number(extra.get("cost")),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return present(found)

@@ -18,7 +18,7 @@ from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader, share
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
-from flywheel.reading.values import as_dict, as_list, first, ident, text, version, when, whole
+from flywheel.reading.values import as_dict, as_list, first, ident, present, text, version, when, whole
 from flywheel.records import EventKind
 
 _TOLD = ("user", "assistant")
@@ -118,7 +118,7 @@ def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
         "output_tokens": whole(usage.get("output_tokens")),
     }
     said = messages([{"role": "assistant", "content": message.get("content")}])[-1]
-    payload = {"message": said} | {name: value for name, value in found.items() if value is not None}
+    payload = {"message": said} | present(found)
     ids = [*source["ids"], *([f"response:{response}"] if response else [])]
     yield {**source, "ids": ids, "kind": EventKind.MODEL_CALL, "payload": payload}
 

@@ -15,7 +15,7 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, first, ident, number, text, when, whole
+from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, when, whole
 from flywheel.records import EventKind
 
 _RATED = {"type", "data", "meta"}
@@ -113,7 +113,7 @@ def _call(message: Mapping[str, Any], source: Source, seq: int, extra: Mapping[s
         "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens", "eval_count"))),
         "tags": ["call_failed"] if message.get("error") else None,
     }
-    counts = {key: value for key, value in found.items() if value is not None}
+    counts = present(found)
     return {
         **source,
         "kind": EventKind.MODEL_CALL,

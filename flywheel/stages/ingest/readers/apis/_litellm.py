@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.reading.values import as_dict, embedded, first, ident
+from flywheel.reading.values import as_dict, embedded, first, ident, picked
 from flywheel.stages.ingest.readers.apis._dialects.calls import names
 
 __all__ = ["call_names", "envelope", "own_id"]
@@ -41,7 +41,7 @@ def envelope(record: Mapping[str, Any]) -> dict[str, Any]:
         "user": user,
         "request_id": record.get("litellm_call_id"),
         "start_time": record.get("startTime"),
-        **{name: record[name] for name in _KEPT if record.get(name) is not None},
+        **picked(record, _KEPT),
     }
 
 

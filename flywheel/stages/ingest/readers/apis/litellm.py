@@ -18,7 +18,7 @@ from flywheel.reading.messages import LITELLM_REDACTED, arguments, flat_text, re
 from flywheel.reading.pairs import Pair
 from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, whole
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, whole
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events
 from flywheel.stages.ingest.readers.apis._dialects.gateways import GATEWAY_CHAT, dialect_of
@@ -154,7 +154,7 @@ def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:
     message = result_message(content or text(record.get("error_str")), {"name": name}, status=status)
     ended = {"latency_s": number(record.get("response_time"))}
     event = tool_result(message, source | {"parent_id": own}, 1)
-    yield {**event, "payload": event["payload"] | {k: v for k, v in ended.items() if v is not None}}
+    yield {**event, "payload": event["payload"] | present(ended)}
 
 
 READER = reader("litellm", 1, marks=_is_call, needs=has("call_type"), refusal="no object with a call_type", read=_read)

@@ -18,7 +18,7 @@ from flywheel.reading.events import Event, Source
 from flywheel.reading.messages import Message, flat_text, messages, tool_schemas
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when, whole
 from flywheel.records import EventKind, canonical_json
 
 _INFERENCE = {"function_name", "variant_name", "episode_id"}
@@ -79,7 +79,7 @@ def _inference(row: Mapping[str, Any], line: int) -> Iterator[Event]:
         "tools": tool_schemas([*as_list(offered), *as_list(first(row, ("additional_tools", "dynamic_tools")))]),
         "latency_s": _seconds(row.get("processing_time_ms")),
     }
-    payload = {"response_id": name, "fragment": "block"} | {k: v for k, v in found.items() if v is not None}
+    payload = {"response_id": name, "fragment": "block"} | present(found)
     payload |= common_payload(Pair(params, {}, {}))
     yield {**source, "kind": EventKind.MODEL_CALL, "seq": line, "payload": payload}
 
@@ -137,7 +137,7 @@ def _model_inference(row: Mapping[str, Any], line: int) -> Iterator[Event]:
         "cost_usd": number(row.get("cost")),
         "finish_reason": text(row.get("finish_reason")),
     }
-    counts = {k: v for k, v in found.items() if v is not None}
+    counts = present(found)
     payload = {"message": {"role": "assistant"}, "response_id": target, "fragment": "block", **counts}
     source = {"conversation_id": target, "model": text(row.get("model_name")), "ts": _time(row, name), "span_id": name}
     yield {**source, "kind": EventKind.MODEL_CALL, "seq": line, "payload": payload}

@@ -15,7 +15,7 @@ from typing import Any
 from flywheel.reading.events import Event, Source, acted
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, first, ident, number, text, token_ids, when, whole
+from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, token_ids, when, whole
 from flywheel.records import EventKind, content_id
 
 _CONTINUED = re.compile(r"(.+)-cont-(\d{1,6})\Z")  # how Harbor names the session of a document that goes on
@@ -46,7 +46,7 @@ def _is_trajectory(record: Any) -> bool:
 
 
 def _trajectory(record: Mapping[str, Any], within: str, parents: Mapping[str, Any]) -> Iterator[Event]:
-    agent = {**parents, **{k: v for k, v in as_dict(record.get("agent")).items() if v is not None}}
+    agent = {**parents, **present(as_dict(record.get("agent")))}
     source, start = _source(record, agent, within)
     history, places = _history(record)
     acts = {n for n, step in places.items() if history[n]["role"] == "assistant" and _is_act(step)}
@@ -146,7 +146,7 @@ def _making(step: Mapping[str, Any]) -> dict[str, Any]:
         "completion_token_ids": token_ids(metrics.get("completion_token_ids")),
         "completion_logprobs": [number(n) for n in as_list(metrics.get("logprobs"))] or None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return present(found)
 
 
 READER = reader(

@@ -15,7 +15,7 @@ from flywheel.reading.events import Event, Source, acted
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.pairs import sampled
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, ident, number, text, when, whole
+from flywheel.reading.values import as_dict, as_list, ident, number, picked, present, text, when, whole
 from flywheel.records import EventKind, ToolStatus, content_id
 
 _SAMPLE = {"id", "epoch", "input", "target"}  # a sample, or its summary
@@ -166,7 +166,7 @@ def _making(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         elif event.get("event") == "tool" and event.get("message_id"):
             made = {"ts": when(event.get("completed")), "latency_s": number(event.get("working_time"))}
             kind = text(as_dict(event.get("error")).get("type"))
-            found[str(event["message_id"])] = {k: v for k, v in (made | {"error_type": kind}).items() if v is not None}
+            found[str(event["message_id"])] = present(made | {"error_type": kind})
     return found
 
 
@@ -181,9 +181,9 @@ def _generated(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str,
         "output_tokens": whole(usage.get("output_tokens")),
         "cost_usd": number(usage.get("total_cost")),
         "latency_s": number(event.get("working_time")),
-        "sampling": {name: config[name] for name in _SAMPLING if config.get(name) is not None} or None,
+        "sampling": picked(config, _SAMPLING) or None,
     }
-    return sampled(choice) | {name: value for name, value in told.items() if value is not None}
+    return sampled(choice) | present(told)
 
 
 def _scored(sample: Mapping[str, Any], source: Source) -> Iterator[Event]:

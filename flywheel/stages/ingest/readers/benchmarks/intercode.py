@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath, PurePosixPath
 from typing import Any
 
-from flywheel.reading.events import Event, Source, spoken
+from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, flat_text, name_results, result_message
 from flywheel.reading.reader import reader
+from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.status import FAILED, OK, UNKNOWN
 from flywheel.reading.values import as_dict, as_list, ident, number, text
-from flywheel.records import EventKind
 
 _ATTEMPT = {"environment", "query", "turn_history", "summary"}
 _EXECUTE = re.compile(r"\s*execute\[(.*)\]\s*\Z", re.DOTALL)
@@ -55,21 +55,20 @@ def _attempt(name: str, attempt: Mapping[str, Any]) -> Iterator[Event]:
     dataset = PurePosixPath(text(attempt.get("dataset")) or "?").stem
     task = ident(attempt.get("task_id")) or name
     turns = as_dict(attempt.get("turn_history"))
-    history, tags = _told(flat_text(attempt.get("query")) or "", turns, environment)
-    source: Source = {
-        "conversation_id": f"intercode/{environment}/{dataset}/{name}",
-        "task_key": f"intercode/{environment}/{dataset}/{task}",
-        "ts": None,
-    }
-    yield from spoken(history, source, {"tags": tags} if tags else {})
-    reward = number(as_dict(attempt.get("summary")).get("max_reward"))
-    if reward is not None:
-        payload = {"name": "reward", "value": reward, "scale": [0, 1], "source": "recorded"}
-        yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
+    messages, tags = _transcript(flat_text(attempt.get("query")) or "", turns, environment)
+    yield from rollout_events(
+        Rollout(
+            conversation=f"intercode/{environment}/{dataset}/{name}",
+            task=f"intercode/{environment}/{dataset}/{task}",
+            messages=messages,
+            tags=tags,
+            outcomes={"reward": number(as_dict(attempt.get("summary")).get("max_reward"))},
+        )
+    )
 
 
-def _told(query: str, turns: Mapping[str, Any], tool: str) -> tuple[list[Message], list[str]]:
-    """Return the history of an attempt, and its tags."""
+def _transcript(query: str, turns: Mapping[str, Any], tool: str) -> tuple[list[Message], list[str]]:
+    """Return the messages of an attempt, and its tags."""
     history: list[Message] = [{"role": "user", "content": query}]
     tags = []
     actions, observations = as_list(turns.get("actions")), as_list(turns.get("observations"))

@@ -17,7 +17,7 @@ from flywheel.reading.events import Event, Source, spoken
 from flywheel.reading.messages import Message, messages, name_results, result_message
 from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import as_dict, text, whole
+from flywheel.reading.values import as_dict, present, text, whole
 from flywheel.records import EventKind, content_id
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.DOTALL)
@@ -104,7 +104,7 @@ def _counted(events: list[Event], counter: Mapping[str, Any]) -> list[Event]:
         "output_tokens": whole(counter.get("completion_tokens")),
     }
     last = next(event for event in reversed(events) if event["kind"] == EventKind.MODEL_CALL)
-    last["payload"] |= {name: value for name, value in found.items() if value is not None}
+    last["payload"] |= present(found)
     return events
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from flywheel.reading.events import Event, Source, acted
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import has, reader
-from flywheel.reading.values import as_dict, as_list, first, ident, number, text, without_nulls
+from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, without_nulls
 from flywheel.records import EventKind, ToolStatus, content_id
 
 _FIELDS = {"step", "prompt", "completion"}
@@ -79,7 +79,7 @@ def _turns(given: Any, role: str) -> list[Message]:
 def _judged(record: Mapping[str, Any], source: Source) -> Iterator[Event]:
     """Yield the rewards as outcomes: the columns named so, else all that are numbers; the others as feedback."""
     values = {name: number(value) for name, value in record.items() if name not in _FIELDS and text(value) is None}
-    told = {name: value for name, value in values.items() if value is not None}
+    told = present(values)
     rewards = {name for name in told if "reward" in name.lower()} or told.keys() - {"advantage"}
     for name, value in told.items():
         if name in rewards:

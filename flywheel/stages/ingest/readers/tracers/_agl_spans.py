@@ -17,6 +17,7 @@ from flywheel.reading.values import (
     hex_id,
     ident,
     number,
+    present,
     text,
     token_ids,
     when,
@@ -96,7 +97,7 @@ def _with_tokens(event: Event, attributes: Mapping[str, Any]) -> Event:
         "completion_logprobs": [number(as_dict(t).get("logprob")) for t in as_list(logged)] or None,
         "finish_reason": text(attributes.get("gen_ai.completion.0.finish_reason")),
     }
-    return event | {"payload": event["payload"] | {name: value for name, value in found.items() if value is not None}}
+    return event | {"payload": event["payload"] | present(found)}
 
 
 def _operation(source: Source, attributes: Mapping[str, Any], line: int) -> Iterator[Event]:

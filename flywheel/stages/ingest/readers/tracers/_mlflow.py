@@ -12,7 +12,7 @@ from typing import Any
 from flywheel.reading.events import Event, Source
 from flywheel.reading.feedback import Opinion, corrected_text, judgement
 from flywheel.reading.messages import flat_text
-from flywheel.reading.values import as_dict, embedded, first, hex_id, ident, number, text, when
+from flywheel.reading.values import as_dict, embedded, first, hex_id, ident, number, present, text, when
 from flywheel.records import EventKind
 
 __all__ = ["assessments", "mapping_of"]
@@ -26,7 +26,7 @@ def mapping_of(given: Any) -> dict[str, Any]:
     found = embedded(given)
     if isinstance(found, list):
         found = {p[0]: p[1] for p in found if isinstance(p, list | tuple) and len(p) == 2 and isinstance(p[0], str)}  # noqa: PLR2004 - a pair
-    return {name: value for name, value in as_dict(found).items() if value is not None}
+    return present(as_dict(found))
 
 
 def assessments(given: list[Any], source: Source, known: Collection[str]) -> Iterator[Event]:

@@ -23,6 +23,7 @@ from flywheel.reading.values import (
     first,
     ident,
     number,
+    present,
     text,
     when,
     whole,
@@ -153,7 +154,7 @@ def _judgements(given: Mapping[str, Any], aim: str, source: Source) -> Iterator[
         authors = as_dict(score.get("value_by_author"))
         each = [as_dict(entry) for _, entry in sorted(authors.items())] if len(authors) > 1 else [{}]
         for entry in each:
-            told = {**score, **{k: v for k, v in entry.items() if v is not None}}
+            told = {**score, **present(entry)}
             ts = when(first(told, ("last_updated_at", "created_at")))
             yield from judgement(_opinion(told, aim), {**shared, "ts": ts})
     for comment in map(as_dict, as_list(embedded(given.get("comments")))):

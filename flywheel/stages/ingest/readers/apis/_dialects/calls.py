@@ -14,7 +14,7 @@ from flywheel.reading.events import Event, Source, conversation_of, request, sou
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message
 from flywheel.reading.pairs import Pair, common_payload
-from flywheel.reading.values import as_dict, embedded, first, ident, text
+from flywheel.reading.values import as_dict, embedded, first, ident, present, text
 from flywheel.records import EventKind, content_id
 
 __all__ = ["LINE", "Dialect", "call_events", "names", "response_name", "source_of_pair", "told_turns"]
@@ -49,7 +49,7 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
     kept = _kept(dialect, pair.request, response)
     source = source_of_pair(pair, history, response, kept)
     extra = {"tools": tools} if (tools := dialect.tools(pair.request, response)) else {}
-    payload = {k: v for k, v in found.items() if v is not None} | common_payload(pair)
+    payload = present(found) | common_payload(pair)
     payload |= {"response_id": own} if (own := ident(response.get("id"))) else {}
     asked = extra if turns else extra | {"tags": _failure(payload)}
     if history and not kept:

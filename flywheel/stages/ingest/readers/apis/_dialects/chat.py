@@ -13,7 +13,7 @@ from flywheel.reading.chat_stream import assembled
 from flywheel.reading.messages import Message, messages, tool_schemas
 from flywheel.reading.pairs import sampled
 from flywheel.reading.streams import stream_events
-from flywheel.reading.values import as_dict, as_list, embedded, text, token_ids, whole
+from flywheel.reading.values import as_dict, as_list, embedded, present, text, token_ids, whole
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
 
 __all__ = ["CHAT", "choices", "completed"]
@@ -54,7 +54,7 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
         "other_choices": [_message(choice, asked) for choice in others] or None,
         "tags": ["partial"] if response.get("partial") else None,
     }
-    payload = sampled(chosen) | {name: value for name, value in found.items() if value is not None}
+    payload = sampled(chosen) | present(found)
     said = any(message.get(name) for name in ("content", "reasoning", "tool_calls"))
     return ([message] if said or not response.get("partial") else []), payload
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from flywheel.reading.messages import Message, messages, tool_schemas
 from flywheel.reading.streams import stream_events
-from flywheel.reading.values import as_dict, as_list, embedded, text, whole
+from flywheel.reading.values import as_dict, as_list, embedded, present, text, whole
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
 
 __all__ = ["CLAUDE", "claude_history", "is_message"]
@@ -51,9 +51,9 @@ def _assembled(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         elif kind == "content_block_delta" and str(place) in blocks:
             _extend(blocks[str(place)], as_dict(event.get("delta")))
         elif kind == "message_delta":
-            message |= {k: v for k, v in as_dict(event.get("delta")).items() if v is not None}
+            message |= present(as_dict(event.get("delta")))
         told = as_dict(started.get("usage")) or as_dict(event.get("usage"))
-        usage |= {k: v for k, v in told.items() if v is not None}
+        usage |= present(told)
     if not message:
         return {}
     partial = {} if message.get("stop_reason") else {"partial": True}

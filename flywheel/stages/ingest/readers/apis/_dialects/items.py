@@ -18,7 +18,7 @@ from flywheel.reading.messages import (
     result_message,
 )
 from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
-from flywheel.reading.values import as_dict, as_list, first, ident, text
+from flywheel.reading.values import as_dict, as_list, first, ident, picked, present, text
 
 __all__ = ["item_messages"]
 
@@ -108,7 +108,7 @@ def _arguments(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
     if "arguments" in item:
         return arguments(item["arguments"])
     whole = as_dict(first(item, _GIVEN)) or {name: item.get(name) for name in _FIELDS}
-    return arguments({name: value for name, value in whole.items() if value is not None})
+    return arguments(present(whole))
 
 
 def _result(output: Any, item: Mapping[str, Any]) -> Message:
@@ -116,7 +116,7 @@ def _result(output: Any, item: Mapping[str, Any]) -> Message:
     content = flat_text(output)
     outcomes = [as_dict(as_dict(part).get("outcome")) for part in as_list(output)]
     codes = [outcome.get("exit_code") for outcome in outcomes if outcome]
-    fields = {name: item[name] for name in ("call_id", "id", "name", "error", "is_error") if item.get(name) is not None}
+    fields = picked(item, ("call_id", "id", "name", "error", "is_error"))
     if codes:
         return result_message(content, fields, status=OK if all(code == 0 for code in codes) else FAILED)
     status = FAILED if item.get("status") == "failed" else tool_status(content, fields)

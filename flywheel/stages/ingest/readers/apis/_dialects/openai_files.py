@@ -10,7 +10,7 @@ from typing import Any
 
 from flywheel.reading.events import Event, request, source_of, spoken
 from flywheel.reading.messages import Message, messages, tool_schemas
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text, whole
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text, whole
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import names, response_name
 
@@ -61,7 +61,7 @@ def chunk_event(chunk: Mapping[str, Any], line: int) -> Iterator[Event]:
         "input_tokens": whole(usage.get("prompt_tokens")),
         "output_tokens": whole(usage.get("completion_tokens")),
     }
-    payload: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+    payload: dict[str, Any] = present(found)
     message = _delta(as_dict(choice.get("delta")))
     if response_id is None or not (payload or len(message) > 1):
         return

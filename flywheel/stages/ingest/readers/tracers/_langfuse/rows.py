@@ -22,6 +22,7 @@ from flywheel.reading.values import (
     ident,
     lowered,
     number,
+    present,
     text,
     when,
     whole,
@@ -175,7 +176,7 @@ def _payload(row: Row) -> dict[str, Any]:
         "cost_usd": _cost(row),
         "sampling": _sampling(row),
     }
-    given = {name: value for name, value in columns.items() if value is not None} | _tokens(row)
+    given = present(columns) | _tokens(row)
     return call_payload(folded(attributes)) | given | told
 
 
@@ -223,7 +224,7 @@ def _tokens(row: Row) -> dict[str, int]:
             found[side] = sum(parts)
     if "total" in counts and sum(found.values()) > counts["total"]:  # details repeat what the sum holds
         plain = {"input_tokens": counts.get("input"), "output_tokens": counts.get("output")}
-        return {side: n for side, n in plain.items() if n is not None}
+        return present(plain)
     return found
 
 
@@ -269,7 +270,7 @@ def tool(row: Row, columns: Mapping[str, Any]) -> Iterator[Event]:
     kind = error_type(text(row.get("status_message"))) or error_type(content) if status == FAILED else None
     seconds = _seconds(row)
     extra = {"error_type": kind, "latency_s": seconds}
-    payload |= {name: value for name, value in extra.items() if value is not None}
+    payload |= present(extra)
     yield event(columns, EventKind.TOOL_RESULT, payload, ts=when(row.get("end_time")), **names)
 
 

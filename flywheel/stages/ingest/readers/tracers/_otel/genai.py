@@ -19,6 +19,7 @@ from flywheel.reading.values import (
     first,
     ident,
     number,
+    present,
     text,
     token_ids,
     whole,
@@ -177,7 +178,7 @@ def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "prompt_token_ids": token_ids(told(attributes, names.prompt_token_ids)),
         "completion_token_ids": token_ids(told(attributes, names.completion_token_ids)),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return present(found)
 
 
 def _body(given: Mapping[str, Any]) -> bool:

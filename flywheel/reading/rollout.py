@@ -1,0 +1,82 @@
+"""A rollout: one attempt at one task, as benchmarks, evaluation tools and training frameworks record it.
+
+In: a `Rollout`, whose messages are in normal form. Out: its events: requests, model calls and tool results in order,
+then outcomes and feedback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from flywheel.reading.events import Event, Source, acted, spoken
+from flywheel.reading.feedback import feedback, outcome
+from flywheel.reading.messages import Message
+from flywheel.reading.values import present
+from flywheel.records import EventKind
+
+
+@dataclass
+class Rollout:
+    """One attempt at one task."""
+
+    conversation: str
+    messages: Sequence[Message]
+    task: str | None = None
+    policy: str | None = None
+    model: str | None = None
+    ids: Sequence[str] = ()  # other names of the conversation, as kind:id
+    acts: Collection[int] | None = (
+        None  # positions of the messages that the agent sampled; None: all assistant messages
+    )
+    seen: int = 0  # messages at the beginning that the agent only saw, whoever speaks in them: demonstrations
+    first: int = 0  # position of the first message in the conversation
+    apart: bool = False  # whether it does not continue what the conversation has before `first`
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    # What is known of single messages, by position: `ts` and `model` are columns of the event; the rest is payload of a
+    # model call or a tool result.
+    tools: list[dict[str, Any]] | None = None
+    tags: Sequence[str] = ()
+    ended: datetime | None = None  # time of outcomes and feedback
+    outcomes: Mapping[str, float | None] = field(default_factory=dict)  # value by name; None: not measured
+    scale: Sequence[float] | None = (0, 1)  # of the outcomes; None where it is not known
+    verifier: bool = False  # whether a verifier computed the outcomes; else the log recorded them
+    feedback: Mapping[str, float] = field(default_factory=dict)  # what code measured of the whole attempt, by name
+
+    def columns(self) -> Source:
+        """Return the columns that all events of the rollout share."""
+        return {
+            "conversation_id": self.conversation,
+            "task_key": self.task,
+            "policy": self.policy,
+            "model": self.model,
+            "ids": list(self.ids),
+            "ts": None,
+        }
+
+
+def rollout_events(rollout: Rollout) -> Iterator[Event]:
+    """Yield the events of a rollout; one without messages has none but its outcomes."""
+    source = rollout.columns()
+    for event in _transcript(rollout, source):
+        facts = dict(rollout.facts.get(event["seq"], ()))
+        columns = present(ts=facts.pop("ts", None), model=facts.pop("model", None), seq=event["seq"] + rollout.first)
+        payload = event["payload"] | (facts if event["kind"] != EventKind.REQUEST else {})
+        yield {**event, **columns, "payload": payload}
+    source |= {"ts": rollout.ended, "seq": rollout.first + len(rollout.messages)}
+    for name, value in rollout.outcomes.items():
+        if value is not None:
+            by = "verifier" if rollout.verifier else "recorded"
+            yield outcome(source, name, value, scale=rollout.scale, by=by)
+    for name, value in rollout.feedback.items():
+        yield feedback(source, {"name": name, "value": value, "target": "trace", "annotator": "code"})
+
+
+def _transcript(rollout: Rollout, source: Source) -> Iterator[Event]:
+    history = list(rollout.messages)
+    extra = present(tools=rollout.tools or None, tags=list(rollout.tags) or None)
+    if rollout.acts is None:
+        return spoken(history, source, extra, seen=rollout.seen)
+    return acted(history, set(rollout.acts), source, extra, apart=rollout.apart)
