@@ -9,18 +9,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
 
 Fits = Callable[[Any], object]  # a predicate on a record
+Columns = Callable[[Any], Mapping[str, str]]  # columns that a file's path, or the content of its sidecar, gives
 
 
 def is_object(record: Any) -> bool:
     """Whether a record is a JSON object."""
     return isinstance(record, dict)
+
+
+def no_columns(_: Any) -> Mapping[str, str]:
+    """Return no columns."""
+    return {}
 
 
 class has:  # noqa: N801 - reads as a predicate
@@ -69,9 +74,9 @@ class LogReader:
     confidence: Callable[[Sample], float] | None
     needs: Fits
     refusal: str
-    from_path: Callable[[PurePosixPath], Mapping[str, str]] | None
+    from_path: Columns
     sidecar: str | None
-    from_sidecar: Callable[[Any], Mapping[str, str]] | None
+    from_sidecar: Columns
 
     def sniff(self, sample: Sample) -> float:
         """Return the confidence in [0, 1] that the records are of this format."""
@@ -99,9 +104,9 @@ def reader(  # noqa: PLR0913 - the parts of a reader
     sniff: Callable[[Sample], float] | None = None,
     needs: Fits | None = None,
     refusal: str = "",
-    from_path: Callable[[PurePosixPath], Mapping[str, str]] | None = None,
+    from_path: Columns = no_columns,
     sidecar: str | None = None,
-    from_sidecar: Callable[[Any], Mapping[str, str]] | None = None,
+    from_sidecar: Columns = no_columns,
 ) -> LogReader:
     """Return a reader.
 

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source, acted, spoken
 from flywheel.reading.feedback import feedback, outcome
 from flywheel.reading.messages import Message
 from flywheel.reading.values import present
 from flywheel.records import EventKind
+
+
+class Outcome(NamedTuple):
+    """One measure of how a rollout ended."""
+
+    name: str
+    value: float | None  # None: not measured, so there is no event
+    scale: Sequence[float] | None = (0, 1)  # its least and greatest value; None where they are not known
+    by: str = "recorded"  # or verifier: a program computed it
 
 
 @dataclass
@@ -40,9 +49,7 @@ class Rollout:
     tools: list[dict[str, Any]] | None = None
     tags: Sequence[str] = ()
     ended: datetime | None = None  # time of outcomes and feedback
-    outcomes: Mapping[str, float | None] = field(default_factory=dict)  # value by name; None: not measured
-    scale: Sequence[float] | None = (0, 1)  # of the outcomes; None where it is not known
-    verifier: bool = False  # whether a verifier computed the outcomes; else the log recorded them
+    outcomes: Sequence[Outcome] = ()
     feedback: Mapping[str, float] = field(default_factory=dict)  # what code measured of the whole attempt, by name
 
     def columns(self) -> Source:
@@ -66,10 +73,9 @@ def rollout_events(rollout: Rollout) -> Iterator[Event]:
         payload = event["payload"] | (facts if event["kind"] != EventKind.REQUEST else {})
         yield {**event, **columns, "payload": payload}
     source |= {"ts": rollout.ended, "seq": rollout.first + len(rollout.messages)}
-    for name, value in rollout.outcomes.items():
+    for name, value, scale, by in rollout.outcomes:
         if value is not None:
-            by = "verifier" if rollout.verifier else "recorded"
-            yield outcome(source, name, value, scale=rollout.scale, by=by)
+            yield outcome(source, name, value, scale=scale, by=by)
     for name, value in rollout.feedback.items():
         yield feedback(source, {"name": name, "value": value, "target": "trace", "annotator": "code"})
 

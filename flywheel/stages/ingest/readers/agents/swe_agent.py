@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.reading.events import Event, Source, spoken
+from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, flat_text, messages, name_results, result_message
 from flywheel.reading.reader import has, reader
+from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.status import OK
 from flywheel.reading.values import as_dict, as_list, embedded, ident, text, version
 from flywheel.records import content_id
@@ -35,22 +36,23 @@ def _read(record: Any) -> Iterator[Event]:
     if info.get("exit_status") == "submitted" and history[-1]["role"] == "tool":
         history[-1]["status"] = OK
     name_results(history)
-    yield from spoken(history, _source(record, info), _extra(info), seen=seen)
-
-
-def _source(record: Mapping[str, Any], info: Mapping[str, Any]) -> Source:
     config = as_dict(embedded(record.get("replay_config")))
     model = text(as_dict(as_dict(config.get("agent")).get("model")).get("name"))
     instance = ident(as_dict(config.get("problem_statement")).get("id"))
     release = version(info.get("swe_agent_version"))
     agent = "swe-agent" + (f"-{release}" if release else "")
-    return {
-        "conversation_id": instance or f"swe-agent/{content_id(record['history'])}",
-        "task_key": instance,
-        "model": model,
-        "policy": f"{agent}/{model}" if model else None,
-        "ts": None,
-    }
+    ended = text(info.get("exit_status"))
+    yield from rollout_events(
+        Rollout(
+            conversation=instance or f"swe-agent/{content_id(record['history'])}",
+            task=instance,
+            policy=f"{agent}/{model}" if model else None,
+            model=model,
+            messages=history,
+            seen=seen,
+            tags=["not_submitted"] if ended and not ended.startswith("submitted") else [],
+        )
+    )
 
 
 def _history(record: Any) -> list[Mapping[str, Any]]:
@@ -64,11 +66,6 @@ def _is_run(record: Any) -> bool:
 
 def _by_swe_agent(history: list[Mapping[str, Any]]) -> bool:
     return any({"agent", "message_type"} <= set(turn) for turn in history)
-
-
-def _extra(info: Mapping[str, Any]) -> dict[str, Any]:
-    ended = text(info.get("exit_status"))
-    return {"tags": ["not_submitted"]} if ended and not ended.startswith("submitted") else {}
 
 
 def _told(turns: list[Mapping[str, Any]]) -> tuple[list[Message], int]:

@@ -11,12 +11,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from flywheel.extensions import Reader
-from flywheel.reading.events import Event, Source, acted
+from flywheel.reading.events import Event, Source
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.pairs import sampled
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
-from flywheel.records import EventKind, content_id
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
+from flywheel.records import content_id
 from flywheel.stages.ingest.readers.apis.anthropic import READER as ANTHROPIC
 from flywheel.stages.ingest.readers.apis.openai import READER as CHAT
 
@@ -111,29 +112,37 @@ def _within(value: Any) -> Iterator[Found]:
 def _attempt(trajectory: Mapping[str, Any], group: Mapping[str, Any], place: Any, line: int) -> Iterator[Event]:
     metadata, shared = as_dict(embedded(trajectory.get("metadata"))), as_dict(embedded(group.get("metadata")))
     named = ident(first(metadata, _TASK)) or ident(first(shared, _TASK))
-    source: Source = {
-        "conversation_id": f"art/{content_id({k: v for k, v in trajectory.items() if k in _SAID}, place)}",
-        "task_key": f"art/{named or content_id(_asked(group) or _asked({'trajectories': [trajectory]}))}",
-        "ts": None,
-    }
-    said = [*_exchanged(trajectory, source, line), *_told(trajectory, source)]
-    yield from said
-    if said:
-        yield from _judged(trajectory, source, 1 + max(event["seq"] for event in said))
+    content = content_id({k: v for k, v in trajectory.items() if k in _CONTENT}, place)
+    task = named or content_id(_question(group) or _question({"trajectories": [trajectory]}))
+    source: Source = {"conversation_id": f"art/{content}", "task_key": f"art/{task}", "ts": None}
+    events = [*_exchanged(trajectory, source, line), *_transcripts(trajectory, source)]
+    yield from events
+    if events:
+        reward, metrics = number(trajectory.get("reward")), as_dict(embedded(trajectory.get("metrics")))
+        yield from rollout_events(
+            Rollout(
+                conversation=source["conversation_id"],
+                task=source["task_key"],
+                messages=[],
+                first=1 + max(event["seq"] for event in events),
+                outcomes=[Outcome("reward", reward, scale=None)],
+                feedback=present({name: number(value) for name, value in metrics.items()}),
+            )
+        )
 
 
-_SAID = {*_HISTORIES, "additional_histories", "reward", "metrics", "metadata", "logs"}
+_CONTENT = {*_HISTORIES, "additional_histories", "reward", "metrics", "metadata", "logs"}
 
 
-def _asked(group: Mapping[str, Any]) -> list[Any]:
+def _question(group: Mapping[str, Any]) -> list[Any]:
     """Return how a group's first attempt begins: what the user said before anything was sampled."""
     for trajectory in as_list(group.get("trajectories"))[:1]:
         exchanges = as_dict(as_dict(trajectory).get("exchanges"))
         opened = [as_dict(as_dict(e).get("request")) for name in _PROTOCOLS for e in as_list(exchanges.get(name))[:1]]
         turns = as_list(opened[0].get("messages")) if opened else _turns(as_dict(trajectory))
         before = turns[: next((n for n, t in enumerate(turns) if _is_sampled(t)), len(turns))]
-        asked = [as_dict(t).get("content") for t in before if as_dict(t).get("role") == "user"]
-        return asked or before
+        questions = [as_dict(t).get("content") for t in before if as_dict(t).get("role") == "user"]
+        return questions or before
     return []
 
 
@@ -149,37 +158,43 @@ def _is_sampled(turn: Any) -> bool:
     return _is_choice(turn) or bool(as_dict(turn).get("trainable"))
 
 
-def _told(trajectory: Mapping[str, Any], source: Source) -> Iterator[Event]:
-    """Yield a trajectory's histories: the first as it was told, the others as histories of their own."""
+def _transcripts(trajectory: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    """Yield the events of a trajectory's histories; those after the first do not continue what is before them."""
     start = 0
-    for position, told in enumerate([trajectory, *as_list(trajectory.get("additional_histories"))]):
-        turns = _turns(as_dict(told))
-        schemas = tool_schemas(as_dict(told).get("tools"))
-        extra = {"tools": schemas} if schemas else {}
-        history, making = _history(turns, bare=not any(map(_is_sampled, turns)))
-        for event in acted(history, set(making), source, extra, apart=position > 0):
-            made = making.get(event["seq"], {}) if event["kind"] == EventKind.MODEL_CALL else {}
-            yield {**event, "seq": event["seq"] + start, "payload": event["payload"] | made}
+    for position, given in enumerate([trajectory, *as_list(trajectory.get("additional_histories"))]):
+        turns = _turns(as_dict(given))
+        history, facts = _history(turns, bare=not any(map(_is_sampled, turns)))
+        yield from rollout_events(
+            Rollout(
+                conversation=source["conversation_id"],
+                task=source["task_key"],
+                messages=history,
+                acts=set(facts),
+                facts=facts,
+                first=start,
+                apart=position > 0,
+                tools=tool_schemas(as_dict(given).get("tools")),
+            )
+        )
         start += len(history)
 
 
 def _history(turns: Sequence[Any], *, bare: bool) -> tuple[list[Message], dict[int, dict[str, Any]]]:
-    """Return messages, and for each that was sampled what is known of its making.
+    """Return messages, and for each that was sampled what is known of the call, by position.
 
-    A log in which nothing is marked (version 1 lost the choices' marks on the way back) shows the policy's acts all
-    the same: there every assistant message is one.
+    In a log without any marks (version 1 loses them when it loads trajectories) every assistant message was sampled.
     """
     history: list[Message] = []
-    making: dict[int, dict[str, Any]] = {}
+    facts: dict[int, dict[str, Any]] = {}
     for turn in map(as_dict, turns):
         given = {"role": "assistant", **turn["message"]} if _is_choice(turn) else {**turn}
-        made = messages([{**given, "tool_calls": embedded(given.get("tool_calls"))}])
+        spoken = messages([{**given, "tool_calls": embedded(given.get("tool_calls"))}])
         if bare or _is_sampled(turn):
-            acts = [n for n, m in enumerate(made, len(history)) if m["role"] == "assistant"]
-            making |= dict.fromkeys(acts, sampled(turn))
-        history += made
+            acts = [n for n, m in enumerate(spoken, len(history)) if m["role"] == "assistant"]
+            facts |= dict.fromkeys(acts, sampled(turn))
+        history += spoken
     name_results(history)
-    return history, making
+    return history, facts
 
 
 def _exchanged(trajectory: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
@@ -205,18 +220,6 @@ def _policy(trajectory: Mapping[str, Any], event: Event, exchange: Mapping[str, 
     if asked and "@" in asked:
         return asked
     return f"{asked}@{version}" if asked and version else None
-
-
-def _judged(trajectory: Mapping[str, Any], source: Source, seq: int) -> Iterator[Event]:
-    reward = number(trajectory.get("reward"))
-    if reward is not None:
-        payload = {"name": "reward", "value": reward, "source": "recorded"}
-        yield {**source, "kind": EventKind.OUTCOME, "seq": seq, "payload": payload}
-    for name, given in as_dict(embedded(trajectory.get("metrics"))).items():
-        value = number(given)
-        if value is not None:
-            payload = {"name": name, "value": value, "target": "trace", "annotator": "code"}
-            yield {**source, "kind": EventKind.FEEDBACK, "seq": seq, "payload": payload}
 
 
 READER = reader(

@@ -12,11 +12,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from flywheel.reading.events import Event, Source, acted
+from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, token_ids, when, whole
-from flywheel.records import EventKind, content_id
+from flywheel.reading.rollout import Rollout, rollout_events
+from flywheel.reading.values import (
+    as_dict,
+    as_list,
+    first,
+    ident,
+    number,
+    present,
+    text,
+    token_counts,
+    token_ids,
+    when,
+)
+from flywheel.records import content_id
 
 _CONTINUED = re.compile(r"(.+)-cont-(\d{1,6})\Z")  # how Harbor names the session of a document that goes on
 _SEGMENT = 1_000_000  # positions that a document has before the next one's begin
@@ -47,40 +59,37 @@ def _is_trajectory(record: Any) -> bool:
 
 def _trajectory(record: Mapping[str, Any], within: str, parents: Mapping[str, Any]) -> Iterator[Event]:
     agent = {**parents, **present(as_dict(record.get("agent")))}
-    source, start = _source(record, agent, within)
-    history, places = _history(record)
-    acts = {n for n, step in places.items() if history[n]["role"] == "assistant" and _is_act(step)}
-    tools = tool_schemas(as_dict(record.get("agent")).get("tool_definitions"))
-    for event in acted(history, acts, source, {"tools": tools} if tools else {}):
-        step = places.get(event["seq"], {})
-        made = _making(step) if event["kind"] == EventKind.MODEL_CALL else {}
-        yield {
-            **event,
-            "seq": event["seq"] + start,
-            "ts": when(step.get("timestamp")),
-            "model": text(step.get("model_name")) or text(agent.get("model_name")),
-            "payload": event["payload"] | made,
-        }
+    conversation, ids, start = _place(record, within)
+    history, steps = _history(record)
+    model = text(agent.get("model_name"))
+    system = "@".join(name for name in (text(agent.get("name")), text(agent.get("version"))) if name)
+    acts = {n for n, step in steps.items() if history[n]["role"] == "assistant" and _is_act(step)}
+    yield from rollout_events(
+        Rollout(
+            conversation=conversation,
+            policy="/".join(name for name in (system, model) if name) or None,
+            model=model,
+            ids=ids,
+            messages=history,
+            acts=acts,
+            first=start,
+            facts={n: _facts(step, sampled=n in acts) for n, step in steps.items()},
+            tools=tool_schemas(as_dict(record.get("agent")).get("tool_definitions")),
+        )
+    )
     for inner in as_list(record.get("subagent_trajectories")):
         if isinstance(as_dict(inner).get("steps"), list):
-            yield from _trajectory(inner, source["conversation_id"], {"model_name": agent.get("model_name")})
+            yield from _trajectory(inner, conversation, {"model_name": agent.get("model_name")})
 
 
-def _source(record: Mapping[str, Any], agent: Mapping[str, Any], within: str) -> tuple[Source, int]:
-    """Return the columns of all events, and the position at which the document begins in its conversation."""
+def _place(record: Mapping[str, Any], within: str) -> tuple[str, list[str], int]:
+    """Return a document's conversation, its other names, and the position at which the document begins in it."""
     session, document = ident(record.get("session_id")), ident(record.get("trajectory_id"))
     continued = _CONTINUED.match(session or "")
     session, segment = (continued[1], int(continued[2])) if continued else (session, 0)
     names = [name for name in (None if within else session, document if document != session else None) if name]
-    system = "@".join(t for t in (text(agent.get("name")), text(agent.get("version"))) if t)
-    source: Source = {
-        "conversation_id": "/".join([within or "atif", *(names or [content_id(record.get("steps"))])]),
-        "policy": "/".join(t for t in (system, text(agent.get("model_name"))) if t) or None,
-        "task_key": None,
-        "ids": [f"session:{session}"] if session and not within else [],
-        "ts": None,
-    }
-    return source, segment * _SEGMENT
+    conversation = "/".join([within or "atif", *(names or [content_id(record.get("steps"))])])
+    return conversation, [f"session:{session}"] if session and not within else [], segment * _SEGMENT
 
 
 def _is_act(step: Mapping[str, Any]) -> bool:
@@ -90,13 +99,13 @@ def _is_act(step: Mapping[str, Any]) -> bool:
 def _history(record: Mapping[str, Any]) -> tuple[list[Message], dict[int, Mapping[str, Any]]]:
     """Return messages, and for each the step that it came from."""
     history: list[Message] = []
-    places: dict[int, Mapping[str, Any]] = {}
+    steps: dict[int, Mapping[str, Any]] = {}
     for step in map(as_dict, as_list(record.get("steps"))):
-        made = messages(list(_turns(step)))
-        places |= dict.fromkeys(range(len(history), len(history) + len(made)), step)
-        history += made
+        spoken = messages(list(_turns(step)))
+        steps |= dict.fromkeys(range(len(history), len(history) + len(spoken)), step)
+        history += spoken
     name_results(history)
-    return history, places
+    return history, steps
 
 
 def _turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -136,17 +145,19 @@ def _result(result: Mapping[str, Any], call_id: Any, told: Mapping[str, Any]) ->
     return {"role": "tool", "tool_call_id": call_id, "content": result.get("content")} | flags | failed
 
 
-def _making(step: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(step: Mapping[str, Any], *, sampled: bool) -> dict[str, Any]:
+    """Return the time and the model of a step, and where its message was sampled what is known of the call."""
+    facts = present(ts=when(step.get("timestamp")), model=text(step.get("model_name")))
     metrics = as_dict(step.get("metrics"))
-    found = {
-        "input_tokens": whole(metrics.get("prompt_tokens")),
-        "output_tokens": whole(metrics.get("completion_tokens")),
-        "cost_usd": number(metrics.get("cost_usd")),
-        "prompt_token_ids": token_ids(metrics.get("prompt_token_ids")),
-        "completion_token_ids": token_ids(metrics.get("completion_token_ids")),
-        "completion_logprobs": [number(n) for n in as_list(metrics.get("logprobs"))] or None,
-    }
-    return present(found)
+    if not sampled:
+        return facts
+    return facts | present(
+        **token_counts(metrics),
+        cost_usd=number(metrics.get("cost_usd")),
+        prompt_token_ids=token_ids(metrics.get("prompt_token_ids")),
+        completion_token_ids=token_ids(metrics.get("completion_token_ids")),
+        completion_logprobs=[number(n) for n in as_list(metrics.get("logprobs"))] or None,
+    )
 
 
 READER = reader(

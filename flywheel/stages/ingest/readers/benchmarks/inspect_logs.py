@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.extensions import BadRecordError
-from flywheel.reading.events import Event, Source, acted
+from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.pairs import sampled
 from flywheel.reading.reader import reader
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.values import as_dict, as_list, ident, number, picked, present, text, when, whole
-from flywheel.records import EventKind, ToolStatus, content_id
+from flywheel.records import ToolStatus, content_id
 
 _SAMPLE = {"id", "epoch", "input", "target"}  # a sample, or its summary
 _REDUCTION = {"scorer", "samples"}
@@ -78,28 +79,35 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
     acts = {
         n for n, turn in places.items() if history[n]["role"] == "assistant" and turn.get("source") not in _INSERTED
     }
-    named = ident(sample.get("uuid")) or content_id(sample.get("id"), sample.get("epoch"), turns)
-    source: Source = {
-        "conversation_id": f"inspect/{named}",
-        "task_key": f"inspect/{ident(sample.get('id'))}/{content_id(_asked(sample.get('input')))[:12]}",
-        "policy": policy,
-        "ts": None,
-    }
-    making = _making(sample)
-    tools = next((made["tools"] for made in making.values() if made.get("tools")), None)
-    extra = ({"tools": tools} if tools else {}) | ({"tags": ["sample_error"]} if sample.get("error") else {})
-    for event in acted(history, acts, source, extra):
-        turn = places.get(event["seq"], {})
-        known = making.get(str(turn.get("id")), {}) if event["kind"] != EventKind.REQUEST else {}
-        shown = {name: value for name, value in known.items() if name not in {"ts", "tools"}}
-        began = when(sample.get("started_at")) if event["seq"] == 0 else None
-        model = text(turn.get("model")) or text(as_dict(sample.get("output")).get("model"))
-        yield {**event, "ts": known.get("ts") or began, "model": model, "payload": event["payload"] | shown}
-    if not sample.get("error"):
-        yield from _scored(sample, {**source, "ts": when(sample.get("completed_at")), "seq": len(history)})
+    uuid = ident(sample.get("uuid")) or content_id(sample.get("id"), sample.get("epoch"), turns)
+    calls = _facts_by_message(sample)
+    tools = next((known["tools"] for known in calls.values() if known.get("tools")), None)
+    served = {"model": text(as_dict(sample.get("output")).get("model"))}
+    facts = {n: served | _facts(turn, calls.get(str(turn.get("id")), {})) for n, turn in places.items()}
+    if began := when(sample.get("started_at")):
+        facts[0] = {"ts": began} | facts.get(0, {})
+    yield from rollout_events(
+        Rollout(
+            conversation=f"inspect/{uuid}",
+            task=f"inspect/{ident(sample.get('id'))}/{content_id(_question(sample.get('input')))[:12]}",
+            policy=policy,
+            messages=history,
+            acts=acts,
+            facts=facts,
+            tools=tools,
+            tags=["sample_error"] if sample.get("error") else [],
+            outcomes=[] if sample.get("error") else list(_outcomes(sample)),
+            ended=when(sample.get("completed_at")),
+        )
+    )
 
 
-def _asked(given: Any) -> Any:
+def _facts(turn: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a message: the model that its turn names, and what the events add."""
+    return present(model=text(turn.get("model"))) | {name: value for name, value in call.items() if name != "tools"}
+
+
+def _question(given: Any) -> Any:
     """Return what a sample asks, without the ids that its messages get in every run."""
     if isinstance(given, str):
         return [["user", given]]
@@ -111,9 +119,9 @@ def _history(turns: Sequence[Mapping[str, Any]]) -> tuple[list[Message], dict[in
     history: list[Message] = []
     places: dict[int, Mapping[str, Any]] = {}
     for turn in turns:
-        made = messages(list(_normal(turn)))
-        places |= dict.fromkeys(range(len(history), len(history) + len(made)), turn)
-        history += made
+        spoken = messages(list(_normal(turn)))
+        places |= dict.fromkeys(range(len(history), len(history) + len(spoken)), turn)
+        history += spoken
     name_results(history)
     return history, places
 
@@ -156,44 +164,42 @@ def _result(call_id: Any, name: Any, content: Any, error: Any) -> dict[str, Any]
     return {**told, "status": status.value}
 
 
-def _making(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what events say of the messages that they made, by the messages' ids."""
-    found: dict[str, dict[str, Any]] = {}
+def _facts_by_message(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what events add to the messages that they made, by the messages' ids."""
+    facts: dict[str, dict[str, Any]] = {}
     for event in map(as_dict, as_list(sample.get("events"))):
         if event.get("event") == "model":
             choice = as_dict(next(iter(as_list(as_dict(event.get("output")).get("choices"))), None))
-            found[str(as_dict(choice.get("message")).get("id"))] = _generated(event, choice)
+            facts[str(as_dict(choice.get("message")).get("id"))] = _call_facts(event, choice)
         elif event.get("event") == "tool" and event.get("message_id"):
-            made = {"ts": when(event.get("completed")), "latency_s": number(event.get("working_time"))}
-            kind = text(as_dict(event.get("error")).get("type"))
-            found[str(event["message_id"])] = present(made | {"error_type": kind})
-    return found
+            facts[str(event["message_id"])] = present(
+                ts=when(event.get("completed")),
+                latency_s=number(event.get("working_time")),
+                error_type=text(as_dict(event.get("error")).get("type")),
+            )
+    return facts
 
 
-def _generated(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
+def _call_facts(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
     usage, config = as_dict(as_dict(event.get("output")).get("usage")), as_dict(event.get("config"))
     counts = [n for n in (whole(usage.get(name)) for name in _TOKENS_IN) if n is not None]
-    told = {
-        "ts": when(event.get("timestamp")),
-        "tools": tool_schemas(event.get("tools")),
-        "finish_reason": text(choice.get("stop_reason")),
-        "input_tokens": sum(counts) if counts else None,
-        "output_tokens": whole(usage.get("output_tokens")),
-        "cost_usd": number(usage.get("total_cost")),
-        "latency_s": number(event.get("working_time")),
-        "sampling": picked(config, _SAMPLING) or None,
-    }
-    return sampled(choice) | present(told)
+    return sampled(choice) | present(
+        ts=when(event.get("timestamp")),
+        tools=tool_schemas(event.get("tools")),
+        finish_reason=text(choice.get("stop_reason")),
+        input_tokens=sum(counts) if counts else None,  # cached ones included
+        output_tokens=whole(usage.get("output_tokens")),
+        cost_usd=number(usage.get("total_cost")),
+        latency_s=number(event.get("working_time")),
+        sampling=picked(config, _SAMPLING) or None,
+    )
 
 
-def _scored(sample: Mapping[str, Any], source: Source) -> Iterator[Event]:
+def _outcomes(sample: Mapping[str, Any]) -> Iterator[Outcome]:
     for name, score in as_dict(sample.get("scores")).items():
         for label, given in _values(name, as_dict(score).get("value")):
             value = _GRADES.get(given, number(given)) if isinstance(given, str) else number(given)
-            if value is not None:
-                scale = {"scale": [0, 1]} if 0 <= value <= 1 else {}
-                payload = {"name": label, "value": value, "source": "verifier", **scale}
-                yield {**source, "kind": EventKind.OUTCOME, "payload": payload}
+            yield Outcome(label, value, (0, 1) if value is not None and 0 <= value <= 1 else None, "verifier")
 
 
 def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:

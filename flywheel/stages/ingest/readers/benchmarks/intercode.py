@@ -16,7 +16,7 @@ from typing import Any
 from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, flat_text, name_results, result_message
 from flywheel.reading.reader import reader
-from flywheel.reading.rollout import Rollout, rollout_events
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.status import FAILED, OK, UNKNOWN
 from flywheel.reading.values import as_dict, as_list, ident, number, text
 
@@ -62,7 +62,7 @@ def _attempt(name: str, attempt: Mapping[str, Any]) -> Iterator[Event]:
             task=f"intercode/{environment}/{dataset}/{task}",
             messages=messages,
             tags=tags,
-            outcomes={"reward": number(as_dict(attempt.get("summary")).get("max_reward"))},
+            outcomes=[Outcome("reward", number(as_dict(attempt.get("summary")).get("max_reward")))],
         )
     )
 

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.reading.events import Event, Source, spoken
+from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, messages, name_results, result_message
 from flywheel.reading.reader import reader
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import as_dict, present, text, whole
-from flywheel.records import EventKind, content_id
+from flywheel.reading.values import as_dict, present, text, token_counts
+from flywheel.records import content_id
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.DOTALL)
 _BLOCKS = (re.compile(r"<execute>(.*?)</execute>", re.DOTALL), re.compile(r"```python(.*?)```", re.DOTALL))
@@ -45,17 +46,17 @@ def _read(record: Any) -> Iterator[Event]:
     history = _told(messages(state["history"]))
     if not any(message["role"] == "assistant" for message in history):
         return
-    key = content_id(task["prompt"])
-    source: Source = {
-        "conversation_id": f"mint/{content_id(record)}",
-        "task_key": f"mint/{text(task.get('task_name')) or '?'}/{key}",
-        "ts": None,
-    }
-    extra = {"tags": ["ended_by_error"]} if state.get("error") else {}
-    yield from _counted(list(spoken(history, source, extra)), as_dict(state.get("token_counter")))
-    if isinstance(state.get("success"), bool):
-        payload = {"name": "success", "value": float(state["success"]), "scale": [0, 1], "source": "recorded"}
-        yield {**source, "kind": EventKind.OUTCOME, "seq": len(history), "payload": payload}
+    last = max(n for n, message in enumerate(history) if message["role"] == "assistant")
+    yield from rollout_events(
+        Rollout(
+            conversation=f"mint/{content_id(record)}",
+            task=f"mint/{text(task.get('task_name')) or '?'}/{content_id(task['prompt'])}",
+            messages=history,
+            facts={last: present(token_counts(as_dict(state.get("token_counter"))))},  # counted for all calls together
+            tags=["ended_by_error"] if state.get("error") else [],
+            outcomes=[Outcome("success", float(state["success"]) if isinstance(state.get("success"), bool) else None)],
+        )
+    )
 
 
 def _is_attempt(record: Any) -> bool:
@@ -95,17 +96,6 @@ def _answer(content: str, call_id: str) -> Iterator[Message]:
     yield result_message(gave, {"tool_call_id": call_id}, status=FAILED if failed else OK)
     if said.strip():
         yield {"role": "user", "content": said.strip()}
-
-
-def _counted(events: list[Event], counter: Mapping[str, Any]) -> list[Event]:
-    """Add the attempt's tokens to its last call: they were counted for all calls together."""
-    found = {
-        "input_tokens": whole(counter.get("prompt_tokens")),
-        "output_tokens": whole(counter.get("completion_tokens")),
-    }
-    last = next(event for event in reversed(events) if event["kind"] == EventKind.MODEL_CALL)
-    last["payload"] |= present(found)
-    return events
 
 
 READER = reader(

@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.reading.events import Event, request
 from flywheel.reading.messages import messages
 from flywheel.reading.reader import has, reader
-from flywheel.reading.rollout import Rollout, rollout_events
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.values import as_dict, as_list, ident, number, present, text, token_counts, when
 from flywheel.records import content_id
 
@@ -47,7 +47,7 @@ def _simulation(simulation: Mapping[str, Any], info: Mapping[str, Any]) -> Itera
         ended=when(simulation.get("end_time")),
     )
     if text(simulation.get("termination_reason")) not in _NOT_THE_AGENTS:
-        rollout.outcomes = {"reward": number(as_dict(simulation.get("reward_info")).get("reward"))}
+        rollout.outcomes = [Outcome("reward", number(as_dict(simulation.get("reward_info")).get("reward")))]
     yield request(history[:start], {**rollout.columns(), "ts": facts.get(0, {}).get("ts")}, 0, {})
     yield from rollout_events(rollout)
 

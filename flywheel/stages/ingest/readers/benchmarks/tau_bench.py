@@ -12,7 +12,7 @@ from typing import Any
 from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import has, reader
-from flywheel.reading.rollout import Rollout, rollout_events
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.values import as_dict, as_list, ident, number
 from flywheel.records import content_id
 
@@ -29,7 +29,7 @@ def _read(record: Any) -> Iterator[Event]:
             task=f"tau-bench/{task}",
             messages=history,
             tags=["suspect"] if _is_suspect(record, history) else [],
-            outcomes={"reward": number(record.get("reward"))},
+            outcomes=[Outcome("reward", number(record.get("reward")))],
         )
     )
 

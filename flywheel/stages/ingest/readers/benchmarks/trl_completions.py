@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from flywheel.reading.events import Event, Source, acted
+from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import has, reader
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, without_nulls
-from flywheel.records import EventKind, ToolStatus, content_id
+from flywheel.records import ToolStatus, content_id
 
 _FIELDS = {"step", "prompt", "completion"}
 _TASK = ("task_key", "task_id", "example_id", "dataset_item_id")
@@ -36,22 +37,25 @@ def _from_path(path: PurePosixPath) -> Mapping[str, str]:
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield the messages of one completion and what the reward functions said."""
+    """Yield the messages of one completion and the values of the reward functions."""
     prompt, completion = _turns(record["prompt"], "user"), _turns(record["completion"], "assistant")
     history = [*prompt, *completion]
     acts = {n for n, m in enumerate(history) if n >= len(prompt) and m["role"] == "assistant"}
     if not acts:
         return
-    said = {name: value for name, value in record.items() if name != "step"}
-    named = ident(first(record, _TASK))
-    asked = [m.get("content") for m in prompt if m["role"] == "user"]
-    source: Source = {
-        "conversation_id": f"trl/{content_id(said, line)}",
-        "task_key": f"trl/{named or content_id(asked or prompt)}",
-        "ts": None,
-    }
-    yield from acted(history, acts, source, {})
-    yield from _judged(record, {**source, "seq": len(history)})
+    sampled = {name: value for name, value in record.items() if name != "step"}
+    question = [m.get("content") for m in prompt if m["role"] == "user"]
+    rewards, measures = _measures(record)
+    yield from rollout_events(
+        Rollout(
+            conversation=f"trl/{content_id(sampled, line)}",
+            task=f"trl/{ident(first(record, _TASK)) or content_id(question or prompt)}",
+            messages=history,
+            acts=acts,
+            outcomes=[Outcome(name, value, scale=None) for name, value in rewards.items()],
+            feedback=measures,
+        )
+    )
 
 
 def _is_sampled(record: Any) -> bool:
@@ -76,18 +80,16 @@ def _turns(given: Any, role: str) -> list[Message]:
     return found
 
 
-def _judged(record: Mapping[str, Any], source: Source) -> Iterator[Event]:
-    """Yield the rewards as outcomes: the columns named so, else all that are numbers; the others as feedback."""
-    values = {name: number(value) for name, value in record.items() if name not in _FIELDS and text(value) is None}
-    told = present(values)
-    rewards = {name for name in told if "reward" in name.lower()} or told.keys() - {"advantage"}
-    for name, value in told.items():
-        if name in rewards:
-            payload = {"name": name, "value": value, "source": "recorded"}
-            yield {**source, "kind": EventKind.OUTCOME, "payload": payload}
-        else:
-            payload = {"name": name, "value": value, "target": "trace", "annotator": "code"}
-            yield {**source, "kind": EventKind.FEEDBACK, "payload": payload}
+def _measures(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the rewards and the other measures of a row, by column.
+
+    Rewards are the columns with `reward` in their name; without any, all columns of numbers but the advantage.
+    """
+    numbers = {name: number(value) for name, value in record.items() if name not in _FIELDS and text(value) is None}
+    values: dict[str, float] = present(numbers)
+    rewards = {name for name in values if "reward" in name.lower()} or values.keys() - {"advantage"}
+    outcomes = {name: value for name, value in values.items() if name in rewards}
+    return outcomes, {name: value for name, value in values.items() if name not in rewards}
 
 
 READER = reader(

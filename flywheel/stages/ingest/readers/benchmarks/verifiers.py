@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.reading.events import Event
 from flywheel.reading.messages import messages, tool_schemas
 from flywheel.reading.reader import has, reader
-from flywheel.reading.rollout import Rollout, rollout_events
+from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.values import (
     as_dict,
     as_list,
@@ -47,7 +47,7 @@ def _read(record: Any) -> Iterator[Event]:
             task=f"verifiers/{content_id(_question(prompt))}",
             messages=history,
             tools=tool_schemas(without_nulls(as_dict(embedded(record.get("info"))).get("oai_tools"))),
-            outcomes={"reward": number(record["reward"])},
+            outcomes=[Outcome("reward", number(record["reward"]))],
         )
     )
 
