@@ -291,10 +291,10 @@ class Check(Protocol):
 
 @dataclass(frozen=True)
 class GateInput:
-    """What a gate rule judges: the report, the manifest, all earlier decisions, and what the registry found wrong."""
+    """What a gate rule decides on: the report, the manifest, earlier decisions, and what the registry found wrong."""
 
     report: EvalReport
-    manifest: RoundManifest | None  # None where no round is judged: two policies are compared from their logs
+    manifest: RoundManifest | None  # None where two policies are compared from their logs
     history: Sequence[Promotion]
     problems: Sequence[str] = ()  # integrity failures found by the registry (changed adapter, broken chain, ...)
 
@@ -302,7 +302,7 @@ class GateInput:
 class GateRule(Protocol):
     """One rule of the gate; pure."""
 
-    def __call__(self, given: GateInput, cfg: GateConfig) -> RuleResult:
+    def __call__(self, inputs: GateInput, cfg: GateConfig, /) -> RuleResult:
         """Return the rule's result with its numbers."""
         ...
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from flywheel.extensions import GateInput
-from flywheel.records import EvalReport, MetricRow, Promotion, RoundManifest, RuleResult, Verdict
+from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, RoundManifest, RuleResult, Verdict
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import tango_interval
 
-__all__ = ["entry", "given_input", "guard", "manifest", "report", "row"]
+__all__ = ["entry", "estimate", "given_input", "guard", "manifest", "report", "row"]
 
 
 def row(wins: int, losses: int, n: int, **rest: Any) -> MetricRow:
@@ -84,6 +84,16 @@ def given_input(
     **rest: Any,
 ) -> GateInput:
     return GateInput(evaluation, manifest(evaluation.round, **rest), history, problems)
+
+
+def estimate(
+    high: float | None, *, name: str = "DR", target: Literal["new", "candidate", "baseline"] = "candidate"
+) -> OffPolicyEstimate:
+    """Return an estimate of a policy's reward, where those that acted earned 0.6; refused without a number."""
+    low = None if high is None else high - 0.1
+    numbers: dict[str, Any] = {"value": low, "low": low, "high": high, "n": 200, "earned": 0.6, "certificate": {}}
+    state = "REFUSED" if high is None else "good"
+    return OffPolicyEstimate(name=name, target=target, state=state, reasons=[], **numbers)
 
 
 def entry(

@@ -56,7 +56,7 @@ def test_the_protocols_are_pinned() -> None:
         "pairs": ["episodes", "steps", "returns", "cfg"],
         "trainers": ["spec"],
         "evaluators": ["policy", "holdout", "cfg"],
-        "gates": ["given", "cfg"],
+        "gates": ["inputs", "cfg"],
         "checks": ["answer", "case"],
     }
 

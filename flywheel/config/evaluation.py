@@ -76,8 +76,9 @@ class GateConfig(Section):
     """When a round may become champion."""
 
     rules: list[str] = Field(
-        default=["validity", "superiority", "non_inferior", "slices", "no_deterioration"],
-        description="Rules, all of which must hold: names in the flywheel.gates group or module:function.",
+        default=["validity", "superiority", "non_inferior", "slices", "no_deterioration", "off_policy"],
+        description="Rules, all of which must pass: names in the flywheel.gates group or module:function. off_policy "
+        "applies even if it is not listed.",
     )
     alpha: float = Field(default=0.1, gt=0, lt=1, description="Long-run share of false promotions (LORD++).")
     initial_wealth: float = Field(default=0.05, gt=0, lt=1, description="LORD++ starting wealth w0.")

@@ -96,13 +96,13 @@ class RoundCommands(Opened):
         """
         from flywheel.pipeline.evaluate.run import evaluate
         from flywheel.pipeline.pages.round_page import write_page
-        from flywheel.pipeline.promote.promotion import judge
+        from flywheel.pipeline.promote.promotion import decide_round
 
         if promote and against is not None:
             raise UsageError("--promote compares with the champion", hint="leave --against out, or leave --promote out")
         with self.locked("eval") as ctx:
             report = evaluate(ctx, number, against=against, suites=suites)
-            promotion = judge(ctx, report.round, by="eval --promote") if promote else None
+            promotion = decide_round(ctx, report.round, by="eval --promote") if promote else None
             page = write_page(ctx, report.round)
             self._tell()
             return EvalAnswer(report=report, promotion=promotion, page=str(page))
@@ -167,7 +167,7 @@ class RoundCommands(Opened):
             if force:
                 decided = promotion.force(ctx, number, reason=reason.strip(), by="promote --force")
             else:
-                decided = promotion.judge(ctx, number, by="promote")
+                decided = promotion.decide_round(ctx, number, by="promote")
             write_page(ctx, number)
             self._tell()
             return decided

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flywheel.errors import UsageError
-from flywheel.extensions import GateInput, load_extension
+from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.leakage import trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, judged_sides, policy_of, read_attempts
@@ -27,8 +27,7 @@ from flywheel.stages.evaluate.logs.score import NOT_JUDGED, SUITE, Served, serve
 from flywheel.stages.evaluate.off_policy.estimators import as_record
 from flywheel.stages.evaluate.off_policy.logs import off_policy
 from flywheel.stages.evaluate.slicing import standings
-from flywheel.stages.gate import decide
-from flywheel.stages.gate.off_policy import vetoed
+from flywheel.stages.gate import decide, rule_names
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
@@ -60,16 +59,16 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
     found = compare(
         served.new, served.old, suite=SUITE, seed=ctx.config.eval.seed, standings=standings(ctx.config.eval.slices)
     )
+    estimates = _estimates(served, ctx.config.eval.seed)
     report = _report(found, served, names, _leaked(ctx, new or "", after, served))
+    report = report.model_copy(update={"off_policy": estimates})
     notes += _notes(served, sides, names)
     decided = decide(
         GateInput(report, None, (), _problems(served, ctx.config.gate.max_gap)),
-        {name: load_extension("gates", name, search=ctx.project) for name in ctx.config.gate.rules},
+        load_extensions("gates", rule_names(ctx.config.gate), search=ctx.project),
         ctx.config.gate,
     )
-    estimates = _estimates(served, ctx.config.eval.seed)
-    held = vetoed(decided, estimates)
-    return _answer(_Judged(report, held.verdict, held.rules, outcome, names, estimates), served, notes)
+    return _answer(_Judged(report, decided.verdict, decided.rules, outcome, names, estimates), served, notes)
 
 
 def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> tuple[Log, Log]:

@@ -17,8 +17,8 @@ import polars as pl
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.explain_round import metric_text
 from flywheel.pipeline.rewards.sample import TALK, intents
+from flywheel.present import metric_change
 from flywheel.results import (
     DigestAnswer,
     DigestChange,
@@ -141,7 +141,7 @@ def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[Dig
             at=made.at.isoformat(),
             method=manifest.method,
             rows=manifest.counts.get("kept", 0),
-            metric=metric_text(rows[0]) if rows else "",
+            metric=metric_change(rows[0]) if rows else "",
             wins=len(report.wins) if report else 0,
             regressions=len(report.regressions) if report else 0,
             train_s=manifest.timings_s.get("total"),

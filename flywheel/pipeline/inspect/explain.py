@@ -15,8 +15,9 @@ import polars as pl
 from flywheel.pipeline.build.registry import STAGES, stage_of
 from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round, explain_row, rule_names
+from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round, explain_row
 from flywheel.pipeline.inspect.show import show
+from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Belief, Vote, scope_of
 from flywheel.stages.labelling.priors import PRAISE_ALONE
 from flywheel.stats.delays import late_after_silence
@@ -175,7 +176,7 @@ def explain(ctx: Context, subject: str) -> list[str]:
     Raises:
         UsageError: nothing has that name or id.
     """
-    if subject == "gate" or subject in rule_names(ctx):
+    if subject == "gate" or subject in rule_names(ctx.config.gate):
         return explain_gate(ctx, subject)
     if subject in {s.name for s in STAGES}:
         return explain_stage(ctx.store, ctx.config, subject)

@@ -10,10 +10,11 @@ from typing import Any
 
 from flywheel.extensions import load_extension
 from flywheel.pipeline.context import Context
-from flywheel.records import MetricRow
+from flywheel.present import metric_change
 from flywheel.registry.registry import round_name
+from flywheel.stages.gate import rule_names
 
-__all__ = ["explain_gate", "explain_round", "explain_row", "metric_text", "rule_names"]
+__all__ = ["explain_gate", "explain_round", "explain_row"]
 
 _ASKS = {  # the settings that a shipped rule reads
     "superiority": ("alpha", "initial_wealth", "min_cases"),
@@ -21,14 +22,6 @@ _ASKS = {  # the settings that a shipped rule reads
     "slices": ("slice_margin", "found_margin", "found_share"),
     "validity": ("max_gap",),
 }
-
-
-def metric_text(row: MetricRow) -> str:
-    """Return a metric with its baseline, difference, interval and n in one line."""
-    if row.value is None or row.baseline is None or row.delta is None:
-        return f"{row.metric}: no cases"
-    span = f" [{row.low * 100:+.1f}, {row.high * 100:+.1f}]" if row.low is not None and row.high is not None else ""
-    return f"{row.metric} {row.baseline:.1%} → {row.value:.1%}, {row.delta * 100:+.1f} pp{span}, n {row.n}"
 
 
 def explain_round(ctx: Context, number: int) -> list[str]:
@@ -47,7 +40,7 @@ def explain_round(ctx: Context, number: int) -> list[str]:
         lines.append(
             f"Evaluated beside {report.baseline} on {report.n_cases} cases of {report.n_tasks} held-out tasks."
         )
-        lines += [f"  {metric_text(m)}" for m in report.metrics if m.slice == "all"]
+        lines += [f"  {metric_change(m)}" for m in report.metrics if m.slice == "all"]
     for decision in (p for p in ctx.registry.promotions() if p.round == number):
         lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
         lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}" for r in decision.rules]
@@ -69,14 +62,9 @@ def _since(ctx: Context, number: int) -> Iterator[str]:
         yield f"Its adapter was removed: {erased}."
 
 
-def rule_names(ctx: Context) -> list[str]:
-    """Return the rules that the project's gate applies."""
-    return list(ctx.config.gate.rules)
-
-
 def explain_gate(ctx: Context, subject: str) -> list[str]:
     """Return what each rule asks for, with the project's numbers, and what it said of the round judged last."""
-    names = rule_names(ctx) if subject == "gate" else [subject]
+    names = rule_names(ctx.config.gate) if subject == "gate" else [subject]
     judged = [p for p in ctx.registry.promotions() if p.rules]
     last = judged[-1] if judged else None
     lines = []

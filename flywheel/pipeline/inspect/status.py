@@ -8,7 +8,7 @@ from typing import Any
 from flywheel.errors import FlywheelError, StoreError
 from flywheel.pipeline.build.run import StageStatus
 from flywheel.pipeline.context import Context, served_name
-from flywheel.pipeline.inspect.explain_round import metric_text
+from flywheel.present import metric_change
 from flywheel.records import EvalReport
 from flywheel.registry.registry import Registry
 from flywheel.results import ChampionAnswer, LogRow
@@ -47,7 +47,7 @@ def next_command(ctx: Context, stages: Sequence[StageStatus], *, known: int, new
 
 def _headline(report: EvalReport | None) -> str:
     rows = [m for m in report.metrics if m.primary and m.slice == "all"] if report else []
-    return metric_text(rows[0]) if rows else ""
+    return metric_change(rows[0]) if rows else ""
 
 
 def log_rows(registry: Registry) -> list[LogRow]:

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from flywheel.errors import ExitCode, FlywheelError, StoreError
 from flywheel.io import files
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.explain_round import metric_text
+from flywheel.present import decision as decided
+from flywheel.present import metric_change
 from flywheel.records import Need, Night, NightStage, Promotion, content_id
-from flywheel.registry.registry import round_name
 
 __all__ = ["Journal", "last_night"]
 
@@ -112,7 +112,7 @@ class Journal:
             rules={r.rule: r.passed for r in decision.rules} if decision else {},
             metric=self._metric() if decision else None,
         )
-        self._change(text=f"{self.night.project}: {self._text()}", next=self._next())
+        self._change(text=f"{self.night.project}: {self._text(decision)}", next=self._next())
         return self.night
 
     def end(self, *, over: bool) -> None:
@@ -140,19 +140,15 @@ class Journal:
             return "waiting"
         return "done" if decision is None else "held" if decision.decision == "held" else "promoted"
 
-    def _text(self) -> str:
+    def _text(self, decision: Promotion | None) -> str:
         night = self.night
         if night.outcome == "failed":
             return f"{night.failed_stage} failed: {night.error}"
         if night.outcome == "waiting":
             return f"waiting, {' and '.join(map(str, night.missing))}"
-        if night.outcome == "done":
+        if decision is None:
             return "done"
-        measured = f"; {metric_text(night.metric)}" if night.metric else ""
-        champion = "the base model" if night.champion is None else round_name(night.champion)
-        says = "is champion" if night.outcome == "promoted" else f"is held, {champion} stays champion"
-        verdict = f" ({night.verdict})" if night.verdict else ""
-        return f"{round_name(night.round)} {says}{verdict}{measured}"
+        return decided(decision) + (f": {metric_change(night.metric)}" if night.metric else "")
 
     def _next(self) -> str:
         number = self.night.round

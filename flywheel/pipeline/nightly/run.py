@@ -19,7 +19,7 @@ from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 from flywheel.pipeline.nightly.journal import Journal
 from flywheel.pipeline.nightly.notify import notify
 from flywheel.pipeline.pages.round_page import write_page
-from flywheel.pipeline.promote.promotion import judge
+from flywheel.pipeline.promote.promotion import decide_round
 from flywheel.pipeline.train.plan import make_plan
 from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.train.run import train_round
@@ -155,7 +155,7 @@ class _Run:
 
     def _gate(self) -> str:
         number = self._judged()
-        self.promotion = self._decision(number) or judge(self.ctx, number, by="run")
+        self.promotion = self._decision(number) or decide_round(self.ctx, number, by="run")
         return f"{self.promotion.decision}: {self.promotion.verdict}"
 
     def _report(self) -> str:

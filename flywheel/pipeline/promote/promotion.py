@@ -7,28 +7,22 @@ has tested on is spent, and no later one counts it as new.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flywheel.errors import EvalError, UsageError
-from flywheel.extensions import GateInput, load_extension
+from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.run import look_id
 from flywheel.records import EvalReport, Promotion, Verdict
 from flywheel.registry.registry import round_name
-from flywheel.stages.gate import decide
-from flywheel.stages.gate.ledger import RULE
-from flywheel.stages.gate.off_policy import vetoed
-
-if TYPE_CHECKING:
-    from flywheel.stages.gate import Decision
-
-__all__ = ["force", "judge", "newest_clean", "replace_tainted", "roll_back"]
+from flywheel.stages.gate import Decision, decide, rule_names
+from flywheel.stages.gate.superiority import RULE
 
 State = Literal["promoted", "held", "retired"]
 
 
-def judge(ctx: Context, number: int, *, by: str) -> Promotion:
-    """Apply the gate to a round's stored report and move the champion if every rule holds.
+def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
+    """Apply the gate to a round's stored report and move the champion if every rule passes.
 
     Raises:
         EvalError: the round has no evaluation.
@@ -42,9 +36,9 @@ def judge(ctx: Context, number: int, *, by: str) -> Promotion:
         _settle(ctx, earlier[-1])
         return earlier[-1]
     champion = ctx.registry.champion
-    given = GateInput(report, ctx.registry.manifest(number), history, _problems(ctx, report, history))
-    rules = {name: load_extension("gates", name, search=ctx.project) for name in ctx.config.gate.rules}
-    decision = vetoed(decide(given, rules, ctx.config.gate), report.off_policy, log="log of held-out tasks")
+    inputs = GateInput(report, ctx.registry.manifest(number), history, _problems(ctx, report, history))
+    rules = load_extensions("gates", rule_names(ctx.config.gate), search=ctx.project)
+    decision = decide(inputs, rules, ctx.config.gate)
     promoted = decision.verdict == Verdict.PROMOTE
     return _record(
         ctx,

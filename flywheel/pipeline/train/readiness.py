@@ -20,7 +20,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.mix import trained_on
 from flywheel.pipeline.train.plan import differing_keys
 from flywheel.records import Need, Promotion, Split, Verdict
-from flywheel.stages.gate.ledger import RULE
+from flywheel.stages.gate.superiority import RULE
 from flywheel.stats.planning import cases_for_superiority
 
 if TYPE_CHECKING:

@@ -1,51 +1,43 @@
-"""What off-policy estimates may do to a decision: hold a promotion. They never make one.
-
-In: a decision and the estimates. Out: the same decision, or INCONCLUSIVE with a rule that says why.
-"""
+"""The rule `off_policy`: logged attempts may veto a promotion, and never make one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from flywheel.present import count
 from flywheel.records import RuleResult, Verdict
 
 if TYPE_CHECKING:
-    from flywheel.records import OffPolicyEstimate
-    from flywheel.stages.gate import Decision
+    from flywheel.config import GateConfig
+    from flywheel.extensions import GateInput
 
-__all__ = ["HEADLINE", "vetoed"]
-
-HEADLINE = "DR"
+HEADLINE = "DR"  # doubly robust: the one estimator that may act; the others are shown
 
 
-def vetoed(decision: Decision, estimates: Sequence[OffPolicyEstimate], *, log: str = "old log") -> Decision:
-    """Return the decision after what the log says against it.
+def off_policy(inputs: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
+    """Hold if the logs show the candidate to earn less than the policies that acted.
 
-    A promotion is held where the headline estimate of the judged policy, if it is not refused, lies with its whole
-    interval below what the policies that acted earned.
-
-    Args:
-        decision: the gate's.
-        estimates: of the judged policy, and of others, which have no part in it.
-        log: what the estimates are from, for the sentence.
+    That is: the doubly robust estimate of the candidate is not refused, and its whole 95% interval is below the mean
+    reward of the logged attempts. Estimates of the baseline have no part in it.
     """
-    against = [
-        e
-        for e in estimates
-        if e.name == HEADLINE
-        and e.target != "baseline"
-        and e.high is not None
-        and e.earned is not None
-        and e.high < e.earned
-    ]
-    if decision.verdict != Verdict.PROMOTE or not against:
-        return decision
-    low, high, earned = (x or 0.0 for x in (against[0].low, against[0].high, against[0].earned))
+    estimates = [e for e in inputs.report.off_policy if e.name == HEADLINE and e.target != "baseline"]
+    usable = [e for e in estimates if e.low is not None and e.high is not None and e.earned is not None]
+    if not usable:
+        why = "is refused" if estimates else "was made"
+        message = f"No veto: {'the' if estimates else 'no'} off-policy estimate of the candidate {why} (usable: 0)."
+        return RuleResult(rule="off_policy", passed=True, verdict=Verdict.PROMOTE, message=message)
+    worst = min(usable, key=lambda e: (e.high or 0.0) - (e.earned or 0.0))
+    low, high, earned = worst.low or 0.0, worst.high or 0.0, worst.earned or 0.0
+    vetoed = high < earned
+    acted = "the old policy" if worst.target == "new" else "the policies that acted"
     message = (
-        f"The {log} says otherwise: {HEADLINE} expects [{low:.3f}, {high:.3f}] of the new policy "
-        f"(n {against[0].n:,}), where {'the old one' if against[0].target == 'new' else 'those that acted'} earned "
-        f"{earned:.3f}."
+        f"{'Vetoed by the logs' if vetoed else 'No veto'}: {HEADLINE} estimates [{low:.3f}, {high:.3f}] for the "
+        f"candidate (n {count(worst.n)}); {acted} earned {earned:.3f}."
     )
-    said = RuleResult(rule="off_policy", passed=False, verdict=Verdict.INCONCLUSIVE, message=message)
-    return type(decision)(Verdict.INCONCLUSIVE, [*decision.rules, said])
+    return RuleResult(
+        rule="off_policy",
+        passed=not vetoed,
+        verdict=Verdict.INCONCLUSIVE if vetoed else Verdict.PROMOTE,
+        message=message,
+        numbers={"low": low, "high": high, "earned": earned, "n": float(worst.n)},
+    )

@@ -1,4 +1,4 @@
-"""Validity: may this comparison be believed at all? Anything wrong here blocks, whatever the numbers say."""
+"""The rule `validity`: can this comparison be trusted at all? Anything wrong here blocks, whatever the numbers are."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ if TYPE_CHECKING:
     from flywheel.extensions import GateInput
     from flywheel.records import EvalReport
 
-__all__ = ["validity"]
-
 MOST_MISSING = 0.2
 SHOWN = 5  # cases of a gap that are named in a reason
 
 
-def validity(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
+def validity(inputs: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
     """Block on leaked tasks, damage, an unknown adapter, a rolled-back lineage or a coverage gap.
 
-    Cases that neither policy could be scored on are no gap, but where more than a fifth of the primary suite is missing
-    the rest is a selection, and nothing is concluded from it.
+    Cases that neither policy could be scored on are not a gap, but where more than a fifth of the primary suite is
+    missing, the rest is a selection and supports no conclusion.
     """
-    report = given.report
-    reasons = [*given.problems, *_identity(given), *_lineage(given), *_data(report)]
+    report = inputs.report
+    reasons = [*inputs.problems, *_identity(inputs), *_lineage(inputs), *_data(report)]
     offered, scored = _primary_coverage(report)
     numbers = {
         "leaked_tasks": float(report.leaked_tasks),
-        "gap": float(_gap(report)),
+        "gap": float(sum(cases for _, cases in _gaps(report))),
         "offered": float(offered),
         "scored": float(scored),
         "problems": float(len(reasons)),
@@ -41,19 +39,19 @@ def validity(given: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 -
     if offered and 1 - scored / offered > MOST_MISSING:
         message = (
             f"Only {scored:,} of {count(offered, 'case')} of the primary suite could be scored; at least "
-            f"{percent(1 - MOST_MISSING, 0)} must be for the rest not to be a selection."
+            f"{percent(1 - MOST_MISSING, 0)} are needed, or the rest is a selection."
         )
         return RuleResult(rule="validity", passed=False, verdict=Verdict.INCONCLUSIVE, message=message, numbers=numbers)
     sound = "No held-out task was trained on, files and lineage are intact, and"
     message = (
-        f"{sound if given.manifest is not None else 'The new policy has every case that the old one has:'} "
+        f"{sound if inputs.manifest is not None else 'The new policy has every case that the old one has:'} "
         f"{scored:,} of {count(offered, 'case')} of the primary suite were scored."
     )
     return RuleResult(rule="validity", passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
 
 
-def _identity(given: GateInput) -> Iterator[str]:
-    report, manifest = given.report, given.manifest
+def _identity(inputs: GateInput) -> Iterator[str]:
+    report, manifest = inputs.report, inputs.manifest
     if manifest is None:
         return
     if report.round != manifest.round:
@@ -68,14 +66,14 @@ def _identity(given: GateInput) -> Iterator[str]:
         yield f"the adapter of the baseline, round {report.baseline}, is unknown"
 
 
-def _lineage(given: GateInput) -> Iterator[str]:
-    retired = {p.round for p in given.history if p.decision in {"rolled_back", "forgotten"}}
-    if given.manifest is None:
+def _lineage(inputs: GateInput) -> Iterator[str]:
+    retired = {p.round for p in inputs.history if p.decision in {"rolled_back", "forgotten"}}
+    if inputs.manifest is None:
         return
-    if given.manifest.round in retired:
-        yield f"round {given.manifest.round} was rolled back and is not promoted again"
-    if given.manifest.parent in retired:
-        yield f"its parent, round {given.manifest.parent}, was rolled back"
+    if inputs.manifest.round in retired:
+        yield f"round {inputs.manifest.round} was rolled back and is not promoted again"
+    if inputs.manifest.parent in retired:
+        yield f"its parent, round {inputs.manifest.parent}, was rolled back"
 
 
 def _data(report: EvalReport) -> Iterator[str]:
@@ -101,14 +99,10 @@ def _gaps(report: EvalReport) -> list[tuple[str, int]]:
 def _named(report: EvalReport, name: str) -> str:
     """Return the first cases of the primary suite's gap in brackets; '' for other suites."""
     primary = next((r.suite for r in report.metrics if r.primary), "")
-    whole = next((gap for gap in report.gaps if gap.slice == "all"), None)
-    if whole is None or name != primary:
+    total = next((gap for gap in report.gaps if gap.slice == "all"), None)
+    if total is None or name != primary:
         return ""
-    return f" ({', '.join(whole.names[:SHOWN])}{', ...' if whole.lacking > SHOWN else ''})"
-
-
-def _gap(report: EvalReport) -> int:
-    return sum(cases for _, cases in _gaps(report))
+    return f" ({', '.join(total.names[:SHOWN])}{', ...' if total.lacking > SHOWN else ''})"
 
 
 def _primary_coverage(report: EvalReport) -> tuple[int, int]:

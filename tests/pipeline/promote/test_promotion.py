@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from flywheel.errors import UsageError
 from flywheel.io import files
-from flywheel.pipeline.promote.promotion import force, judge, roll_back
+from flywheel.pipeline.promote.promotion import decide_round, force, roll_back
 from flywheel.project import Project
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, Verdict
 from flywheel.registry.registry import ADAPTER_WEIGHTS
-from tests.reports import manifest, report, row
+from tests.reports import estimate, manifest, report, row
 
 TASKS = [f"task {i:03d}" for i in range(100)]
 
@@ -45,7 +45,7 @@ def evaluated(project: Project, number: int, head: MetricRow, **rest: Any) -> Ev
 
 def decided(project: Project, number: int) -> Promotion:
     with project.locked("test") as ctx:
-        return judge(ctx, number, by="test")
+        return decide_round(ctx, number, by="test")
 
 
 def test_a_decision_spends_its_tasks_once(project: Project) -> None:
@@ -127,33 +127,36 @@ def test_what_was_rolled_back_never_comes_back(project: Project) -> None:
     assert "it descends from round 1, which was rolled back" in decided(project, 3).rules[0].message
 
 
-def estimate(high: float | None, *, name: str = "DR", target: Literal["candidate", "baseline"]) -> OffPolicyEstimate:
-    low = None if high is None else high - 0.1
-    numbers: dict[str, Any] = {"value": low, "low": low, "high": high, "n": 200, "earned": 0.6, "certificate": {}}
-    state = "REFUSED" if high is None else "good"
-    return OffPolicyEstimate(name=name, target=target, state=state, reasons=[], **numbers)
-
-
 def test_an_estimate_that_says_the_opposite_holds_a_promotion_and_spends_its_tasks(project: Project) -> None:
-    evaluated(project, 1, row(30, 1, 100), off_policy=[estimate(0.5, target="candidate")])
+    evaluated(project, 1, row(30, 1, 100), off_policy=[estimate(0.5)])
 
     found = decided(project, 1)
     assert (found.decision, found.verdict, project.registry.champion) == ("held", Verdict.INCONCLUSIVE, None)
     assert found.rules[-1].rule == "off_policy"
     assert found.rules[-1].message == (
-        "The log of held-out tasks says otherwise: DR expects [0.400, 0.500] of the new policy (n 200), "
-        "where those that acted earned 0.600."
+        "Vetoed by the logs: DR estimates [0.400, 0.500] for the candidate (n 200); the policies that acted earned "
+        "0.600."
     )
     assert project.registry.spent("another look") == set(TASKS)
+
+
+def test_every_rule_of_a_decision_is_explained(project: Project) -> None:
+    evaluated(project, 1, row(30, 1, 100), off_policy=[estimate(0.5)])
+    found = decided(project, 1)
+
+    lines = project.explain("gate").lines
+    for rule in found.rules:
+        assert any(line.startswith(f"{rule.rule}: ") for line in lines), rule.rule
+        assert f"  {'✓' if rule.passed else '✗'} round 1: {rule.message}" in lines
 
 
 @pytest.mark.parametrize(
     "told",
     [
         estimate(0.5, target="baseline"),
-        estimate(0.5, name="IPS", target="candidate"),
-        estimate(None, target="candidate"),
-        estimate(0.61, target="candidate"),
+        estimate(0.5, name="IPS"),
+        estimate(None),
+        estimate(0.61),
     ],
 )
 def test_no_other_estimate_holds_one(project: Project, told: OffPolicyEstimate) -> None:
@@ -162,7 +165,7 @@ def test_no_other_estimate_holds_one(project: Project, told: OffPolicyEstimate) 
 
 
 def test_no_estimate_makes_a_promotion(project: Project) -> None:
-    evaluated(project, 1, row(6, 5, 100), off_policy=[estimate(0.99, target="candidate")])
+    evaluated(project, 1, row(6, 5, 100), off_policy=[estimate(0.99)])
     found = decided(project, 1)
     assert found.verdict == Verdict.INCONCLUSIVE
-    assert "off_policy" not in {rule.rule for rule in found.rules}
+    assert [rule.passed for rule in found.rules if rule.rule == "off_policy"] == [True]

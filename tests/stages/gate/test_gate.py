@@ -9,10 +9,21 @@ import pytest
 from flywheel.config import GateConfig
 from flywheel.errors import ConfigError
 from flywheel.records import EvalReport, MetricRow, Promotion, RuleResult, Verdict
-from flywheel.stages.gate import Decision, decide, no_deterioration, non_inferior, superiority, validity
+from flywheel.stages.gate import (
+    MANDATORY,
+    Decision,
+    decide,
+    no_deterioration,
+    non_inferior,
+    off_policy,
+    rule_names,
+    slices,
+    superiority,
+    validity,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reports import entry, given_input, guard, report, row
+from tests.reports import entry, estimate, given_input, guard, report, row
 
 if TYPE_CHECKING:
     from flywheel.extensions import GateInput, GateRule
@@ -21,7 +32,9 @@ RULES: dict[str, GateRule] = {
     "validity": validity,
     "superiority": superiority,
     "non_inferior": non_inferior,
+    "slices": slices,
     "no_deterioration": no_deterioration,
+    "off_policy": off_policy,
 }
 CFG = GateConfig()
 
@@ -43,8 +56,7 @@ def test_a_clear_improvement_is_promoted() -> None:
     assert found.verdict == Verdict.PROMOTE
     assert all(r.passed for r in found.rules)
     assert result_of(found, "superiority").message == (
-        "good 31.9% -> 68.1%, +36.2 pp [+20.9, +51.1], n 47 (47 tasks, +18/-1): "
-        "p 3.8e-05 is within alpha_t 0.0027 of test 1."
+        "good 31.9% -> 68.1%, +36.2 pp [+20.9, +51.1], n 47 (47 tasks, +18/-1): p 3.8e-05 <= alpha_t 0.0027 (test 1)."
     )
 
 
@@ -57,9 +69,9 @@ def test_a_small_improvement_is_inconclusive_and_says_what_is_missing() -> None:
     assert said.numbers["needed_n"] == pytest.approx(255, abs=15)
     assert said.numbers["power"] < 0.1
     assert said.message == (
-        "good 42.5% -> 57.5%, +15.0 pp [-15.2, +42.5], n 20 (20 tasks, +6/-3): p 0.25 is "
-        "above alpha_t 0.0027 of test 1; if that is the true difference, about 260 cases are needed for power 0.8, "
-        "and these had power 0.03; 20 cases could show no difference at this level."
+        "good 42.5% -> 57.5%, +15.0 pp [-15.2, +42.5], n 20 (20 tasks, +6/-3): p 0.25 > alpha_t 0.0027 (test 1); "
+        "about 260 cases needed for power 0.8 if that difference is true (power here 0.03); 20 cases cannot show any "
+        "difference at this level."
     )
 
 
@@ -108,6 +120,33 @@ def test_a_rule_that_did_not_pass_never_promotes(verdict: Verdict) -> None:
 def test_wealth_beyond_alpha_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="initial_wealth"):
         decide(given_input(report(row(50, 0, 60))), RULES, GateConfig(alpha=0.04))
+
+
+BETTER = row(60, 8, 400)
+HOLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what makes a rule, and it alone, change the verdict
+    "validity": ({}, {"problems": ["the chain of decisions is broken"]}),
+    "superiority": ({"metrics": [row(6, 3, 20)]}, {}),
+    "non_inferior": ({"metrics": [BETTER, guard(185, 215, 2_000)]}, {}),
+    "slices": ({"metrics": [BETTER, row(4, 4, 40, slice="slice refunds=yes", standing="declared")]}, {}),
+    "no_deterioration": ({"metrics": [BETTER, guard(1, 7, 60)]}, {}),
+    "off_policy": ({"off_policy": [estimate(0.5)]}, {}),
+}
+
+
+def test_every_rule_that_can_change_a_verdict_is_listed() -> None:
+    assert rule_names(CFG) == list(RULES) == list(HOLDS)
+    assert judge(report(BETTER)).verdict == Verdict.PROMOTE
+    for name, (changes, rest) in HOLDS.items():
+        found = judge(report(BETTER, **changes), **rest)
+
+        assert found.verdict != Verdict.PROMOTE, name
+        assert [r.rule for r in found.rules if not r.passed] == [name]
+
+
+def test_a_mandatory_rule_applies_where_it_is_not_listed_and_promotes_nothing_alone() -> None:
+    assert rule_names(GateConfig(rules=["superiority"])) == ["superiority", *MANDATORY]
+    assert rule_names(GateConfig(rules=["off_policy", "superiority"])) == ["off_policy", "superiority"]
+    assert decide(given_input(report(BETTER)), {"off_policy": off_policy}, CFG).verdict == Verdict.INCONCLUSIVE
 
 
 # --- what it may never do ------------------------------------------------------------------------------------------
@@ -167,7 +206,7 @@ def test_every_rule_speaks_in_whole_sentences_with_finite_numbers(
     for rule in found.rules:
         assert rule.message.endswith(".")
         assert rule.message[0] == rule.message[0].upper() or rule.message.startswith("good")
-        assert any(c.isdigit() for c in rule.message) or rule.message.startswith("There is no")
+        assert any(c.isdigit() for c in rule.message) or rule.message.startswith("There are no")
         assert all(np.isfinite(v) for v in rule.numbers.values())
 
 

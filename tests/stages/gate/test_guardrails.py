@@ -1,11 +1,11 @@
-"""Guardrails: shown not worse, not shown, too few cases to show, surely worse."""
+"""Guardrails: shown not worse, not shown, too few cases to show, significantly worse."""
 
 from __future__ import annotations
 
 import pytest
 from flywheel.config import GateConfig
 from flywheel.records import MetricRow, RuleResult, Verdict
-from flywheel.stages.gate.guardrails import no_deterioration, non_inferior
+from flywheel.stages.gate import no_deterioration, non_inferior
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import non_inferiority_z
 from tests.reports import given_input, guard, report, row
@@ -25,7 +25,7 @@ def test_without_guardrails() -> None:
     found = inferior()
 
     assert (found.passed, found.verdict) == (True, Verdict.PROMOTE)
-    assert found.message == "There is no guardrail beside the primary metric (n 0)."
+    assert found.message == "There are no guardrails besides the primary metric (n 0)."
 
 
 def test_a_guardrail_with_many_cases_is_shown_not_worse() -> None:
@@ -34,7 +34,7 @@ def test_a_guardrail_with_many_cases_is_shown_not_worse() -> None:
     assert found.passed
     assert found.numbers["shown"] == 1
     assert found.numbers["z: form"] == pytest.approx(non_inferiority_z(40, 42, 2_000, 0.03))
-    assert found.message == "Of 1 guardrail, 1 shown not worse by 3.0 pp."
+    assert found.message == "1 of 1 guardrail shown non-inferior (margin 3.0 pp)."
 
 
 def test_a_guardrail_that_had_the_cases_and_is_not_shown_holds_the_round() -> None:
@@ -50,7 +50,7 @@ def test_a_small_guardrail_is_named_and_only_watched() -> None:
 
     assert found.passed
     assert found.numbers["unpowered"] == 1
-    assert "too few cases to show it" in found.message
+    assert "1 with too few cases, checked for deterioration only" in found.message
     assert "form (n 40 of 859 needed, [-16.0, +10.5] pp)" in found.message
 
 
@@ -96,7 +96,9 @@ def test_nothing_is_worse() -> None:
     found = worse(row(9, 3, 50), guard(2, 3, 40))
 
     assert (found.passed, found.numbers["tests"]) == (True, 2)
-    assert found.message == "Nothing is surely worse among 2 rows (Holm at 0.05, least adjusted p 1)."
+    assert found.message == (
+        "No metric is significantly worse (2 tests, Holm-corrected, alpha 0.05, smallest adjusted p 1)."
+    )
     assert worse().passed
 
 
@@ -121,7 +123,8 @@ def test_a_slice_that_looks_worse_without_proof_holds_the_round_and_is_named() -
     found = worse(row(40, 5, 500), guard(1, 7, 60, metric="refunds"), *slices)
 
     assert (found.passed, found.verdict, found.numbers["suspect"]) == (False, Verdict.INCONCLUSIVE, 1)
-    assert "It looks worse, without proof among 10 rows, in refunds" in found.message
+    assert "Looks worse, but is not significant after correction for 10 tests: refunds" in found.message
+    assert found.message.endswith("; collect more cases.")
 
 
 def test_half_of_the_error_is_the_primary_metrics_however_many_slices_there_are() -> None:

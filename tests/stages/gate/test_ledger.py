@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from flywheel.config import GateConfig
 from flywheel.records import Promotion, RuleResult, Verdict
-from flywheel.stages.gate.ledger import Level, Look, level_of, look_of
+from flywheel.stages.gate.superiority import Level, Look, level_of, look_of
 from tests.reports import entry
 
 CFG = GateConfig()

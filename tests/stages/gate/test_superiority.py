@@ -32,7 +32,7 @@ def test_too_few_cases_are_not_tested_and_spend_nothing() -> None:
     assert not found.passed
     assert "p" not in found.numbers
     assert found.numbers["needed_n"] == 5
-    assert found.message.endswith("at least 5 paired cases must be there to judge.")
+    assert found.message.endswith(": a test needs at least 5 paired cases.")
 
 
 def test_no_discordant_case() -> None:
@@ -40,7 +40,7 @@ def test_no_discordant_case() -> None:
 
     assert found.numbers["p"] == 1.0
     assert "needed_n" not in found.numbers
-    assert "no case told the two apart" in found.message
+    assert "no discordant cases" in found.message
 
 
 def test_a_candidate_behind_names_no_number_of_cases() -> None:

@@ -1,0 +1,111 @@
+"""The rule `no_deterioration`: nothing is significantly worse anywhere, and nothing measured is beyond its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from flywheel.present import count, metric_evidence, metric_name, p_value, plain_interval
+from flywheel.records import MetricRow, RuleResult, Verdict
+from flywheel.stages.gate.non_inferior import ALPHA, guarded_rows, is_head
+from flywheel.stats.multiple import holm
+from flywheel.stats.paired import mcnemar_better
+
+if TYPE_CHECKING:
+    from flywheel.config import GateConfig
+    from flywheel.extensions import GateInput
+    from flywheel.records import EvalReport, MeasureRow
+
+
+def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
+    """Reject if any row is significantly worse or a measure beyond its limit; hold if a guardrail looks worse.
+
+    Significantly: one-sided tests, Holm-corrected over all rows at 5%, half of which is the primary metric's however
+    many slices there are. Looks worse: a guardrail's own test at 5%, uncorrected. That is not proof, but a slice with
+    too few cases to prove anything is exactly where harm hides; it is named, and more of its cases are asked for.
+    """
+    tested = [(row, p) for row in guarded_rows(inputs.report) if (p := p_worse(row)) is not None]
+    rows = [row for row, _ in tested]
+    adjusted = holm([p for _, p in tested], _weights(rows))
+    worse = [(row, q) for row, q in zip(rows, adjusted, strict=True) if q <= ALPHA]
+    suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not is_head(r)]
+    measures = limited_measures(inputs.report, cfg)
+    beyond, grown = list(_beyond(measures, cfg)), list(_grown(measures, cfg))
+    verdict = Verdict.REJECT if worse or beyond else Verdict.INCONCLUSIVE if suspect or grown else Verdict.PROMOTE
+    numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
+    numbers |= {f"p: {metric_name(row)}": p for row, p in zip(rows, adjusted, strict=True)}
+    numbers |= {"beyond": float(len(beyond)), "grown": float(len(grown)), "limited": float(len(measures))}
+    parts = [*_tests_in_words(worse, suspect, adjusted)]
+    parts += [f"Beyond the limit: {'; '.join(beyond)}."] if beyond else []
+    parts += [f"More expensive than the champion, which a person may accept: {'; '.join(grown)}."] if grown else []
+    if measures and not beyond and not grown:
+        parts.append(f"{count(len(measures), 'measure')} within the limits.")
+    return RuleResult(
+        rule="no_deterioration",
+        passed=verdict == Verdict.PROMOTE,
+        verdict=verdict,
+        message=" ".join(parts),
+        numbers=numbers,
+    )
+
+
+def _tests_in_words(
+    worse: Sequence[tuple[MetricRow, float]], suspect: Sequence[tuple[MetricRow, float]], adjusted: Sequence[float]
+) -> Iterator[str]:
+    tests = count(len(adjusted), "test")
+    if worse:
+        named = "; ".join(f"{metric_evidence(row)}, adjusted p {p_value(p)}" for row, p in worse)
+        yield f"Significantly worse in {len(worse)} of {tests}: {named}."
+    if suspect:
+        named = "; ".join(f"{metric_evidence(row)}, p {p_value(p)}" for row, p in suspect)
+        yield f"Looks worse, but is not significant after correction for {tests}: {named}; collect more cases."
+    if not worse and not suspect:
+        least = f", smallest adjusted p {p_value(min(adjusted))}" if adjusted else ""
+        yield f"No metric is significantly worse ({tests}, Holm-corrected, alpha {ALPHA}{least})."
+
+
+def p_worse(row: MetricRow) -> float | None:
+    """Return the one-sided p-value of "no worse"; McNemar's where the row has none and is binary."""
+    if row.p_worse is None and row.binary:
+        return mcnemar_better(row.losses, row.wins)
+    return row.p_worse
+
+
+def _weights(rows: Sequence[MetricRow]) -> list[float]:
+    """Return each test's share of the error: half for the primary metric itself, the rest for all guardrails alike."""
+    heads = sum(is_head(row) for row in rows)
+    others = len(rows) - heads
+    if not heads or not others:
+        return [1.0] * len(rows)
+    return [0.5 / heads if is_head(row) else 0.5 / others for row in rows]
+
+
+# --- measures: drift against fixed limits, cost against the champion's ------------------------------------------------
+
+
+def limited_measures(report: EvalReport, cfg: GateConfig) -> list[MeasureRow]:
+    """Return the measures that have a limit here and were taken; growth is between rounds only.
+
+    A base model that cannot do the work writes at any length, so its cost is not a yardstick.
+    """
+    growing = cfg.growth if report.baseline != "base" else {}
+    return [row for row in report.measures if row.n and (row.measure in cfg.limits or row.measure in growing)]
+
+
+def _beyond(rows: Sequence[MeasureRow], cfg: GateConfig) -> Iterator[str]:
+    """Yield each measure above its fixed limit; the mean as it is, since it is taken on a fixed text."""
+    for row in rows:
+        limit = cfg.limits.get(row.measure)
+        if limit is not None and row.value is not None and row.value > limit:
+            yield f"{row.measure} {row.value:.3g} {row.unit} on {count(row.n, 'case')}, above gate.limits {limit:.3g}"
+
+
+def _grown(rows: Sequence[MeasureRow], cfg: GateConfig) -> Iterator[str]:
+    """Yield each measure that exceeds the champion's by its share with the whole interval of the ratio."""
+    for row in rows:
+        share = cfg.growth.get(row.measure)
+        if share is not None and row.ratio is not None and row.low is not None and row.low > 1 + share:
+            yield (
+                f"{row.measure} of {row.suite} {row.baseline:.1f} -> {row.value:.1f} on {count(row.n, 'case')}, "
+                f"{row.ratio:.2f} times {plain_interval(row.low, row.high)}, above gate.growth {share:.2f}"
+            )
