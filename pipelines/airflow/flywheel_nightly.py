@@ -3,10 +3,10 @@
 `flywheel schedule airflow > $AIRFLOW_HOME/dags/flywheel_nightly.py` prints this file with a project's values in it.
 
 - Exit 3 (the gate held) and 99 (too little new evidence) are normal nights: their tasks are skipped, not failed.
-- Every stage goes on where it was killed, and exit 4 (somebody else holds the project's lock) passes: so all are tried
-  again, but for `notify`, which would tell people twice. It runs however the night went, and fails if the night did:
+- Every stage resumes where it was killed, and exit 4 (another process holds the project's lock) passes: so all are
+  retried, except `notify`, which would notify people twice. It runs however the night went, and fails if the night did:
   a run's state is that of its last task.
-- Tasks run one after the other, and runs too; the project's own lock stands behind that.
+- Tasks run one after the other, and so do runs; the project's own lock enforces that.
 """
 
 import itertools
@@ -45,7 +45,7 @@ RETRY_DELAY = timedelta(seconds=float(os.environ.get("FLYWHEEL_RETRY_S", "300"))
 
 with DAG(
     dag_id=f"flywheel_{PIPELINE}",
-    description="Production logs in, a judged training round out.",
+    description="Production logs in, a training round with a decision out.",
     schedule=SCHEDULE,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
@@ -55,7 +55,7 @@ with DAG(
     tasks = {
         stage: BashOperator(
             task_id=stage,
-            # As variables: a path with a space or a quote in it is one word all the same.
+            # As variables: a path with a space or a quote in it stays one word.
             bash_command=f'"$FLYWHEEL_RUNS" -C . run "$PIPELINE" --from {stage} --until {stage} --detailed-exitcode',
             env={"FLYWHEEL_RUNS": COMMAND, "PIPELINE": PIPELINE},
             append_env=True,

@@ -59,7 +59,7 @@ def test_a_harmful_canary_is_rolled_back(tmp_path: Path) -> None:
         if code == 5:
             break
     assert words[-1] == (5, "roll_back")
-    assert found["reasons"][0].startswith("worse by 3.0 pp or more: E ")
+    assert found["reasons"][0].startswith("worse by 3.0 pp or more: e-value ")
 
 
 def test_a_share_of_users_that_is_not_what_it_should_be(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_was_ingested_by_the_names_of_the_policies(tmp_path: Path) -> None:
     done = flywheel("canary", "--old", "old", "--new", "canary", cwd=tmp_path)
     assert done.returncode == 3
     assert done.stdout.splitlines()[0].startswith("old    old   ")
-    assert done.stdout.splitlines()[-1].startswith("CONTINUE: E of harm ")
+    assert done.stdout.splitlines()[-1].startswith("CONTINUE: e-value of harm ")
     unnamed = flywheel("canary", cwd=tmp_path)
     assert "which is the old policy, which the canary?" in unnamed.stderr
 

@@ -17,7 +17,7 @@ from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.leakage import trained_tasks
-from flywheel.pipeline.evaluate.logged_attempts import Log, choose, judged_sides, policy_of, read_attempts
+from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, scored_sides
 from flywheel.present import count, metric_name
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
 from flywheel.results import CoverageGap, LogsEvalAnswer
@@ -53,7 +53,7 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
         EvalError: a log has no conversation.
     """
     sides = _sides(ctx, logs, old, new, key)
-    (before, after), outcome, notes = judged_sides(sides)
+    (before, after), outcome, notes = scored_sides(sides)
     served = serve(before.attempts, after.attempts, rules=ctx.config.eval.slices)
     names = (old or policy_of(before) or logs[0].name, new or policy_of(after) or logs[-1].name)
     found = compare(

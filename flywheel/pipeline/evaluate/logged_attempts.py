@@ -32,7 +32,7 @@ from flywheel.store import Store
 if TYPE_CHECKING:
     from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "action_kind", "choose", "held_out", "judged_sides", "policy_of", "read_attempts", "read_store"]
+__all__ = ["Log", "action_kind", "choose", "held_out", "policy_of", "read_attempts", "read_store", "scored_sides"]
 
 _RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
@@ -252,7 +252,7 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     return {redactor.user(user): tier for user, tier in rows if user and tier}
 
 
-def judged_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
+def scored_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
     """Return both sides with the outcome that decides as their score: the recorded one if both have it."""
     shares = [sum(a.score is not None for a in log.attempts) / max(1, len(log.attempts)) for log in sides]
     if min(shares) >= _RECORDED:

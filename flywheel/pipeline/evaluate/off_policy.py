@@ -18,7 +18,7 @@ import polars as pl
 from flywheel.errors import TemplateError
 from flywheel.extensions import Holdout
 from flywheel.pipeline.context import Context, served_rounds
-from flywheel.pipeline.evaluate.logged_attempts import action_kind, held_out, judged_sides
+from flywheel.pipeline.evaluate.logged_attempts import action_kind, held_out, scored_sides
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.records import OffPolicyEstimate, canonical_json, content_id
 from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
@@ -153,7 +153,7 @@ def _estimated(
 ) -> Callable[[Target, int | None], list[OffPolicyEstimate]]:
     """Return what gives a side's estimates."""
     log = held_out(ctx, chosen)
-    judged = judged_sides((log, log))[0][0]
+    judged = scored_sides((log, log))[0][0]
     rewards = {a.episode_id: a.score for a in judged.attempts if a.score is not None}
     made = [m for m in made if m.episode_id in rewards]
     logged, by_user = _logged(scorer, made, rounds), all(m.user for m in made)

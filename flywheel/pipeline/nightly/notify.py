@@ -1,7 +1,7 @@
-"""Telling people how a night ended: a command of theirs, an address that they named, both with the same document.
+"""Notifications at the end of a night: a command and a webhook of the user's, both sent the same document.
 
-In: a `Night`. Out: a sentence on what became of each hook. Nothing here raises: a night is not worse for a hook that
-fails, hangs or answers with an error. What is sent has no text of a log (see `flywheel.records.nights`).
+In: a `Night`. Out: the outcome of each hook in a few words. Nothing here raises: a hook that fails, hangs or answers
+with an error does not fail the night. What is sent has no text of a log (see `flywheel.records.nights`).
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
 
 __all__ = ["notify"]
 
-_ATTEMPTS = 2  # at an address; a second time where nobody answered or the server said that the fault is its own
+_ATTEMPTS = 2  # at an address; the second one after no answer, or an error of the server's own
 _SERVER_FAULT = 500
 
 
 def notify(night: Night, cfg: NotifyConfig, project: Path) -> str:
-    """Run every hook and return what became of each: 'command: told; webhook: HTTP 500, told nobody'."""
+    """Run every hook and return the outcome of each: 'command: sent; webhook: failed (HTTP 500)'."""
     if not cfg.command and not cfg.webhook:
-        return "no hook is configured"
+        return "no notifications configured ([notify] in flywheel.toml)"
     if night.outcome not in cfg.on:
-        return f"`{night.outcome}` is not in notify.on"
+        return f"nothing sent: `{night.outcome}` is not in notify.on"
     body = (canonical_json(night.model_dump(mode="json")) + "\n").encode()
-    told = [f"command: {_within(cfg.timeout_s * 2, lambda: _run(body, night, cfg, project))}"] if cfg.command else []
+    sent = [f"command: {_within(cfg.timeout_s * 2, lambda: _run(body, night, cfg, project))}"] if cfg.command else []
     if cfg.webhook:
-        told.append(f"webhook: {_within(cfg.timeout_s, lambda: _post(body, night, cfg))}")
-    return "; ".join(told)
+        sent.append(f"webhook: {_within(cfg.timeout_s, lambda: _post(body, night, cfg))}")
+    return "; ".join(sent)
 
 
 def _within(seconds: float, hook: Callable[[], str]) -> str:
-    """Return a hook's sentence, or that it took too long; a server that drips its answer cannot hold the night up."""
-    said: list[str] = []
+    """Return a hook's outcome, or that it took too long; a server that drips its answer cannot hold the night up."""
+    outcome: list[str] = []
 
     def run() -> None:
         try:
-            said.append(hook())
+            outcome.append(hook())
         except Exception as error:  # noqa: BLE001 - whatever a hook does, the night goes on
-            said.append(f"{type(error).__name__}, told nobody")
+            outcome.append(f"failed ({type(error).__name__})")
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
-    return said[0] if said else f"no answer in {seconds:g} s"
+    return outcome[0] if outcome else f"failed (no answer in {seconds:g} s)"
 
 
 def _run(body: bytes, night: Night, cfg: NotifyConfig, project: Path) -> str:
-    """Give the document to a command; its process and what it started end when its time is over."""
+    """Send the document to a command; its process and what that started are killed when its time is over."""
     try:
         process = subprocess.Popen(
             shlex.split(cfg.command),
@@ -73,16 +73,16 @@ def _run(body: bytes, night: Night, cfg: NotifyConfig, project: Path) -> str:
             start_new_session=True,
         )
     except OSError as error:
-        return f"{error.strerror or 'could not be started'}, told nobody"
+        return f"failed ({error.strerror or 'could not be started'})"
     try:
         process.communicate(body, timeout=cfg.timeout_s)
     except subprocess.TimeoutExpired:
-        return f"ended after {cfg.timeout_s:g} s"
+        return f"killed after {cfg.timeout_s:g} s"
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return "told" if process.returncode == 0 else f"exit {process.returncode}"
+    return "sent" if process.returncode == 0 else f"failed (exit {process.returncode})"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -104,22 +104,24 @@ def _post(body: bytes, night: Night, cfg: NotifyConfig) -> str:
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(cfg.webhook, body, headers, method="POST")  # noqa: S310 - http(s), checked on loading
     opener = urllib.request.build_opener(_NoRedirect)
-    said = "told nobody"
+    outcome = ""
     for _ in range(_ATTEMPTS):
-        said, final = _once(opener, request, cfg.timeout_s / _ATTEMPTS)
+        outcome, final = _attempt(opener, request, cfg.timeout_s / _ATTEMPTS)
         if final:
             break
-    return said
+    return outcome
 
 
-def _once(opener: urllib.request.OpenerDirector, request: urllib.request.Request, seconds: float) -> tuple[str, bool]:
-    """Return what one attempt came to, and whether another would be of no use."""
+def _attempt(
+    opener: urllib.request.OpenerDirector, request: urllib.request.Request, seconds: float
+) -> tuple[str, bool]:
+    """Return the outcome of one attempt, and whether it is final."""
     try:
         with opener.open(request, timeout=seconds):
-            return "told", True
+            return "sent", True
     except urllib.error.HTTPError as error:
         error.close()
-        return f"HTTP {error.code}", error.code < _SERVER_FAULT
+        return f"failed (HTTP {error.code})", error.code < _SERVER_FAULT
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        return f"{getattr(reason, 'strerror', None) or type(reason).__name__}, told nobody", False
+        return f"failed ({getattr(reason, 'strerror', None) or type(reason).__name__})", False

@@ -1,4 +1,4 @@
-"""Running a pipeline file: the nightly job as one process under one lock, one line a stage; or a stage a process."""
+"""Run a pipeline file: the nightly job as one process under one lock, one line a stage; or a stage a process."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from flywheel.pipeline.promote.promotion import decide_round
 from flywheel.pipeline.train.plan import make_plan
 from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.train.run import train_round
+from flywheel.present import count, the_round
 from flywheel.records import Need, Promotion
 from flywheel.results import RunAnswer, RunStage
 
 __all__ = ["find_recipe", "recipe_names", "run_recipe"]
 
-_UNJUDGED = {"trained", "evaluated"}
+_UNDECIDED = {"trained", "evaluated"}
 _AFTER_TRAINING = {"eval", "gate", "report"}
 
-# What a bare name means when the project has no file of that name.
+# The shipped pipeline behind a name for which the project has no file.
 _DEFAULTS = {"nightly": "dpo_nightly"}
 
 
@@ -42,10 +43,10 @@ def recipe_names(project: Path) -> list[str]:
 
 
 def find_recipe(project: Path, name: str) -> Pipeline:
-    """Return a pipeline by name: the project's file, else the shipped one; checked for order.
+    """Return a pipeline by name: the project's file, else the shipped one; its order is checked.
 
     Raises:
-        ConfigError: there is none, or it does not fit.
+        ConfigError: there is none of that name, or its stages are not in order.
     """
     shipped = files.shipped("pipelines")
     candidates = (
@@ -62,7 +63,7 @@ def find_recipe(project: Path, name: str) -> Pipeline:
 
 
 class _Run:
-    """One run of a recipe, whole or in part: what each stage needs from the ones before it, in this process or not."""
+    """One run of a pipeline or a part of it: what each stage needs from the ones before it, in this process or not."""
 
     def __init__(self, ctx: Context, key: bytes, journal: Journal, *, trains: bool) -> None:
         self.ctx = ctx
@@ -74,7 +75,7 @@ class _Run:
         self.page = ""
 
     def step(self, name: str) -> RunStage:
-        """Run one stage, and keep the journal."""
+        """Run one stage, and record it in the journal."""
         started, skipped = time.monotonic(), bool(self.missing) and name in _AFTER_TRAINING
         self.journal.begin(name)
         try:
@@ -83,7 +84,7 @@ class _Run:
             self.journal.failed(name, error, time.monotonic() - started)
             raise
         seconds = time.monotonic() - started
-        self.journal.know(number=self.round, missing=self.missing, page=self.page)
+        self.journal.update(number=self.round, missing=self.missing, page=self.page)
         self.journal.done(name, outcome, seconds, skipped=skipped)
         return RunStage(stage=name, outcome=outcome, seconds=round(seconds, 3))
 
@@ -94,7 +95,7 @@ class _Run:
             "eval": self._eval,
             "gate": self._gate,
             "report": self._report,
-            "notify": self.tell,
+            "notify": self.notify,
         }
         if name in action:
             return action[name]()
@@ -102,27 +103,25 @@ class _Run:
         rows = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
         return f"{status.state}: {rows}"
 
-    def tell(self) -> str:
-        """Run the hooks of [notify] and return what became of them."""
+    def notify(self) -> str:
+        """Run the hooks of [notify] and return their outcome."""
         return notify(self.journal.conclude(), self.ctx.config.notify, self.ctx.project)
 
     def _ingest(self) -> str:
         paths = default_sources(self.ctx.config, self.ctx.project)
-        found = ingest_logs(self.ctx.store, self.ctx.config, self.ctx.project, paths, key=self.key)
-        bad = sum(found.quarantined.values())
-        return (
-            f"{found.read:,} records, {found.events:,} new events, {found.duplicate:,} duplicate, {bad:,} quarantined"
-        )
+        read = ingest_logs(self.ctx.store, self.ctx.config, self.ctx.project, paths, key=self.key)
+        bad = sum(read.quarantined.values())
+        return f"{read.read:,} records, {read.events:,} new events, {read.duplicate:,} duplicate, {bad:,} quarantined"
 
     def _train(self) -> str:
         registry = self.ctx.registry
         trained = registry.trained()
-        unjudged = [n for n in trained if registry.manifest(n).state in _UNJUDGED]
-        if unjudged:  # an earlier night was cut off between training and the gate
-            self.round = unjudged[-1]
-            return f"round {self.round} is trained and not judged yet"
+        undecided = [n for n in trained if registry.manifest(n).state in _UNDECIDED]
+        if undecided:  # an earlier night was cut off between training and the gate
+            self.round = undecided[-1]
+            return f"round {self.round} is trained and not decided yet"
         if self.round in trained:  # or between the gate and the end
-            return f"round {self.round} is judged; what comes after is still to do"
+            return f"round {self.round} is decided; the later stages are still to run"
         number = registry.next_number()
         self.missing = [] if number in registry.numbers() else self._lacks(number)
         if self.missing:
@@ -134,41 +133,41 @@ class _Run:
 
     def _lacks(self, number: int) -> list[Need]:
         due = rebuild_is_due(self.ctx, number)
-        unjudgeable = [] if due else lacks_tasks(self.ctx)
-        if unjudgeable:
-            return unjudgeable
+        lacking_tasks = [] if due else lacks_tasks(self.ctx)
+        if lacking_tasks:
+            return lacking_tasks
         try:
             planned = make_plan(self.ctx, number)
         except EvidenceError as error:
             return [Need(what="rows to train on", have=error.have, need=error.need)]
-        lacks = [] if due else lacks_rows(self.ctx, planned)
-        if not lacks and planned.plan.same_as is not None:  # min_new_rows is 0
+        lacking_rows = [] if due else lacks_rows(self.ctx, planned)
+        if not lacking_rows and planned.plan.same_as is not None:  # min_new_rows is 0
             return [Need(what=f"rows that differ from round {planned.plan.same_as}'s", have=0, need=1)]
-        return lacks
+        return lacking_rows
 
     def _eval(self) -> str:
-        number = self._judged()
-        if self._decision(number) is not None:  # judged again on tonight's tables it would be another test
-            return f"round {number} is judged already"
+        number = self._night_round()
+        if self._decision(number) is not None:  # on tonight's tables it would be another test
+            return f"round {number} is decided already"
         report = evaluate(self.ctx, number)
-        return f"round {report.round} beside {report.baseline}: {report.n_cases} cases"
+        return f"round {report.round} compared with {the_round(report.baseline)}: {count(report.n_cases, 'case')}"
 
     def _gate(self) -> str:
-        number = self._judged()
+        number = self._night_round()
         self.promotion = self._decision(number) or decide_round(self.ctx, number, by="run")
         return f"{self.promotion.decision}: {self.promotion.verdict}"
 
     def _report(self) -> str:
-        self.page = str(write_page(self.ctx, self._judged()))
+        self.page = str(write_page(self.ctx, self._night_round()))
         return self.page
 
     def _decision(self, number: int) -> Promotion | None:
         """Return the gate's decision on a round that is not waiting for one."""
-        if self.ctx.registry.manifest(number).state in _UNJUDGED:
+        if self.ctx.registry.manifest(number).state in _UNDECIDED:
             return None
         return next((p for p in reversed(self.ctx.registry.promotions()) if p.round == number), None)
 
-    def _judged(self) -> int:
+    def _night_round(self) -> int:
         """Return the night's round; the newest where a part of the pipeline runs alone."""
         if self.round is None:
             self.round = self.ctx.registry.resolve("latest")
@@ -182,12 +181,19 @@ class _Run:
         return ExitCode.HELD if held else ExitCode.DONE
 
 
-def _between(names: list[str], since: str | None, until: str | None) -> list[str]:
+def stages_between(names: list[str], since: str | None, until: str | None) -> list[str]:
+    """Return the stages from one to another, both included.
+
+    Raises:
+        UsageError: there is no stage of that name, or none between them.
+    """
     for name in (since, until):
         if name is not None and name not in names:
             raise UsageError(f"the pipeline has no stage `{name}`", hint=f"stages: {', '.join(names)}")
     first = names.index(since) if since else 0
     last = names.index(until) if until else len(names) - 1
+    if first > last:
+        raise UsageError(f"stage `{since}` comes after `{until}`", hint=f"stages: {', '.join(names)}")
     return names[first : last + 1]
 
 
@@ -200,7 +206,7 @@ def run_recipe(
     until: str | None = None,
     on_stage: Callable[[str, str], None] = lambda _name, _outcome: None,
 ) -> RunAnswer:
-    """Run a pipeline's stages in order; a stage that fails ends the run, but the hooks are told.
+    """Run a pipeline's stages in order; a stage that fails ends the run, but the hooks still run.
 
     Args:
         ctx: the project, locked.
@@ -211,16 +217,18 @@ def run_recipe(
         on_stage: gets each stage's name and outcome.
 
     Raises:
-        ConfigError: there is no such pipeline, or it does not fit.
-        FlywheelError: a stage failed; what was finished stays, and the same command goes on from there.
+        ConfigError: there is no such pipeline, or its stages are not in order.
+        UsageError: the pipeline has no stage of that name.
+        FlywheelError: a stage failed; what was finished stays, and the same command resumes from there.
     """
     pipeline = find_recipe(ctx.project, name)
     ctx = replace(ctx, config=merge_overrides(ctx.config, pipeline.overrides))
-    names = _between(pipeline.stages, since, until)
-    journal = Journal(ctx, pipeline.name, anew="train" in names)
+    names = stages_between(pipeline.stages, since, until)
+    journal = Journal(ctx, pipeline.name, trains="train" in names)
     run = _Run(ctx, key, journal, trains="train" in names)
     if names[0] == pipeline.stages[0]:
-        _sweep(ctx)
+        for orphan in ctx.store.orphans():  # parts of killed stages, to which other rows came before they ran again
+            orphan.unlink(missing_ok=True)
     done = _each(run, names, on_stage, last=pipeline.stages[-1])
     code = int(run.exit_code())
     if names == ["notify"]:  # alone, it fails with the night: a scheduler takes its last task's state for the run's
@@ -230,21 +238,15 @@ def run_recipe(
     )
 
 
-def _sweep(ctx: Context) -> None:
-    """Remove the parts of killed stages, to which other rows came before they ran again."""
-    for orphan in ctx.store.orphans():
-        orphan.unlink(missing_ok=True)
-
-
 def _each(run: _Run, names: list[str], on_stage: Callable[[str, str], None], *, last: str) -> list[RunStage]:
-    """Run the stages in turn; with the pipeline's last one, or what would have led to it, the night is over."""
+    """Run the stages in turn; a run up to the pipeline's last stage ends the night, even if a stage fails."""
     done: list[RunStage] = []
     for stage in names:
         try:
             done.append(run.step(stage))
         except Exception:
             if "notify" in names and stage != "notify":
-                on_stage("notify", run.tell())
+                on_stage("notify", run.notify())
             run.journal.end(over=names[-1] == last)
             raise
         on_stage(stage, done[-1].outcome)

@@ -62,13 +62,13 @@ def schedule(scheduler: str, *, folder: Path, command: Path, at: str, pipeline: 
     """Return the schedule's text.
 
     Raises:
-        UsageError: an unknown scheduler, or no time of day.
+        UsageError: an unknown scheduler, or not a time of day.
     """
     when = _TIME.match(at)
     if scheduler not in SCHEDULERS:
         raise UsageError(f"unknown scheduler `{scheduler}`", hint=f"schedulers: {', '.join(SCHEDULERS)}")
     if when is None:
-        raise UsageError(f"`{at}` is no time of day", hint="write it as HH:MM, such as 02:30")
+        raise UsageError(f"`{at}` is not a time of day", hint="write it as HH:MM, for example 02:30")
     if scheduler == "airflow":
         return _dag(folder, command, f"{int(when[2])} {int(when[1])} * * *", pipeline)
     quoted = _for_systemd if scheduler == "systemd" else _for_cron

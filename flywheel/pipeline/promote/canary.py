@@ -1,11 +1,11 @@
 """A canary: the same two policies, night after night, on fresh logs; continue, promote or roll back.
 
-In: what both served since the last look. Out: one word with its numbers, and one line in rounds/canary/<pair>.jsonl,
-which holds everything that was looked at before: attempts are counted once, however often their log is read. One cannot
-look too often: both verdicts come from e-processes, whose error holds over all looks together.
+In: what both served since the last look. Out: a decision with its numbers, and one line in rounds/canary/<pair>.jsonl,
+which holds everything that was looked at before: attempts are counted once, however often their log is read. Looking
+often is safe: both verdicts come from e-processes, whose error holds over all looks together.
 
     harm     E of "worse by the margin" reaches 1/harm_alpha                         → roll back
-    counts   the new side's share of users is not what it should be                  → roll back
+    counts   the new side's share of users is not the configured one                 → roll back
     errors   more than twice the old side's share of attempts with errors, 3 nights  → roll back
     better   E of "better" reaches 1/alpha, with enough attempts                      → promote
 """
@@ -22,7 +22,8 @@ from flywheel.config import CanaryConfig
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.logged_attempts import Log, choose, judged_sides, policy_of, read_attempts, read_store
+from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, read_store, scored_sides
+from flywheel.present import count, margin, p_value, percent
 from flywheel.records import content_id
 from flywheel.results import CanaryAnswer
 from flywheel.stages.evaluate.attempt import Attempt
@@ -48,7 +49,7 @@ class _Night(NamedTuple):
 def watch(
     ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes, share: float | None = None
 ) -> CanaryAnswer:
-    """Look at what is fresh and say what to do.
+    """Look at what is fresh and return what to do.
 
     Args:
         ctx: the project, locked.
@@ -64,18 +65,18 @@ def watch(
     """
     sides = _sides(ctx, logs, old, new, key)
     names = (old or policy_of(sides[0]) or logs[0].name, new or policy_of(sides[1]) or logs[-1].name)
-    judged, _, notes = judged_sides(sides)
+    scored, _, notes = scored_sides(sides)
     path = ctx.registry.root / "canary" / f"{content_id('canary', *names)[:12]}.jsonl"
     nights = _nights(path)
     known = {episode for night in nights for episode in night["attempts"]}
-    fresh = _look(judged, known)
+    fresh = _look(scored, known)
     if fresh.differences:
         entry = {"night": len(nights) + 1, "old": names[0], "new": names[1], **fresh._asdict()}
         hash_chain.append(path, entry, head=None)
         nights.append(entry)
-    waiting = sum(a.score is None for log in judged for a in log.attempts)
+    waiting = sum(a.score is None for log in scored for a in log.attempts)
     if waiting:
-        notes.append(f"{waiting:,} attempts have no outcome yet and are looked at when they have")
+        notes.append(f"{count(waiting, 'attempt')} without an outcome yet, counted once there is one")
     cfg = ctx.config.canary if share is None else ctx.config.canary.model_copy(update={"share": share})
     return _answer(nights, names, cfg, notes, looked=bool(fresh.differences))
 
@@ -87,7 +88,7 @@ def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None,
     if len(read) == 1 and (old is None or new is None):
         known = ", ".join(read[0].policies()) or "none"
         raise UsageError(
-            "which is the old policy, which the canary?", hint=f"--old NAME --new NAME; there are: {known}"
+            "which is the old policy, which the canary?", hint=f"--old NAME --new NAME; policies here: {known}"
         )
     return choose(read[0], old, "old"), choose(read[-1], new, "new")
 
@@ -95,20 +96,20 @@ def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None,
 def _nights(path: Path) -> list[dict[str, Any]]:
     broken = hash_chain.breaks(path, head=None)
     if broken:
-        raise StoreError(f"`{path}`: {broken[0]}", hint="restore it from a backup, or move it away and begin anew")
+        raise StoreError(f"`{path}`: {broken[0]}", hint="restore it from a backup, or move it away and start again")
     return [json.loads(line) for line in hash_chain.lines_of(path)]
 
 
 # --- one night -----------------------------------------------------------------------------------------------------
 
 
-def _look(judged: tuple[Log, Log], known: set[str]) -> _Night:
-    """Return the fresh judged attempts as differences of blocks.
+def _look(scored: tuple[Log, Log], known: set[str]) -> _Night:
+    """Return the fresh attempts with an outcome as differences of blocks.
 
     A unit is a user's night, or an attempt where users are unknown: one user's attempts are alike. The larger side is
     cut into as many blocks of consecutive units as the smaller one has, so that every attempt counts.
     """
-    fresh = [[a for a in log.attempts if a.score is not None and a.episode_id not in known] for log in judged]
+    fresh = [[a for a in log.attempts if a.score is not None and a.episode_id not in known] for log in scored]
     units = [_units(side) for side in fresh]
     pairs = min(len(side) for side in units)
     if pairs == 0:
@@ -125,12 +126,12 @@ def _look(judged: tuple[Log, Log], known: set[str]) -> _Night:
 
 
 def _units(attempts: Sequence[Attempt]) -> list[float]:
-    """Return each unit's mean score, in an order that has nothing to do with scores."""
-    found: dict[str, list[float]] = {}
+    """Return each unit's mean score, in an order that does not depend on scores."""
+    scores: dict[str, list[float]] = {}
     for attempt in sorted(attempts, key=lambda a: a.episode_id):
-        found.setdefault(attempt.user or attempt.episode_id, []).append(attempt.score or 0.0)
-    ordered = sorted(found, key=lambda name: content_id("unit", name))
-    return [math.fsum(found[name]) / len(found[name]) for name in ordered]
+        scores.setdefault(attempt.user or attempt.episode_id, []).append(attempt.score or 0.0)
+    ordered = sorted(scores, key=lambda name: content_id("unit", name))
+    return [math.fsum(scores[name]) / len(scores[name]) for name in ordered]
 
 
 def _blocks(values: Sequence[float], n: int) -> Iterator[float]:
@@ -153,6 +154,8 @@ def _answer(
     harm = max(e_process([-(x + cfg.margin) / (1 + cfg.margin) for x in differences]), default=0.0)
     ratio = sample_ratio_p(totals["units"][1], totals["units"][0], cfg.share) if cfg.share else None
     interval = confidence_sequence([(x + 1) / 2 for x in differences])
+    if not cfg.share:
+        notes = [*notes, "the canary's share of users is not configured (canary.share, --share): not checked"]
     decision, reasons = _decide(nights, cfg, harm=harm, better=better, ratio=ratio)
     old, new = (totals["sums"][side] / max(1, totals["counts"][side]) for side in (0, 1))
     return CanaryAnswer(
@@ -173,40 +176,45 @@ def _answer(
         log_e_harm=harm,
         log_e_better=better,
         sample_ratio_p=ratio,
-        notes=notes if cfg.share else [*notes, "the canary's share is not known (canary.share, --share): not checked"],
+        notes=notes,
     )
 
 
 def _decide(
     nights: Sequence[dict[str, Any]], cfg: CanaryConfig, *, harm: float, better: float, ratio: float | None
 ) -> tuple[str, list[str]]:
-    """Return the word and its reasons; harm first."""
+    """Return the decision and its reasons; harm first."""
     canary = sum(night["counts"][1] for night in nights)
     against = []
     if harm >= math.log(1 / cfg.harm_alpha):
-        against.append(
-            f"worse by {cfg.margin * 100:.1f} pp or more: E {_shown(harm)} is past {1 / cfg.harm_alpha:,.0f}"
-        )
+        bound = count(1 / cfg.harm_alpha)
+        against.append(f"worse by {margin(cfg.margin)} or more: e-value {_e_value(harm)} >= {bound}")
     if ratio is not None and ratio < cfg.srm_p:
         against.append(
-            f"the canary's share of users is not {cfg.share:.1%} (p {ratio:.1e}): its traffic is another one"
+            f"the canary's share of users is not {percent(cfg.share)} (p {p_value(ratio)}), so the sides do not compare"
         )
-    if _erring(nights):
-        against.append(f"more than {TWICE:.0f} times the old share of attempts with errors in {WINDOWS} looks in a row")
+    if _failing(nights):
+        against.append(
+            f"more than {TWICE:.0f} times the old share of attempts with errors, in {WINDOWS} looks in a row"
+        )
     if against:
         return "roll_back", against
     if better >= math.log(1 / cfg.alpha) and canary >= cfg.least:
-        return "promote", [f"better: E {_shown(better)} is past {1 / cfg.alpha:,.0f}, on {canary:,} attempts of it"]
-    few = f"; {canary:,} of at least {cfg.least:,} attempts of it" if canary < cfg.least else ""
-    seen = f"E of harm {_shown(harm)} of {1 / cfg.harm_alpha:,.0f}, of better {_shown(better)} of {1 / cfg.alpha:,.0f}"
-    return "continue", [seen + few]
+        on = count(canary, "canary attempt")
+        return "promote", [f"better: e-value {_e_value(better)} >= {count(1 / cfg.alpha)}, on {on}"]
+    few = f"; {count(canary)} of at least {count(cfg.least)} canary attempts" if canary < cfg.least else ""
+    evidence = (
+        f"e-value of harm {_e_value(harm)} of {count(1 / cfg.harm_alpha)}, of better {_e_value(better)} of "
+        f"{count(1 / cfg.alpha)}"
+    )
+    return "continue", [evidence + few]
 
 
-def _shown(log_e: float) -> str:
+def _e_value(log_e: float) -> str:
     return f"{math.exp(min(log_e, 700.0)):,.3g}"
 
 
-def _erring(nights: Sequence[dict[str, Any]]) -> bool:
+def _failing(nights: Sequence[dict[str, Any]]) -> bool:
     last = nights[-WINDOWS:]
     return len(last) == WINDOWS and all(
         min(n["counts"]) >= LEAST_WINDOW

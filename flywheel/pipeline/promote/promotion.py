@@ -1,7 +1,7 @@
 """The gate's decision on a stored report, and everything else that moves the champion: promote, force, roll back.
 
-A decision is one line in promotions.jsonl and one move of the pointer. The same report is decided once; what a decision
-has tested on is spent, and no later one counts it as new.
+A decision is one line in promotions.jsonl and one move of the pointer. The same report is decided on once; the tasks
+that a decision has tested on are spent, and no later decision counts them as new.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.run import look_id
+from flywheel.present import count, the_round
 from flywheel.records import EvalReport, Promotion, Verdict
-from flywheel.registry.registry import round_name
-from flywheel.stages.gate import Decision, decide, rule_names
+from flywheel.stages.gate import decide, rule_names
 from flywheel.stages.gate.superiority import RULE
-
-State = Literal["promoted", "held", "retired"]
 
 
 def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
@@ -40,51 +38,49 @@ def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
     rules = load_extensions("gates", rule_names(ctx.config.gate), search=ctx.project)
     decision = decide(inputs, rules, ctx.config.gate)
     promoted = decision.verdict == Verdict.PROMOTE
+    spent = ""
+    tested = any(r.rule == RULE and "p" in r.numbers for r in decision.rules)
+    if tested and report.spends and decision.verdict != Verdict.BLOCKED:  # a test with a p-value uses its tasks up
+        spent = ctx.registry.spend(_look(report), report.round, report.spends)
     return _record(
         ctx,
         number,
         decision="promoted" if promoted else "held",
         champion_after=number if promoted else champion,
         by=by,
-        extra={"verdict": decision.verdict, "rules": decision.rules, "spent_sha256": _spend(ctx, report, decision)},
+        extra={"verdict": decision.verdict, "rules": decision.rules, "spent_sha256": spent},
     )
 
 
 def _problems(ctx: Context, report: EvalReport, history: Sequence[Promotion]) -> list[str]:
-    """Return why a report's comparison cannot be believed, as far as the registry knows."""
+    """Return why a report's comparison cannot be trusted, as far as the registry knows."""
     champion = ctx.registry.champion
-    found = ctx.registry.problems([n for n in (report.round, champion) if n is not None])
+    problems = ctx.registry.problems([n for n in (report.round, champion) if n is not None])
     if report.baseline != ("base" if champion is None else str(champion)):
-        found.append(f"the report compares with {report.baseline}, but the champion is {round_name(champion)}")
+        compared, current = the_round(report.baseline), the_round(champion)
+        problems.append(f"the report compares with {compared}, but the champion is {current}")
     retired = {p.round for p in history if p.decision == "rolled_back"}
-    found += [
+    problems += [
         f"it descends from round {ancestor}, which was rolled back"
         for ancestor in ctx.registry.lineage(report.round)[2:]
         if ancestor in retired
     ]
-    found += [
-        f"round {ancestor} learnt from a user who was forgotten"
+    problems += [
+        f"round {ancestor} was trained on data of a user who was forgotten"
         for ancestor in ctx.registry.lineage(report.round)
         if ancestor in ctx.registry.tainted
     ]
     spent = len(ctx.registry.spent(_look(report)) & set(report.spends))
     if spent:
-        found.append(
-            f"{spent:,} of its fresh tasks were spent by a decision since; `flywheel eval --round {report.round}` again"
+        problems.append(
+            f"{count(spent)} of its fresh tasks were spent by a later decision; run `flywheel eval --round "
+            f"{report.round}` again"
         )
-    return found
+    return problems
 
 
 def _look(report: EvalReport) -> str:
     return look_id(report.candidate_adapter_sha256, report.baseline_adapter_sha256, report.cases_sha256)
-
-
-def _spend(ctx: Context, report: EvalReport, decision: Decision) -> str:
-    """Write down the tasks that a decision has used: those of a test, which needs a p-value and is not blocked."""
-    tested = any(r.rule == RULE and "p" in r.numbers for r in decision.rules)
-    if decision.verdict == Verdict.BLOCKED or not tested or not report.spends:
-        return ""
-    return ctx.registry.spend(_look(report), report.round, report.spends)
 
 
 def _record(
@@ -96,14 +92,13 @@ def _record(
     by: str,
     extra: dict[str, Any],
 ) -> Promotion:
-    served = ctx.registry.manifest(champion_after).adapter_sha256 if champion_after is not None else ""
     promotion = Promotion(
         round=number,
         decision=decision,
         champion_before=ctx.registry.champion,
         champion_after=champion_after,
         report_sha256=ctx.registry.report_sha256(number),
-        adapter_sha256=served,
+        adapter_sha256=ctx.registry.manifest(champion_after).adapter_sha256 if champion_after is not None else "",
         by=by,
         at=ctx.clock(),
         **extra,
@@ -114,17 +109,15 @@ def _record(
 
 
 def _settle(ctx: Context, promotion: Promotion) -> None:
-    """Bring the judged round's state in line with the decision; a kill may have come between the two."""
-    states: dict[str, State] = {
-        "promoted": "promoted", "forced": "promoted", "held": "held", "rolled_back": "retired", "forgotten": "retired"
-    }  # fmt: skip
-    manifest, state = ctx.registry.manifest(promotion.round), states[promotion.decision]
+    """Bring the round's state in line with the decision; a kill may have come between the two."""
+    states = {"promoted": "promoted", "forced": "promoted", "held": "held"}
+    manifest, state = ctx.registry.manifest(promotion.round), states.get(promotion.decision, "retired")
     if manifest.state != state:
         ctx.registry.save(manifest.model_copy(update={"state": state}))
 
 
 def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:
-    """Make a trained round champion against or without the gate; the reason is written down.
+    """Make a trained round champion against or without the gate; the reason is recorded.
 
     Raises:
         UsageError: the round is not trained, was rolled back, or is damaged.
@@ -165,25 +158,25 @@ def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotio
 def _refuse_tainted(ctx: Context, number: int) -> None:
     if number in ctx.registry.tainted:
         raise UsageError(
-            f"round {number} learnt from a user who was forgotten and never becomes champion again",
-            hint="train a new round; it starts afresh from the base",
+            f"round {number} was trained on data of a user who was forgotten and never becomes champion again",
+            hint="train a new round; it starts from the base model",
         )
 
 
 def newest_clean(ctx: Context, tainted: Collection[int]) -> int | None:
     """Return the round that became champion last and is neither tainted nor rolled back; None: the base model."""
     history = ctx.registry.promotions()
-    out = {p.round for p in history if p.decision == "rolled_back"} | {*tainted, *ctx.registry.tainted}
-    crowned = [p.champion_after for p in history if p.champion_after is not None and p.champion_after not in out]
-    sound = [number for number in crowned if not ctx.registry.problems([number])]
+    excluded = {p.round for p in history if p.decision == "rolled_back"} | {*tainted, *ctx.registry.tainted}
+    champions = [p.champion_after for p in history if p.champion_after is not None]
+    sound = [n for n in champions if n not in excluded and not ctx.registry.problems([n])]
     return sound[-1] if sound else None
 
 
 def replace_tainted(ctx: Context, tainted: Collection[int], *, by: str) -> None:
-    """Point no alias at a tainted round: the champion goes to the newest clean one, the others to nothing."""
+    """Point no alias at a tainted round: the champion goes to the newest clean one, the others are cleared."""
     champion = ctx.registry.champion
     if champion in tainted and champion is not None:
-        reason = "it learnt from a user who was forgotten"
+        reason = "it was trained on data of a user who was forgotten"
         target = newest_clean(ctx, tainted)
         _record(ctx, champion, decision="forgotten", champion_after=target, by=by, extra={"reason": reason})
     aliases = ctx.registry.aliases()

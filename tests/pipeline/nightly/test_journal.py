@@ -134,7 +134,7 @@ def test_hooks_that_fail_do_not_fail_the_night(project: Path) -> None:
     done = subprocess.run([FLYWHEEL, "-C", str(project), "run"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (0, "shop: done\n")
-    assert "notify    command: exit 1\n" in done.stderr
+    assert "notify    command: failed (exit 1)\n" in done.stderr
 
 
 def test_parts_that_no_snapshot_names_are_swept_when_a_night_begins(project: Path) -> None:

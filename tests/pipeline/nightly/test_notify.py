@@ -73,11 +73,11 @@ def server() -> Iterator[_Server]:
 
 
 def test_both_hooks_get_the_same_document_and_it_fits_its_schema(server: _Server, tmp_path: Path) -> None:
-    cfg = NotifyConfig(command="tee told.json", webhook=server.address("/hook"))
+    cfg = NotifyConfig(command="tee sent.json", webhook=server.address("/hook"))
 
-    assert notify(NIGHT, cfg, tmp_path) == "command: told; webhook: told"
+    assert notify(NIGHT, cfg, tmp_path) == "command: sent; webhook: sent"
     ((path, headers, body),) = server.got
-    assert body == (tmp_path / "told.json").read_bytes()
+    assert body == (tmp_path / "sent.json").read_bytes()
     assert (path, headers["Content-Type"], headers["Idempotency-Key"]) == ("/hook", "application/json", "abc-held")
     assert "Authorization" not in headers
     jsonschema.validate(json.loads(body), schema_document("night"))
@@ -87,7 +87,7 @@ def test_both_hooks_get_the_same_document_and_it_fits_its_schema(server: _Server
 def test_a_token_comes_from_the_environment(server: _Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_TOKEN", "t0ken")
     cfg = NotifyConfig(webhook=server.address("/"), token_env="HOOK_TOKEN")  # noqa: S106 - a name
-    assert notify(NIGHT, cfg, tmp_path) == "webhook: told"
+    assert notify(NIGHT, cfg, tmp_path) == "webhook: sent"
     assert server.got[0][1]["Authorization"] == "Bearer t0ken"
 
 
@@ -98,26 +98,26 @@ def test_the_command_gets_its_words_its_folder_and_the_outcome_but_no_shell(tmp_
     )
     cfg = NotifyConfig(command=f"{sys.executable} '{script}' '$HOME;' a\\ b")
 
-    assert notify(NIGHT, cfg, tmp_path) == "command: told"
+    assert notify(NIGHT, cfg, tmp_path) == "command: sent"
     assert json.loads((tmp_path / "seen.json").read_text()) == [["$HOME;", "a b"], "held"]
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "outcome"),
     [
-        ("false", "command: exit 1"),
-        ("/no/such/program", "command: No such file or directory, told nobody"),
-        ("true", "command: told"),  # it reads nothing of its standard input
+        ("false", "command: failed (exit 1)"),
+        ("/no/such/program", "command: failed (No such file or directory)"),
+        ("true", "command: sent"),  # it reads nothing of its standard input
     ],
 )
-def test_a_command_that_fails_is_told_of_and_no_more(command: str, says: str, tmp_path: Path) -> None:
-    assert notify(NIGHT, NotifyConfig(command=command), tmp_path) == says
+def test_a_command_that_fails_is_reported_and_no_more(command: str, outcome: str, tmp_path: Path) -> None:
+    assert notify(NIGHT, NotifyConfig(command=command), tmp_path) == outcome
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     script = tmp_path / "hang.sh"
     script.write_text("sleep 600 & echo $! > child; wait\n")
-    assert notify(NIGHT, NotifyConfig(command="sh hang.sh", timeout_s=2), tmp_path) == "command: ended after 2 s"
+    assert notify(NIGHT, NotifyConfig(command="sh hang.sh", timeout_s=2), tmp_path) == "command: killed after 2 s"
     child = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and _alive(child):
@@ -131,29 +131,29 @@ def _alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("path", "says", "calls"),
+    ("path", "outcome", "calls"),
     [
-        ("/500", "webhook: HTTP 500", 2),  # the server's fault: tried again
-        ("/403", "webhook: HTTP 403", 1),
-        ("/302", "webhook: HTTP 302", 1),  # the user named this address and no other
+        ("/500", "webhook: failed (HTTP 500)", 2),  # the server's fault: tried again
+        ("/403", "webhook: failed (HTTP 403)", 1),
+        ("/302", "webhook: failed (HTTP 302)", 1),  # the user named this address and no other
     ],
 )
-def test_an_address_that_refuses(path: str, says: str, calls: int, server: _Server, tmp_path: Path) -> None:
-    assert notify(NIGHT, NotifyConfig(webhook=server.address(path)), tmp_path) == says
+def test_an_address_that_refuses(path: str, outcome: str, calls: int, server: _Server, tmp_path: Path) -> None:
+    assert notify(NIGHT, NotifyConfig(webhook=server.address(path)), tmp_path) == outcome
     assert [p for p, _, _ in server.got] == [path] * calls
 
 
 def test_an_address_that_never_answers_and_one_where_nobody_is(server: _Server, tmp_path: Path) -> None:
     assert notify(NIGHT, NotifyConfig(webhook=server.address("/slow"), timeout_s=1), tmp_path).startswith("webhook: ")
     cfg = NotifyConfig(webhook="http://127.0.0.1:9/", timeout_s=5)
-    assert notify(NIGHT, cfg, tmp_path) == "webhook: Connection refused, told nobody"
+    assert notify(NIGHT, cfg, tmp_path) == "webhook: failed (Connection refused)"
 
 
-def test_what_nobody_wants_to_hear_is_not_told(tmp_path: Path) -> None:
-    cfg = NotifyConfig(command="tee told.json", on=["failed"])
-    assert notify(NIGHT, cfg, tmp_path) == "`held` is not in notify.on"
-    assert notify(NIGHT, NotifyConfig(), tmp_path) == "no hook is configured"
-    assert not (tmp_path / "told.json").exists()
+def test_an_outcome_that_is_not_asked_for_is_not_sent(tmp_path: Path) -> None:
+    cfg = NotifyConfig(command="tee sent.json", on=["failed"])
+    assert notify(NIGHT, cfg, tmp_path) == "nothing sent: `held` is not in notify.on"
+    assert notify(NIGHT, NotifyConfig(), tmp_path) == "no notifications configured ([notify] in flywheel.toml)"
+    assert not (tmp_path / "sent.json").exists()
 
 
 @pytest.mark.parametrize("line", ['webhook = "ftp://x/y"', 'webhook = "https://"', 'command = "it\'s"', 'on = ["x"]'])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from flywheel.errors import ConfigError, UsageError
 from flywheel.io.files import shipped
-from flywheel.pipeline.nightly.run import _between, find_recipe, recipe_names
+from flywheel.pipeline.nightly.run import find_recipe, recipe_names, stages_between
 
 
 @pytest.mark.parametrize("name", [p.stem for p in shipped("pipelines").glob("*.toml")])
@@ -34,7 +34,9 @@ def test_a_recipe_out_of_order_or_unknown_is_refused(tmp_path: Path) -> None:
 
 def test_from_and_until() -> None:
     names = ["ingest", "links", "episodes", "opinions", "rewards"]
-    assert _between(names, None, None) == names
-    assert _between(names, "episodes", "episodes") == ["episodes"]
+    assert stages_between(names, None, None) == names
+    assert stages_between(names, "episodes", "episodes") == ["episodes"]
     with pytest.raises(UsageError, match="no stage `gate`"):
-        _between(names, "gate", None)
+        stages_between(names, "gate", None)
+    with pytest.raises(UsageError, match="`episodes` comes after `links`"):
+        stages_between(names, "episodes", "links")

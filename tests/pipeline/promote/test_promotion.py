@@ -67,7 +67,7 @@ def test_a_report_on_tasks_that_were_spent_since_is_blocked(project: Project) ->
 
     found = decided(project, 2)
     assert found.verdict == Verdict.BLOCKED
-    assert "100 of its fresh tasks were spent by a decision since" in found.rules[0].message
+    assert "100 of its fresh tasks were spent by a later decision" in found.rules[0].message
 
 
 def test_a_blocked_night_spends_nothing(project: Project) -> None:
