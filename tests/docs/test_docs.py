@@ -23,6 +23,7 @@ BLOCKS = [block for page in PAGES.values() for block in page.blocks]
 RUN = [n for n, page in PAGES.items() if any(b.commands and not {"skip", "e2e"} & b.marks.keys() for b in page.blocks)]
 LONG = [n for n, page in PAGES.items() if any("e2e" in block.marks for block in page.blocks)]
 MARKS = {"skip", "e2e", "exit", "held", "file", "project"}
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HELD = 'flywheel() { command flywheel "$@" || { local code=$?; [ $code -eq 3 ] || return $code; }; }\n'
 
 
@@ -157,3 +158,14 @@ def test_links_between_pages_lead_somewhere() -> None:
     ]
     broken = [link for link in links if "://" not in link[1] and not ((ROOT / link[0]).parent / link[1]).exists()]
     assert broken == []
+
+
+def test_lines_of_pages_fit_in_120_columns() -> None:
+    names = [name for name in PAGES if not name.startswith("docs/decisions/")]
+    lines = [
+        f"{name}: {line}"
+        for name in names
+        for line in _FENCED.sub("", (ROOT / name).read_text(encoding="utf-8")).splitlines()
+        if len(line) > 120 and not line.startswith(("|", "<!--"))
+    ]
+    assert lines == []
