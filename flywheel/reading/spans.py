@@ -17,7 +17,7 @@ from flywheel.reading.events import Event, Source, answer_from, request
 from flywheel.reading.messages import Message, flat_text
 from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.reading.values import embedded, present
+from flywheel.reading.values import embedded, present, text
 from flywheel.records import EventKind
 
 __all__ = ["Run", "is_worded", "model_call", "outline", "place", "tool_use", "whole_task"]
@@ -34,6 +34,16 @@ class Run(NamedTuple):
     ended: datetime | None
     error: str | None = None
     ended_well: bool | None = None
+
+
+def error_text(failure: Mapping[str, Any], kind: str) -> str:
+    """Return an exception's type and message from an object that has them.
+
+    Args:
+        failure: the object.
+        kind: its field with the type.
+    """
+    return ": ".join(part for name in (kind, "message") if (part := text(failure.get(name)))) or "error"
 
 
 def model_call(

@@ -8,6 +8,9 @@ record then only says which ids belong together.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,17 +21,21 @@ from flywheel.reading.messages import LITELLM_REDACTED, arguments, flat_text, re
 from flywheel.reading.pairs import Pair
 from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, whole
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, picked, present, text, whole
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events
+from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events, names
 from flywheel.stages.ingest.readers.apis._dialects.gateways import GATEWAY_CHAT, dialect_of
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
-from flywheel.stages.ingest.readers.apis._litellm import call_names, envelope, own_id
 
 _CUT = "litellm_truncated"
 _TALKS = ("completion", "responses", "anthropic_messages")
 _TOOL = "call_mcp_tool"
 _COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+_WRAPPED = "bGl0ZWxsbT"  # litellm: in base64
+_SESSION = ("session_id", "conversation_id", "thread_id", "sessionId", "litellm_session_id")
+_USER = ("end_user", "user_api_key_end_user_id")
+_KEPT = ("response_time", "request_duration_ms", "response_cost", "spend")
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
@@ -155,6 +162,51 @@ def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:
     ended = {"latency_s": number(record.get("response_time"))}
     event = tool_result(message, source | {"parent_id": own}, 1)
     yield {**event, "payload": event["payload"] | present(ended)}
+
+
+def envelope(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what says whose call it was and when, without what only LiteLLM itself means by its words."""
+    metadata = as_dict(embedded(record.get("metadata")))
+    own = [as_dict(embedded(metadata.get(name))) for name in ("requester_metadata", "spend_logs_metadata")]
+    told = {**own[1], **own[0]}
+    trace = ident(record.get("trace_id"))
+    session = first(record, _SESSION) or first(told, _SESSION)
+    if session == trace or (
+        session and "request_id" in record
+    ):  # a spend log's session is the trace when there is none
+        session, trace = None, ident(session)
+    session = session or first(told, _SESSION) or (trace if trace and not _UUID.match(trace) else None)
+    user = first(record, _USER) or first(metadata, _USER) or first(told, ("user_id", "user"))
+    return {
+        "metadata": {**told, "session_id": ident(session), "conversation_id": None, "trace_id": None},
+        "user": user,
+        "request_id": record.get("litellm_call_id"),
+        "start_time": record.get("startTime"),
+        **picked(record, _KEPT),
+    }
+
+
+def own_id(value: Any) -> str | None:
+    """Return a response's own id: LiteLLM wraps it together with the deployment that answered."""
+    named = ident(value) or ""
+    if not named.removeprefix("resp_").startswith(_WRAPPED):
+        return named or None
+    try:
+        inner = base64.b64decode(named.removeprefix("resp_"), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return named or None
+    told = inner.rpartition("response_id:")[2]
+    return told if inner.startswith("litellm:") and told else named
+
+
+def call_names(record: Mapping[str, Any], conversation: str) -> list[str]:
+    """Return all names of a call: LiteLLM's, the provider's, and the trace, which may be a session."""
+    trace = ident(first(record, ("trace_id", "session_id")))
+    response = ident(first(as_dict(embedded(record.get("response"))), ("id",)))
+    own = ident(first(record, ("id", "request_id")))
+    called = names(conversation, request=ident(record.get("litellm_call_id")), trace=trace, session=trace)
+    responses = dict.fromkeys((own, response, own_id(response)))
+    return called + [f"response:{one}" for one in responses if one and conversation not in (one, f"response:{one}")]
 
 
 READER = reader("litellm", 1, marks=_is_call, needs=has("call_type"), refusal="no object with a call_type", read=_read)

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.events import Event, Source, source_of
+from flywheel.reading.events import Event, Source
 from flywheel.reading.feedback import Opinion, corrected_text, judgement
 from flywheel.reading.messages import tool_schemas
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader
+from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.spans import Run, model_call, outline, place, tool_use, whole_task
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when, whole
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
 
 _TYPES = {"llm", "chain", "tool", "retriever", "embedding", "prompt", "parser"}
-_THREAD = ("session_id", "thread_id", "conversation_id")
 _OF_FEEDBACK = {"feedback_source", "feedback_group_id", "comparative_experiment_id", "correction"}
 _ANNOTATORS = {"app": "human", "model": "llm", "auto_eval": "llm"}
 _MODEL = ("model_name", "model", "model_id")
+_RUN = packaged_span_maps("flywheel.stages.ingest.readers.tracers")["langsmith"]
 
 
 def _read(record: Any) -> Iterator[Event]:
@@ -72,7 +73,7 @@ def _run_events(given: Mapping[str, Any]) -> Iterator[Event]:
     elif what == "chain" and _has_no_children(run):
         yield from whole_task(span, run["inputs"], run["outputs"], last=1)
     elif what == "chain" and span.source["ids"][0] == f"trace:{span.source['span_id']}":
-        yield from outline(span, run["inputs"], run["outputs"], _counts(run, {}))
+        yield from outline(span, run["inputs"], run["outputs"], _RUN.usage(run))
     elif what == "chain":
         yield place(span)
     yield from _judgements(run, span)
@@ -88,25 +89,11 @@ def _has_no_children(run: Mapping[str, Any]) -> bool:
 
 
 def _span(run: Mapping[str, Any], metadata: Mapping[str, Any]) -> Run:
-    run_id = ident(run["id"]) or "?"
-    trace = ident(run.get("trace_id")) or run_id
-    known = source_of(metadata)
-    parents = as_list(embedded(run.get("parent_run_ids")))
-    source: Source = {
-        "conversation_id": ident(first(metadata, _THREAD)) or ident(run.get("thread_id")) or trace,
-        "user": known["user"],
-        "policy": known["policy"] or ident(metadata.get("revision_id")),
-        "task_key": ident(run.get("reference_example_id")) or known["task_key"],
-        "model": text(first(metadata, ("ls_model_name", *_MODEL))),
-        "span_id": run_id,
-        "parent_id": ident(run.get("parent_run_id")) or ident(parents[-1] if parents else None),
-        "seq": str(run.get("dotted_order") or "").count("."),
-        "ids": [f"trace:{trace}", f"span:{run_id}"],
-    }
+    row = {**run, "metadata": metadata}
+    source = _RUN.source(row, metadata) | {"seq": str(run.get("dotted_order") or "").count(".")}
     status = str(run.get("status") or "").lower()
     error = text(run.get("error")) or ("error" if status == "error" else None)
-    well = True if status == "success" else None
-    return Run(source, text(run.get("name")), when(run.get("start_time")), when(run.get("end_time")), error, well)
+    return _RUN.span(row, source, error, ended_well=True if status == "success" else None)
 
 
 def _model_call(
@@ -116,20 +103,11 @@ def _model_call(
     inputs = as_dict(run["inputs"])
     found = {
         "tools": tool_schemas(first(settings, ("tools", "functions"))),
-        **_counts(run, as_dict(metadata.get("usage_metadata"))),
+        **_RUN.usage({**run, "metadata": metadata}),
         **common_payload(Pair({**settings, **inputs}, {}, {"total_cost": run.get("total_cost")})),
     }
     model = span.source["model"] or _model(settings, inputs)
     yield from model_call(span, run["inputs"], run["outputs"], found, model=model)
-
-
-def _counts(run: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tokens and the cost of a run and all in it; the server writes 0 where it knows none."""
-    return {
-        "input_tokens": whole(run.get("prompt_tokens")) or whole(usage.get("input_tokens")) or None,
-        "output_tokens": whole(run.get("completion_tokens")) or whole(usage.get("output_tokens")) or None,
-        "cost_usd": number(run.get("total_cost")) or None,
-    }
 
 
 def _model(*places: Mapping[str, Any]) -> str | None:

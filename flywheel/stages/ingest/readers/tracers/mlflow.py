@@ -7,18 +7,19 @@ judge is not the agent's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from flywheel.extensions import BadRecordError
-from flywheel.reading.events import Event, Source, source_of
-from flywheel.reading.messages import tool_schemas
+from flywheel.reading.events import Event, Source
+from flywheel.reading.feedback import Opinion, corrected_text, judgement
+from flywheel.reading.messages import flat_text, tool_schemas
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes import joined_chunks
+from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.spans import (
     Run,
     model_call,
@@ -35,15 +36,19 @@ from flywheel.reading.values import (
     hex_id,
     ident,
     number,
+    present,
     text,
     when,
-    whole,
 )
-from flywheel.stages.ingest.readers.tracers._mlflow import assessments, mapping_of
+from flywheel.records import EventKind
 
 _MODEL = ("CHAT_MODEL", "LLM")
 _JUDGE = "mlflow.trace.sourceScorer"
 _CHUNK = "mlflow.chunk.item."
+_MAPS = packaged_span_maps("flywheel.stages.ingest.readers.tracers")
+_TRACE, _SPAN = _MAPS["mlflow_trace"], _MAPS["mlflow_span"]
+_ANNOTATORS = {"HUMAN": "human", "LLM_JUDGE": "llm", "AI_JUDGE": "llm", "CODE": "code"}
+_VERDICTS = {"yes": 1.0, "no": 0.0, "pass": 1.0, "fail": 0.0, "true": 1.0, "false": 0.0}
 
 
 def _read(record: Any) -> Iterator[Event]:
@@ -80,8 +85,7 @@ def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], 
 
 def _without_spans(told: Mapping[str, Any], info: Mapping[str, Any], source: Source) -> Iterator[Event]:
     """Yield what a trace that was exported alone says of itself; previews are cut off and say nothing."""
-    usage = as_dict(embedded(mapping_of(info.get("trace_metadata")).get("mlflow.trace.tokenUsage")))
-    counts = {name: whole(usage.get(name)) for name in ("input_tokens", "output_tokens")}
+    counts = _TRACE.usage({"metadata": mapping_of(info.get("trace_metadata"))})
     run = Run({**source, "seq": 0}, None, source["ts"], None)
     yield from outline(run, _loaded(told.get("request")), _loaded(told.get("response")), counts)
 
@@ -96,17 +100,11 @@ def _source(info: Mapping[str, Any]) -> Source:
     given = ident(first(info, ("trace_id", "request_id")))
     trace = _trace_id(given) or "?"
     metadata = mapping_of(first(info, ("trace_metadata", "request_metadata")))
-    known = source_of(metadata, mapping_of(info.get("tags")))
+    source = _TRACE.source({**info, "metadata": metadata}, metadata, mapping_of(info.get("tags")), trace=trace)
     request = ident(info.get("client_request_id"))
-    names = [f"trace:{trace}", *([f"trace:{given}"] if given and given != trace else [])]
-    return {
-        "conversation_id": ident(metadata.get("mlflow.trace.session")) or known["conversation_id"] or trace,
-        "user": ident(metadata.get("mlflow.trace.user")) or known["user"],
-        "policy": known["policy"] or ident(metadata.get("mlflow.modelId")),
-        "task_key": known["task_key"],
-        "ids": [*names, *([f"request:{request}"] if request else [])],
-        "ts": when(first(info, ("request_time", "timestamp_ms"))),
-    }
+    source["ids"] += [f"trace:{given}"] if given and given != trace else []
+    source["ids"] += [f"request:{request}"] if request else []
+    return {**source, "ts": when(first(info, ("request_time", "timestamp_ms")))}
 
 
 def _loaded(value: Any) -> Any:
@@ -145,27 +143,12 @@ def _tool_name(name: str | None, function: str | None) -> str | None:
 
 
 def _run(span: Mapping[str, Any], source: Source) -> Run:
-    context = as_dict(span.get("context"))
-    span_id = hex_id(span.get("span_id")) or hex_id(context.get("span_id"))
     status = as_dict(span.get("status"))
     code = str(first(status, ("code", "status_code")) or span.get("status_code")).removeprefix("STATUS_CODE_").upper()
-    return Run(
-        {
-            **source,
-            "span_id": span_id,
-            "parent_id": hex_id(first(span, ("parent_span_id", "parent_id"))),
-            "ids": [*source["ids"], *([f"span:{span_id}"] if span_id else [])],
-        },
-        text(span.get("name")),
-        _moment(span, "start_time"),
-        _moment(span, "end_time"),
-        _error(span, status) if code == "ERROR" else None,
-        True if code == "OK" else None,
-    )
-
-
-def _moment(span: Mapping[str, Any], name: str) -> datetime | None:
-    return when(first(span, (f"{name}_unix_nano", f"{name}_ns", name)))
+    own = _SPAN.source(span)
+    own = {"span_id": own["span_id"], "parent_id": own["parent_id"], "ids": [*source["ids"], *own["ids"][1:]]}
+    error = _error(span, status) if code == "ERROR" else None
+    return _SPAN.span(span, {**source, **own}, error, ended_well=True if code == "OK" else None)
 
 
 def _error(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
@@ -181,14 +164,11 @@ def _error(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
 
 def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any]) -> Iterator[Event]:
     given, said = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
-    usage, cost = as_dict(attributes.get("mlflow.chat.tokenUsage")), as_dict(attributes.get("mlflow.llm.cost"))
     found = {
         **common_payload(Pair(as_dict(given), {}, {})),
-        "model": text(attributes.get("mlflow.llm.model")) or text(as_dict(given).get("model")),
+        "model": _SPAN.source({"attributes": attributes})["model"],
         "tools": tool_schemas(attributes.get("mlflow.chat.tools")),
-        "input_tokens": whole(usage.get("input_tokens")),
-        "output_tokens": whole(usage.get("output_tokens")),
-        "cost_usd": number(cost.get("total_cost")),
+        **_SPAN.usage({"attributes": attributes}),
     }
     chunks = said if isinstance(said, list) else _streamed(span) if said is None else []
     yield from model_call(run, given, joined_chunks(chunks) or said, found)
@@ -203,6 +183,71 @@ def _streamed(span: Mapping[str, Any]) -> list[Any]:
             value = mapping_of(event.get("attributes")).get("mlflow.chunk.value")
             found.append((int(name[len(_CHUNK) :]), _loaded(value)))
     return [chunk for _, chunk in sorted(found, key=lambda item: item[0])]
+
+
+def mapping_of(given: Any) -> dict[str, Any]:
+    """Return a map, which Parquet may give as pairs, or as a struct with nulls for what other rows have."""
+    found = embedded(given)
+    if isinstance(found, list):
+        found = {p[0]: p[1] for p in found if isinstance(p, list | tuple) and len(p) == 2 and isinstance(p[0], str)}  # noqa: PLR2004 - a pair
+    return present(as_dict(found))
+
+
+def assessments(given: list[Any], source: Source, known: Collection[str]) -> Iterator[Event]:
+    """Yield what a trace's assessments say.
+
+    Args:
+        given: the assessments.
+        source: columns of the trace.
+        known: the spans that have events.
+    """
+    found = [as_dict(embedded(item)) for item in given]
+    replaced = {item.get("overrides") for item in found if isinstance(item.get("overrides"), str)}
+    for item in found:
+        if item.get("valid") is not False and ident(item.get("assessment_id")) not in replaced:
+            at = when(first(item, ("create_time", "last_update_time")))
+            yield from _assessment(item, {**source, "ts": at}, _aim(item, source, known))
+
+
+def _aim(item: Mapping[str, Any], source: Source, known: Collection[str]) -> str:
+    """Return what is judged; a span that is no call and no tool stands for its trace."""
+    span = hex_id(item.get("span_id"))
+    session = ident(mapping_of(item.get("metadata")).get("mlflow.assessment.onlineScoringSessionId"))
+    if span in known:
+        return f"span:{span}"
+    return f"session:{session}" if session else str(source["ids"][0])
+
+
+def _assessment(item: Mapping[str, Any], source: Source, aim: str) -> Iterator[Event]:
+    """Yield one assessment: an opinion, a verdict of code, or an expectation, which is a text to compare with."""
+    expected = as_dict(item.get("expectation"))
+    value = embedded(as_dict(item.get("feedback")).get("value"))
+    opinion = _opinion(item, value, aim)
+    if expected:
+        serialized = as_dict(expected.get("serialized_value"))
+        wanted = corrected_text(first(expected, ("value",)) or serialized.get("value"))
+        yield from judgement(opinion._replace(comment=None, correction=wanted, corrected=opinion.name), source)
+    elif opinion.annotator == "code" and isinstance(value, bool):
+        payload = {"name": opinion.name, "value": float(value), "scale": [0, 1], "source": "verifier"}
+        yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "target": opinion.aim, "payload": payload}
+    else:
+        yield from judgement(opinion, source)
+
+
+def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
+    by = as_dict(item.get("source"))
+    kind = str(by.get("source_type")).upper()
+    unnamed = kind == "CODE" and by.get("source_id") in (None, "", "default")  # what stands there if nobody says
+    said = value if isinstance(value, str) else flat_text(value) if isinstance(value, list | dict) else None
+    verdict = _VERDICTS.get(value.lower()) if isinstance(value, str) else None
+    return Opinion(
+        name=text(first(item, ("assessment_name", "name"))) or "feedback",
+        aim=aim,
+        value=verdict if verdict is not None else number(value),
+        label=said or text(as_dict(item.get("issue")).get("issue_name")),
+        comment=text(item.get("rationale")),
+        annotator=None if unnamed else _ANNOTATORS.get(kind),
+    )
 
 
 READER = reader("mlflow", 1, marks=_trace_of, read=_read)

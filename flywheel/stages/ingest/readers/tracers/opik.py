@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError
-from flywheel.reading.events import Event, Source, source_of
+from flywheel.reading.events import Event, Source
 from flywheel.reading.feedback import Opinion, judgement
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes import about_answer, schemas
-from flywheel.reading.spans import Run, model_call, outline, place, tool_use, whole_task
+from flywheel.reading.span_map import SpanMap, packaged_span_maps
+from flywheel.reading.spans import Run, error_text, model_call, outline, place, tool_use, whole_task
 from flywheel.reading.values import (
     as_dict,
     as_list,
@@ -33,6 +34,8 @@ _TYPES = ("general", "tool", "llm", "guardrail")
 _NOT_THE_AGENTS = ("evaluator",)  # who made a trace
 _ANNOTATORS = {"ui": "human", "online_scoring": "llm"}
 _ROW = {"start_time", "error_info", "feedback_scores", "total_estimated_cost"}
+_MAPS = packaged_span_maps("flywheel.stages.ingest.readers.tracers")
+_TRACE, _SPAN = _MAPS["opik_trace"], _MAPS["opik_span"]
 
 
 def _read(record: Any) -> Iterator[Event]:
@@ -43,12 +46,12 @@ def _read(record: Any) -> Iterator[Event]:
     trace, spans = opened
     if trace is not None and trace.get("source") in _NOT_THE_AGENTS:
         return
-    known = _trace_source(trace) if trace is not None else {}
+    known = _source(trace, _TRACE) if trace is not None else {}
     if trace is not None:
         yield from _trace(trace, spans, known)
     for seq, span in enumerate(spans):
         if span.get("source") not in _NOT_THE_AGENTS:
-            yield from _span(span, {**(known or _span_source(span)), "seq": 2 * seq + 1})
+            yield from _span(span, {**(known or _source(span, _SPAN)), "seq": 2 * seq + 1})
 
 
 def _opened(record: Any) -> tuple[Mapping[str, Any] | None, list[Mapping[str, Any]]] | None:
@@ -64,37 +67,15 @@ def _opened(record: Any) -> tuple[Mapping[str, Any] | None, list[Mapping[str, An
     return (found, []) if "thread_id" in found or "span_count" in found else None
 
 
-def _trace_source(trace: Mapping[str, Any]) -> Source:
-    trace_id = ident(trace.get("id")) or "?"
-    known = source_of(as_dict(embedded(trace.get("metadata"))))
-    item = ident(as_dict(trace.get("experiment")).get("dataset_item_id"))
-    return {
-        "conversation_id": ident(trace.get("thread_id")) or trace_id,
-        "user": known["user"],
-        "policy": known["policy"],
-        "task_key": item or known["task_key"],
-        "ids": [f"trace:{trace_id}"],
-    }
+def _source(row: Mapping[str, Any], columns: SpanMap) -> Source:
+    return columns.source(row, as_dict(embedded(row.get("metadata"))))
 
 
-def _span_source(span: Mapping[str, Any]) -> Source:
-    """Return the columns of a span that stands alone: its trace's thread is not known here."""
-    known = source_of(as_dict(embedded(span.get("metadata"))))
-    trace_id = ident(span.get("trace_id")) or "?"
-    return {
-        "conversation_id": trace_id,
-        **{name: known[name] for name in ("user", "policy", "task_key")},
-        "ids": [f"trace:{trace_id}"],
-    }
-
-
-def _run(given: Mapping[str, Any], source: Source) -> Run:
-    error = as_dict(given.get("error_info"))
-    kind, message = text(error.get("exception_type")), text(error.get("message"))
-    told = ": ".join(t for t in (kind, message) if t) or ("error" if error else None)
-    ended = when(given.get("end_time"))
-    well = True if ended is not None and "error_info" in given and not error else None
-    return Run(source, text(given.get("name")), when(given.get("start_time")), ended, told, well)
+def _run(row: Mapping[str, Any], source: Source) -> Run:
+    failure = as_dict(row.get("error_info"))
+    run = _SPAN.span(row, source)
+    well = True if run.ended is not None and "error_info" in row and not failure else None
+    return run._replace(error=error_text(failure, "exception_type") if failure else None, ended_well=well)
 
 
 def _trace(trace: Mapping[str, Any], spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
@@ -107,14 +88,14 @@ def _trace(trace: Mapping[str, Any], spans: list[Mapping[str, Any]], source: Sou
     elif spans:
         yield place(run)
     else:
-        yield from outline(run, given, said, _counts(trace))
+        yield from outline(run, given, said, _SPAN.usage(trace))
     yield from _judgements(trace, source["ids"][0], source)
 
 
 def _span(span: Mapping[str, Any], source: Source) -> Iterator[Event]:
     span_id = ident(span.get("id")) or "?"
     own = {"span_id": span_id, "parent_id": ident(span.get("parent_span_id"))}
-    run = _run(span, {**source, **own, "ids": [*source["ids"], f"span:{span_id}"]})
+    run = _run(span, {**source, **own, "ids": [source["ids"][0], f"span:{span_id}"]})
     given, said = embedded(span.get("input")), embedded(span.get("output"))
     called = span.get("type") in ("llm", "tool")
     if span.get("type") == "llm":
@@ -132,19 +113,9 @@ def _model_call(span: Mapping[str, Any], run: Run, given: Any, said: Any) -> Ite
         **common_payload(Pair({**metadata, **as_dict(given)}, {}, {})),
         "model": beside.get("model") or text(span.get("model")) or about_answer(said).get("model"),
         "tools": schemas(first(metadata, ("tools", "functions"))),
-        **_counts(span),
+        **_SPAN.usage(span),
     }
     yield from model_call(run, given, said, found)
-
-
-def _counts(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tokens and the cost of a span, or of a trace and all in it."""
-    usage = as_dict(given.get("usage"))
-    return {
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens"))),
-        "cost_usd": number(given.get("total_estimated_cost")),
-    }
 
 
 def _judgements(given: Mapping[str, Any], aim: str, source: Source) -> Iterator[Event]:

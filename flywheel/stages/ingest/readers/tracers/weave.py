@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from flywheel.reading.events import Event, Source, source_of
+from flywheel.reading.events import Event, Source
 from flywheel.reading.feedback import Opinion, judgement
 from flywheel.reading.messages import flat_text
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import has, reader
 from flywheel.reading.shapes import about_answer
-from flywheel.reading.spans import Run, model_call, outline, place, tool_use
+from flywheel.reading.span_map import packaged_span_maps
+from flywheel.reading.spans import Run, error_text, model_call, outline, place, tool_use
 from flywheel.reading.values import (
     as_dict,
     as_list,
@@ -39,6 +40,7 @@ _THUMBS = {"👍": "up", "👎": "down"}
 _TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff\ufe0f"
 _VALUES = ("value", "score", "rating", "output", "passed", "correct")
 _COMMENTS = ("note", "comment", "reason", "reasoning", "explanation", "rationale")
+_ROW = packaged_span_maps("flywheel.stages.ingest.readers.tracers")["weave"]
 
 
 def _read(record: Any) -> Iterator[Event]:
@@ -86,29 +88,16 @@ def _is_answer(given: Any, said: Any) -> bool:
 
 
 def _run(row: Mapping[str, Any], op: str, attributes: Mapping[str, Any], told: Mapping[str, Any]) -> Run:
-    trace, call = ident(row.get("trace_id")) or "?", ident(row.get("id"))
-    known = source_of(attributes)
-    source: Source = {
-        "conversation_id": ident(row.get("thread_id")) or known["conversation_id"] or trace,
-        "user": known["user"],
-        "policy": known["policy"],
-        "task_key": known["task_key"],
-        "span_id": call,
-        "parent_id": ident(row.get("parent_id")),
-        "seq": 0 if row.get("parent_id") is None else 1,
-        "ids": [f"trace:{trace}", *([f"span:{call}"] if call else [])],
-    }
-    error, ended = _error(row.get("exception")), when(row.get("ended_at"))
-    well = told.get("status") == "success" or (ended is not None and "exception" in row and error is None)
-    return Run(source, op.rpartition(".")[2] or None, when(row.get("started_at")), ended, error, well or None)
+    source = _ROW.source(row, attributes) | {"seq": 0 if row.get("parent_id") is None else 1}
+    run = _ROW.span({**row, "name": op.rpartition(".")[2]}, source, _error(row.get("exception")))
+    well = told.get("status") == "success" or (run.ended is not None and "exception" in row and run.error is None)
+    return run._replace(ended_well=well or None)
 
 
 def _error(given: Any) -> str | None:
     """Return an exception's type and message; newer clients write it as JSON."""
     found = embedded(given)
-    if not isinstance(found, dict):
-        return text(given)
-    return ": ".join(t for name in ("type", "message") if (t := text(found.get(name)))) or "error"
+    return error_text(found, "type") if isinstance(found, dict) else text(given)
 
 
 def _model_call(run: Run, given: Any, said: Any, summary: Mapping[str, Any]) -> Iterator[Event]:
