@@ -14,11 +14,6 @@ from flywheel.reading.status import error_type
 from flywheel.reading.values import ident, text, when
 from flywheel.records import EventKind, content_id
 
-__all__ = [
-    "Event", "Source", "acted", "answer_from", "conversation_of", "request", "source_of", "spoken",
-    "tool_result",
-]  # fmt: skip
-
 Event = dict[str, Any]
 Source = dict[str, Any]
 

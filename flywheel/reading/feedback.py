@@ -12,8 +12,6 @@ from flywheel.reading.events import Event, Source
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text
 from flywheel.records import EventKind
 
-__all__ = ["Opinion", "corrected_text", "judgement", "judgements"]
-
 
 class Opinion(NamedTuple):
     """A judgement in plain words; `aim` is what it judges, as kind:id."""

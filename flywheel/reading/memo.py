@@ -10,18 +10,16 @@ from typing import Any, TypeVar
 
 import orjson
 
-__all__ = ["remembered"]
-
 T = TypeVar("T")
 
 _MOST_BYTES = 1 << 25  # of all values of one function
 _LONGEST = 1 << 18
 
 
-def remembered(make: Callable[..., T]) -> Callable[..., T]:
+def cached_by_content(make: Callable[..., T]) -> Callable[..., T]:
     """Return `make` with a memory; what it returns is shared by all callers.
 
-    Its first argument is the value, by which it is remembered; the others only matter where it fails.
+    Its first argument is the value, by which it is cached_by_content; the others only matter where it fails.
     """
     known: dict[bytes | str, T] = {}
     held = 0

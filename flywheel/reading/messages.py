@@ -13,22 +13,9 @@ from typing import Any
 import orjson
 
 from flywheel.extensions import BadRecordError
-from flywheel.reading.memo import remembered
+from flywheel.reading.memo import cached_by_content
 from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
-
-__all__ = [
-    "LITELLM_REDACTED",
-    "REDACTED",
-    "Message",
-    "arguments",
-    "call",
-    "flat_text",
-    "messages",
-    "name_results",
-    "result_message",
-    "tool_schemas",
-]
 
 Message = dict[str, Any]
 
@@ -36,7 +23,7 @@ LITELLM_REDACTED = "redacted-by-litellm"
 # What stands where content was: OpenInference's word, and others'.
 REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", LITELLM_REDACTED)
 
-_ROLES = {
+ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
     "model": "assistant", "ai": "assistant", "tool": "tool", "function": "tool", "ipython": "tool",
 }  # fmt: skip
@@ -70,12 +57,12 @@ def messages(given: Any) -> list[Message]:
     return normal
 
 
-@remembered
+@cached_by_content
 def _message(item: Any, position: int) -> list[Message]:
     if not isinstance(item, dict):
         raise BadRecordError("bad_record", f"message {position} is no object")
     given = item.get("role")
-    role = _ROLES.get(given) if isinstance(given, str) else None
+    role = ROLES.get(given) if isinstance(given, str) else None
     if role is None:
         raise BadRecordError("bad_record", f"message {position} has no known role")
     parts = item.get("parts") if "content" not in item else item["content"]
@@ -264,7 +251,7 @@ def tool_schemas(given: Any) -> list[dict[str, Any]] | None:
     return _schemas(given) or None if given else None
 
 
-@remembered
+@cached_by_content
 def _schemas(given: Any) -> list[dict[str, Any]]:
     found = []
     for item in as_list(embedded(given)):

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.streams import stream_events, streamed
-from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text, token_ids, whole
-
-__all__ = ["Pair", "common_payload", "pair_of", "response_body", "sampled"]
+from flywheel.reading.usage import token_ids
+from flywheel.reading.values import as_dict, as_list, count, embedded, first, number, present, text
 
 _ENVELOPES = (
     ("request", "response"),
@@ -101,5 +100,5 @@ def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:
 def _written_ids(tokens: list[Any]) -> list[int] | None:
     """Return the ids that vLLM writes as `token_id:N` when it is asked to return tokens as ids."""
     parts = [token.rpartition("token_id:") for token in tokens if isinstance(token, str)]
-    found = [whole(digits) for before, mark, digits in parts if mark and not before]
+    found = [count(digits) for before, mark, digits in parts if mark and not before]
     return [n for n in found if n is not None] if found and len(found) == len(tokens) else None

@@ -23,7 +23,7 @@ from typing import Any
 
 from flywheel.reading.events import Source, source_of
 from flywheel.reading.spans import Run
-from flywheel.reading.values import embedded, hex_id, ident, number, text, when, whole
+from flywheel.reading.values import count, embedded, hex_id, ident, number, text, when
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class SpanMap:
     def usage(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the tokens and the cost in USD of a row; None where it has none."""
         return {
-            "input_tokens": self._amount(row, "input_tokens", whole),
-            "output_tokens": self._amount(row, "output_tokens", whole),
+            "input_tokens": self._amount(row, "input_tokens", count),
+            "output_tokens": self._amount(row, "output_tokens", count),
             "cost_usd": self._amount(row, "cost", number),
         }
 

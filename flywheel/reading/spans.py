@@ -20,8 +20,6 @@ from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import embedded, present, text
 from flywheel.records import EventKind
 
-__all__ = ["Run", "is_worded", "model_call", "outline", "place", "tool_use", "whole_task"]
-
 _LONGEST_LITERAL = 100_000
 
 

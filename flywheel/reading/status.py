@@ -16,8 +16,6 @@ import orjson
 
 from flywheel.records import ToolStatus
 
-__all__ = ["error_type", "stated_status", "tool_status"]
-
 OK, FAILED, UNKNOWN = ToolStatus.OK.value, ToolStatus.FAILED.value, ToolStatus.UNKNOWN.value
 
 # Only words that say how a call went: an order may be cancelled, denied or completed and the call still be a success.

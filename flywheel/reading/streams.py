@@ -1,18 +1,18 @@
 """Streamed answers as logs keep them: the text that came over the wire, or the list of its events.
 
-In: what stands where a response should stand. Out: the events in order, as objects; none when it is no stream. An event
-that was cut off is left out: that the stream ended too early shows in what is missing.
+In: a logged response. Out: its events in order, as objects, none when it is not a stream; an event that was cut off is
+left out. Chunks of Chat Completions become the response that a call without streaming gives; where no chunk has a
+reason to stop, it has `partial`, because the stream was broken off.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from flywheel.reading.values import as_dict, embedded
-
-__all__ = ["stream_events", "streamed"]
+from flywheel.reading.values import as_dict, as_list, embedded, first, picked
 
 _PLACES = ("chunks", "events", "stream", "stream_events", "streamed_chunks", "streamed_data")
 _LINE_END = re.compile(r"\r\n|\n|\r")  # nothing else ends a line: JSON may hold U+2028
@@ -66,3 +66,94 @@ def _parsed(data: str) -> Iterator[Mapping[str, Any]]:
     elif "\n" in data:
         for line in data.split("\n"):
             yield from _parsed(line)
+
+
+_TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+
+
+def is_chunk(event: Any) -> bool:
+    """Whether an object is one chunk of a streamed answer."""
+    found = as_dict(event)
+    choices = as_list(found.get("choices"))
+    if found.get("object") == "chat.completion.chunk":
+        return isinstance(found.get("choices"), list)
+    return any("delta" in as_dict(choice) for choice in choices)
+
+
+@dataclass
+class _Choice:
+    """One choice, as far as it has come."""
+
+    message: dict[str, Any] = field(default_factory=lambda: {"role": "assistant"})
+    calls: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=dict)
+    text: str | None = None
+    finish_reason: Any = None
+
+    def take(self, given: Mapping[str, Any]) -> None:
+        """Add what one chunk says."""
+        delta = as_dict(given.get("delta")) or as_dict(given.get("message"))
+        for name in _TEXTS:
+            if isinstance(delta.get(name), str):
+                self.message[name] = self.message.get(name, "") + delta[name]
+        if isinstance(given.get("text"), str):
+            self.text = (self.text or "") + given["text"]
+        for call in as_list(delta.get("tool_calls")):
+            self._call(as_dict(call))
+        legacy = as_dict(delta.get("function_call"))
+        if legacy:
+            _extend(self.message.setdefault("function_call", {}), legacy)
+        logprobs = as_dict(given.get("logprobs"))
+        for name, items in [("token_ids", given.get("token_ids")), *logprobs.items()]:
+            if isinstance(items, list):
+                self.lists.setdefault(name, []).extend(items)
+        self.finish_reason = first(given, ("finish_reason",)) or self.finish_reason
+
+    def _call(self, given: Mapping[str, Any]) -> None:
+        """Fragments of a call carry its index; a server without one sends whole calls, or gives an id to the first."""
+        key = given.get("index")
+        if not isinstance(key, int):
+            key = len(self.calls) if given.get("id") or not self.calls else next(reversed(self.calls))
+        call = self.calls.setdefault(key, {"id": None, "function": {}})
+        call["id"] = call["id"] or given.get("id")
+        custom = as_dict(given.get("custom"))
+        _extend(call["function"], {**custom, "arguments": custom.get("input")} if custom else given.get("function"))
+
+    def whole(self, index: int) -> dict[str, Any]:
+        """Return the choice of a response that was not streamed."""
+        lists = dict(self.lists)
+        ids = {"token_ids": lists.pop("token_ids")} if "token_ids" in lists else {}
+        made: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason, **ids}
+        if lists:
+            made["logprobs"] = lists
+        if self.text is not None:
+            return made | {"text": self.text}
+        calls = {"tool_calls": [self.calls[key] for key in sorted(self.calls)]} if self.calls else {}
+        return made | {"message": {**self.message, **calls}}
+
+
+def _extend(call: dict[str, Any], given: Any) -> None:
+    said = as_dict(given)
+    call["name"] = call.get("name") or said.get("name")
+    if isinstance(said.get("arguments"), str):
+        call["arguments"] = call.get("arguments", "") + said["arguments"]
+    elif said.get("arguments") is not None:
+        call["arguments"] = said["arguments"]
+
+
+def assembled(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the response that the chunks make; {} when none of them has a choice or is one."""
+    choices: dict[int, _Choice] = {}
+    response: dict[str, Any] = {}
+    for chunk in chunks:
+        if not isinstance(chunk.get("choices"), list):
+            continue
+        kept = ("id", "created", "model", "usage", "prompt_token_ids", "service_tier", "system_fingerprint")
+        response |= picked(chunk, kept)
+        for given in as_list(chunk["choices"]):
+            index = as_dict(given).get("index")
+            choices.setdefault(index if isinstance(index, int) else 0, _Choice()).take(as_dict(given))
+    if not choices:
+        return response
+    partial = {"partial": True} if any(c.finish_reason is None for c in choices.values()) else {}
+    return {**response, **partial, "choices": [choices[index].whole(index) for index in sorted(choices)]}

@@ -13,11 +13,6 @@ from typing import Any
 
 import orjson
 
-__all__ = [
-    "as_dict", "as_list", "embedded", "first", "hex_id", "ident", "lowered", "number", "text", "token_counts",
-    "token_ids", "version", "when", "whole", "without_nulls",
-]  # fmt: skip
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
 _MS, _US, _NS = 10**11, 10**14, 10**17  # what is larger is milliseconds, microseconds, nanoseconds since 1970
@@ -76,26 +71,12 @@ def number(value: Any) -> float | None:
     return result if math.isfinite(result) else None
 
 
-def whole(value: Any) -> int | None:
-    """Return a count: a number without its fraction, None when it is negative or larger than anybody counts."""
+def count(value: Any) -> int | None:
+    """Return a count: a number without its fraction; None when it is negative or has more than 12 digits."""
     if type(value) is int:
         return value if 0 <= value < _MOST else None
-    found = number(value)
-    return int(found) if found is not None and 0 <= found < _MOST else None
-
-
-_PROMPT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
-_ANSWER_TOKENS = (
-    "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
-)  # fmt: skip
-_THOUGHT_TOKENS = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini counts them apart
-
-
-def token_counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return the tokens of a call's both sides, under whatever names an API counts them."""
-    spoken, thought = whole(first(usage, _ANSWER_TOKENS)), whole(first(usage, _THOUGHT_TOKENS))
-    both = spoken if spoken is None or thought is None else spoken + thought
-    return {"input_tokens": whole(first(usage, _PROMPT_TOKENS)), "output_tokens": both}
+    amount = number(value)
+    return int(amount) if amount is not None and 0 <= amount < _MOST else None
 
 
 def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
@@ -106,12 +87,6 @@ def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str
 def picked(source: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the named fields of a record that have a value."""
     return {name: source[name] for name in names if source.get(name) is not None}
-
-
-def token_ids(value: Any) -> list[int] | None:
-    """Return a list of token ids that is one and not empty."""
-    found = value if isinstance(value, list) else []
-    return found if found and all(isinstance(n, int) and not isinstance(n, bool) for n in found) else None
 
 
 def ident(value: Any) -> str | None:

@@ -6,18 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from flywheel.reading.values import (
-    embedded,
-    first,
-    hex_id,
-    ident,
-    number,
-    token_ids,
-    version,
-    when,
-    whole,
-    without_nulls,
-)
+from flywheel.reading.usage import token_ids
+from flywheel.reading.values import count, embedded, first, hex_id, ident, number, version, when, without_nulls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +51,7 @@ def test_a_time_is_never_invented(value: Any) -> None:
 
 @given(SCALARS)
 def test_no_value_is_an_error(value: Any) -> None:
-    for read in (when, number, whole, ident, hex_id, embedded):
+    for read in (when, number, count, ident, hex_id, embedded):
         read(value)
 
 
@@ -93,7 +83,7 @@ def test_no_version_is_made_of_anything_else(value: Any) -> None:
 
 
 def test_counts_are_whole_and_not_negative() -> None:
-    assert [whole(v) for v in ("10", 4.9, -1, None, 2**70)] == [10, 4, None, None, None]
+    assert [count(v) for v in ("10", 4.9, -1, None, 2**70)] == [10, 4, None, None, None]
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,6 @@ from flywheel.stages.ingest.opening import file_content
 if TYPE_CHECKING:
     from flywheel.stages.ingest.detect import Detection
 
-__all__ = ["readers"]
-
 
 def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAnswer:
     """Return the installed readers; with a file, the surest first.

@@ -18,8 +18,6 @@ from flywheel.records import Quarantined
 from flywheel.results import QuarantineAnswer, QuarantineReason, QuarantineRetry
 from flywheel.stages.ingest import placed
 
-__all__ = ["MEANING", "quarantine", "quarantined_rows", "retry"]
-
 MEANING = {
     "bad_json": "The line is no JSON. A logger that was killed while writing, or two processes in one file, do that.",
     "bad_record": "The record is JSON of this format, but something in it cannot be used; the detail says what.",

@@ -26,7 +26,6 @@ from flywheel.store import Part, Snapshot, Store
 if TYPE_CHECKING:
     from flywheel.stages.ingest import Batch, LostCounts
 
-__all__ = ["FORGOTTEN", "IngestResult", "default_sources", "ingest_logs", "load_readers", "without"]
 
 FORGOTTEN = "forgotten"  # in the snapshot: hashes of whom and what ingest refuses
 AUDITS = "audits"  # folder of reviewers' answers, in the project

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text, token_counts
-
-__all__ = ["about_answer"]
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 
 _INNER = ("output", "outputs", "llm_output", "message", "kwargs", "response_metadata", "generation_info")
 _LISTS = {"choices": 0, "candidates": 0, "generations": 0, "messages": -1, "output": -1}

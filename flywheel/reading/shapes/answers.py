@@ -14,8 +14,6 @@ from flywheel.reading.shapes.lists import DEEPEST, listed
 from flywheel.reading.shapes.turns import ITEM_KINDS, is_turn, koogs_calls, turns_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, text
 
-__all__ = ["answered"]
-
 _GENERATION = {"text", "type", "generation_info"}  # of LangChain
 _WRAPPED = ("text", "content", "response", "output")  # where an object may hold nothing but the answer's text
 _WRAPPERS = (

@@ -16,8 +16,6 @@ from flywheel.reading.shapes.schemas import schemas
 from flywheel.reading.shapes.turns import is_turn, turns_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, text
 
-__all__ = ["Asked", "asked", "transcript"]
-
 # Where an input's messages stand.
 _LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts", "items")
 _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input", "content")

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flywheel.reading.chat_stream import assembled
+from flywheel.reading.streams import assembled
 from flywheel.reading.values import as_dict, as_list, embedded, first, text
-
-__all__ = ["joined_chunks"]
 
 
 def joined_chunks(chunks: Sequence[Any]) -> dict[str, Any] | None:

@@ -15,8 +15,6 @@ from flywheel.reading.shapes.asked import asked
 from flywheel.reading.shapes.schemas import schemas
 from flywheel.reading.values import as_dict, embedded, text
 
-__all__ = ["exchange"]
-
 
 def exchange(given: Any, said: Any) -> dict[str, Any]:
     """Return a model call's payload from its input and output, and the `model` that the response names.

@@ -10,8 +10,6 @@ from typing import Any
 from flywheel.reading.shapes.turns import is_turn, pair_of_texts
 from flywheel.reading.values import as_dict, as_list, embedded
 
-__all__ = ["DEEPEST", "listed", "offer"]
-
 DEEPEST = 6  # wrappers around a message; what is deeper is text
 
 

@@ -13,8 +13,6 @@ from flywheel.reading.messages import flat_text
 from flywheel.reading.status import FAILED, tool_status
 from flywheel.reading.values import as_dict, embedded, first, picked, present, text
 
-__all__ = ["CALL_KINDS", "RESULT_KINDS", "call_of", "parts_of", "result_of", "thoughts_of"]
-
 CALL_KINDS = ("tool_use", "tool_call", "tool-call", "function_call", "custom_tool_call", "mcp_call")
 RESULT_KINDS = (
     "tool_result", "tool-result", "tool_call_response", "function_result", "function_call_output",

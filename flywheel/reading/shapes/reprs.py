@@ -11,8 +11,6 @@ import ast
 import re
 from typing import Any
 
-__all__ = ["fields_of_repr", "mapping_of_repr"]
-
 _CLASS = re.compile(r"(\w+Message(?:Chunk)?)\((.*)\)\Z", re.DOTALL)
 _BEGINS = re.compile(r"(?:role|content)=(?:['\"]|None\b|\[|<)")
 _NAME = re.compile(r",?\s*(\w+)=")

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.memo import remembered
+from flywheel.reading.memo import cached_by_content
 from flywheel.reading.messages import tool_schemas
 from flywheel.reading.shapes.lists import DEEPEST
 from flywheel.reading.values import as_dict, embedded, first
-
-__all__ = ["schemas"]
 
 _HOLDERS = (
     "functionDeclarations", "function_declarations", "toolSpec", "json_schema", "tools", "tool", "function_tools",
@@ -29,7 +27,7 @@ def schemas(given: Any) -> list[dict[str, Any]] | None:
     return _schemas(given) or None if given else None
 
 
-@remembered
+@cached_by_content
 def _schemas(given: Any) -> list[dict[str, Any]]:
     return tool_schemas(list(_found(embedded(given), 0))) or []
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flywheel.reading.memo import remembered
-from flywheel.reading.messages import flat_text
+from flywheel.reading.memo import cached_by_content
+from flywheel.reading.messages import ROLES, flat_text
 from flywheel.reading.shapes.parts import (
     CALL_KINDS,
     RESULT_KINDS,
@@ -23,19 +23,16 @@ from flywheel.reading.shapes.parts import (
 from flywheel.reading.shapes.reprs import fields_of_repr
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 
-__all__ = ["ITEM_KINDS", "ROLES", "is_turn", "koogs_calls", "pair_of_texts", "turns_of"]
-
 Turn = dict[str, Any]
 
-ROLES = {
-    "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
-    "ai": "assistant", "model": "assistant", "bot": "assistant", "chatbot": "assistant", "agent": "assistant",
-    "tool": "tool", "function": "tool", "tool-call": "assistant", "tool_call": "assistant", "tool-response": "tool",
-    "tool_response": "tool", "tool_result": "tool", "toolresult": "tool", "functionexecutionresult": "tool",
-    "toolcallrequest": "assistant", "toolcallexecution": "tool", "ipython": "tool",
+# Roles that only frameworks write: in a plain list of messages they are not known.
+_ROLES = ROLES | {
+    "bot": "assistant", "chatbot": "assistant", "agent": "assistant", "tool-call": "assistant",
+    "tool_call": "assistant", "toolcallrequest": "assistant", "tool-response": "tool", "tool_response": "tool",
+    "tool_result": "tool", "toolresult": "tool", "functionexecutionresult": "tool", "toolcallexecution": "tool",
 }  # fmt: skip
 _SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # where a message's words may stand
-_KNOWN = set(ROLES.values())
+_KNOWN = set(_ROLES.values())
 _SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 
@@ -68,7 +65,7 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
     return made
 
 
-@remembered
+@cached_by_content
 def _told(said: tuple[str, Any]) -> list[Turn]:
     """Return the messages in an item, and who says what names no role."""
     return list(_turns(*said))
@@ -101,7 +98,7 @@ def _unwrapped(item: Mapping[str, Any]) -> Mapping[str, Any]:
 def pair_of_texts(item: Any) -> Turn | None:
     """Return a message that is written as a pair of role and text."""
     pair = item if isinstance(item, list) and all(isinstance(word, str) for word in item) else []
-    if len(pair) == len(("role", "text")) and pair[0].lower() in ROLES:
+    if len(pair) == len(("role", "text")) and pair[0].lower() in _ROLES:
         return {"role": pair[0], "content": pair[1]}
     return None
 
@@ -117,12 +114,12 @@ def _typed_role(item: Mapping[str, Any]) -> str | None:
     kind = path[-1] if path and "kwargs" in item else item.get("type")
     if not isinstance(kind, str) or ("role" in item and "kwargs" not in item):
         return None
-    known = kind.endswith(("Message", "MessageChunk", "Event")) or kind in ROLES or kind in ("chat", "AIMessageChunk")
+    known = kind.endswith(("Message", "MessageChunk", "Event")) or kind in _ROLES or kind in ("chat", "AIMessageChunk")
     fields = _fields(item)
     if not known or ("content" not in fields and not fields.get("tool_calls")):
         return None
     name = kind.removesuffix("Chunk").removesuffix("Message").removesuffix("Event").lower()
-    if name in ROLES:
+    if name in _ROLES:
         return name
     if name == "chat":
         return str(fields.get("role") or "user").lower()
@@ -135,7 +132,7 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
     told = koogs_calls(role, content)
     if told:
         return {"role": "assistant", "content": None, "tool_calls": told}
-    turn: Turn = {"role": ROLES.get(role, role)}
+    turn: Turn = {"role": _ROLES.get(role, role)}
     calls = _calls(item)
     parts = parts_of(content) if isinstance(content, list) else None
     if parts == [] and content and role == "tool":  # nothing but approvals

@@ -14,7 +14,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def remembered(function: Callable[P, R]) -> Callable[P, R]:
+def cached_by_identity(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function with a memory of one call, by identity of its positional arguments; the result is shared."""
     last: list[Any] = []
 

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 from flywheel.stages.ingest.opening import Content, Opened, Stream, file_content, too_large
 
-__all__ = ["Member", "archive_kind", "member_beside", "members"]
-
 _TAR_MAGIC_AT, _TAR_MAGIC = 257, b"ustar"
 _BLOCK = 512
 _ZIP = b"PK\x03\x04"

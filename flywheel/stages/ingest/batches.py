@@ -21,8 +21,6 @@ from flywheel.stages.ingest.sources import SourceState
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Batch", "Block", "BlockBuilder", "Counts", "Segment"]
-
 
 _BYTES = 4_000_000
 _RECORDS = 20_000

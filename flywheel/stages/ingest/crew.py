@@ -26,7 +26,6 @@ from flywheel.stages.ingest.work import Worker
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
 
-__all__ = ["batches_of", "end_with_parent"]
 
 _WORTH_BYTES = 24_000_000  # below this, starting processes takes longer than reading
 _MOST = 16

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Halves = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
-__all__ = ["Deduplicated", "Ids", "dedup"]
-
 
 class Ids:
     """A set of content ids, 16 bytes each: sorted runs whose sizes double, so that adding stays cheap however many."""

@@ -20,19 +20,6 @@ from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.ingest.sidecar import is_sidecar
 from flywheel.stages.ingest.sources import UNKNOWN
 
-__all__ = [
-    "READER_FAULTS",
-    "SAMPLE_RECORDS",
-    "TEXT_FILE",
-    "TOOL_SCHEMAS",
-    "UNKNOWN",
-    "Detection",
-    "confidences",
-    "detect",
-    "is_document_name",
-    "is_text_document",
-]
-
 SAMPLE_RECORDS = 20
 # What code that trusts a log's shape raises when the log has another.
 READER_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-__all__ = ["Piece", "document_pieces"]
-
 _CHUNK = 1 << 20
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)  # a lone quote: the buffer cuts the string
 _STRING_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)

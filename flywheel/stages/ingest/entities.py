@@ -18,7 +18,6 @@ from flywheel.stages.ingest.patterns import GIVEN, Find
 if TYPE_CHECKING:
     from flywheel.config import RedactConfig
 
-__all__ = ["Entities"]
 
 _BUILT_IN = {
     "EMAIL_ADDRESS": "email", "PHONE_NUMBER": "phone", "CREDIT_CARD": "card", "IBAN_CODE": "iban", "IP_ADDRESS": "ip",

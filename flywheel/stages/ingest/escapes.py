@@ -11,8 +11,6 @@ from functools import partial
 
 import orjson
 
-__all__ = ["as_fields", "with_escapes", "without_escapes"]
-
 _ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON that stands in a text
 _PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
 _HIDDEN = re.compile("[\U000f0000-\U0010ffff]")

@@ -36,7 +36,6 @@ from flywheel.stages.ingest.sources import SourceState, Start, legible
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
 
-__all__ = ["FileReading"]
 
 _SAMPLE_BYTES = 8_000_000
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["foreign_bytes", "foreign_file", "foreign_text"]
-
 _PROTOBUF = "OpenTelemetry as protobuf; write it as JSON (`format: json` of the collector's file exporter)"
 _INSTEAD = "export JSON or Parquet"
 _UTF16 = "UTF-16 text; convert it to UTF-8"

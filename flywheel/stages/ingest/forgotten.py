@@ -16,7 +16,6 @@ from flywheel.records import EventKind, content_id
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Forgotten", "name_mark", "user_mark"]
 
 LATE = (EventKind.FEEDBACK.value, EventKind.OUTCOME.value)
 _BARE = ("trace", "session")  # kinds whose plain id is also a conversation's

@@ -13,8 +13,6 @@ import orjson
 
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads
 
-__all__ = ["Bad", "Framed", "Lines", "Raw", "Record", "Row", "refused"]
-
 Row = tuple[Any, ...]  # values in the order of LogEvent's fields
 
 

@@ -21,7 +21,6 @@ from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["Framing", "Limits"]
 
 Start = tuple[int, int, "Hash"]
 

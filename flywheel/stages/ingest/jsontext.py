@@ -16,8 +16,6 @@ import orjson
 from flywheel.io.files import encodable
 from flywheel.records import canonical_json
 
-__all__ = ["MAX_DEPTH", "BadJsonError", "Loaded", "dumps", "has_large_numbers", "loads", "plain"]
-
 MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive writers and readers downstream survive
 
 BROKEN_TEXT = "broken_text"

@@ -11,7 +11,6 @@ from flywheel.stages.ingest.patterns import PLACEHOLDER
 if TYPE_CHECKING:
     from flywheel.config import RedactConfig
 
-__all__ = ["Allowed", "denied"]
 
 _DOMAIN = re.compile(r"(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*")
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from flywheel.stages.ingest.framed import Record, Row
     from flywheel.stages.ingest.redact import Redactor
 
-__all__ = ["LostCounts", "LostFields"]
 
 _EVERY = 64
 _MOST_BYTES = 200_000

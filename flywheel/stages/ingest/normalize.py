@@ -23,8 +23,6 @@ from flywheel.stages.ingest.framed import Bad, Record, Row
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps
 from flywheel.stages.ingest.redact import Redactor
 
-__all__ = ["Normalizer", "finished"]
-
 _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1

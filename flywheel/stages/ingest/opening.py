@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["FREE_BYTES", "Content", "Opened", "Stream", "compression", "file_content", "too_large"]
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PIECE = 16 << 10  # at deflate's greatest ratio this expands to 16 MB: the most that one step can take in memory

@@ -12,8 +12,6 @@ from pathlib import Path
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.sources import UNKNOWN, SourceState
 
-__all__ = ["is_object", "whole_line"]
-
 _MOST_FILES = 8  # a line that is cut into more pieces is lost
 
 

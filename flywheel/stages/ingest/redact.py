@@ -25,7 +25,6 @@ from flywheel.stages.ingest.patterns import GIVEN, KINDS, Kind, is_secret_field
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Redactor"]
 
 _HEX = 8
 _USER_HEX = 16

@@ -13,8 +13,6 @@ from typing import Any
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 
-__all__ = ["COLUMNS", "beside_file", "columns_of", "is_sidecar"]
-
 COLUMNS = ("model", "policy", "scope", "id", "ignored")
 _MOST_BYTES = 1_000_000
 

@@ -24,9 +24,6 @@ from flywheel.stages.ingest.opening import Opened, file_content
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = [
-    "STDIN", "UNKNOWN", "Known", "SourceState", "Start", "discover", "legible", "placed", "shown_path", "start_of",
-]  # fmt: skip
 
 STDIN = Path("-")
 UNKNOWN = "unknown"  # the format of a file that no reader knows

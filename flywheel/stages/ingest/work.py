@@ -21,8 +21,6 @@ from flywheel.stages.ingest.redact import Redactor
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig
 
-__all__ = ["Worker"]
-
 
 class Worker:
     """Works on blocks, one at a time.

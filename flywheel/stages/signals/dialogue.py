@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
-from flywheel.stages.common.memo import remembered
+from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.signals.lexicon import fold
 from flywheel.stages.signals.rows import Said
 
@@ -31,7 +31,7 @@ class Turn(NamedTuple):
     reaction: bool  # whether the agent had spoken or acted before
 
 
-@remembered  # every signal of a partition asks for the same turns
+@cached_by_identity  # every signal of a partition asks for the same turns
 def user_turns(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> dict[EpisodeKey, list[Turn]]:
     """Return the user turns of each episode that has any, in order."""
     requests = _requests(episodes, events)

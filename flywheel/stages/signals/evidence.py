@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flywheel.stages.common.memo import remembered
+from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.signals.dialogue import EpisodeKey
 from flywheel.stages.signals.rows import Said
 
@@ -30,7 +30,7 @@ class StepRow(NamedTuple):
     result_event_ids: list[str]
 
 
-@remembered  # nearly every signal walks the same paths
+@cached_by_identity  # nearly every signal walks the same paths
 def by_episode(steps: pl.DataFrame) -> list[tuple[EpisodeKey, list[StepRow]]]:
     """Return each episode that acted, with its steps in order."""
     columns = ["episode_id", "task_id", *StepRow._fields]
@@ -38,7 +38,7 @@ def by_episode(steps: pl.DataFrame) -> list[tuple[EpisodeKey, list[StepRow]]]:
     return [(key, [StepRow(*row[2:]) for row in group]) for key, group in groupby(rows, key=itemgetter(0, 1))]
 
 
-@remembered
+@cached_by_identity
 def times_of(events: pl.DataFrame) -> dict[str, Said]:
     """Return each event as evidence, by id."""
     return {event_id: Said(event_id, ts) for event_id, ts in events.select("event_id", "ts").iter_rows()}

@@ -20,7 +20,7 @@ import polars as pl
 
 from flywheel.contracts import polars_schema
 from flywheel.records import Reward
-from flywheel.stages.common.memo import remembered
+from flywheel.stages.common.memo import cached_by_identity
 
 VERIFIER = "verifier"  # families that decide alone: a recorded result, and above it a reviewer's answer
 AUDIT = "audit"
@@ -99,7 +99,7 @@ class Said(NamedTuple):
     payload: Mapping[str, Any] = {}
 
 
-@remembered
+@cached_by_identity
 def judgements(
     episodes: pl.DataFrame, events: pl.DataFrame, kind: Literal["feedback", "outcome"]
 ) -> dict[tuple[str, str], list[Said]]:

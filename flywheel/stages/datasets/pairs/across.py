@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from flywheel.stages.common.memo import remembered
+from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.datasets.pairs.anchors import anchored
 from flywheel.stages.datasets.pairs.sides import pointed
 
@@ -77,7 +77,7 @@ def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFram
     return pointed(table.with_columns(margin=2 * pl.col("p_better") - 1), episodes, "efficiency")
 
 
-@remembered  # every builder of a partition, and the count of voters, ask for the same
+@cached_by_identity  # every builder of a partition, and the count of voters, ask for the same
 def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of episodes with a known outcome, each with its anchors, return and user (`voter`)."""
     known = returns.filter(pl.col("step").is_null() & pl.col("known"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from flywheel.records import Split, ToolStatus, canonical_json
-from flywheel.stages.common.memo import remembered
+from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.datasets.context import StepContext
 from flywheel.stages.datasets.grounding import is_prose, named_tokens, ungrounded
 from flywheel.stages.datasets.pairs.across import known_actions
@@ -206,7 +206,7 @@ def _against_credit(pair: Pair, facts: Facts) -> bool:
     return chosen is not None and rejected is not None and rejected - chosen > EPSILON
 
 
-@remembered  # two filters ask in a row
+@cached_by_identity  # two filters ask in a row
 def _counted(pair: Pair, facts: Facts) -> tuple[int, int] | None:
     """Voters of a preference that rests on how episodes ended; what one episode shows by itself needs no vote."""
     if pair["chosen_episode"] == pair["rejected_episode"] or pair["builder"] == CHEAPER:

@@ -6,24 +6,6 @@ from datetime import date
 
 from flywheel.stages.ingest.patterns.kinds import luhn
 
-__all__ = [
-    "brazil",
-    "china",
-    "france",
-    "germany",
-    "india",
-    "italy",
-    "japan",
-    "korea",
-    "korea_dated",
-    "netherlands",
-    "poland",
-    "spain",
-    "sweden",
-    "united_kingdom",
-    "united_states",
-]
-
 _DIHEDRAL = (
     "0123456789", "1234067895", "2340178956", "3401289567", "4012395678",
     "5987604321", "6598710432", "7659821043", "8765932104", "9876543210",

@@ -14,8 +14,6 @@ from functools import lru_cache
 
 from flywheel.stages.ingest.patterns.kinds import GIVEN, Find, Kind, entropy, whole
 
-__all__ = ["MARKED", "NAMED", "is_secret_field"]
-
 _NAMES = (
     r"(?:api|access|secret|private|signing|encryption|account|master|auth)[_-]?key|client[_-]?secret|secret"
     r"|[a-z_-]{0,40}token|passw(?:or)?d|pwd|passphrase|passcode|credentials?"

@@ -21,8 +21,6 @@ from itertools import pairwise
 
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, entropy
 
-__all__ = ["RANDOM", "looks_random"]
-
 _SHORTEST, _LONGEST = 20, 256
 _BITS, _OF_POSSIBLE = 4.5, 0.85
 _LEAST_CHANGES, _MOST_WORDS = 0.35, 0.5  # shares of the length; measured on random keys and on the logs in shared/data

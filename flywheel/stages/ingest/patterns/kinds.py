@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-__all__ = ["GIVEN", "PLACEHOLDER", "Find", "Kind", "digits_of", "entropy", "luhn", "whole"]
-
 PLACEHOLDER = r"<[A-Z][A-Z_]{1,40}_[0-9a-f]{8}>"
 GIVEN = re.compile(PLACEHOLDER)
 

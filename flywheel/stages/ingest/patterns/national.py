@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from flywheel.stages.ingest.patterns import checksums as check
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, whole
 
-__all__ = ["SAID", "SHAPED"]
-
 _BEFORE, _AFTER = 48, 24  # characters in which a word says what a number is
 
 # Short words count as words only; the others also within one, as in `taxId` or `user_ssn`.

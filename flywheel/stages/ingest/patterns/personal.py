@@ -12,8 +12,6 @@ import re
 
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
-__all__ = ["CARD", "EMAIL", "IBAN", "IP", "PHONE"]
-
 _EMAIL = r"(?<![\w.%+'-])[\w.%+'-]{1,128}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])"
 _CARD = r"""
   (?<![\w.+-])(?:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-__all__ = ["run_of_report", "run_of_trajectory"]
-
 _INSTANCE_REPORT = ("report.json",)
 
 

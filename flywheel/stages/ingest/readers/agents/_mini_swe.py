@@ -11,9 +11,8 @@ from typing import Any
 
 from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.status import FAILED, OK, UNKNOWN
-from flywheel.reading.values import as_dict, as_list, ident, number, present, text, token_counts
-
-__all__ = ["NOT_RUN", "RETURNED", "command_of", "refused_reply", "reply_of", "status_of", "usage_of"]
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, ident, number, present, text
 
 NOT_RUN = "action was not executed"
 _BLOCK = re.compile(r"```(?:bash|mswea_bash_command)[^\S\n]*\n(.*?)\n```", re.DOTALL)

@@ -18,7 +18,8 @@ from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader, share
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
-from flywheel.reading.values import as_dict, as_list, first, ident, present, text, version, when, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, first, ident, present, text, version, when
 from flywheel.records import EventKind
 
 _TOLD = ("user", "assistant")
@@ -26,7 +27,7 @@ _BOOKKEEPING = {
     "summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "sessionId", "system": "sessionId",
     "custom-title": "sessionId", "progress": "sessionId", "attachment": "sessionId", "last-prompt": "sessionId",
 }  # fmt: skip
-_COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 _COMPACTED = {"replaces_context": True, "tags": ["compacted"]}
 _INTERRUPTED = "[Request interrupted by user"
 _REJECTED = ("The user doesn't want to proceed with this tool use", "User rejected tool use")
@@ -109,13 +110,11 @@ def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
         yield request([], {**source, "model": None, "policy": None}, 0, {"tags": ["api_error"]})
         return
     response, usage = ident(message.get("id")), as_dict(message.get("usage"))
-    counts = [n for n in (whole(usage.get(name)) for name in _COUNTED) if n is not None]
     found = {
         "response_id": response,
         "fragment": "block" if response else None,
         "finish_reason": text(message.get("stop_reason")),
-        "input_tokens": sum(counts) if counts else None,
-        "output_tokens": whole(usage.get("output_tokens")),
+        **token_counts(usage, cached=_CACHED),
     }
     said = messages([{"role": "assistant", "content": message.get("content")}])[-1]
     payload = {"message": said} | present(found)

@@ -24,7 +24,8 @@ from flywheel.reading.messages import (
 )
 from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.records import EventKind
 
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
@@ -153,8 +154,7 @@ def _shown(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Ev
         yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
     total = as_dict(as_dict(payload.get("info")).get("total_token_usage"))
     if payload.get("type") == "token_count" and total:
-        counts = {name: whole(total.get(name)) for name in ("input_tokens", "output_tokens")}
-        yield request([], source, 0, {"usage_so_far": present(counts)})
+        yield request([], source, 0, {"usage_so_far": present(token_counts(total))})
 
 
 def _compacted(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:

@@ -15,7 +15,8 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, when, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, when
 from flywheel.records import EventKind
 
 _RATED = {"type", "data", "meta"}
@@ -109,8 +110,7 @@ def _other(path: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
 def _call(message: Mapping[str, Any], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:
     name, model, usage = ident(message.get("id")), text(message.get("model")), as_dict(message.get("usage"))
     found = {
-        "input_tokens": whole(first(usage, ("prompt_tokens", "input_tokens", "prompt_eval_count"))),
-        "output_tokens": whole(first(usage, ("completion_tokens", "output_tokens", "eval_count"))),
+        **token_counts(usage),
         "tags": ["call_failed"] if message.get("error") else None,
     }
     counts = present(found)

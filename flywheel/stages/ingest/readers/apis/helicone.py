@@ -15,7 +15,8 @@ from flywheel.reading.messages import arguments, flat_text, result_message
 from flywheel.reading.pairs import Pair, response_body
 from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED
-from flywheel.reading.values import as_dict, embedded, first, ident, number, text, when, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, embedded, first, ident, number, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events, names
 from flywheel.stages.ingest.readers.apis._dialects.gateways import GATEWAY_CHAT, dialect_of
@@ -25,7 +26,6 @@ _FIELDS = {"request_id", "request_created_at", "response_created_at", "response_
 _OWN = {"request_body", "request_properties", "properties", "signed_body_url", "request_path"}
 _SESSION = "helicone-session-id"
 _COST = ("cost", "costUSD", "cost_usd")
-_COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
 _ERROR = 400  # HTTP statuses from here on say that a call failed
 
 
@@ -74,7 +74,7 @@ def _call(pair: Pair, record: Mapping[str, Any], line: int) -> Iterator[Event]:
     if dialect is None:
         yield request([], _source(pair), 0, {"tags": ["content_missing"]})
         return
-    counts = {name: whole(record.get(column)) for name, column in _COUNTS.items()}
+    counts = token_counts(record)
     for event in call_events(pair, dialect, line):
         if event["kind"] == EventKind.MODEL_CALL and "#" not in str(event["payload"].get("response_id")):
             event["payload"] = {name: n for name, n in counts.items() if n} | event["payload"]

@@ -21,7 +21,8 @@ from flywheel.reading.messages import LITELLM_REDACTED, arguments, flat_text, re
 from flywheel.reading.pairs import Pair
 from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, picked, present, text, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, picked, present, text
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events, names
 from flywheel.stages.ingest.readers.apis._dialects.gateways import GATEWAY_CHAT, dialect_of
@@ -30,7 +31,6 @@ from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
 _CUT = "litellm_truncated"
 _TALKS = ("completion", "responses", "anthropic_messages")
 _TOOL = "call_mcp_tool"
-_COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _WRAPPED = "bGl0ZWxsbT"  # litellm: in base64
 _SESSION = ("session_id", "conversation_id", "thread_id", "sessionId", "litellm_session_id")
@@ -119,7 +119,7 @@ def _missing(record: Mapping[str, Any], pair: Pair) -> str | None:
 
 def _completed(events: list[Event], record: Mapping[str, Any]) -> Iterator[Event]:
     """Yield the events with what the record says beside the messages."""
-    counts = {name: whole(record.get(told)) for name, told in _COUNTS.items()}
+    counts = token_counts(record)
     tags = ["truncated"] if _holds(record, _CUT) else []
     last = max((n for n, e in enumerate(events) if e["kind"] == EventKind.MODEL_CALL), default=-1)
     for position, event in enumerate(events):

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.chat_stream import is_chunk
 from flywheel.reading.events import Event, acted, source_of
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.pairs import Pair, pair_of
 from flywheel.reading.reader import reader
+from flywheel.reading.streams import is_chunk
 from flywheel.reading.values import as_dict, as_list, embedded, ident, number
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events

@@ -18,7 +18,8 @@ from flywheel.reading.events import Event, Source
 from flywheel.reading.messages import Message, flat_text, messages, tool_schemas
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.records import EventKind, canonical_json
 
 _INFERENCE = {"function_name", "variant_name", "episode_id"}
@@ -132,8 +133,7 @@ def _model_inference(row: Mapping[str, Any], line: int) -> Iterator[Event]:
     if target is None:
         raise BadRecordError("bad_record", "a model inference without its inference")
     found = {
-        "input_tokens": whole(row.get("input_tokens")),
-        "output_tokens": whole(row.get("output_tokens")),
+        **token_counts(row),
         "cost_usd": number(row.get("cost")),
         "finish_reason": text(row.get("finish_reason")),
     }

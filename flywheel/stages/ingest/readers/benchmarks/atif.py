@@ -16,18 +16,8 @@ from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
-from flywheel.reading.values import (
-    as_dict,
-    as_list,
-    first,
-    ident,
-    number,
-    present,
-    text,
-    token_counts,
-    token_ids,
-    when,
-)
+from flywheel.reading.usage import token_counts, token_ids
+from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, when
 from flywheel.records import content_id
 
 _CONTINUED = re.compile(r"(.+)-cont-(\d{1,6})\Z")  # how Harbor names the session of a document that goes on

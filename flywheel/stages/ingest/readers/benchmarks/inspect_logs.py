@@ -16,14 +16,15 @@ from flywheel.reading.messages import Message, messages, name_results, tool_sche
 from flywheel.reading.pairs import sampled
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
-from flywheel.reading.values import as_dict, as_list, ident, number, picked, present, text, when, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, ident, number, picked, present, text, when
 from flywheel.records import ToolStatus, content_id
 
 _SAMPLE = {"id", "epoch", "input", "target"}  # a sample, or its summary
 _REDUCTION = {"scorer", "samples"}
 _INSERTED = ("input", "operator")  # assistant messages that nobody sampled
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_TOKENS_IN = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
+_CACHED = ("input_tokens_cache_read", "input_tokens_cache_write")
 _SAMPLING = (
     "temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty", "reasoning_effort",
 )  # fmt: skip
@@ -182,13 +183,11 @@ def _facts_by_message(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _call_facts(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
     usage, config = as_dict(as_dict(event.get("output")).get("usage")), as_dict(event.get("config"))
-    counts = [n for n in (whole(usage.get(name)) for name in _TOKENS_IN) if n is not None]
     return sampled(choice) | present(
         ts=when(event.get("timestamp")),
         tools=tool_schemas(event.get("tools")),
         finish_reason=text(choice.get("stop_reason")),
-        input_tokens=sum(counts) if counts else None,  # cached ones included
-        output_tokens=whole(usage.get("output_tokens")),
+        **token_counts(usage, cached=_CACHED),
         cost_usd=number(usage.get("total_cost")),
         latency_s=number(event.get("working_time")),
         sampling=picked(config, _SAMPLING) or None,

@@ -18,7 +18,8 @@ from flywheel.reading.messages import Message, messages, name_results, result_me
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import as_dict, present, text, token_counts
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, present, text
 from flywheel.records import content_id
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.DOTALL)

@@ -14,7 +14,8 @@ from flywheel.reading.events import Event, request
 from flywheel.reading.messages import messages
 from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
-from flywheel.reading.values import as_dict, as_list, ident, number, present, text, token_counts, when
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, ident, number, present, text, when
 from flywheel.records import content_id
 
 _NOT_THE_AGENTS = {"infrastructure_error", "user_error"}  # ends of a simulation that are not the agent's fault

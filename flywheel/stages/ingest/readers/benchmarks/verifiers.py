@@ -14,14 +14,7 @@ from flywheel.reading.events import Event
 from flywheel.reading.messages import messages, tool_schemas
 from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
-from flywheel.reading.values import (
-    as_dict,
-    as_list,
-    embedded,
-    number,
-    text,
-    without_nulls,
-)
+from flywheel.reading.values import as_dict, as_list, embedded, number, text, without_nulls
 from flywheel.records import content_id
 
 _FIELDS = {"prompt", "completion", "reward"}

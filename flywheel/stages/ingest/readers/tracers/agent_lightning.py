@@ -13,20 +13,8 @@ from typing import Any
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
 from flywheel.reading.reader import reader
-from flywheel.reading.values import (
-    as_dict,
-    as_list,
-    embedded,
-    first,
-    hex_id,
-    ident,
-    number,
-    present,
-    text,
-    token_ids,
-    when,
-    whole,
-)
+from flywheel.reading.usage import token_ids
+from flywheel.reading.values import as_dict, as_list, count, embedded, first, hex_id, ident, number, present, text, when
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.apis.openai import READER as CHAT
 from flywheel.stages.ingest.readers.tracers._otel.attributes import nested
@@ -136,7 +124,7 @@ def _span_events(span: Mapping[str, Any], conversation: str, line: int) -> Itera
     rewards = list(_rewards(span, attributes))
     source: Source = {
         "conversation_id": conversation,
-        "seq": whole(span.get("sequence_id")) or 0,
+        "seq": count(span.get("sequence_id")) or 0,
         "ts": when(span.get("start_time")),
         "span_id": hex_id(span.get("span_id")),
         "parent_id": hex_id(span.get("parent_id")),

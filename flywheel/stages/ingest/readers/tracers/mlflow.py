@@ -28,18 +28,7 @@ from flywheel.reading.spans import (
     tool_use,
     whole_task,
 )
-from flywheel.reading.values import (
-    as_dict,
-    as_list,
-    embedded,
-    first,
-    hex_id,
-    ident,
-    number,
-    present,
-    text,
-    when,
-)
+from flywheel.reading.values import as_dict, as_list, embedded, first, hex_id, ident, number, present, text, when
 from flywheel.records import EventKind
 
 _MODEL = ("CHAT_MODEL", "LLM")

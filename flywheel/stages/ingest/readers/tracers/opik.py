@@ -17,18 +17,7 @@ from flywheel.reading.reader import reader
 from flywheel.reading.shapes import about_answer, schemas
 from flywheel.reading.span_map import SpanMap, packaged_span_maps
 from flywheel.reading.spans import Run, error_text, model_call, outline, place, tool_use, whole_task
-from flywheel.reading.values import (
-    as_dict,
-    as_list,
-    embedded,
-    first,
-    ident,
-    number,
-    present,
-    text,
-    when,
-    whole,
-)
+from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, number, present, text, when
 
 _TYPES = ("general", "tool", "llm", "guardrail")
 _NOT_THE_AGENTS = ("evaluator",)  # who made a trace
@@ -80,7 +69,7 @@ def _run(row: Mapping[str, Any], source: Source) -> Run:
 
 def _trace(trace: Mapping[str, Any], spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
     run = _run(trace, {**source, "seq": 0, "span_id": ident(trace.get("id"))})
-    counted = whole(trace.get("llm_span_count"))
+    counted = count(trace.get("llm_span_count"))
     traced = any(span.get("type") == "llm" for span in spans) or not (spans or counted == 0)
     given, said = embedded(trace.get("input")), embedded(trace.get("output"))
     if not traced:

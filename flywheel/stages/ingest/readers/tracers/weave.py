@@ -19,17 +19,8 @@ from flywheel.reading.reader import has, reader
 from flywheel.reading.shapes import about_answer
 from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.spans import Run, error_text, model_call, outline, place, tool_use
-from flywheel.reading.values import (
-    as_dict,
-    as_list,
-    embedded,
-    first,
-    ident,
-    number,
-    text,
-    token_counts,
-    when,
-)
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
 
 _CALL = has("op_name", "trace_id", "inputs", "started_at")
 _FEEDBACK = has("weave_ref", "feedback_type", "payload")

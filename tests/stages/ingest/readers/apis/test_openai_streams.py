@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.reading.chat_stream import assembled
-from flywheel.reading.streams import stream_events
+from flywheel.reading.streams import assembled, stream_events
 from flywheel.stages.ingest.readers.apis.openai import READER
 
 ASK = {"messages": [{"role": "user", "content": "where is order 7?"}]}

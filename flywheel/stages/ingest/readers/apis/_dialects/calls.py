@@ -17,8 +17,6 @@ from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.values import as_dict, embedded, first, ident, present, text
 from flywheel.records import EventKind, content_id
 
-__all__ = ["LINE", "Dialect", "call_events", "names", "response_name", "source_of_pair", "told_turns"]
-
 LINE = 1000  # events that one line of a log gives at most: their seq is the line's and their place in it
 _TRACE = ("trace_id", "traceId")
 _REQUEST = ("request_id", "requestId", "x_request_id", "litellm_call_id", "_request_id")

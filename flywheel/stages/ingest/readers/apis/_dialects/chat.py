@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.reading.chat_stream import assembled
 from flywheel.reading.messages import Message, messages, tool_schemas
 from flywheel.reading.pairs import sampled
-from flywheel.reading.streams import stream_events
-from flywheel.reading.values import as_dict, as_list, embedded, present, text, token_ids, whole
+from flywheel.reading.streams import assembled, stream_events
+from flywheel.reading.usage import token_counts, token_ids
+from flywheel.reading.values import as_dict, as_list, embedded, present, text
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
-
-__all__ = ["CHAT", "choices", "completed"]
 
 
 def choices(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -48,8 +46,7 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
     usage = as_dict(response.get("usage"))
     message = _message(chosen, asked)
     found = {
-        "input_tokens": whole(usage.get("prompt_tokens")),
-        "output_tokens": whole(usage.get("completion_tokens")),
+        **token_counts(usage),
         "prompt_token_ids": token_ids(response.get("prompt_token_ids")),
         "other_choices": [_message(choice, asked) for choice in others] or None,
         "tags": ["partial"] if response.get("partial") else None,

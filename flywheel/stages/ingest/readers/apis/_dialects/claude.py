@@ -11,14 +11,13 @@ from typing import Any
 
 from flywheel.reading.messages import Message, messages, tool_schemas
 from flywheel.reading.streams import stream_events
-from flywheel.reading.values import as_dict, as_list, embedded, present, text, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, present, text
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
-
-__all__ = ["CLAUDE", "claude_history", "is_message"]
 
 _FOREIGN = ("output_text", "input_text", "refusal")  # parts of another API's messages, which also have a type
 _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use")
-_CACHED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 _DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
@@ -121,11 +120,9 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
     begun = [{"type": "text", "text": prefill}] if prefill else []
     content = _merged([*begun, *as_list(response.get("content"))])
     usage = as_dict(response.get("usage"))
-    counts = [n for n in (whole(usage.get(name)) for name in _CACHED) if n is not None]
     found = {
         "finish_reason": text(response.get("stop_reason")),
-        "input_tokens": sum(counts) if counts else None,
-        "output_tokens": whole(usage.get("output_tokens")),
+        **token_counts(usage, cached=_CACHED),
         "tags": ["partial"] if response.get("partial") else None,
     }
     turns = messages([{"role": "assistant", "content": content}])

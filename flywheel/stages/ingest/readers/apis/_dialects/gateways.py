@@ -14,8 +14,6 @@ from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT
 from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE, claude_history
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
 
-__all__ = ["GATEWAY_CHAT", "dialect_of"]
-
 
 def _history(asked: Mapping[str, Any]) -> list[Message]:
     return claude_history(asked) if "messages" in asked else CHAT.history(asked)

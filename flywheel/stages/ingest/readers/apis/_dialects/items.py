@@ -20,8 +20,6 @@ from flywheel.reading.messages import (
 from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
 from flywheel.reading.values import as_dict, as_list, first, ident, picked, present, text
 
-__all__ = ["item_messages"]
-
 _RESULTS = ("output", "outputs", "results", "result")
 _GIVEN = ("action", "operation")
 _FIELDS = ("code", "queries", "query", "prompt", "input")

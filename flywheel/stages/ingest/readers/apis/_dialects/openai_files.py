@@ -10,11 +10,10 @@ from typing import Any
 
 from flywheel.reading.events import Event, request, source_of, spoken
 from flywheel.reading.messages import Message, messages, tool_schemas
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text, whole
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import names, response_name
-
-__all__ = ["chunk_event", "is_preference", "preference"]
 
 _PREFERRED = ("preferred_output", "preferred_completion")
 _OTHER = ("non_preferred_output", "non_preferred_completion")
@@ -58,8 +57,7 @@ def chunk_event(chunk: Mapping[str, Any], line: int) -> Iterator[Event]:
     response_id = ident(chunk.get("id"))
     found = {
         "finish_reason": text(choice.get("finish_reason")),
-        "input_tokens": whole(usage.get("prompt_tokens")),
-        "output_tokens": whole(usage.get("completion_tokens")),
+        **token_counts(usage),
     }
     payload: dict[str, Any] = present(found)
     message = _delta(as_dict(choice.get("delta")))

@@ -11,11 +11,10 @@ from typing import Any
 
 from flywheel.reading.messages import Message, flat_text, tool_schemas
 from flywheel.reading.streams import stream_events
-from flywheel.reading.values import as_dict, as_list, embedded, text, token_counts
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, text
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
 from flywheel.stages.ingest.readers.apis._dialects.items import item_messages
-
-__all__ = ["ENDS", "RESPONSES", "is_response"]
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _KEPT = ("conversation", "previous_response_id")

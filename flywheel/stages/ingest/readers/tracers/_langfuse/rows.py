@@ -17,6 +17,7 @@ from flywheel.reading.status import FAILED, error_type, tool_status
 from flywheel.reading.values import (
     as_dict,
     as_list,
+    count,
     embedded,
     first,
     ident,
@@ -25,14 +26,11 @@ from flywheel.reading.values import (
     present,
     text,
     when,
-    whole,
 )
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import folded
 from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload
-
-__all__ = ["Row", "Whole", "attributes_of", "is_tool", "kind_of", "mapping", "model_call", "row_of", "source", "tool"]
 
 Row = Mapping[str, Any]
 
@@ -215,7 +213,7 @@ def _cost(row: Row) -> float | None:
 def _tokens(row: Row) -> dict[str, int]:
     """Return the tokens of both sides, parts that Langfuse counts apart (cached, reasoning) included."""
     usage = mapping(first(row, ("usage_details", "usage")))
-    counts = {name: n for name, value in usage.items() if (n := whole(value)) is not None}
+    counts = {name: n for name, value in usage.items() if (n := count(value)) is not None}
     sides = {"input_tokens": ("input", "cache_", "prompt_tokens"), "output_tokens": ("output", "completion_tokens")}
     found = {}
     for side, beginnings in sides.items():

@@ -17,8 +17,6 @@ from flywheel.reading.values import as_dict, as_list, first, ident, lowered, num
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._langfuse.rows import Row
 
-__all__ = ["comments", "flattened", "score"]
-
 _ANNOTATORS = {"ANNOTATION": "human", "EVAL": "llm"}
 _LISTS = {  # columns that are no scores, though they may hold lists
     "tags", "traceTags", "comments", "userIds", "toolCalls", "toolCallNames", "toolDefinitions", "scores", "input",

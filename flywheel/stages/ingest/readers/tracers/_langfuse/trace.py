@@ -30,8 +30,6 @@ from flywheel.stages.ingest.readers.tracers._langfuse.rows import (
     tool,
 )
 
-__all__ = ["observation_events", "outline", "task_of", "told", "whole"]
-
 _START = datetime.min.replace(tzinfo=UTC)
 _LANGFUSES = (  # environments of Langfuse's own model calls
     "langfuse-llm-as-a-judge", "langfuse-code-eval", "langfuse-natural-language-filter", "langfuse-in-app-agent",

@@ -12,8 +12,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["Aliases", "Names", "aliases", "parse_aliases"]
-
 
 @dataclass(frozen=True, slots=True)
 class Names:

@@ -19,8 +19,6 @@ import orjson
 
 from flywheel.reading.values import embedded
 
-__all__ = ["folded", "nested", "told"]
-
 _NUMBERED = re.compile(r"(.+?)\.(\d{1,9}(?:\..+)?)\Z")
 # OpenInference's own names; other conventions' structured values are what they are.
 _ROOTS = {

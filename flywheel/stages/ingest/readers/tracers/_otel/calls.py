@@ -20,8 +20,6 @@ from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, con
 from flywheel.stages.ingest.readers.tracers._otel.otlp import Span
 from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
 
-__all__ = ["call_events"]
-
 _NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
 _MADE = "tool_call."  # how AgentOps names the span of a call that an answer asks for
 _MERGED = "(merged tools)"  # Google ADK's summary of parallel calls, told before one by one

@@ -12,31 +12,11 @@ from typing import Any
 from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import REDACTED, Message, call, flat_text, messages, name_results
 from flywheel.reading.shapes import answered, asked, call_of, schemas
-from flywheel.reading.values import (
-    as_dict,
-    as_list,
-    embedded,
-    first,
-    ident,
-    number,
-    present,
-    text,
-    token_ids,
-    whole,
-)
+from flywheel.reading.usage import token_ids
+from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, number, present, text
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import told
 from flywheel.stages.ingest.readers.tracers._otel.otlp import LogRecord, SpanEvent
-
-__all__ = [
-    "Content",
-    "call_payload",
-    "content_of",
-    "history_of",
-    "legacy_messages",
-    "output_of",
-    "tools_of",
-]
 
 Content = tuple[list[Message] | None, list[Message], list[str]]  # what was asked, the answers, flags
 
@@ -171,8 +151,8 @@ def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "response_id": ident(told(attributes, names.response_id))
         or (ident(inside.get("id")) if _body(inside) else None),
         "finish_reason": text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
-        "input_tokens": whole(first(attributes, names.input_tokens)) or whole(first(usage, _INPUT_NAMES)),
-        "output_tokens": whole(first(attributes, names.output_tokens)) or whole(first(usage, _OUTPUT_NAMES)),
+        "input_tokens": count(first(attributes, names.input_tokens)) or count(first(usage, _INPUT_NAMES)),
+        "output_tokens": count(first(attributes, names.output_tokens)) or count(first(usage, _OUTPUT_NAMES)),
         "cost_usd": number(first(attributes, names.cost)) or number(first(costs, ("total", "total_cost"))),
         "sampling": _sampling(attributes) or None,
         "prompt_token_ids": token_ids(told(attributes, names.prompt_token_ids)),

@@ -20,8 +20,6 @@ from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.otlp import LogRecord, Span
 from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
 
-__all__ = ["EVALUATION", "Aim", "evaluation", "opinion", "span_judgements"]
-
 EVALUATION = "gen_ai.evaluation.result"
 
 _FORMS = (("annotations", "annotation"), ("evaluations", "evaluation"))

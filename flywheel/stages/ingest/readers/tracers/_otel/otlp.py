@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from flywheel.reading.values import as_dict, as_list, embedded, first, hex_id, number, text, when
 from flywheel.stages.ingest.readers.tracers._otel.attributes import folded
 
-__all__ = ["Envelope", "Link", "LogRecord", "Span", "SpanEvent", "is_envelope", "open_envelope", "single_span"]
-
 _SPANS = ("resourceSpans", "resource_spans")
 _LOGS = ("resourceLogs", "resource_logs")
 _OTHERS = ("resourceMetrics", "resource_metrics", "resourceProfiles", "resource_profiles")  # hold nothing of an agent

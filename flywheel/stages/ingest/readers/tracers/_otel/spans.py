@@ -21,8 +21,6 @@ from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import told
 from flywheel.stages.ingest.readers.tracers._otel.otlp import LogRecord, Span
 
-__all__ = ["Spans", "event"]
-
 _WITH_CONTENT = ("gen_ai.completion", "gen_ai.output.messages", "llm.output_messages")
 _DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.")
 _MAX_DEPTH = 200

@@ -1,0 +1,42 @@
+"""Tokens of a model call, under whatever names an API or a log gives them.
+
+In: usage objects and lists of token ids. Out: payload fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flywheel.reading.values import count, first
+
+_INPUT = (
+    "input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount", "prompt_eval_count",
+)  # fmt: skip
+_OUTPUT = (
+    "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
+    "eval_count",
+)  # fmt: skip
+_REASONING = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini does not count them as output
+
+
+def token_counts(usage: Mapping[str, Any], *, cached: Iterable[str] = ()) -> dict[str, int | None]:
+    """Return `input_tokens` and `output_tokens`; None where they were not counted.
+
+    Args:
+        usage: the counts of a call.
+        cached: names of input tokens that this API counts apart from the others.
+    """
+    inputs = [count(first(usage, _INPUT)), *(count(usage.get(name)) for name in cached)]
+    outputs = [count(first(usage, _OUTPUT)), count(first(usage, _REASONING))]
+    counted = [n for n in inputs if n is not None]
+    return {
+        "input_tokens": sum(counted) if counted else None,
+        "output_tokens": outputs[0] if None in outputs else sum(filter(None, outputs)),
+    }
+
+
+def token_ids(value: Any) -> list[int] | None:
+    """Return a list of token ids; None for an empty list and for anything else."""
+    ids = value if isinstance(value, list) else []
+    return ids if ids and all(isinstance(n, int) and not isinstance(n, bool) for n in ids) else None
