@@ -1,4 +1,4 @@
-"""Events as readers yield them, and what every dialect tells of more than one message.
+"""Events as readers yield them: requests, model calls and tool results of a transcript.
 
 In: messages in normal form, and the columns that a record gives. Out: events. `spoken` turns a finished transcript into
 requests, model calls and tool results; `conversation_of` names a conversation that the log does not name.
@@ -47,24 +47,23 @@ _NAMED = _RANKED.keys()
 
 def source_of(*places: Mapping[str, Any]) -> Source:
     """Return the columns that all events of a record share, each from the first of the places that has it."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for place in places:
-        told: dict[str, tuple[int, Any]] = {}
+        ranked: dict[str, tuple[int, Any]] = {}
         for name in place.keys() & _NAMED:
             meaning, rank = _RANKED[name]
-            if meaning in found or (value := place[name]) is None or value == "":
+            if meaning in columns or (value := place[name]) is None or value == "":
                 continue
-            if meaning not in told or rank < told[meaning][0]:
-                told[meaning] = (rank, value)
-        for meaning, (_, value) in told.items():
-            found[meaning] = value
+            if meaning not in ranked or rank < ranked[meaning][0]:
+                ranked[meaning] = (rank, value)
+        columns |= {meaning: value for meaning, (_, value) in ranked.items()}
     return {
-        "conversation_id": ident(found.get("conversation_id")),
-        "user": ident(found.get("user")),
-        "policy": ident(found.get("policy")),
-        "task_key": ident(found.get("task_key")),
-        "ts": when(found.get("ts")),
-        "model": text(found.get("model")),
+        "conversation_id": ident(columns.get("conversation_id")),
+        "user": ident(columns.get("user")),
+        "policy": ident(columns.get("policy")),
+        "task_key": ident(columns.get("task_key")),
+        "ts": when(columns.get("ts")),
+        "model": text(columns.get("model")),
     }
 
 
@@ -78,7 +77,7 @@ def conversation_of(history: list[Message], user: str | None) -> str:
 
 
 def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, seen: int = 0) -> Iterator[Event]:
-    """Yield the events of a transcript that is told once, from beginning to end.
+    """Yield the events of a transcript that is logged once, from beginning to end.
 
     Args:
         history: messages in normal form.
@@ -87,22 +86,22 @@ def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, 
         seen: how many messages at the beginning the agent only saw, whoever speaks in them: demonstrations, say.
     """
     waiting: list[Message] = []
-    told = dict(extra)
+    first_fields = dict(extra)
     start = 0
     for position, message in enumerate(history):
         if position < seen or message["role"] in {"system", "user"}:
             start = start if waiting else position
             waiting.append(message)
             continue
-        if waiting or told:
-            yield request(waiting, source, start, told)
-            waiting, told = [], {}
+        if waiting or first_fields:
+            yield request(waiting, source, start, first_fields)
+            waiting, first_fields = [], {}
         if message["role"] == "assistant":
             yield {**source, "kind": EventKind.MODEL_CALL, "seq": position, "payload": {"message": message}}
         else:
             yield tool_result(message, source, position)
     if waiting:
-        yield request(waiting, source, start, told)
+        yield request(waiting, source, start, first_fields)
 
 
 def acted(
@@ -111,14 +110,14 @@ def acted(
     """Yield the events of a transcript of which only some assistant messages are the agent's acts.
 
     The others (examples, what was copied or written for the agent) are part of what it saw: where there are any, every
-    act comes with the full history before it, which says where each of them stood.
+    act has the full history before it as its input.
 
     Args:
         history: messages in normal form.
         actions: positions of the acts.
         source: columns shared by all events.
         extra: payload fields that say something of the whole: tools, tags.
-        apart: whether it does not go on from what the conversation told before.
+        apart: whether it does not continue what the conversation has before it.
     """
     if not apart and all(position in actions for position, m in enumerate(history) if m["role"] == "assistant"):
         yield from spoken(history, source, extra)
@@ -141,9 +140,9 @@ def answer_from(answers: list[Message], tags: list[str]) -> dict[str, Any]:
     return {"message": answers[0] if answers else {"role": "assistant"}} | others | flags
 
 
-def request(given: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:
+def request(messages: list[Message], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:
     """Return what reached the agent from outside."""
-    return {**source, "kind": EventKind.REQUEST, "seq": seq, "payload": {"messages": given, **extra}}
+    return {**source, "kind": EventKind.REQUEST, "seq": seq, "payload": {"messages": messages, **extra}}
 
 
 def tool_result(message: Message, source: Source, seq: int) -> Event:

@@ -1,6 +1,6 @@
-"""What people, models and programs thought of an answer, as feedback: one form, whoever logged it.
+"""Feedback and outcomes: what people, models and programs think of an answer, in one form.
 
-In: an `Opinion` in plain words, or a record whose own fields judge it. Out: payloads and events.
+In: an `Opinion`, or a record with fields for its own quality. Out: payloads and events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flywheel.records import EventKind
 
 
 class Opinion(NamedTuple):
-    """A judgement in plain words; `aim` is what it judges, as kind:id."""
+    """One judgement; `aim` is its target as kind:id (trace:T, span:S, session:C, response:R)."""
 
     name: str
     aim: str | None = None
@@ -24,17 +24,17 @@ class Opinion(NamedTuple):
     correction: str | None = None
     annotator: str | None = None
     scale: Sequence[float] | None = None
-    corrected: str = "edit"  # the name under which a correction goes that has an event of its own
+    corrected: str = "edit"  # the name of the event that holds the correction
 
     def payload(self) -> dict[str, Any] | None:
-        """Return it as a feedback event's payload; None when it says nothing."""
-        said = {"value": self.value, "label": self.label, "comment": self.comment, "text": self.correction}
-        if all(value is None for value in said.values()):
+        """Return a feedback event's payload; None when the opinion is empty."""
+        fields = {"value": self.value, "label": self.label, "comment": self.comment, "text": self.correction}
+        if all(value is None for value in fields.values()):
             return None
         kind, _, target = (self.aim or "").partition(":")
         aim = {"target": "call" if kind == "span" else kind, "target_id": target} if target else {}
         extra = {"annotator": self.annotator, "scale": list(self.scale) if self.scale else None}
-        return {"name": self.name} | present(said | extra) | aim
+        return {"name": self.name} | present(fields | extra) | aim
 
 
 def feedback(source: Source, payload: Mapping[str, Any], **columns: Any) -> Event:
@@ -66,7 +66,7 @@ def outcome(
 
 
 def judgement(opinion: Opinion, source: Source) -> Iterator[Event]:
-    """Yield a judgement: the opinion, and the text that somebody put in the answer's place."""
+    """Yield the opinion and, as an event of its own, the text that replaces the answer."""
     text_alone = Opinion(opinion.corrected, opinion.aim, correction=opinion.correction, annotator=opinion.annotator)
     for seq, part in enumerate((opinion._replace(correction=None), text_alone)):
         payload = part.payload()
@@ -81,7 +81,7 @@ _CORRECTED = (
 
 
 def corrected_text(given: Any) -> str | None:
-    """Return the text that a correction puts in the answer's place; one that corrects a score holds none."""
+    """Return the text that a correction puts in the answer's place; None where it corrects a score."""
     found = embedded(given)
     if isinstance(found, dict):
         inner = first(found, _CORRECTED) if len(found) > 1 else next(iter(found.values()), None)
@@ -95,12 +95,12 @@ _JUDGING = {*_OUTCOMES, *_OPINIONS}
 
 
 def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
-    """Yield what a record's own fields say of its quality: a verdict given together with the call.
+    """Yield the feedback and the outcomes that a record has in fields of its own.
 
     Args:
-        record: where feedback, score, rating, thumbs, reward or outcome may stand.
+        record: may have feedback, score, rating, thumbs, reward or outcome.
         source: columns shared by all events of the record.
-        target: id of the response that is meant.
+        target: id of the response that they are about.
     """
     if record.keys().isdisjoint(_JUDGING):
         return
@@ -117,16 +117,16 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
 
 
 def _beside(name: str, item: Any, aim: str | None) -> Opinion:
-    """Return the opinion in a number, a word, or an object that says more."""
-    said = as_dict(item)
-    if not said:
+    """Return the opinion in a number, a word, or an object."""
+    fields = as_dict(item)
+    if not fields:
         value = number(item)
         return Opinion(name, aim, value, text(item) if value is None else None)
     return Opinion(
-        name=text(first(said, ("name", "type", "key"))) or name,
+        name=text(first(fields, ("name", "type", "key"))) or name,
         aim=aim,
-        value=number(first(said, ("value", "score", "rating"))),
-        label=text(first(said, ("label", "thumbs", "sentiment"))),
-        comment=text(first(said, ("comment", "explanation", "reason"))),
-        correction=text(first(said, ("text", "correction", "edited"))),
+        value=number(first(fields, ("value", "score", "rating"))),
+        label=text(first(fields, ("label", "thumbs", "sentiment"))),
+        comment=text(first(fields, ("comment", "explanation", "reason"))),
+        correction=text(first(fields, ("text", "correction", "edited"))),
     )

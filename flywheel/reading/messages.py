@@ -1,7 +1,7 @@
 """Messages of every dialect in one normal form: canonical dicts as `flywheel.records.Message`, absent fields left out.
 
 In: OpenAI chat messages, Anthropic blocks, GenAI parts, legacy function calls, also mixed in one list. Out: messages
-whose tool results are messages of their own, joined with their call's name by id, and whose status is told.
+whose tool results are messages of their own, with the name of the tool (found by the call's id) and a status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flywheel.reading.values import as_dict, as_list, embedded, first, ident, te
 Message = dict[str, Any]
 
 LITELLM_REDACTED = "redacted-by-litellm"
-# What stands where content was: OpenInference's word, and others'.
+# What replaces content that the writer of the log redacted.
 REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", LITELLM_REDACTED)
 
 ROLES = {
@@ -31,7 +31,7 @@ ROLES = {
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction")
 _THOUGHT_PARTS = ("thinking", "reasoning")
 _CALL_PARTS = ("tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use")
-# Results of Anthropic's own tools: one that is no error is a success.
+# Results of Anthropic's own tools: all but errors are successes.
 _PROVIDERS = (
     "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
     "text_editor_code_execution_tool_result", "tool_search_tool_result",
@@ -43,13 +43,13 @@ def messages(given: Any) -> list[Message]:
     """Return a history in normal form.
 
     Raises:
-        BadRecordError: it is no list of messages, or a message has no known role.
+        BadRecordError: it is not a list of messages, or a message has an unknown role.
     """
     found = embedded(given)
     if isinstance(found, dict):
         found = [found]
     if not isinstance(found, list):
-        raise BadRecordError("bad_record", "messages are no list")
+        raise BadRecordError("bad_record", "messages are not a list")
     normal: list[Message] = []
     for position, item in enumerate(found):
         normal += map(dict, _message(item, position))  # dicts of its own, whose lists and calls are shared
@@ -60,7 +60,7 @@ def messages(given: Any) -> list[Message]:
 @cached_by_content
 def _message(item: Any, position: int) -> list[Message]:
     if not isinstance(item, dict):
-        raise BadRecordError("bad_record", f"message {position} is no object")
+        raise BadRecordError("bad_record", f"message {position} is not an object")
     given = item.get("role")
     role = ROLES.get(given) if isinstance(given, str) else None
     if role is None:
@@ -74,7 +74,7 @@ def _message(item: Any, position: int) -> list[Message]:
 
 
 def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
-    """A message of parts may hold several results, which come first, and what was said beside them."""
+    """Yield the messages in one of parts: its tool results first, then the text next to them."""
     results = [p for p in parts if isinstance(p, dict) and _is_result(p)]
     if results and role == "assistant":
         yield from _in_order(parts, item)
@@ -95,7 +95,7 @@ def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Ite
 
 
 def _in_order(parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
-    """Yield what an agent said before and after the results of tools that the model's provider ran for it."""
+    """Yield an answer in order, with the results of tools that the model's provider ran in between."""
     for is_result, group in groupby(parts, lambda p: isinstance(p, dict) and _is_result(p)):
         if is_result:
             yield from map(_result_part, group)
@@ -147,7 +147,7 @@ def call(given: Any) -> dict[str, Any] | None:
 
 
 def arguments(given: Any) -> dict[str, Any]:
-    """Return {"arguments": ...}, and beside a None the text that did not parse: it is a valuable negative."""
+    """Return {"arguments": ...}; text that does not parse is kept as `arguments_raw`: it is a useful negative."""
     if given is None or given == "":
         return {"arguments": {}}
     if isinstance(given, dict):
@@ -163,8 +163,8 @@ def result_message(content: str | None, fields: Mapping[str, Any], *, status: st
 
     Args:
         content: what the tool answered.
-        fields: where the call's id, the tool's name and an explicit status may stand.
-        status: overrides what fields and content say.
+        fields: may have the call's id, the tool's name and an explicit status.
+        status: overrides fields and content.
     """
     message: Message = {"role": "tool", "content": content or ""}
     call_id = ident(first(fields, ("tool_call_id", "tool_use_id", "call_id", "id")))
@@ -207,7 +207,7 @@ def name_results(history: Iterable[Message]) -> None:
 
 
 def flat_text(content: Any) -> str | None:
-    """Return content as text: parts are joined, what is no text is named in brackets, other values become JSON."""
+    """Return content as text: parts are joined, images and the like named in brackets, other values become JSON."""
     if content is None or isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -244,7 +244,7 @@ def _json(value: Any) -> str:
 
 
 def tool_schemas(given: Any) -> list[dict[str, Any]] | None:
-    """Return tool schemas in OpenAI's form; None when there are none, because none logged is not none offered.
+    """Return tool schemas in OpenAI's form; None when there are none: not logged does not mean not offered.
 
     The list is shared by all who give the same schemas, as every call of an agent does.
     """

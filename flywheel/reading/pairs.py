@@ -1,7 +1,7 @@
-"""Logged pairs of request and response: no standard envelope exists, so the usual ones are told apart here.
+"""Logged pairs of request and response, in the envelopes that loggers commonly use.
 
-In: a record. Out: the request, the response, and the envelope's own fields. A record without a request is told apart
-from one without a response: the first has no prompt to learn from, the second is a call that failed.
+In: a record. Out: the request, the response, and the envelope's own fields. A record without a request has no prompt to
+learn from; one without a response is a call that failed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
 
 def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
-    """Return a record's request and response, under whatever names they stand.
+    """Return a record's request and response, whatever their fields are called.
 
     Args:
         record: a record of a log.
@@ -68,7 +68,7 @@ def response_body(response: Any) -> Mapping[str, Any]:
 
 
 def common_payload(pair: Pair) -> dict[str, Any]:
-    """Return what every dialect's envelope and request say in the same words: sampling, latency, cost."""
+    """Return the payload fields that all dialects name alike: sampling, latency, cost."""
     request, envelope = pair.request, pair.envelope
     found: dict[str, Any] = {}
     if sampling := {name: request[name] for name in _SAMPLING & request.keys() if request[name] is not None}:
@@ -83,7 +83,7 @@ def common_payload(pair: Pair) -> dict[str, Any]:
 
 
 def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an OpenAI choice says of its making: why it ended, and the tokens where a server gives them."""
+    """Return a choice's reason to stop and, where the server gives them, its tokens and log-probabilities."""
     logprobs = as_dict(choice.get("logprobs"))
     content = [as_dict(token) for token in as_list(logprobs.get("content"))]
     told = [number(token.get("logprob")) for token in content]

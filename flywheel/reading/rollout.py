@@ -48,6 +48,7 @@ class Rollout:
     # model call or a tool result.
     tools: list[dict[str, Any]] | None = None
     tags: Sequence[str] = ()
+    started: datetime | None = None  # time of the messages that have none in `facts`
     ended: datetime | None = None  # time of outcomes and feedback
     outcomes: Sequence[Outcome] = ()
     feedback: Mapping[str, float] = field(default_factory=dict)  # what code measured of the whole attempt, by name
@@ -60,7 +61,7 @@ class Rollout:
             "policy": self.policy,
             "model": self.model,
             "ids": list(self.ids),
-            "ts": None,
+            "ts": self.started,
         }
 
 

@@ -1,7 +1,8 @@
-"""Spans of tracers that are no OpenTelemetry: what every one of them makes of a model call and a tool call.
+"""Spans of tracers other than OpenTelemetry: the events of model calls, tool calls and traces.
 
-In: a `Run`, the span in plain words, and the messages found in it. Out: events. A span that is neither may still say
-which session its trace belongs to, and be what a feedback means: then it gives a request without messages.
+In: a `Run`, which is the span, and its input and output as they were logged. Out: events. A span that is neither a
+model call nor a tool call may still name its trace's session and be the target of feedback: it becomes a request
+without messages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LONGEST_LITERAL = 100_000
 
 
 class Run(NamedTuple):
-    """One span. `source` holds the columns of its events; `ended_well` is what the log says, None when it does not."""
+    """One span. `source` holds the columns of its events; `ended_well` is None where the log does not show it."""
 
     source: Source
     name: str | None
@@ -45,20 +46,20 @@ def error_text(failure: Mapping[str, Any], kind: str) -> str:
 
 
 def model_call(
-    run: Run, given: Any, said: Any, found: Mapping[str, Any], *, model: str | None = None
+    run: Run, given: Any, output: Any, found: Mapping[str, Any], *, model: str | None = None
 ) -> Iterator[Event]:
     """Yield a model call; one that failed or never ended is only what the agent was asked.
 
     Args:
         run: the span.
         given: the input, in whatever shape it was logged.
-        said: the output, likewise.
-        found: what the span says itself, which outweighs what the answer says: tools, tokens, and so on; and `model`.
+        output: the output, likewise.
+        found: payload fields of the span itself, which outweigh those of the answer: tools, tokens, ...; and `model`.
         model: the model where neither names one.
     """
     history, tools = asked(given) or Asked([], None)
-    answers = _answers(said)
-    kept = {"tools": tools} | about_answer(said) | present(found)
+    answers = _answers(output)
+    kept = {"tools": tools} | about_answer(output) | present(found)
     kept = present(kept)
     source = {**run.source, "ts": run.started, "model": kept.pop("model", None) or model}
     if not answers and (run.error or run.ended is None):
@@ -73,8 +74,8 @@ def model_call(
     yield {"seq": 0, **source, "ids": names, "kind": EventKind.MODEL_CALL, "payload": payload}
 
 
-def _answers(said: Any) -> list[Message]:
-    return [message for message in answered(said) if len(message) > 1]
+def _answers(output: Any) -> list[Message]:
+    return [message for message in answered(output) if len(message) > 1]
 
 
 def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -> Iterator[Event]:
@@ -83,7 +84,7 @@ def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -
     Args:
         run: the span.
         given: the arguments; None when they were not logged.
-        result: what the tool returned; a tool message of some framework says its call and its status itself.
+        result: what the tool returned; a framework's tool message has its call's id and its status.
         call_id: the id of the call in the model's message, where the span knows it.
     """
     answer = _tool_message(result)
@@ -105,7 +106,7 @@ def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -
 
 
 def _made_with(given: Any) -> dict[str, Any] | None:
-    """Return a call's arguments; None for what is no object: a tool's plain input is not what the model wrote.
+    """Return a call's arguments; None unless they are an object: a tool's plain input is not what the model wrote.
 
     Old versions of LangChain wrote an object as Python's literal.
     """
@@ -150,23 +151,23 @@ def place(run: Run) -> Event:
 
 
 def whole_task(
-    run: Run, given: Any, said: Any, *, last: int, found: Mapping[str, Any] | None = None
+    run: Run, given: Any, output: Any, *, last: int, found: Mapping[str, Any] | None = None
 ) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered: all there is where no model call was traced.
 
     Args:
         run: the span.
         given: its input.
-        said: its output.
-        last: position of the answer, behind all that the trace tells.
-        found: what the span says of all that happened in it: tokens, and `model`.
+        output: its output.
+        last: position of the answer, after all other events of the trace.
+        found: totals of the span: tokens, cost, and `model`.
     """
     kept = present(found)
     begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
     seq = run.source.get("seq", 0)
     begun = asked(given)
     yield request(begun.messages if begun else [], begins, seq, {"summary": True})
-    answers = _answers(said)
+    answers = _answers(output)
     if answers and not run.error:
         payload = {"message": answers[0], "summary": True, "tags": ["reconstructed"], **kept, **_seconds(run)}
         yield {
@@ -178,17 +179,17 @@ def whole_task(
         }
 
 
-def outline(run: Run, given: Any, said: Any, found: Mapping[str, Any] | None = None) -> Iterator[Event]:
+def outline(run: Run, given: Any, output: Any, found: Mapping[str, Any] | None = None) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered, where those are words; else only its place."""
     begun = asked(given)
-    words = [*(begun.messages if begun else ()), *_answers(said)]
+    words = [*(begun.messages if begun else ()), *_answers(output)]
     if len(words) > 1 and all(map(is_worded, words)) and not run.error:
-        yield from whole_task(run, given, said, last=run.source.get("seq", 0) + 1, found=found)
+        yield from whole_task(run, given, output, last=run.source.get("seq", 0) + 1, found=found)
     else:
         yield place(run)
 
 
 def is_worded(message: Mapping[str, Any]) -> bool:
-    """Whether a message says something to somebody; what a program hands to another is no conversation."""
+    """Whether a message is text or calls a tool; JSON that one program hands to another is not a conversation."""
     content = message.get("content")
     return bool(message.get("tool_calls")) or (bool(content) and not str(content).startswith(("{", "[")))

@@ -1,6 +1,6 @@
-"""How a tool call ended: ok, failed, or unknown when nothing says so.
+"""How a tool call ended: ok, failed, or unknown without evidence.
 
-Evidence, strongest first: a flag that says it, an error object, a structured result's own fields, and at last how the
+Evidence, strongest first: a flag, an error object, a structured result's own fields, and at last how the
 text begins. A result that merely exists proves nothing.
 
 In: a result's text and fields. Out: a `ToolStatus` value.
@@ -36,7 +36,7 @@ _PARSED_LENGTH = 200_000  # longer results are data; their first words decide
 
 
 def stated_status(fields: Mapping[str, Any]) -> str:
-    """Return what a structured result's own fields say: flags, an error, a status word, an exit code."""
+    """Return the status that a structured result's own fields give: flags, an error, a word, an exit code."""
     for name, bad in _FLAGS:
         value = fields.get(name)
         if isinstance(value, bool):
@@ -65,9 +65,9 @@ def tool_status(content: str | None, fields: Mapping[str, Any] | None = None) ->
         fields: the tool message's or result record's own fields, which outweigh the text.
     """
     if fields:
-        told = stated_status({k: v for k, v in fields.items() if k not in {"content", "name"}})
-        if told != UNKNOWN:
-            return told
+        stated = stated_status({k: v for k, v in fields.items() if k not in {"content", "name"}})
+        if stated != UNKNOWN:
+            return stated
     if not content:
         return UNKNOWN
     if _BEGINS.match(content):

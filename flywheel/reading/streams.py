@@ -31,7 +31,7 @@ def stream_events(value: Any) -> list[Mapping[str, Any]]:
 
 
 def streamed(value: Any) -> bool:
-    """Whether what stands for a response is the text or the list of a stream."""
+    """Whether a logged response is the text or the list of a stream."""
     return isinstance(value, list) or (isinstance(value, str) and value.lstrip().startswith(_BEGINNINGS))
 
 
@@ -91,7 +91,7 @@ class _Choice:
     finish_reason: Any = None
 
     def take(self, given: Mapping[str, Any]) -> None:
-        """Add what one chunk says."""
+        """Add one chunk."""
         delta = as_dict(given.get("delta")) or as_dict(given.get("message"))
         for name in _TEXTS:
             if isinstance(delta.get(name), str):

@@ -36,7 +36,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def first(source: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """Return the first of the named values that is there and says something."""
+    """Return the first of the named values that is neither missing, null nor an empty text."""
     if source.keys().isdisjoint(names):
         return None
     for name in names:
@@ -117,7 +117,7 @@ def hex_id(value: Any) -> str | None:
 
 
 def lowered(found: str) -> str:
-    """Return a hex id in lower case; in another the case says something (a token's prefix, an account's country)."""
+    """Return a hex id in lower case; in other ids the case has a meaning (a token's prefix, an account's country)."""
     return found.lower() if _HEX_ID.match(found.replace("-", "")) else found
 
 
@@ -127,7 +127,7 @@ def version(value: Any) -> str | None:
 
 
 def when(value: Any) -> datetime | None:
-    """Return a time in UTC from ISO text or a number since 1970, whose unit its size tells; None without a time."""
+    """Return a time in UTC from ISO text or a number since 1970, whose unit follows from its size; else None."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     if isinstance(value, str):

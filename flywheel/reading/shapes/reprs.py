@@ -1,6 +1,6 @@
 """The fields of an object that a framework logged as Python's `repr`: role='user' content='hi' tool_calls=[{...}].
 
-Nothing is evaluated: only literals are parsed, and what is no literal (another object) is skipped.
+Nothing is evaluated: only literals are parsed; other objects are skipped.
 
 In: a text. Out: a dict, empty for any other text.
 """

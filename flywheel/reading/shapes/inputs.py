@@ -1,28 +1,34 @@
-"""What a model call was asked: the messages and the tools in its input, whatever framework shaped it.
+"""The input of a model call: its messages and tools, whatever framework shaped it.
 
-In: an input as it was logged. Out: `Asked`: messages in normal form, and tools. Nothing raises for a shape that is not
-known: it is what the user said, as text.
+In: an input as it was logged. Out: `Asked`: messages in normal form, and tool schemas in OpenAI's form. An unknown
+shape raises no error: it becomes the user's text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from flywheel.reading.messages import Message, flat_text, messages
-from flywheel.reading.shapes.lists import DEEPEST, listed, offer
-from flywheel.reading.shapes.schemas import schemas
-from flywheel.reading.shapes.turns import is_turn, turns_of
+from flywheel.reading.memo import cached_by_content
+from flywheel.reading.messages import Message, flat_text, messages, tool_schemas
+from flywheel.reading.shapes.turns import is_turn, pair_of_texts, turns_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, text
 
-# Where an input's messages stand.
+# Fields that hold an input's messages.
 _LISTS = ("messages", "contents", "input", "prompt", "chat_history", "prompts", "items")
 _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input", "content")
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
 _TOOLS = ("tools", "functions", "tool_definitions", "function_tools", "toolDefinitions")
 _CONFIGS = ("config", "generation_config", "kwargs", "invocation_params", "toolConfig", "configuration", "options")
 _FLAT = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
+DEEPEST = 6  # wrappers around a message; what is deeper is text
+_HOLDERS = (
+    "functionDeclarations", "function_declarations", "toolSpec", "json_schema", "tools", "tool", "function_tools",
+    "output_tools",
+)  # fmt: skip
+_PARAMETERS = ("parameters_json_schema", "parametersJsonSchema", "inputSchema", "args_schema")
+_MARKS = {"description", "parameters", "input_schema", *_PARAMETERS}
 
 
 class Asked(NamedTuple):
@@ -70,7 +76,7 @@ def _input(given: Any, depth: int) -> list[Any]:
 
 
 def _named(item: Mapping[str, Any], name: str, depth: int) -> list[Any] | None:
-    """Return the turns that stand under a name; a text asked beside a history comes after it."""
+    """Return the turns in a field; a question next to a history comes after it."""
     inner = embedded(item.get(name))
     if name == "items" and listed(inner) is None:
         return None
@@ -122,7 +128,7 @@ def _flat(given: str) -> list[Any]:
 
 
 def _system(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the system prompt that stands beside the messages, or in their configuration."""
+    """Return the system prompt that is next to the messages, or in their configuration."""
     places = (item, *(as_dict(embedded(item[name])) for name in _CONFIGS if item.get(name)))
     given = next((found for place in places if (found := first(place, _SYSTEM)) is not None), None)
     inner = embedded(given)
@@ -131,7 +137,7 @@ def _system(item: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _tools(given: Any, depth: int) -> list[dict[str, Any]] | None:
-    """Return the tools of an input, which may stand in its configuration, or on its messages."""
+    """Return the tools of an input, which may be in its configuration or on its messages."""
     if isinstance(given, list):
         held = [m["tools"] for m in given if isinstance(m, dict) and "role" in m and m.get("tools")]
         return schemas(held[0] if held else [schema for m in given if (schema := offer(m)) is not None])
@@ -141,3 +147,67 @@ def _tools(given: Any, depth: int) -> list[dict[str, Any]] | None:
         return schemas(found)
     inner = (embedded(item[name]) for name in _CONFIGS if item.get(name))
     return next((tools for place in inner if (tools := _tools(place, depth + 1)) is not None), None)
+
+
+def listed(given: Any) -> list[Any] | None:
+    """Return a list of messages; a batch of one is opened."""
+    items = as_list(embedded(given))
+    if len(items) == 1 and isinstance(items[0], list) and not pair_of_texts(items[0]):
+        items = items[0]
+    items = [embedded(i) if isinstance(i, str) and i.lstrip()[:1] == "{" else i for i in items]
+    items = [i for i in items if offer(i) is None]
+    return items if items and any(is_turn(i) or pair_of_texts(i) for i in items) else None
+
+
+def offer(item: Any) -> Any:
+    """Return the tool schema in a message of Langfuse's LangChain handler, which writes offered tools as messages."""
+    message = as_dict(item)
+    if message.get("role") != "tool" or message.get("tool_call_id"):
+        return None
+    content = as_dict(embedded(message.get("content")))
+    function = as_dict(content.get("function"))
+    offered = "name" in function and {"parameters", "description"} & set(function)
+    bare = "name" in content and any(isinstance(content.get(k), dict) for k in ("input_schema", "parameters"))
+    return content if offered or bare else None
+
+
+def schemas(given: Any) -> list[dict[str, Any]] | None:
+    """Return the tool schemas in a value; None when there are none."""
+    return _schemas(given) or None if given else None
+
+
+@cached_by_content
+def _schemas(given: Any) -> list[dict[str, Any]]:
+    return tool_schemas(list(_found(embedded(given), 0))) or []
+
+
+def _found(given: Any, depth: int) -> Iterator[dict[str, Any]]:
+    if depth > DEEPEST:
+        return
+    if isinstance(given, list):
+        for item in given:
+            yield from _found(embedded(item), depth + 1)
+        return
+    schema = as_dict(given)
+    held = [embedded(schema[name]) for name in _HOLDERS if schema.get(name) is not None]
+    if "name" in schema or ("function" in schema and not held):
+        yield _schema(schema)
+    elif held:
+        yield from _found(held, depth)
+    else:
+        config = as_dict(schema.get("config")).get("tools")  # Gemini's
+        yield from _found(config, depth + 1) if isinstance(config, list) else _keyed(schema)
+
+
+def _keyed(by_name: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, item in by_name.items():
+        schema = as_dict(embedded(item))
+        if not _MARKS.isdisjoint(schema):
+            yield _schema({**schema, "name": name})
+
+
+def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = embedded(first(schema, _PARAMETERS))
+    inner = as_dict(parameters)
+    parameters = next((inner[k] for k in ("json", "jsonSchema") if isinstance(inner.get(k), dict)), parameters)
+    return {"parameters": parameters, **schema, "inputSchema": None} if parameters else dict(schema)
