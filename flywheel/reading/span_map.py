@@ -126,7 +126,8 @@ def span_maps(text: str) -> dict[str, SpanMap]:
     for name, table in tomllib.loads(text).items():
         if unknown := table.keys() - known:
             raise ValueError(f"[{name}] has unknown meanings: {', '.join(sorted(unknown))}")
-        maps[name] = SpanMap(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+        maps[name] = SpanMap(**values)
     return maps
 
 

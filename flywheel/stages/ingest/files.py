@@ -20,7 +20,6 @@ from flywheel.stages.ingest.batches import Block, BlockBuilder
 from flywheel.stages.ingest.detect import (
     SAMPLE_RECORDS,
     TEXT_FILE,
-    UNKNOWN,
     Detection,
     detect,
     is_document_name,
@@ -31,7 +30,7 @@ from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import Content, Opened, file_content
 from flywheel.stages.ingest.pieces import is_object, whole_line
 from flywheel.stages.ingest.sidecar import beside_file, columns_of
-from flywheel.stages.ingest.sources import SourceState, Start, legible
+from flywheel.stages.ingest.sources import UNKNOWN, SourceState, Start, legible
 
 if TYPE_CHECKING:
     from flywheel.config import IngestConfig

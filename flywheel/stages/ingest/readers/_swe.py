@@ -1,9 +1,7 @@
-"""What SWE-bench runs have in common: where a run's name stands in the path of its files.
+"""The run's name in the paths of SWE-bench files: instances have the same ids in every run, so it separates them.
 
-Trajectories stand in a run's folder, or one folder deeper in one named like the instance; the report's file is called
-MODEL.RUN.json. Instances have the same ids in every run, so the run's name is what keeps them apart.
-
-In: a path. Out: the columns that it gives.
+Trajectories are in a run's folder, or one folder deeper in one named like the instance; the report's file is called
+MODEL.RUN.json. In: a path. Out: columns for its events.
 """
 
 from __future__ import annotations

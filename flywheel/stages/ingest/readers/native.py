@@ -2,8 +2,8 @@
 
 `payload` is an object; event_id and the source fields may be left out and are ignored. Feedback that comes later, in a
 file of its own, is a line of the same form, or a flat one (schemas/feedback): {"target", "target_id", "name", "value",
-...}, which names what it judges by any id that the log has; it may also come before what it judges. Unlike foreign
-formats this one is checked strictly, field by field, because its producer can be told what is wrong.
+...}, which names its target by any id that the log has; it may also come before its target. Unlike foreign formats
+this one is checked strictly, field by field, because its producer can be fixed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _read(record: Any) -> Iterator[Event]:
 
 
 def _shown(name: str) -> str:
-    """Return a field's name for a message; one that is no identifier might be somebody's data."""
+    """Return a field's name for a message; other names than identifiers might be private data."""
     return name if name.isidentifier() and len(name) <= _NAME_LENGTH else "(not an identifier)"
 
 
@@ -85,7 +85,7 @@ def _is_flat(record: Any) -> bool:
 
 
 def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat line as an event; one without a conversation stands under the name of what it judges."""
+    """Return a flat line as an event; without a conversation it has its target's name as conversation."""
     told = {_ALSO.get(name, name): value for name, value in record.items() if value is not None}
     payload = {name: value for name, value in told.items() if name in _FLAT}
     rest = {name: value for name, value in told.items() if name not in _FLAT}

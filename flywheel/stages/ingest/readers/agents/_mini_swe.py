@@ -42,12 +42,12 @@ def command_of(message: Message, extra: Mapping[str, Any]) -> str | None:
 
 
 def status_of(turn: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
-    """Return how a command ended: by its return code, in the older files as the message's text tells it."""
+    """Return how a command ended: by its return code, which older files only have in the message's text."""
     if extra.get("exception_info") == NOT_RUN:
         return UNKNOWN
     content = flat_text(turn.get("content")) or ""
-    told = RETURNED.match(content)
-    code = number(extra.get("returncode")) if "returncode" in extra else number(told[1]) if told else None
+    shown = RETURNED.match(content)
+    code = number(extra.get("returncode")) if "returncode" in extra else number(shown[1]) if shown else None
     if code is not None:
         return FAILED if code else OK
     return FAILED if content.startswith(_TIMED_OUT) else UNKNOWN

@@ -1,9 +1,9 @@
-"""Claude Code session files, one event a line, and its `stream-json` output, which tells the same in fewer fields.
+"""Claude Code session files, one event a line, and its `stream-json` output, which has fewer fields.
 
-In: lines of a session; one reply is told a content block a line, under one message id. Out: pieces of replies, results
+In: lines of a session; a reply has one line a content block, under one message id. Out: pieces of replies, results
 with their status, what users wrote, and what they did without words: refused a call, changed a patch, interrupted.
 Sub-agents (sidechains) are conversations of their own. Text that the program put into a user's mouth is a system
-message. The summary of a compaction stands for all that was said before it. Messages follow one another by name, a tree
+message. The summary of a compaction replaces all messages before it. Messages name the one before them, and form a tree
 where a user went back (`threads.py`); of titles, snapshots, queues and other bookkeeping only that link is kept. System
 prompt and tools are never logged.
 """
@@ -41,7 +41,7 @@ def _sniff(sample: Sample) -> float:
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield what one line tells."""
+    """Yield the events of one line."""
     session, kind = ident(first(record, ("sessionId", "session_id"))), record.get("type")
     if session is None:
         if kind in _TOLD:

@@ -2,7 +2,7 @@
 
 In: `response_item` lines hold what the model was given and what it made; `event_msg` lines repeat most of it for the
 screen and count only where they say something new (a turn that the user stopped, tokens). Lines after the first do not
-name their session: the file does. Out: a reply is told in pieces without an id, an item a piece. Text that the program
+name their session: the file does. Out: a reply is in pieces without an id, an item a piece. Text that the program
 puts into a user's mouth is a system message.
 """
 
@@ -31,7 +31,7 @@ from flywheel.records import EventKind
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _EXIT = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)\s*$", re.MULTILINE)
-_HEAD = 400  # where a result's text tells its exit code
+_HEAD = 400  # characters of a result's text that may hold its exit code
 _PROGRAM = ("<environment_context>", "<user_instructions>", "<permissions", "<turn_aborted>", "# AGENTS.md", "<skill")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output")
 
@@ -44,7 +44,7 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield what one line tells."""
+    """Yield the events of one line."""
     payload, kind = as_dict(record.get("payload")), text(record.get("type")) or ""
     source: Source = {"conversation_id": "codex", "ts": when(record.get("timestamp"))}
     for event in _TELL[kind](payload, source, line) if kind in _TELL else ():
@@ -148,7 +148,7 @@ def _by_text(content: str) -> str:
 
 
 def _shown(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
-    """Yield what the screen was told and no item says."""
+    """Yield what only the screen's events report: interruptions and token counts."""
     del line
     if payload.get("type") == "turn_aborted" and payload.get("reason") in ("interrupted", None):
         yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}

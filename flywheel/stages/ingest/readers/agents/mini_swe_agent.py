@@ -1,8 +1,8 @@
-"""mini-swe-agent trajectories: one record is one run at one instance; its outcome stands in a SWE-bench report.
+"""mini-swe-agent trajectories: one record is one run at one instance; its outcome is in a SWE-bench report.
 
 In: messages of tool-calling models (`tool_calls`, role tool), of the Responses API (`output` items), and of models that
 write their command as a code block and are answered by a user message. Out: every command is a call of the tool `bash`.
-A reply that could not be parsed is not in the history: it is told apart, and the next call has the history it saw.
+A reply that could not be parsed is not in the history: it is a call of its own, and the next call has its own input.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _is_run(record: Any) -> bool:
 
 
 class _Run:
-    """One run being told, message by message."""
+    """One run, turned into events message by message."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self._info, self._turns = as_dict(record.get("info")), record["messages"]
@@ -63,7 +63,7 @@ class _Run:
         named = text(config.get("model_name"))
         agent = "mini-swe-agent" + (f"-{release}" if release else "")
         self._source: Source = {
-            "conversation_id": instance or f"mini-swe-agent/{content_id(_told(self._turns))}",
+            "conversation_id": instance or f"mini-swe-agent/{content_id(_contents(self._turns))}",
             "task_key": instance,
             "model": named,
             "policy": f"{agent}/{named}" if named else None,
@@ -137,7 +137,7 @@ class _Run:
         yield event
 
     def _submitted(self, turn: Mapping[str, Any]) -> Iterator[Event]:
-        """Answer the call that handed the work in: its output stands in the last message."""
+        """Answer the call that submitted the work: its output is in the last message."""
         waiting = [*self._open, *self._unrun]
         self._open = [c for c in waiting if _SUBMITS.search(str(c.get("arguments")))] or waiting
         yield from self._results({"content": turn.get("content")}, OK, {})
@@ -160,8 +160,8 @@ class _Run:
         yield request([self._history[-1]], self._source, 0, {})
 
 
-def _told(turns: list[Any]) -> list[Any]:
-    """Return what tells two runs apart that have no name: all that was said, and when."""
+def _contents(turns: list[Any]) -> list[Any]:
+    """Return what identifies a run without a name: all contents and times."""
     return [
         [t.get("content"), t.get("timestamp"), as_dict(t.get("extra")).get("timestamp")] for t in map(as_dict, turns)
     ]

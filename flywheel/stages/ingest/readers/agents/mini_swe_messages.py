@@ -1,6 +1,6 @@
 """mini-swe-agent trajectories that are a bare list of messages: one record is one message, the file is the run.
 
-Which instance it was, and how the run ended, is not told. Results answer the calls before them in order.
+The instance and the end of the run are not logged. Results answer the calls before them in order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAID_OF_RUNS = {"actions", "returncode", "exit_status"}
 
 
 def _sniff(sample: Sample) -> float:
-    """A list of messages is one of these when a command's end is told as only these files tell it."""
+    """A list of messages is one of these if a command's end is logged as only these files log it."""
     turns = [as_dict(record) for record in sample.records]
     all_said = bool(turns) and all(turn.get("role") in _ROLES and "content" in turn for turn in turns)
     return 1.0 if all_said and any(map(_is_end, turns)) else 0.0
@@ -36,11 +36,11 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield what one message tells."""
+    """Yield the events of one message."""
     extra = as_dict(record.get("extra"))
     stamp = first(extra, ("timestamp",)) or record.get("timestamp")
     source: Source = {"conversation_id": "mini-swe-agent", "ts": when(stamp)}
-    for event in _told(record, extra, source, line):
+    for event in _events(record, extra, source, line):
         yield {**event, "seq": line}
 
 
@@ -57,7 +57,7 @@ def _returned(turn: Mapping[str, Any]) -> bool:
     return bool(RETURNED.match(flat_text(turn.get("content")) or ""))
 
 
-def _told(turn: Mapping[str, Any], extra: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
+def _events(turn: Mapping[str, Any], extra: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
     role, content = turn["role"], flat_text(turn.get("content"))
     if role == "assistant":
         message = reply_of(turn)

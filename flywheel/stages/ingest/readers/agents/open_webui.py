@@ -2,8 +2,8 @@
 
 In: a chat is a tree of messages: a message that was generated again, or by several models side by side, has siblings.
 Out: the path to the current message is the chat's conversation; every sibling of a rated answer is a conversation of
-its own that begins alike, so that the answers can be compared. Tool calls and thoughts stand in the text as HTML, and
-stay.
+its own that begins alike, so that the answers can be compared. Tool calls and thoughts are HTML in the text, and stay
+there.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _ratings(data: Mapping[str, Any], rated: str | None, source: Source, line: i
 
 
 def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
-    """Yield an exported chat, and what was said of its messages."""
+    """Yield an exported chat, and the ratings of its messages."""
     chat, name = as_dict(record.get("chat")), ident(record.get("id"))
     tree = _tree(chat)
     if name is None or not tree:

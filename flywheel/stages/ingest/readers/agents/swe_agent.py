@@ -1,7 +1,7 @@
-"""SWE-agent trajectories (`.traj`): one record is one run at one instance; its outcome stands in a SWE-bench report.
+"""SWE-agent trajectories (`.traj`): one record is one run at one instance; its outcome is in a SWE-bench report.
 
-In: `history` (what the model saw and said) and `trajectory` (what was run). Out: a command that was written as text is
-a call of the tool `bash`, as the shell ran it. The last step often stands in the trajectory alone. Demonstrations were
+In: `history` (the model's input and output) and `trajectory` (what was run). Out: a command that was written as text is
+a call of the tool `bash`, as the shell ran it. The last step is often in the trajectory alone. Demonstrations were
 seen, not made. No return codes are logged: a status is unknown unless the text begins like an error.
 """
 
@@ -28,11 +28,11 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 def _read(record: Any) -> Iterator[Event]:
     """Yield the run's messages; one that ended before it began gives nothing."""
-    history, seen = _told(_history(record))
+    history, seen = _normal(_history(record))
     if len(history) == seen:
         return
     info = as_dict(record.get("info"))
-    history += _untold(as_list(record.get("trajectory")), history, seen)
+    history += _only_in_trajectory(as_list(record.get("trajectory")), history, seen)
     if info.get("exit_status") == "submitted" and history[-1]["role"] == "tool":
         history[-1]["status"] = OK
     name_results(history)
@@ -68,7 +68,7 @@ def _by_swe_agent(history: list[Mapping[str, Any]]) -> bool:
     return any({"agent", "message_type"} <= set(turn) for turn in history)
 
 
-def _told(turns: list[Mapping[str, Any]]) -> tuple[list[Message], int]:
+def _normal(turns: list[Mapping[str, Any]]) -> tuple[list[Message], int]:
     """Return the history in normal form, and how much of it at the beginning was only seen."""
     history: list[Message] = []
     seen, open_call = 0, ""
@@ -82,7 +82,7 @@ def _told(turns: list[Mapping[str, Any]]) -> tuple[list[Message], int]:
 
 
 def _message(turn: Mapping[str, Any], open_call: str, position: int) -> Message:
-    """Return a message; what follows a command is its result, also where it stands as a user's message."""
+    """Return a message; what follows a command is its result, also where it is a user's message."""
     role, action = turn.get("role"), text(turn.get("action"))
     if role == "tool" or (role == "user" and open_call):
         ids = as_list(turn.get("tool_call_ids")) or [open_call]
@@ -98,8 +98,8 @@ def _command(action: str, position: int) -> dict[str, Any]:
     return {"id": f"call-{position}", "name": "bash", "arguments": {"command": action.strip()}}
 
 
-def _untold(trajectory: list[Any], history: list[Message], seen: int) -> list[Message]:
-    """Return what only the trajectory tells: the last command's observation, and steps after the history's end."""
+def _only_in_trajectory(trajectory: list[Any], history: list[Message], seen: int) -> list[Message]:
+    """Return what only the trajectory has: the last command's observation, and steps after the history's end."""
     steps = [as_dict(step) for step in trajectory]
     made = sum(message["role"] == "assistant" for message in history[seen:])
     native = any(not str(c["id"]).startswith("call-") for m in history[seen:] for c in m.get("tool_calls", ()))

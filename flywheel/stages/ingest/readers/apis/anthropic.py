@@ -1,7 +1,7 @@
 """Anthropic Messages: logged request/response pairs, also streamed, bare messages, and transcripts made of blocks.
 
-The system prompt stands beside the messages, tool results stand inside user messages, an assistant message that ends
-the request is the beginning of the answer, and the usage counts cached tokens apart: all of it is put in normal form.
+The system prompt is next to the messages, tool results are inside user messages, an assistant message that ends the
+request is the beginning of the answer, and the usage counts cached tokens apart: all of it is put in normal form.
 A message without its request is a call of the conversation that is named by its id.
 """
 

@@ -33,7 +33,7 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield what one line says; lines of other endpoints (embeddings, moderation) give nothing."""
+    """Yield the events of one line; lines of other endpoints (embeddings, moderation) have none."""
     pair = Pair(_asked(record), _answered(record), record)
     dialect = _dialect(record, pair)
     for event in _events(pair, dialect, line):

@@ -1,7 +1,7 @@
 """Helicone: rows of its request table, as its export tool and its REST API give them, with the bodies.
 
-A row is one call through the gateway. Its session stands in the properties that the client sent; ratings and scores
-stand beside it. A row without bodies (an export without --include-body) only says which ids belong together. Tools that
+A row is one call through the gateway. Its session is in the properties that the client sent; it has columns for ratings
+and scores. A row without bodies (an export without --include-body) only shows which ids belong together. Tools that
 were logged by hand are calls with results.
 """
 
@@ -26,11 +26,11 @@ _FIELDS = {"request_id", "request_created_at", "response_created_at", "response_
 _OWN = {"request_body", "request_properties", "properties", "signed_body_url", "request_path"}
 _SESSION = "helicone-session-id"
 _COST = ("cost", "costUSD", "cost_usd")
-_ERROR = 400  # HTTP statuses from here on say that a call failed
+_ERROR = 400  # HTTP statuses from here on are failures
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield the events of one call, and what was said of it."""
+    """Yield the events of one call, and its ratings and scores."""
     bodies = as_dict(embedded(record.get("signed_body_content")))
     asked = as_dict(embedded(first(bodies, ("request",)) or record.get("request_body")))
     answered = embedded(first(bodies, ("response",)) or record.get("response_body"))

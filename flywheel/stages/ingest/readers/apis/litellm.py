@@ -3,7 +3,7 @@
 One record is one call. Its conversation is the session that the client named. LiteLLM writes that session into the
 trace id too, but makes up a UUID for each call that has none: such a trace only becomes another name of the call, and
 the conversation is named by how it begins. Content that was not stored, or was redacted, is not made up: the
-record then only says which ids belong together.
+record then only shows which ids belong together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEPT = ("response_time", "request_duration_ms", "response_cost", "spend")
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield the events of one call; calls that are no talk (embeddings, images) give nothing."""
+    """Yield the events of one call; calls of other kinds (embeddings, images) have none."""
     kind = str(record["call_type"])
     pair = _pair(record)
     if kind == _TOOL:
@@ -118,7 +118,7 @@ def _missing(record: Mapping[str, Any], pair: Pair) -> str | None:
 
 
 def _completed(events: list[Event], record: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield the events with what the record says beside the messages."""
+    """Yield the events with the record's token counts, tags and names."""
     counts = token_counts(record)
     tags = ["truncated"] if _holds(record, _CUT) else []
     last = max((n for n, e in enumerate(events) if e["kind"] == EventKind.MODEL_CALL), default=-1)
@@ -165,7 +165,7 @@ def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:
 
 
 def envelope(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what says whose call it was and when, without what only LiteLLM itself means by its words."""
+    """Return whose call it was and when, under the names that `source_of` knows; LiteLLM's own meanings left out."""
     metadata = as_dict(embedded(record.get("metadata")))
     own = [as_dict(embedded(metadata.get(name))) for name in ("requester_metadata", "spend_logs_metadata")]
     told = {**own[1], **own[0]}

@@ -73,7 +73,7 @@ def _is_transcript(record: Any) -> bool:
 
 
 def _apart(pair: Pair) -> Iterator[Pair]:
-    """Yield a text completion of several prompts as one pair each: their choices stand in one list."""
+    """Yield a text completion of several prompts as one pair each: their choices are in one list."""
     prompts = [p for p in as_list(pair.request.get("prompt")) if isinstance(p, str)]
     told = choices(completed(pair.response)) if prompts[1:] else []
     if not prompts[1:] or len(told) % len(prompts):

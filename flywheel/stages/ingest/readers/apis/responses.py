@@ -19,7 +19,7 @@ from flywheel.stages.ingest.readers.apis._dialects.responses import ENDS, RESPON
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield the events of one call; of a stream's events told one by one only the last says anything."""
+    """Yield the events of one call; of a stream's events that are records each, only the last counts."""
     if _is_event(record):
         if record["type"] in ENDS:
             yield from call_events(Pair({}, as_dict(record.get("response")), {}), RESPONSES, line)

@@ -3,7 +3,7 @@
 In: rows whose nested fields are JSON in texts (tables) or objects (API). Out: an inference is a call in its episode's
 conversation; what was sent to the provider (`ModelInference`) is a piece of the same call that adds tokens and model.
 A feedback names an inference or an episode without saying which: inferences answer to both names. A boolean metric is
-an outcome, a float one is only kept, for its range and direction stand in tensorzero.toml. Ids hold their time.
+an outcome; a float one is only kept, because its range and direction are in tensorzero.toml. Ids hold their time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UUID7 = 7
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
-    """Yield what one row tells."""
+    """Yield the events of one row."""
     fields = set(record)
     if fields >= _INFERENCE:
         yield from _inference(record, line)
@@ -48,9 +48,9 @@ def _is_row(record: Any) -> bool:
 
 def _time(row: Mapping[str, Any], name: str | None) -> datetime | None:
     """Return a row's time: its own field, else the one that its id was made of."""
-    told = when(first(row, ("timestamp", "created_at")))
-    if told is not None or name is None:
-        return told
+    logged = when(first(row, ("timestamp", "created_at")))
+    if logged is not None or name is None:
+        return logged
     try:
         made = UUID(name)
     except ValueError:

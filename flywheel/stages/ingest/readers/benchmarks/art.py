@@ -82,7 +82,7 @@ def _place(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _expanded(value: Any, strings: Mapping[str, str]) -> Any:
-    """Return compact data with its references replaced by what they stand for."""
+    """Return compact data with its references replaced."""
     if isinstance(value, str):
         return strings.get(value, value)
     if isinstance(value, list):
@@ -135,7 +135,7 @@ _CONTENT = {*_HISTORIES, "additional_histories", "reward", "metrics", "metadata"
 
 
 def _question(group: Mapping[str, Any]) -> list[Any]:
-    """Return how a group's first attempt begins: what the user said before anything was sampled."""
+    """Return how a group's first attempt begins: the user's messages before anything was sampled."""
     for trajectory in as_list(group.get("trajectories"))[:1]:
         exchanges = as_dict(as_dict(trajectory).get("exchanges"))
         opened = [as_dict(as_dict(e).get("request")) for name in _PROTOCOLS for e in as_list(exchanges.get(name))[:1]]

@@ -2,7 +2,7 @@
 
 A step of the agent holds its message, its calls and their results. What was copied from another document, or made
 without a model, was seen and not done. Agents within agents have conversations of their own. Under Harbor a document
-lies in its trial's folder, which names the result that judges it.
+is in its trial's folder, whose name is that of the trial's result.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _history(record: Mapping[str, Any]) -> tuple[list[Message], dict[int, Mappin
 
 
 def _turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a step as messages: what was said, then what came of it."""
+    """Yield a step as messages: the agent's, then the results."""
     said, calls = step.get("message"), [_call(as_dict(c)) for c in as_list(step.get("tool_calls"))]
     results = [as_dict(r) for r in as_list(as_dict(step.get("observation")).get("results"))]
     role = _ROLES.get(str(step.get("source")), "")
@@ -109,7 +109,7 @@ def _turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     answered = [ident(r.get("source_call_id")) for r in results]
     open_calls = [c["id"] for c in calls if c["id"] not in answered]
     unnamed = answered.count(None)
-    left = iter(open_calls[-1:] if unnamed == 1 else open_calls)  # what is said of all calls is said after the last
+    left = iter(open_calls[-1:] if unnamed == 1 else open_calls)  # one result for all calls comes after the last
     for result, named in zip(results, answered, strict=True):
         call_id = named or next(left, None)
         if call_id or result.get("content"):
@@ -124,13 +124,13 @@ def _call(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _result(result: Mapping[str, Any], call_id: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's answer; what comes from no call is what the surroundings say. Flags stand under `extra`."""
+def _result(result: Mapping[str, Any], call_id: Any, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's result; without a call it is a message of the environment. Flags are under `extra`."""
     if not call_id:
         return {"role": "user", "content": result.get("content")}
-    said = {**told, **as_dict(result.get("extra"))}
-    flag = first(said, ("tool_result_is_error", "is_error"))
-    flags = {name: said[name] for name in ("error", "exit_code", "status") if name in said}
+    fields = {**extra, **as_dict(result.get("extra"))}
+    flag = first(fields, ("tool_result_is_error", "is_error"))
+    flags = {name: fields[name] for name in ("error", "exit_code", "status") if name in fields}
     failed = {"is_error": flag} if isinstance(flag, bool) else {}
     return {"role": "tool", "tool_call_id": call_id, "content": result.get("content")} | flags | failed
 

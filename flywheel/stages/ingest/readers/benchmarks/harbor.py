@@ -1,7 +1,7 @@
-"""Harbor's results: what the verifier said of a trial, in result.json beside the trial's agent folder.
+"""Harbor's results: the verifier's rewards for a trial, in result.json next to the trial's agent folder.
 
 The trajectory is another file (see `atif`); a trial is known by its name. A job's own result holds its trials' results,
-or only counts them. A reward that followed a failure of anything but the agent says nothing of the agent.
+or only counts them. A reward after a failure that was not the agent's is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRIAL = has("task_name", "trial_name", "agent_info")
 _KNOWN = (
     _TRIAL | has("n_total_trials", "stats") | has("trial_name", "task", "agent", "environment")
 )  # job, configuration
-# Harbor's own list: what ended a trial because of the agent, so that its reward stands.
+# Harbor's own list: failures of the agent, after which the reward counts.
 _THE_AGENTS = {
     "AgentTimeoutError", "ContextWindowExceededError", "OutputTokenExceededError", "ContextLengthExceededError",
     "OutputLengthExceededError", "AgentSafetyRefusalError", "ContentPolicyViolationError",

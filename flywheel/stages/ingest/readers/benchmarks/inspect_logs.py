@@ -2,7 +2,7 @@
 
 A sample's `messages` are its transcript. Its events tell the same calls again: they only add times, usage, tokens and
 tools to the messages whose ids they name. A task is a sample's id and input, so that epochs and runs of several models
-meet, and a sample says so without its header. A log's other members say nothing of a conversation.
+are attempts at one task, even without the log's header. The log's other members have no events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flywheel.records import ToolStatus, content_id
 
 _SAMPLE = {"id", "epoch", "input", "target"}  # a sample, or its summary
 _REDUCTION = {"scorer", "samples"}
-_INSERTED = ("input", "operator")  # assistant messages that nobody sampled
+_INSERTED = ("input", "operator")  # sources of assistant messages that no model sampled
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _CACHED = ("input_tokens_cache_read", "input_tokens_cache_write")
 _SAMPLING = (
@@ -142,7 +142,7 @@ def _normal(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _call(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's id and arguments; arguments that did not parse are none, whatever stands in their place."""
+    """Return a call's id and arguments; what replaces arguments that did not parse is only text."""
     parsed = given.get("arguments") if not given.get("parse_error") else str(given.get("arguments"))
     return {"id": given.get("id"), "arguments": parsed}
 
@@ -157,12 +157,12 @@ def _part(part: Any) -> Any:
 
 
 def _result(call_id: Any, name: Any, content: Any, error: Any) -> dict[str, Any]:
-    """Return a tool's answer: Inspect says of every one whether it is an error, and shows the model that instead."""
-    said = error if isinstance(error, str) else text(as_dict(error).get("message"))
-    told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": f"Error: {said}" if said else content}
-    shown = messages([told])[0]
-    status = ToolStatus.FAILED if error or shown["status"] == ToolStatus.FAILED else ToolStatus.OK
-    return {**told, "status": status.value}
+    """Return a tool's result: Inspect marks each error, and shows it to the model instead of the content."""
+    reason = error if isinstance(error, str) else text(as_dict(error).get("message"))
+    shown = f"Error: {reason}" if reason else content
+    result = {"role": "tool", "tool_call_id": call_id, "name": name, "content": shown}
+    failed = error or messages([result])[0]["status"] == ToolStatus.FAILED
+    return {**result, "status": (ToolStatus.FAILED if failed else ToolStatus.OK).value}
 
 
 def _facts_by_message(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 In: actions as the environment ran them (in ReAct runs `execute[...]` and `submit`, with thoughts). Out: calls of the
 tool that the environment names (bash, python, sql), their observations as results, and the best reward as outcome, as
-the benchmark scores it. The model stands in the file's name or its folder. `blocked` is what the log says when a
-provider refused to answer: not an action.
+the benchmark scores it. The model is in the file's name or its folder. `blocked` is not an action: a provider refused
+to answer.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _action(action: str, thought: Any, tool: str, call_id: str) -> Message:
 
 
 def _status(seen: str, valid: Any, tool: str) -> str:
-    """Return how an action ended. In Python runs the log's flag says nothing; a failed test is no failed call."""
+    """Return how an action ended; in Python runs the log's flag means nothing: it is about tests, not calls."""
     if tool == "python":
         return OK if _PYTHON_OK.match(seen) else FAILED if seen.startswith(_PYTHON_FAILED) else UNKNOWN
     return UNKNOWN if not isinstance(valid, bool) else OK if valid else FAILED

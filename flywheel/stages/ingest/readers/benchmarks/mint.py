@@ -1,9 +1,9 @@
-"""MINT results (`results.jsonl`): one record is one attempt at one task, of a policy that stands in the file's path.
+"""MINT results (`results.jsonl`): one record is one attempt at one task, by a policy that the file's path names.
 
 In: a history whose assistant writes code in <execute> blocks (or fenced ones) and answers in <solution> blocks, as the
 benchmark reads them: a reply with a solution runs no code. Out: the code is a call of the tool `python`, and the text
-stays; what the code gave is its result; what the simulated expert says of it is a user's message. Task numbers are
-those of one file, so a task is named by its prompt.
+stays; the code's output is its result; the simulated expert's feedback is a user's message. Task numbers are those of
+one file, so a task is named by its prompt.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 def _read(record: Any) -> Iterator[Event]:
     """Yield the attempt's messages and its outcome; one that never began gives nothing."""
     state, task = record["state"], record["task"]
-    history = _told(messages(state["history"]))
+    history = _with_calls(messages(state["history"]))
     if not any(message["role"] == "assistant" for message in history):
         return
     last = max(n for n, message in enumerate(history) if message["role"] == "assistant")
@@ -65,20 +65,20 @@ def _is_attempt(record: Any) -> bool:
     return isinstance(state.get("history"), list) and isinstance(task.get("prompt"), str) and "reference" in task
 
 
-def _told(history: list[Message]) -> list[Message]:
-    """Return the history with calls and results apart from what was said."""
-    told: list[Message] = []
+def _with_calls(history: list[Message]) -> list[Message]:
+    """Return the history with calls and results as messages of their own."""
+    turns: list[Message] = []
     for message in history:
         content = message.get("content") or ""
-        made = told[-1].get("tool_calls") if told else None
+        calls = turns[-1].get("tool_calls") if turns else None
         if message["role"] == "assistant":
-            told.append(_reply(_LABEL.sub("", content, count=1), len(told)))
-        elif made and message["role"] == "user":
-            told += _answer(content.removeprefix(_OBSERVED), made[0]["id"])
+            turns.append(_reply(_LABEL.sub("", content, count=1), len(turns)))
+        elif calls and message["role"] == "user":
+            turns += _answer(content.removeprefix(_OBSERVED), calls[0]["id"])
         else:
-            told.append(message)
-    name_results(told)
-    return told
+            turns.append(message)
+    name_results(turns)
+    return turns
 
 
 def _reply(content: str, position: int) -> Message:
@@ -91,12 +91,12 @@ def _reply(content: str, position: int) -> Message:
 
 
 def _answer(content: str, call_id: str) -> Iterator[Message]:
-    """Yield what a call gave, and what was said of it; a shell that tells every error tells success by silence."""
-    gave, _, said = content.partition(_EXPERT)
-    failed = bool(_BROKE.search(gave)) or gave.startswith(_REFUSED)
-    yield result_message(gave, {"tool_call_id": call_id}, status=FAILED if failed else OK)
-    if said.strip():
-        yield {"role": "user", "content": said.strip()}
+    """Yield a call's result and the expert's feedback; without an error, the call succeeded."""
+    output, _, feedback = content.partition(_EXPERT)
+    failed = bool(_BROKE.search(output)) or output.startswith(_REFUSED)
+    yield result_message(output, {"tool_call_id": call_id}, status=FAILED if failed else OK)
+    if feedback.strip():
+        yield {"role": "user", "content": feedback.strip()}
 
 
 READER = reader(

@@ -1,9 +1,9 @@
 """STAR dialogues: one record is one dialogue of two people; the agent is the wizard, who acts on a knowledge base.
 
-In: events of user, wizard, knowledge base and the guide that whispers to the user. Out: what the wizard said and the
-queries he sent are actions, what the base gave are results. Drafts, selections on his screen and the guide's words were
+In: events of user, wizard, knowledge base and the guide that instructs the user. Out: the wizard's messages and
+queries are actions, the base's answers are results. Drafts, selections on his screen and the guide's words were
 not part of the dialogue. Questionnaires are feedback; the user's word that the task was done is an outcome only where
-the scenario could be met (`Happy`) and the question asks for this task: elsewhere a no is no failure of the agent.
+the scenario could be met (`Happy`) and the question asks for this task: elsewhere a no is not the agent's failure.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _ABOUT_THE_USER = {
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield the dialogue and what was said of it; one that was left before it began gives nothing."""
+    """Yield the dialogue and its questionnaires; one that was left before it began has no events."""
     if _API(record):
         return
     if not _DIALOGUE(record):
         raise BadRecordError("bad_record", "no dialogue with events and a scenario")
     scenario = as_dict(record["Scenario"])
-    told = list(_told(as_list(record["Events"]), _source(record, scenario)))
-    if not told:
+    events = list(_dialogue(as_list(record["Events"]), _source(record, scenario)))
+    if not events:
         return
-    source = {**told[0], "ts": None}
+    source = {**events[0], "ts": None}
     yield request(_rules(scenario), source, 0, _tags(record))
-    yield from told
-    yield from _judged(record, scenario, source, len(as_list(record["Events"])) + 1)
+    yield from events
+    yield from _questionnaires(record, scenario, source, len(as_list(record["Events"])) + 1)
 
 
 def _source(record: Mapping[str, Any], scenario: Mapping[str, Any]) -> Source:
     guide = (as_dict(event) for event in as_list(record["Events"]))
-    told = next((event.get("Text") for event in guide if event.get("Agent") == "UserGuide"), None)
-    asked = [scenario.get("UserTask"), told, scenario.get("WizardTask")]  # some tasks only say: do as you are told
+    instruction = next((event.get("Text") for event in guide if event.get("Agent") == "UserGuide"), None)
+    asked = [scenario.get("UserTask"), instruction, scenario.get("WizardTask")]  # some tasks only refer to the guide
     return {
         "conversation_id": f"star/{ident(record['DialogueID']) or content_id(record['Events'])}",
         "task_key": f"star/{_task(scenario)}/{content_id(asked)}",
@@ -79,8 +79,8 @@ def _tags(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"tags": ["disconnected"]} if "DisconnectDuringDialogue" in level else {}
 
 
-def _told(events: list[Any], source: Source) -> Iterator[Event]:
-    """Yield what both sides saw; a result has no time of its own and follows its query."""
+def _dialogue(events: list[Any], source: Source) -> Iterator[Event]:
+    """Yield what both sides saw; a result follows its query."""
     asked = ""
     for seq, given in enumerate(events, 1):
         event = as_dict(given)
@@ -129,7 +129,9 @@ def _given(event: Mapping[str, Any], call_id: str, source: Source, seq: int) -> 
     return tool_result(result_message(content, fields, status=FAILED if refused else OK), source, seq)
 
 
-def _judged(record: Mapping[str, Any], scenario: Mapping[str, Any], source: Source, seq: int) -> Iterator[Event]:
+def _questionnaires(
+    record: Mapping[str, Any], scenario: Mapping[str, Any], source: Source, seq: int
+) -> Iterator[Event]:
     for name in ("UserQuestionnaire", "WizardQuestionnaire"):
         for item in as_list(record.get(name)):
             question, answer = text(as_dict(item).get("Question")), as_dict(item).get("Answer")

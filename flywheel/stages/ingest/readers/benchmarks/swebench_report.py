@@ -1,8 +1,8 @@
 """SWE-bench reports: which instances a run resolved; each verdict goes to the trajectory of that instance.
 
 In: a run's report (any version, also the older one without `_ids`), the report of one instance, and predictions, which
-judge nothing. Out: an outcome per judged instance. What the harness itself broke (an error, an image that would not
-start) says nothing of the agent and is no outcome; an empty patch resolves nothing.
+have no verdict. Out: an outcome per instance. Failures of the harness (an error, an image that would not start) are not
+outcomes of the agent; an empty patch resolves nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield an outcome for every instance that the harness judged."""
+    """Yield an outcome for every instance with a verdict."""
     for seq, (instance, resolved) in enumerate(sorted(_verdicts(record).items())):
         payload = {"name": "resolved", "value": float(resolved), "scale": [0, 1], "source": "verifier"}
         yield {

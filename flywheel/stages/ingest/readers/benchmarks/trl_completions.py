@@ -2,7 +2,7 @@
 
 A row is one completion of one prompt, with a column for each reward function. A trainer that logs more often than it
 samples writes the same completions into several files: what was sampled is known by its words and its place, not by
-the step at which it was logged. Columns that reward functions added look like rewards; a name tells them apart.
+the step at which it was logged. Columns that reward functions added look like rewards; only their names differ.
 """
 
 from __future__ import annotations

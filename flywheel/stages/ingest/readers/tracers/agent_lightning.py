@@ -1,6 +1,6 @@
 """agent-lightning: the events of its 1.x gateway, the spans of its 0.x store, and the rollouts of both.
 
-A conversation is one attempt of one rollout. A rollout's record may stand in another file: it gives the task, which is
+A conversation is one attempt of one rollout. A rollout's record may be in another file: it gives the task, which is
 the rollout's input, so that rollouts of one input are attempts at one task. `model_version` is the training step that
 served a call, and with the model's name its policy.
 """
@@ -71,7 +71,7 @@ def _conversation(record: Mapping[str, Any]) -> str:
 
 
 def _rollout(record: Mapping[str, Any]) -> Iterator[Event]:
-    """A rollout says what its attempt was asked; where it names no attempt, the attempts say that they are its."""
+    """Yield an attempt's task; where a rollout names no attempt, its attempts name the rollout."""
     asked, status = record.get("input"), as_dict(record.get("status"))
     attempt = ident(as_dict(record.get("attempt")).get("attempt_id"))
     if attempt is None and status:
@@ -110,7 +110,7 @@ def _whole(response: Any) -> Any:
 
 def _reward(data: Mapping[str, Any], source: Source) -> Iterator[Event]:
     value = number(data.get("value"))
-    if value is None or data.get("source") == "fallback":  # filled in by the system: nobody judged
+    if value is None or data.get("source") == "fallback":  # filled in by the system without a verdict
         return
     payload = {"name": "reward", "value": value, "source": "verifier"}
     comment = text(first(data, ("message", "reason")))

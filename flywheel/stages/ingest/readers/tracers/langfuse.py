@@ -2,9 +2,9 @@
 
 A record is a trace with its observations, one row (an observation, a trace, a score, a session, an item of a dataset
 run), or a page of rows. A conversation is the session, else the trace. Generations are model calls, whatever framework
-shaped their input and output (`_shapes`), tools are calls and results, scores and corrections are feedback. A trace's
-row says what belongs together; its own input and output repeat its observations', and count only where no model call
-of it is logged.
+shaped their input and output, tools are calls and results, scores and corrections are feedback. A trace's row shows
+what belongs together; its own input and output repeat its observations', and count only where no model call of it is
+logged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _page(rows: list[Row]) -> Iterator[Event]:
 
 
 def _trace(trace: Row, observations: list[Any]) -> Iterator[Event]:
-    """Yield a trace's events and what was said of it; a list of traces names its observations and scores only."""
+    """Yield a trace's events and its scores; in a list of traces, observations and scores are only ids."""
     rows = [o for o in observations if isinstance(o, dict)]
     if rows or not observations:
         yield from whole(trace, rows)
@@ -68,7 +68,7 @@ def _trace(trace: Row, observations: list[Any]) -> Iterator[Event]:
 
 
 def _session(row: Row) -> Iterator[Event]:
-    """Yield which traces a session has, and what people wrote beside it."""
+    """Yield the traces of a session, and its comments."""
     name = ident(row.get("id"))
     for trace in as_list(row.get("traces")):
         yield from outline({**row_of(trace), "session_id": name})
@@ -108,7 +108,7 @@ def _item(task: str | None, trace: str) -> Event:
 def _beside(row: Row, kind: str, trace: str | None, given: Any) -> Iterator[Event]:
     """Yield the score columns and comments of a UI table row.
 
-    A row of the newer events table repeats its trace's scores beside its own, so there they judge the trace, once.
+    A row of the newer events table repeats its trace's scores next to its own: there they are the trace's, once.
     """
     name = ident(row.get("id"))
     own = f"trace:{trace}" if kind == "trace" else f"span:{lowered(name)}" if name else None

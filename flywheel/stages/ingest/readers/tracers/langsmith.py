@@ -1,7 +1,7 @@
 """LangSmith: runs and feedback, from `list_runs`, the runs query, a thread, or a bulk export's Parquet rows.
 
 A record is one run, a page of runs, or one feedback. Runs of many traces come in any order; what belongs together is
-joined by trace id. A run's `session_id` is its project: the conversation stands in its metadata. Objects may be JSON
+joined by trace id. A run's `session_id` is its project: the conversation is in its metadata. Objects may be JSON
 text (Parquet), run types and statuses may be upper-case (the second API).
 """
 
@@ -27,7 +27,7 @@ _RUN = packaged_span_maps("flywheel.stages.ingest.readers.tracers")["langsmith"]
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield a run's events and what is said of it."""
+    """Yield the events of a record's runs and their feedback."""
     if _is_feedback(record):
         yield from _feedback(record, None)
         return
@@ -83,9 +83,9 @@ def _run_events(given: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _has_no_children(run: Mapping[str, Any]) -> bool:
-    """Whether the log says that a trace is one run; mostly it says nothing of children."""
-    told = [embedded(run.get(name)) for name in ("child_run_ids", "direct_child_run_ids")]
-    return not run.get("parent_run_id") and [] in told and not any(told)
+    """Whether a trace is logged to be one run; most logs do not mention children."""
+    children = [embedded(run.get(name)) for name in ("child_run_ids", "direct_child_run_ids")]
+    return not run.get("parent_run_id") and [] in children and not any(children)
 
 
 def _span(run: Mapping[str, Any], metadata: Mapping[str, Any]) -> Run:
@@ -115,7 +115,7 @@ def _model(*places: Mapping[str, Any]) -> str | None:
 
 
 def _tool_use(run: Mapping[str, Any], span: Run, extra: Mapping[str, Any]) -> Iterator[Event]:
-    """A tool run; LangChain keeps its call's id beside the inputs."""
+    """A tool run; LangChain keeps its call's id next to the inputs."""
     inputs, outputs = as_dict(run["inputs"]), as_dict(run["outputs"])
     given = embedded(inputs["input"]) if set(inputs) == {"input"} else run["inputs"]
     result = outputs["output"] if set(outputs) == {"output"} else run["outputs"] or None
@@ -123,7 +123,7 @@ def _tool_use(run: Mapping[str, Any], span: Run, extra: Mapping[str, Any]) -> It
 
 
 def _judgements(run: Mapping[str, Any], span: Run) -> Iterator[Event]:
-    """Yield what a run's row says of feedback: each one where the export has them, else what is left of them."""
+    """Yield the feedback in a run's row: each one where the export has them, else their statistics."""
     each = [as_dict(item) for item in as_list(embedded(run.get("feedbacks")))]
     for item in each:
         if isinstance(item.get("key"), str):

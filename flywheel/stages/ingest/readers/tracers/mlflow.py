@@ -41,7 +41,7 @@ _VERDICTS = {"yes": 1.0, "no": 0.0, "pass": 1.0, "fail": 0.0, "true": 1.0, "fals
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield a trace's events and what is said of it."""
+    """Yield a trace's events and its assessments."""
     trace = _trace_of(record)
     if trace is None:
         raise BadRecordError("bad_record", "no trace with info and spans")
@@ -56,7 +56,7 @@ def _read(record: Any) -> Iterator[Event]:
 
 
 def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], Mapping[str, Any]] | None:
-    """Return a trace's info, its spans, and where its request and response stand.
+    """Return a trace's info, its spans, and the object that has its request and response.
 
     A table's row has the whole trace as text, or its parts as columns, maybe without spans.
     """
@@ -73,14 +73,14 @@ def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], 
 
 
 def _without_spans(told: Mapping[str, Any], info: Mapping[str, Any], source: Source) -> Iterator[Event]:
-    """Yield what a trace that was exported alone says of itself; previews are cut off and say nothing."""
+    """Yield the outline of a trace that was exported without spans; previews are cut off and are not content."""
     counts = _TRACE.usage({"metadata": mapping_of(info.get("trace_metadata"))})
     run = Run({**source, "seq": 0}, None, source["ts"], None)
     yield from outline(run, _loaded(told.get("request")), _loaded(told.get("response")), counts)
 
 
 def _trace_id(given: Any) -> str | None:
-    """Return a trace id in hex; one of a warehouse stands behind its place."""
+    """Return a trace id in hex; a warehouse puts its place before it."""
     found = ident(given)
     return hex_id(found.rpartition("/")[2]) if found else None
 
@@ -164,7 +164,7 @@ def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any]
 
 
 def _streamed(span: Mapping[str, Any]) -> list[Any]:
-    """Return the chunks of a stream that stand in a span's events."""
+    """Return the chunks of a stream that are in a span's events."""
     found = []
     for event in map(as_dict, as_list(span.get("events"))):
         name = str(event.get("name"))
@@ -199,7 +199,7 @@ def assessments(given: list[Any], source: Source, known: Collection[str]) -> Ite
 
 
 def _aim(item: Mapping[str, Any], source: Source, known: Collection[str]) -> str:
-    """Return what is judged; a span that is no call and no tool stands for its trace."""
+    """Return an assessment's target; a span that is neither a call nor a tool means its trace."""
     span = hex_id(item.get("span_id"))
     session = ident(mapping_of(item.get("metadata")).get("mlflow.assessment.onlineScoringSessionId"))
     if span in known:
@@ -226,7 +226,7 @@ def _assessment(item: Mapping[str, Any], source: Source, aim: str) -> Iterator[E
 def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
     by = as_dict(item.get("source"))
     kind = str(by.get("source_type")).upper()
-    unnamed = kind == "CODE" and by.get("source_id") in (None, "", "default")  # what stands there if nobody says
+    unnamed = kind == "CODE" and by.get("source_id") in (None, "", "default")  # the default of a source without a name
     said = value if isinstance(value, str) else flat_text(value) if isinstance(value, list | dict) else None
     verdict = _VERDICTS.get(value.lower()) if isinstance(value, str) else None
     return Opinion(

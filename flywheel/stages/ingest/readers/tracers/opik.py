@@ -1,7 +1,7 @@
 """Opik: the files of `opik export`, one trace with its spans each, and rows of traces or spans as the API gives them.
 
 A trace's `thread_id` is its session. The integrations put the messages into input and output, and all else that was
-sent and came back (model, tools, sampling, id) into the metadata; a result that is no object stands under `output`.
+sent and came back (model, tools, sampling, id) into the metadata; a result other than an object is under `output`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRACE, _SPAN = _MAPS["opik_trace"], _MAPS["opik_span"]
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield a trace's events and what is said of it and of its spans."""
+    """Yield a trace's events, and the scores and comments of it and its spans."""
     opened = _opened(record)
     if opened is None:
         raise BadRecordError("bad_record", "neither a trace with spans nor a row of one")

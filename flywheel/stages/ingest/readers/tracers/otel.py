@@ -17,7 +17,7 @@ from flywheel.reading.values import as_dict
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.calls import call_events
 from flywheel.stages.ingest.readers.tracers._otel.genai import Content, call_payload, content_of, legacy_messages
-from flywheel.stages.ingest.readers.tracers._otel.judged import EVALUATION, evaluation, span_judgements
+from flywheel.stages.ingest.readers.tracers._otel.judgements import EVALUATION, evaluation, span_judgements
 from flywheel.stages.ingest.readers.tracers._otel.otlp import (
     Envelope,
     LogRecord,
@@ -53,7 +53,7 @@ def _is_single_span(record: Any) -> bool:
 
 
 def events_of(found: list[Span]) -> Iterator[Event]:
-    """Yield the events of spans that stand together."""
+    """Yield the events of the spans of one record."""
     spans = Spans(found)
     events = list(_span_events(spans))
     yield from events

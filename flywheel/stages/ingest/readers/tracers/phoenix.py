@@ -2,7 +2,7 @@
 
 In: span rows, pages (`{"data": [...]}`), documents of `px` (a trace with its spans, a session with its traces), rows of
 a data frame (`context.trace_id`, `attributes.llm.input_messages`), annotations in records of their own. Out: the events
-of OpenInference spans, and feedback that names the span, trace or session that it judges.
+of OpenInference spans, and feedback that names its target span, trace or session.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flywheel.reading.events import Event
 from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, first, hex_id, ident, when
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers.tracers._otel.judged import Aim, opinion
+from flywheel.stages.ingest.readers.tracers._otel.judgements import Aim, opinion
 from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, single_span
 from flywheel.stages.ingest.readers.tracers.otel import events_of
 
@@ -73,7 +73,7 @@ def _rows(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _noted(record: Mapping[str, Any], rows: list[Mapping[str, Any]], spans: list[Span]) -> Iterator[Event]:
-    """Yield the annotations and notes that stand inside spans and documents."""
+    """Yield the annotations and notes inside spans and documents."""
     for row, span in zip(rows, spans, strict=True):
         for item in _inside(row):
             yield from _annotation(item, Aim("span", span.span_id) if span.span_id else None)
@@ -90,7 +90,7 @@ def _inside(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _annotation(row: Mapping[str, Any], about: Aim | None) -> Iterator[Event]:
-    """Yield an annotation; one of a retrieved document judges no step."""
+    """Yield an annotation; one of a retrieved document is not about a step."""
     aim = _aim(row) or about
     columns = {name.removeprefix("result."): value for name, value in row.items() if name.startswith("result.")}
     named = {"name": first(row, ("name", "annotation_name")), "annotator_kind": row.get("annotator_kind")}
@@ -116,7 +116,7 @@ def _aim(row: Mapping[str, Any]) -> Aim | None:
 
 
 def _session(row: Mapping[str, Any]) -> Iterator[Event]:
-    """A session has no message of its own; it says which traces belong together."""
+    """Yield which traces a session joins; it has no message of its own."""
     session = ident(row.get("session_id"))
     for seq, trace in enumerate(map(as_dict, as_list(row.get("traces")))):
         trace_id = hex_id(trace.get("trace_id"))

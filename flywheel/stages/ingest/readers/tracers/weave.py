@@ -1,6 +1,6 @@
 """Weave: calls and feedback, as rows of the API, in any order.
 
-A call is of an op: a model, a tool, or any function; what it is, its `kind` says, or, in older logs, the shape of its
+A call is of an op: a model, a tool, or any function; its `kind` shows which, or, in older logs, the shape of its
 output. A call's own id is never its trace's. Feedback names what it means by a URI. The calls of an evaluation, all of
 one trace, are left out.
 """
@@ -35,7 +35,7 @@ _ROW = packaged_span_maps("flywheel.stages.ingest.readers.tracers")["weave"]
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield a call's events and what is said of it, or one feedback."""
+    """Yield a call's events and its feedback, or one feedback."""
     if _FEEDBACK(record):
         yield from _feedback(record, None)
     else:
@@ -64,7 +64,7 @@ def _call(row: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _inner(given: Any, name: str) -> Any:
-    """Return inputs or output; LangChain's are a whole run, in which they stand once more."""
+    """Return inputs or output; LangChain's are a complete run, which has them again."""
     found = embedded(given)
     inner = as_dict(found).get(name)
     return inner if isinstance(inner, dict) and {"run_type", "lc", "name"} & set(as_dict(found)) else found
@@ -129,7 +129,7 @@ def _feedback(row: Mapping[str, Any], source: Source | None) -> Iterator[Event]:
 
 
 def _opinions(kind: str, payload: Mapping[str, Any], aim: str) -> Iterator[Opinion]:
-    """Yield what one feedback says: a reaction, a note, a person's annotation, a scorer's output, or a custom one."""
+    """Yield the opinions in one feedback: a reaction, a note, an annotation, a scorer's output, or a custom one."""
     family, _, name = kind.removeprefix("wandb.").partition(".")
     if family in ("reaction", "agent_user_feedback") and kind.startswith("wandb."):
         for tag in as_list(payload.get("scorer_tags")) or [payload.get("emoji")]:

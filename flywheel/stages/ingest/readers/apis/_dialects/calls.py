@@ -66,8 +66,8 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
 
 def _failure(payload: Mapping[str, Any]) -> list[str]:
     """Return the tags of a call without an answer; one that was still running when it was logged did not fail."""
-    told = list(payload.get("tags", ()))
-    return told if "unfinished" in told else [*told, "call_failed"]
+    tags = list(payload.get("tags", ()))
+    return tags if "unfinished" in tags else [*tags, "call_failed"]
 
 
 def told_turns(
@@ -78,7 +78,7 @@ def told_turns(
     Args:
         turns: assistant messages and tool results, in order.
         opening: payload of the first action: what it saw.
-        payload: payload of the last action: what the response says of itself.
+        payload: payload of the last action: that of the response.
         source: columns of the events.
         seq: position of the first turn.
     """
@@ -93,7 +93,7 @@ def told_turns(
 
 
 def _piece_of(payload: Mapping[str, Any], position: int) -> dict[str, Any]:
-    """An action before the last one is told under a name of its own: it is no second copy of the response."""
+    """An action before the last one has an id of its own: it is not a second copy of the response."""
     response_id = payload.get("response_id")
     return {"response_id": f"{response_id}#{position}"} if response_id else {}
 
@@ -102,10 +102,10 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
     """Return the columns of a call.
 
     Args:
-        pair: request and response, in whose metadata and envelope the columns may stand.
+        pair: request and response, whose metadata and envelope may have the columns.
         history: the input, by whose beginning a conversation is named that has no name.
         response: the whole response.
-        named: a conversation that is surer than a trace; a session is surer still.
+        named: a conversation that outranks a trace; a session outranks it.
     """
     asked = pair.request
     metadata = [as_dict(embedded(place.get("metadata"))) for place in (asked, pair.envelope, response)]
@@ -113,23 +113,23 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
     source = source_of(*places)
     source["model"] = text(response.get("model")) or source["model"]
     trace, own = _find(places, _TRACE), ident(response.get("id"))
-    told = source["conversation_id"]
-    told = (named or told) if told == trace else told
-    if told is None and history:
-        told = conversation_of(history, source["user"])
-    source["conversation_id"] = told or (response_name(own) if own else f"chat-{content_id(response)}")
+    conversation = source["conversation_id"]
+    conversation = (named or conversation) if conversation == trace else conversation
+    if conversation is None and history:
+        conversation = conversation_of(history, source["user"])
+    source["conversation_id"] = conversation or (response_name(own) if own else f"chat-{content_id(response)}")
     source["ids"] = names(source["conversation_id"], response=own, request=_find(places, _REQUEST), trace=trace)
     return source
 
 
 def names(conversation: str, **known: str | None) -> list[str]:
-    """Return what else a call is known by, as kind:id; the conversation's own name is not said twice."""
+    """Return the other names of a call, as kind:id, without the conversation's own."""
     found = ((f"{kind}:{name}", name) for kind, name in known.items() if name)
     return [whole for whole, name in found if conversation not in (whole, name)]
 
 
 def response_name(response_id: str) -> str:
-    """Return the name of the conversation that a response belongs to, as far as its id alone tells."""
+    """Return the name of the conversation that a response belongs to, from its id alone."""
     return f"response:{response_id}"
 
 

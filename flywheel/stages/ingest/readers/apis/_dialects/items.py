@@ -1,6 +1,6 @@
 """Items of OpenAI's Responses API as messages: one turn of the agent is several items.
 
-In: a list of items, as input or output. Out: messages in normal form: what stands together of the agent is one
+In: a list of items, as input or output. Out: messages in normal form: what the agent says in a row is one
 assistant message, and a tool that the API itself ran gives its call, its result and then the next message.
 """
 
@@ -29,7 +29,7 @@ _STATES = {"completed": OK, "failed": FAILED}
 
 
 def item_messages(items: Any) -> list[Message]:
-    """Return items as messages; a text is what the user said. What is no part of a conversation is left out."""
+    """Return items as messages; a text is the user's. Other items than those of a conversation are left out."""
     if isinstance(items, str):
         return [{"role": "user", "content": items}]
     turns = _Turns()
@@ -93,7 +93,7 @@ class _Turns:
         )
 
     def _open(self) -> Message:
-        """Return the assistant message that is being told."""
+        """Return the assistant message that is not complete yet."""
         if not self.told or self.told[-1]["role"] != "assistant":
             self.told.append({"role": "assistant"})
         return self.told[-1]
@@ -110,7 +110,7 @@ def _arguments(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(output: Any, item: Mapping[str, Any]) -> Message:
-    """Return what a tool answered; a shell says how each of its commands ended."""
+    """Return a tool's result; a shell gives one outcome a command."""
     content = flat_text(output)
     outcomes = [as_dict(as_dict(part).get("outcome")) for part in as_list(output)]
     codes = [outcome.get("exit_code") for outcome in outcomes if outcome]

@@ -1,4 +1,4 @@
-"""What OpenAI's files hold beside pairs and transcripts: preferences, and chunks of a stream that are records each.
+"""OpenAI's files of preferences, and files in which each chunk of a stream is a record.
 
 In: one such record. Out: its events.
 """

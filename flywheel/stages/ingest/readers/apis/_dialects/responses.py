@@ -1,7 +1,7 @@
 """The dialect of OpenAI's Responses API: requests and responses in normal form.
 
 In: the request and the response of one call, also streamed. Out: the input's messages, and the turns of the answer.
-Where the API keeps the history, the input is only what is new, and the system prompt stands in no call's input.
+Where the API keeps the history, the input is only what is new, without the system prompt.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
     final = as_dict(as_dict(ended).get("response"))
     if final and as_list(final.get("output")):
         return final
-    told = final or {**_begun(events), "status": None, "partial": True}
-    return {**told, "output": _items(events)}
+    response = final or {**_begun(events), "status": None, "partial": True}
+    return {**response, "output": _items(events)}
 
 
 def _begun(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ def _begun(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def _items(events: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the items that a stream told of, without one that did not come to its end; of a text what there is."""
+    """Return the items of a stream without those that were not finished; of a text what there is."""
     done: dict[str, Any] = {}
     for event in events:
         kind, place = event.get("type"), str(event.get("output_index"))

@@ -1,7 +1,7 @@
 """Rows of Langfuse: what kind of row it is, whatever the export's naming, and the events of one observation.
 
 In: rows of the UI and the REST API (camelCase) and of the blob-storage export (snake_case). Out: rows in
-snake_case and events. What only the whole trace tells stands in `_langfuse.trace`, scores in `_langfuse.scores`.
+snake_case and events. `_langfuse.trace` reads complete traces, `_langfuse.scores` scores.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _AROUND_TOOL = re.compile(r"\A(?:execute_tool |running tool: ?|tool\.)|\.(?:succ
 
 
 class Whole(NamedTuple):
-    """What a trace says of all its observations."""
+    """What all observations of a trace have in common."""
 
     trace: Row
     task: str | None = None
@@ -138,7 +138,7 @@ def event(columns: Mapping[str, Any], kind: EventKind, payload: Mapping[str, Any
 
 
 def model_call(row: Row, columns: Mapping[str, Any]) -> Event | None:
-    """Return a generation's event; a call that failed without an answer is a request; None when nothing is told."""
+    """Return a generation's event; a call that failed without an answer is a request; None without any content."""
     payload = _payload(row)
     columns = {**columns, "ts": when(row.get("start_time")), "model": columns["model"] or payload.pop("model", None)}
     payload.pop("model", None)
@@ -161,21 +161,20 @@ def model_call(row: Row, columns: Mapping[str, Any]) -> Event | None:
 
 
 def _payload(row: Row) -> dict[str, Any]:
-    """Return what a generation says: its values first, then its columns, then its attributes."""
+    """Return a generation's payload: its input and output outweigh its columns, which outweigh its attributes."""
     attributes = attributes_of(row)
-    told = exchange(row.get("input"), row.get("output"))
-    if told["message"].get("content") in _NOTHING and "tool_calls" not in told["message"]:
-        told |= {"message": {"role": "assistant"}, "tags": ["content_missing"]}
-    if not told["message"].get("tool_calls"):
-        told["message"] = _hinted(told["message"], row)
+    values = exchange(row.get("input"), row.get("output"))
+    if values["message"].get("content") in _NOTHING and "tool_calls" not in values["message"]:
+        values |= {"message": {"role": "assistant"}, "tags": ["content_missing"]}
+    if not values["message"].get("tool_calls"):
+        values["message"] = _hinted(values["message"], row)
     columns = {
         "tools": schemas(row.get("tool_definitions")) or _offered(attributes),
         "latency_s": _seconds(row),
         "cost_usd": _cost(row),
         "sampling": _sampling(row),
     }
-    given = present(columns) | _tokens(row)
-    return call_payload(folded(attributes)) | given | told
+    return call_payload(folded(attributes)) | present(columns) | _tokens(row) | values
 
 
 def _hinted(message: dict[str, Any], row: Row) -> dict[str, Any]:
@@ -273,7 +272,7 @@ def tool(row: Row, columns: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _arguments(given: Any) -> dict[str, Any]:
-    """Return a call's arguments; a span whose input is no object does not say what the model wrote."""
+    """Return a call's arguments; an input other than an object is not what the model wrote."""
     found = embedded(given)
     if isinstance(found, str):
         found = mapping_of_repr(found) or None

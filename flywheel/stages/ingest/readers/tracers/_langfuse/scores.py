@@ -1,8 +1,8 @@
-"""Langfuse's scores, corrections and comments: what was judged, by whom, and how.
+"""Langfuse's scores, corrections and comments, as feedback.
 
 In: score rows of any API version and export, and the score columns and comments of UI table exports. Out: feedback
-events with a target. A correction is a text that somebody wrote instead of the output; a score of a whole dataset run
-says nothing of a conversation.
+events with a target. A correction is a text that a person wrote instead of the output. A score of a complete dataset
+run has no conversation and is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._langfuse.rows import Row
 
 _ANNOTATORS = {"ANNOTATION": "human", "EVAL": "llm"}
-_LISTS = {  # columns that are no scores, though they may hold lists
+_LISTS = {  # columns that may hold lists and are not scores
     "tags", "traceTags", "comments", "userIds", "toolCalls", "toolCallNames", "toolDefinitions", "scores", "input",
     "output", "metadata",
 }  # fmt: skip
@@ -29,16 +29,16 @@ def score(row: Row, conversation: str | None = None) -> Iterator[Event]:
 
     Args:
         row: the score.
-        conversation: where the score stands inside its trace, the trace's conversation.
+        conversation: of a score inside its trace, the trace's conversation.
     """
-    aim, said = _aim(row), _value(row)
-    if aim is None or not said:
+    aim, values = _aim(row), _value(row)
+    if aim is None or not values:
         return
     opinion = Opinion(
-        name="edit" if "correction" in said else text(row.get("name")) or "score",
+        name="edit" if "correction" in values else text(row.get("name")) or "score",
         aim=aim,
         annotator=_ANNOTATORS.get(str(row.get("source"))),
-        **{"comment": text(row.get("comment"))} | said,
+        **{"comment": text(row.get("comment"))} | values,
     )
     kind, _, target = aim.partition(":")
     trace = ident(row.get("trace_id")) or ident(as_dict(row.get("subject")).get("traceId"))
@@ -54,7 +54,7 @@ def _feedback(opinion: Opinion, conversation: str | None, ts: datetime | None) -
 
 
 def _aim(row: Row) -> str | None:
-    """Return what is judged, as kind:id: the most specific id that there is."""
+    """Return a score's target as kind:id: the most specific id that there is."""
     kinds = {"observation": "span", "trace": "trace", "session": "session"}
     subject = as_dict(row.get("subject"))
     if subject:
@@ -87,8 +87,8 @@ def flattened(row: Row, given: Mapping[str, Any], target: str) -> Iterator[Event
 
     Args:
         row: the row in snake_case.
-        given: the row as it stands, whose score columns keep their names.
-        target: what the row's scores judge.
+        given: the row as it was logged, whose score columns keep their names.
+        target: what the row's scores are about.
     """
     columns = {**as_dict(row.get("scores")), **{k: v for k, v in given.items() if k not in _LISTS}}
     for column, values in columns.items():
@@ -100,7 +100,7 @@ def flattened(row: Row, given: Mapping[str, Any], target: str) -> Iterator[Event
 
 
 def comments(row: Row, target: str) -> Iterator[Event]:
-    """Yield what people wrote beside a row."""
+    """Yield the comments of a row."""
     for item in map(as_dict, as_list(row.get("comments"))):
         said = text(item.get("content"))
         if said:

@@ -1,8 +1,8 @@
-"""A whole Langfuse trace: its observations in order, calls that are logged twice told once, tools known by their name.
+"""A complete Langfuse trace: its observations in order, each model call once, tools known by their name.
 
 In: a trace's row and the rows of its observations. Out: events. A framework's span and the SDK's generation inside it
-are one call: the telling that says more is kept and takes from the other what it lacks. What a judge does is not the
-agent's. What a trace's own input and output say is a summary, where those are words.
+are one call: the one with more content is kept and takes from the other what it lacks. A judge's observations are not
+the agent's. A trace's own input and output are a summary, where they are words.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] 
 
 
 def whole(trace: Row, given: Sequence[Any], *, complete: bool = True) -> Iterator[Event]:
-    """Yield the events of a trace that stands in one record with its observations, all of them or some."""
+    """Yield the events of a trace that is in one record with its observations, all of them or some."""
     rows = sorted((row_of(o) for o in given), key=lambda r: when(r.get("start_time")) or _START)
     of = Whole(trace, task_of([trace, *rows]))
     parents = {ident(r.get("id")): ident(r.get("parent_observation_id")) for r in rows}
@@ -67,7 +67,7 @@ def whole(trace: Row, given: Sequence[Any], *, complete: bool = True) -> Iterato
 
 
 def told(trace: Row, task: str | None = None) -> Event:
-    """Return an event that says only what a trace belongs to."""
+    """Return an event that only names what a trace belongs to."""
     row = {"trace_id": trace.get("id"), "metadata": trace.get("metadata")}
     columns = {**source(row, Whole(trace, task), 0), "model": None}
     return event(columns, EventKind.REQUEST, {"messages": []}, ts=when(first(trace, ("timestamp", "created_at"))))
@@ -106,22 +106,23 @@ def _calls(rows: Sequence[Row], of: Whole, parents: Mapping[str | None, str | No
     for outer, inner in sorted(inside.items(), key=lambda item: -made[item[0]]["seq"]):  # the innermost first
         if len(inner) > 1:
             del made[outer]
-        elif inner[0] in made and _twins(made[outer], made[inner[0]]):
+        elif inner[0] in made and _same_call(made[outer], made[inner[0]]):
             measured = {k: v for k, v in made[inner[0]]["payload"].items() if k in _MEASURED}  # nearest to the call
-            keep, drop = (outer, inner[0]) if _says(made[outer]) > _says(made[inner[0]]) else (inner[0], outer)
+            more = _content(made[outer]) > _content(made[inner[0]])
+            keep, drop = (outer, inner[0]) if more else (inner[0], outer)
             made[keep] = _joined(made[keep], made.pop(drop), measured)
-    _tell_apart(list(made.values()))
+    _drop_shared_ids(list(made.values()))
     return made
 
 
-def _tell_apart(made: Sequence[Event]) -> None:
-    """Take the response id from calls that share it and say different things: some frameworks note the run's id."""
-    said: dict[str, list[Mapping[str, Any]]] = {}
+def _drop_shared_ids(made: Sequence[Event]) -> None:
+    """Take the response id from calls that share it but differ: some frameworks log the run's id instead."""
+    answers: dict[str, list[Mapping[str, Any]]] = {}
     for one in made:
-        said.setdefault(one["payload"].get("response_id") or "", []).append(_message(one))
+        answers.setdefault(one["payload"].get("response_id") or "", []).append(_message(one))
     for one in made:
         name = one["payload"].get("response_id")
-        if name and any(message != said[name][0] for message in said[name]):
+        if name and any(message != answers[name][0] for message in answers[name]):
             del one["payload"]["response_id"]
             one["ids"] = [known for known in one["ids"] if known != f"response:{name}"]
 
@@ -130,15 +131,15 @@ def _message(made: Event) -> Mapping[str, Any]:
     return as_dict(made["payload"].get("message"))
 
 
-def _twins(one: Event, other: Event) -> bool:
-    """Whether two events may tell of one call: they say the same, or one of them says nothing."""
+def _same_call(one: Event, other: Event) -> bool:
+    """Whether two events may be one call: their content is the same, or one of them has none."""
     texts = {t for t in (_message(one).get("content"), _message(other).get("content")) if t}
     calls = [[c["name"] for c in _message(e).get("tool_calls") or ()] for e in (one, other)]
     return len(texts) < 2 and (calls[0] == calls[1] or not all(calls))  # noqa: PLR2004
 
 
-def _says(made: Event) -> tuple[int, ...]:
-    """Return how much an event tells; of equal ones the inner one is kept."""
+def _content(made: Event) -> tuple[int, ...]:
+    """Return how much content an event has; of equal ones the inner one is kept."""
     history = as_list(made["payload"].get("input"))
     calls = sum(len(m.get("tool_calls") or ()) for m in history)
     message = _message(made)

@@ -1,6 +1,6 @@
 """The names of GenAI attributes, as data.
 
-In: `aliases.toml` beside this file, read once when the first span is met. Out: `Aliases`.
+In: `aliases.toml`, read once, with the first span. Out: `Aliases`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Aliases:
-    """The whole table: names of attributes, and what their values and a span's name say of what the span is."""
+    """The complete table: names of attributes, and the roles of spans by the values of attributes and by name."""
 
     version: int
     names: Names

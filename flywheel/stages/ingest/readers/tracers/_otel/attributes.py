@@ -29,7 +29,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def folded(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes by their dotted names, with a list beside the names that are numbered."""
+    """Return attributes by their dotted names, with a list in addition to the names that are numbered."""
     found = _spelled_out(given)
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in found.items():
@@ -43,7 +43,7 @@ def folded(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _numbered(name: str) -> Sequence[str]:
-    """Return what stands before a name's first number, and the rest from it on; () for a name without numbers."""
+    """Return the part of a name before its first number, and the rest; () for a name without numbers."""
     match = _NUMBERED.match(name)
     return match.groups() if match else ()
 
@@ -108,7 +108,7 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
 
 
 def told(attributes: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """Return the first of the named values that says something, parsed where it is JSON; None when there is none."""
+    """Return the first of the named values that is not empty, parsed where it is JSON; None when there is none."""
     if attributes.keys().isdisjoint(names):
         return None
     for name in names:

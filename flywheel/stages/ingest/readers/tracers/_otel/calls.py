@@ -1,7 +1,7 @@
 """Events of model and tool spans, a framework's span and its SDK's span as one.
 
-In: the spans of a record. Out: model_call, tool_call and tool_result events. AgentOps tells the calls of an answer in
-spans of their own, children of the model's span that end before it: the answer comes as pieces, joined by its span id.
+In: the spans of a record. Out: model_call, tool_call and tool_result events. AgentOps has spans for the calls of an
+answer, children of the model's span that end before it: the answer comes in pieces, joined by its span id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
 
 _NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
 _MADE = "tool_call."  # how AgentOps names the span of a call that an answer asks for
-_MERGED = "(merged tools)"  # Google ADK's summary of parallel calls, told before one by one
+_MERGED = "(merged tools)"  # Google ADK's summary of parallel calls, which have spans of their own
 
 
 def call_events(spans: Spans) -> Iterator[Event]:
@@ -30,7 +30,7 @@ def call_events(spans: Spans) -> Iterator[Event]:
     roles = [spans.role(span) for span in spans.spans]
     calls = _Calls(spans, [s for s, role in zip(spans.spans, roles, strict=True) if role == "model"])
     for seq, (span, role) in enumerate(zip(spans.spans, roles, strict=True)):
-        if role == "model" and not calls.is_twin(span):
+        if role == "model" and not calls.is_duplicate(span):
             yield calls.event(span, seq)
         elif role == "tool":
             yield from _tool_events(span, spans, seq)
@@ -47,23 +47,23 @@ def seconds(span: Span) -> dict[str, float]:
 
 
 class _Calls:
-    """The model calls of a record, and which of them are told by another span."""
+    """The model calls of a record, and which of them are duplicates of another span."""
 
     def __init__(self, spans: Spans, found: list[Span]) -> None:
         self._payloads = {id(span): _payload(span) for span in found}
         self._spans = spans
-        self._inner = {id(span): self._twins(span) for span in found}
-        self._dropped = {id(twin) for twins in self._inner.values() for twin in twins}
+        self._inner = {id(span): self._duplicates(span) for span in found}
+        self._dropped = {id(duplicate) for duplicates in self._inner.values() for duplicate in duplicates}
         self._dropped |= {id(span) for span in found if self._is_sum(span)}
 
-    def is_twin(self, span: Span) -> bool:
-        """Whether another span tells this call."""
+    def is_duplicate(self, span: Span) -> bool:
+        """Whether another span has this call."""
         return id(span) in self._dropped
 
     def _within(self, outer: Span) -> list[Span]:
         return [span for span in self._spans.children(outer) if id(span) in self._payloads]
 
-    def _twins(self, outer: Span) -> list[Span]:
+    def _duplicates(self, outer: Span) -> list[Span]:
         """Return the calls under this one that are this one: failed tries, and the one that gave its answer."""
         inner = self._within(outer)
         given = [span for span in inner if not span.failed]
@@ -76,12 +76,12 @@ class _Calls:
         return len(given) > 1 and _same_call(self._payloads[id(outer)], self._payloads[id(given[-1])])
 
     def event(self, span: Span, seq: int) -> Event:
-        """Return a call with what its twins say beside it."""
+        """Return a call with what its duplicates add."""
         payload, source = dict(self._payloads[id(span)]), self._spans.source(span, seq)
-        for twin in self._told_by(span):
-            payload = _merged(payload, self._payloads[id(twin)])
-            source["model"] = source["model"] or text(told(twin.attributes, aliases().names.model))
-            source["ids"] += [f"span:{twin.span_id}"] if twin.span_id else []
+        for duplicate in self._told_by(span):
+            payload = _merged(payload, self._payloads[id(duplicate)])
+            source["model"] = source["model"] or text(told(duplicate.attributes, aliases().names.model))
+            source["ids"] += [f"span:{duplicate.span_id}"] if duplicate.span_id else []
         if payload.get("response_id"):
             source["ids"] += [f"response:{payload['response_id']}"]
         ts = span.started or when(told(span.attributes, aliases().names.time))
@@ -90,9 +90,9 @@ class _Calls:
         return event(source, EventKind.MODEL_CALL, ts, _in_pieces(payload, span))
 
     def _told_by(self, span: Span) -> Iterator[Span]:
-        for twin in self._inner[id(span)]:
-            yield twin
-            yield from self._told_by(twin)
+        for duplicate in self._inner[id(span)]:
+            yield duplicate
+            yield from self._told_by(duplicate)
 
 
 def _payload(span: Span) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _payload(span: Span) -> dict[str, Any]:
 
 
 def _in_pieces(payload: dict[str, Any], span: Span) -> dict[str, Any]:
-    """Return an answer that ended in calls and holds none as a piece: AgentOps tells its calls in spans below it."""
+    """Return an answer that ended in calls but has none as a piece: AgentOps has its calls in spans below it."""
     choice = as_dict((as_list(span.attributes.get("gen_ai.completion")) or [None])[0])
     ended = choice.get("finish_reason") in ("tool_calls", "function_call")
     if not ended or not span.span_id or payload["message"].get("tool_calls"):
@@ -148,7 +148,7 @@ def _has_content(payload: Mapping[str, Any]) -> bool:
 
 
 def _same_call(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two nested spans tell the same answer; one that has no content tells nothing else."""
+    """Whether two nested spans have the same answer; one without content does not differ."""
     if not (_has_content(one) and _has_content(other)):
         return True
     return _said(one["message"]) == _said(other["message"])
@@ -159,12 +159,14 @@ def _said(message: Message) -> tuple[str, list[tuple[str, Any]]]:
     return (message.get("content") or "").strip(), calls
 
 
-def _merged(payload: dict[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call with its twin's content where it has none, and what else only the twin says."""
+def _merged(payload: dict[str, Any], duplicate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call with its duplicate's content where it has none, and its duplicate's other fields."""
     content = ("message", "other_choices", "tags")
-    if not _has_content(payload) and _has_content(twin):
-        payload = {k: v for k, v in payload.items() if k not in content} | {k: twin[k] for k in content if k in twin}
-    return {k: v for k, v in twin.items() if k not in {"tags", "error_type", "other_choices"}} | payload
+    if not _has_content(payload) and _has_content(duplicate):
+        payload = {k: v for k, v in payload.items() if k not in content} | {
+            k: duplicate[k] for k in content if k in duplicate
+        }
+    return {k: v for k, v in duplicate.items() if k not in {"tags", "error_type", "other_choices"}} | payload
 
 
 def _tool_events(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
@@ -222,7 +224,7 @@ def _result(told_by: list[Span]) -> dict[str, Any]:
 
 
 def _error_text(told_by: list[Span]) -> str | None:
-    """Return what an error said where there is no result."""
+    """Return an error's text where there is no result."""
     raised = (text(e.attributes.get("exception.message")) for s in told_by for e in s.events if e.name == "exception")
     return next((found for found in raised if found), None) or next((s.message for s in told_by if s.message), None)
 

@@ -141,7 +141,7 @@ def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what attributes say of a call beside its messages."""
+    """Return a call's payload fields other than its messages."""
     names = aliases().names
     reasons = told(attributes, names.finish_reason)
     usage, costs = as_dict(told(attributes, names.usage)), as_dict(told(attributes, names.cost_details))

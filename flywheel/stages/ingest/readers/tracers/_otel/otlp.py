@@ -1,7 +1,7 @@
-"""Spans and log records with their attributes as plain values, from OTLP's JSON and from spans that stand alone.
+"""Spans and log records with their attributes as plain values, from OTLP's JSON and from single spans.
 
 Every key is accepted in camel and snake case, ids in hex and base64, attributes as key/value lists and as objects. A
-span that stands alone is what an SDK prints (`context`, `start_time`), what Phoenix exports, a row of its data frames.
+single span is what an SDK prints (`context`, `start_time`), what Phoenix exports, or a row of its data frames.
 
 In: one record. Out: `Span`s and `LogRecord`s.
 """
@@ -101,7 +101,7 @@ def open_envelope(record: Any) -> Envelope:
 
 
 def single_span(given: Mapping[str, Any]) -> Span:
-    """Return a span that stands alone, with its own resource."""
+    """Return a single span, with its own resource."""
     return _span(given, _attributes(as_dict(given.get("resource")).get("attributes")))
 
 
@@ -148,7 +148,7 @@ def _span_id(given: Mapping[str, Any]) -> str | None:
 
 def _all_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    kind = text(given.get("span_kind"))  # OpenInference's, beside the attributes
+    kind = text(given.get("span_kind"))  # OpenInference's, next to the attributes
     if kind not in {None, "UNKNOWN"}:
         found["openinference.span.kind"] = kind
     for name, value in given.items():

@@ -1,8 +1,8 @@
-"""From the spans of one record to events: model calls, tool calls and results, each once.
+"""The spans of one record, each once, and how they relate: parents, roles, conversations.
 
 A record holds spans of many traces in no useful order, children before parents, some twice. A framework's span around
-its SDK's span tells the same call again: the two become one event. A span that names no conversation takes its nearest
-ancestor's, else the one that its trace's spans agree on, else the trace's own id; `ids` join what stands elsewhere.
+its SDK's span is the same call: the two become one event. A span that names no conversation takes its nearest
+ancestor's, else the one that its trace's spans agree on, else the trace's own id; `ids` join events of other records.
 
 In: spans and log records. Out: `Spans`, which knows the columns of each.
 """
@@ -35,7 +35,7 @@ def event(source: Source, kind: EventKind, ts: datetime | None, payload: dict[st
 
 
 class Spans:
-    """The spans of one record, each once, and what they say of each other."""
+    """The spans of one record, each once, with their relations."""
 
     def __init__(self, spans: Iterable[Span], logs: Sequence[LogRecord] = ()) -> None:
         self.spans = _unique(spans)
@@ -106,9 +106,9 @@ class Spans:
         named = _said(line, names) or (next(iter(agreed)) if len(agreed) == 1 else None)
         return named or ident(first(item.resource, names)) or item.trace_id or _orphan(item)
 
-    def mappings(self, told_already: Iterable[Event]) -> Iterator[Event]:
-        """Yield empty requests: for a trace's conversation that no event told, and for agents, which may be judged."""
-        known = {(e["conversation_id"], name) for e in told_already for name in e.get("ids", ())}
+    def mappings(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield empty requests: for a trace's conversation without events, and for agents, as targets of feedback."""
+        known = {(e["conversation_id"], name) for e in events for name in e.get("ids", ())}
         names = aliases().names.conversation
         for seq, span in enumerate(self.spans):
             named = ident(first(span.attributes, names))
@@ -127,7 +127,7 @@ class Spans:
 
 
 def _said(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
-    """Return what the nearest of a line of spans says."""
+    """Return the value of the nearest span in a line that has one."""
     for above in line:
         if found := ident(first(above.attributes, names)):
             return found
@@ -139,7 +139,7 @@ def _inherited(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str 
 
 
 def _unique(spans: Iterable[Span]) -> list[Span]:
-    """Return each span once: of one that was exported twice, the telling with more attributes."""
+    """Return each span once: of one that was exported twice, the copy with more attributes."""
     kept: dict[Any, Span] = {}
     for number, span in enumerate(spans):
         key = (span.trace_id, span.span_id) if span.span_id else number
@@ -169,7 +169,7 @@ def _orphan(item: Span | LogRecord) -> str:
 
 def _role(span: Span) -> str:
     method = span.attributes.get(_MCP)
-    if method is not None:  # a server's side of a call is its client's twin
+    if method is not None:  # a server's side of a call duplicates its client's
         return "tool" if method == "tools/call" and not span.server else ""
     table = aliases()
     said = first(span.attributes, table.names.operation)

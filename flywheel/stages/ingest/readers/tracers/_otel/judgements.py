@@ -1,7 +1,7 @@
 """What spans and log records say of quality: evaluation events, OpenInference's annotations, agent-lightning's rewards.
 
-A judgement stands inside the span that it judges, or in a span or record of its own that links to it. One of a trace or
-a session is told once, on whichever span carries it.
+A judgement is inside its target span, or in a span or record of its own that links to its target. One of a trace or a
+session is read once, on whichever span has it.
 
 In: spans, log records, annotations. Out: feedback and outcome events.
 """
@@ -30,7 +30,7 @@ _MATCHES = {"gen_ai.response.id": "response", "span_id": "span", "trace_id": "tr
 
 
 class Aim(NamedTuple):
-    """What is judged."""
+    """The target of a judgement."""
 
     kind: str
     id: str
@@ -42,7 +42,7 @@ class Aim(NamedTuple):
 
 
 def opinion(given: Mapping[str, Any], aim: Aim | None) -> dict[str, Any] | None:
-    """Return a feedback payload from an annotation's name, score, label and explanation; None when it says nothing."""
+    """Return a feedback payload from an annotation's name, score, label and explanation; None when it is empty."""
     return Opinion(
         name=text(given.get("name")) or "evaluation",
         aim=aim.name if aim else None,
@@ -70,7 +70,7 @@ def evaluation(item: Span | LogRecord, given: Mapping[str, Any], ts: datetime | 
 
 
 def span_judgements(span: Span, spans: Spans) -> Iterator[Event]:
-    """Yield what a span says of itself, its trace, its session, or of the span to which it links."""
+    """Yield a span's judgements of itself, its trace, its session, or of the span to which it links."""
     for happened in span.events:
         if happened.name == EVALUATION:
             found = evaluation(span, happened.attributes, happened.ts or span.ended, spans)
@@ -126,7 +126,7 @@ def _queried(span: Span) -> Aim | None:
 
 
 def _aim(item: Span | LogRecord, scope: str, spans: Spans) -> Aim | None:
-    """Return what a judgement of this scope, standing here, is about."""
+    """Return the target of a judgement of this scope at this place."""
     links = item.links if isinstance(item, Span) and spans.role(item) not in {"model", "tool"} else []
     place = links[0] if len(links) == 1 else item
     if scope == "session":
@@ -141,7 +141,7 @@ def _aim(item: Span | LogRecord, scope: str, spans: Spans) -> Aim | None:
 def _feedback(
     item: Span | LogRecord, aim: Aim | None, payload: dict[str, Any], ts: datetime | None, spans: Spans
 ) -> Event:
-    """A judgement stands in its target's conversation where the target is here, else under the target's own name."""
+    """Return a judgement in its target's conversation where the target is here, else under the target's name."""
     source = spans.source(item, 0)
     links = item.links if isinstance(item, Span) else []
     elsewhere = aim is not None and any(aim.id in {link.span_id, link.trace_id} for link in links)
