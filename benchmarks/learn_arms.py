@@ -127,9 +127,8 @@ def trained_tokens(project: Project, number: int, sides: tuple[str, ...]) -> int
 def flywheel_round(project: Project, number: int) -> dict[str, Any]:
     """Train and promote a round as `flywheel train` and `promote --force` do; return its adapter and what it cost."""
     from flywheel.io.files import read_json, write_json
-    from flywheel.pipeline.train.length import SIDES
     from flywheel.pipeline.train.run import training_metrics
-    from flywheel.records import Plan
+    from flywheel.records import METHODS, Plan
 
     started, saved = time.monotonic(), project.folder / f"plan{number}.json"
     if not saved.exists():
@@ -144,7 +143,7 @@ def flywheel_round(project: Project, number: int) -> dict[str, Any]:
         "method": manifest.method,
         "reason": manifest.method_reason,
         "rows": plan.card.fitting,
-        "trained_tokens": round(trained_tokens(project, number, SIDES[manifest.method]) * epochs),
+        "trained_tokens": round(trained_tokens(project, number, METHODS[manifest.method].dataset.sides) * epochs),
         "steps": len([m for m in training_metrics(project.registry.folder(number)) if "loss" in m]),
         "seconds": round(time.monotonic() - started, 1),
     }

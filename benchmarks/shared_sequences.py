@@ -26,7 +26,7 @@ def demonstration_rows(folder: Path) -> list[dict[str, list[int]]]:
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
     from flywheel.project import Project
-    from flywheel.stages.selection.rows import select_rows
+    from flywheel.stages.selection.rows import select_demonstrations
     from flywheel.stages.train.rows import tokenise
 
     (folder / "flywheel.toml").write_text(f"[train]\nmax_rows = {ROWS}\n", encoding="utf-8")
@@ -34,8 +34,8 @@ def demonstration_rows(folder: Path) -> list[dict[str, list[int]]]:
     project = Project(folder)
     project.ingest([SAMPLE_LOGS])
     project.build()
-    tables = [project.store.table(name, name).collect() for name in ("examples", "pairs")]
-    rows = select_rows(tables[0], tables[1], config.train, "sft", Funnel())
+    examples = project.store.table("examples", "examples").collect()
+    rows = select_demonstrations(examples, config.train, Funnel())
     return tokenise(rows, ChatFormat(load_tokenizer(config.model)), ("completion",), config.train).rows
 
 

@@ -40,7 +40,7 @@ def logged_pairs(data: Path, folder: Path) -> list[dict[str, list[int]]]:
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
     from flywheel.project import Project
-    from flywheel.stages.selection.rows import select_rows
+    from flywheel.stages.selection.rows import select_pairs
     from flywheel.stages.train.rows import tokenise
 
     (folder / "flywheel.toml").write_text("[train]\nmax_length = 100000\n", encoding="utf-8")
@@ -48,8 +48,7 @@ def logged_pairs(data: Path, folder: Path) -> list[dict[str, list[int]]]:
     project = Project(folder)
     project.ingest([data] if data.is_dir() else [ROOT / "sample_logs"])
     project.build()
-    tables = [project.store.table(name, name).collect() for name in ("examples", "pairs")]
-    rows = select_rows(tables[0], tables[1], config.train, "dpo", Funnel())
+    rows = select_pairs(project.store.table("pairs", "pairs").collect(), config.train, Funnel())
     rows = sorted(rows, key=lambda r: (len(json.dumps([r["prompt"], r["tools"]])), r["id"]))[:200]
     made = tokenise(rows, ChatFormat(load_tokenizer(config.model)), ("chosen", "rejected"), config.train).rows
     return sorted((_windowed(row) for row in made), key=lambda r: (len(r["prompt_ids"]), r["prompt_ids"]))
@@ -339,9 +338,9 @@ def measure(rows: dict[str, Any], folder: Path, steps: int, warm: int, dtype: st
 
 def device() -> str:
     """Return what was measured on."""
-    from flywheel.models.device import describe
+    from flywheel.models.load import describe_device
 
-    return describe()
+    return describe_device()
 
 
 def _shape(items: list[list[list[list[int]]]]) -> dict[str, float]:

@@ -1,17 +1,19 @@
-"""The seven extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
+"""The eight extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
 
-Built-ins are declared in our own pyproject.toml through the same groups; there is no privileged path. An extension is
-loaded only when it is named, so a broken plugin fails only who names it.
+Built-ins are declared in our own pyproject.toml through the same groups. Two groups have none: the trainers of the
+built-in methods are in the table `flywheel.records.METHODS`, and no vectors are built in. An extension is loaded only
+when it is named, so a broken plugin fails only where it is named.
 
-| group                | contract      | gives                                                              |
-|----------------------|---------------|--------------------------------------------------------------------|
-| flywheel.readers     | `Reader`      | events from one record of a log                                    |
-| flywheel.rewards     | `Signal`      | opinions on episodes and steps                                     |
-| flywheel.pairs       | `PairBuilder` | candidate preference pairs                                         |
-| flywheel.trainers    | `Trainer`     | an adapter, in a process of its own                                |
-| flywheel.evaluators  | `Evaluator`   | scores of one policy, case by case                                 |
-| flywheel.gates       | `GateRule`    | one rule's verdict                                                 |
-| flywheel.checks      | `Check`       | whether an answer to a user's own case will do                     |
+| group                | contract      | returns                                         | named in                |
+|----------------------|---------------|-------------------------------------------------|-------------------------|
+| flywheel.readers     | `Reader`      | events from one record of a log                 | detected, `--format`    |
+| flywheel.embeddings  | `Embedding`   | vectors of requests                             | `episodes.embedding`    |
+| flywheel.rewards     | `Signal`      | opinions on episodes and steps                  | `rewards.signals`       |
+| flywheel.pairs       | `PairBuilder` | candidate preference pairs                      | `pairs.builders`        |
+| flywheel.trainers    | `Trainer`     | an adapter, in a process of its own             | `train.trainer`         |
+| flywheel.evaluators  | `Evaluator`   | scores of one policy, case by case              | `eval.suites`           |
+| flywheel.gates       | `GateRule`    | one rule's verdict                              | `gate.rules`            |
+| flywheel.checks      | `Check`       | whether an answer to a user's own case is right | `eval.checks`           |
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 from flywheel.errors import ExtensionError
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from numpy.typing import NDArray
 
     from flywheel.config import Config, EvalConfig, GateConfig, PairsConfig, ReplayConfig, RewardsConfig
     from flywheel.records import EvalReport, Method, Promotion, RoundManifest, RuleResult
@@ -39,6 +43,7 @@ __all__ = [
     "CaseScore",
     "Check",
     "Drift",
+    "Embedding",
     "Evaluator",
     "Extension",
     "GateInput",
@@ -58,7 +63,7 @@ __all__ = [
     "load_extensions",
 ]
 
-GROUPS = ("readers", "rewards", "pairs", "trainers", "evaluators", "gates", "checks")
+GROUPS = ("readers", "embeddings", "rewards", "pairs", "trainers", "evaluators", "gates", "checks")
 
 
 class BadRecordError(Exception):
@@ -115,6 +120,14 @@ class Reader(Protocol):
         ...
 
 
+class Embedding(Protocol):
+    """Vectors of requests, so that requests in other words are joined as one task; the same texts, the same vectors."""
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """Return one vector a text, (texts, dimensions); they need no unit length."""
+        ...
+
+
 class Signal(Protocol):
     """Opinions on episodes or steps: a frame with the columns of `Reward`; reads nothing but its arguments.
 
@@ -163,6 +176,7 @@ class TrainSpec:
     seed: int
     cache_dir: Path | None = None  # what may be computed again, kept between rounds
     behaviours: Mapping[str, str] = field(default_factory=dict)  # a policy's name in logs → its adapter's folder
+    project_dir: Path | None = None  # where `module:function` of train.trainer is looked for
 
 
 @dataclass(frozen=True)

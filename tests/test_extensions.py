@@ -1,17 +1,21 @@
-"""The seven groups: listed without loading, loaded by name or path, clear when they fail."""
+"""The eight groups: listed without loading, loaded by name or path, clear when they fail."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import flywheel
 import pytest
+from flywheel.config import TrainConfig
 from flywheel.errors import ExtensionError
 from flywheel.extensions import (
     GROUPS,
     Check,
+    Embedding,
     Evaluator,
     GateRule,
     PairBuilder,
@@ -21,8 +25,10 @@ from flywheel.extensions import (
     list_extensions,
     load_extension,
 )
+from flywheel.records import METHODS
 
 PROTOCOLS = {
+    "embeddings": Embedding,
     "rewards": Signal,
     "pairs": PairBuilder,
     "trainers": Trainer,
@@ -34,7 +40,21 @@ PROTOCOLS = {
 
 def test_every_group_has_built_ins_through_the_same_door() -> None:
     ours = [e for e in list_extensions() if e.distribution == "flywheel-rl"]
-    assert {e.group for e in ours} == set(GROUPS)
+    assert {e.group for e in ours} == set(GROUPS) - {"embeddings", "trainers"}
+    assert {*PROTOCOLS, "readers"} == set(GROUPS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_methods_trainer_loads_and_has_the_protocols_signature(method: str) -> None:
+    trainer = load_extension("trainers", METHODS[method].trainer)
+    assert list(inspect.signature(trainer).parameters) == ["spec"]
+    assert METHODS[method].epochs in TrainConfig.model_fields
+
+
+def test_every_group_that_is_loaded_is_listed() -> None:
+    """Each call in the source names its group as a literal."""
+    source = "".join(path.read_text() for path in Path(flywheel.__file__).parent.rglob("*.py"))
+    assert set(re.findall(r'load_extensions?\("(\w+)"', source)) == set(GROUPS)
 
 
 @pytest.mark.parametrize("extension", list_extensions(), ids=lambda e: f"{e.group}.{e.name}")
@@ -52,6 +72,7 @@ def test_every_installed_extension_loads_and_has_the_protocols_signature(extensi
 def test_the_protocols_are_pinned() -> None:
     signatures = {g: list(inspect.signature(p.__call__).parameters)[1:] for g, p in PROTOCOLS.items()}
     assert signatures == {
+        "embeddings": ["texts"],
         "rewards": ["episodes", "steps", "events", "cfg"],
         "pairs": ["episodes", "steps", "returns", "cfg"],
         "trainers": ["spec"],

@@ -13,6 +13,7 @@ from flywheel.cli.progress import training, working
 from flywheel.cli.render import columns, estimate_lines, metric_lines, rule_lines, size
 from flywheel.cli.served import evaluate_logs
 from flywheel.cli.session import Session, session
+from flywheel.records import METHODS
 
 if TYPE_CHECKING:
     from flywheel.records import Plan, Promotion, RoundManifest
@@ -21,7 +22,7 @@ __all__ = ["add_commands", "confirm"]
 
 RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
 MethodOption = Annotated[
-    str | None, typer.Option("--method", help="sft, dpo, kto, grpo, grpo-replay or auto; default: train.method.")
+    str | None, typer.Option("--method", help=f"{', '.join(METHODS)} or auto; default: train.method.")
 ]
 
 

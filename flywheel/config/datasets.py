@@ -6,8 +6,6 @@ from pydantic import Field
 
 from flywheel.config._section import Section
 
-__all__ = ["GroupsConfig", "PairsConfig", "ReplayConfig"]
-
 
 class PairsConfig(Section):
     """How preference pairs are mined and filtered."""

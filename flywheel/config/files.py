@@ -15,15 +15,6 @@ from flywheel.config.root import Config, Pipeline
 from flywheel.errors import ConfigError
 from flywheel.io.user_files import read_text
 
-__all__ = [
-    "CONFIG_FILE",
-    "load_config",
-    "load_pipeline",
-    "merge_overrides",
-    "origins",
-    "render_default_config",
-]
-
 CONFIG_FILE = "flywheel.toml"
 
 

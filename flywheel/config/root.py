@@ -17,8 +17,6 @@ from flywheel.config.rewards import RewardsConfig
 from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import ModelConfig, TrainConfig
 
-__all__ = ["Config", "Pipeline"]
-
 
 class Config(Section):
     """Everything in flywheel.toml."""

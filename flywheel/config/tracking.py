@@ -6,8 +6,6 @@ from pydantic import Field
 
 from flywheel.config._section import Section
 
-__all__ = ["MlflowConfig"]
-
 
 class MlflowConfig(Section):
     """MLflow, as the extra `mlflow` installs it: each round a run and a version of one registered model."""

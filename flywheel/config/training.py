@@ -7,9 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from flywheel.config._section import Section
-from flywheel.records import Method
-
-__all__ = ["LoraConfig", "ModelConfig", "TrainConfig"]
+from flywheel.records import METHODS, Method, MethodSetting
 
 
 class ModelConfig(Section):
@@ -40,11 +38,15 @@ class LoraConfig(Section):
 class TrainConfig(Section):
     """What a round trains, from where, and how."""
 
-    method: Literal["auto", "sft", "dpo", "grpo", "kto", "grpo-replay"] = Field(
+    method: MethodSetting = Field(
         default="auto",
-        description="'auto': SFT while the start policy seldom makes a well-formed call, then DPO. 'grpo' trains on "
-        "groups of logged attempts, 'kto' on single good and bad actions, 'grpo-replay' on the policy's own attempts "
-        "in the replay environment.",
+        description="'auto': SFT while the start policy rarely makes a well-formed call, then DPO. "
+        + "; ".join(f"'{name}' trains on {method.learns}" for name, method in METHODS.items())
+        + ".",
+    )
+    trainer: str = Field(
+        default="",
+        description="Trainer instead of the method's own: a name in the flywheel.trainers group or module:function.",
     )
     start: Literal["champion", "base"] = Field(default="champion", description="Where a round starts from.")
     reference: Literal["parent", "base"] = Field(
@@ -173,6 +175,5 @@ class TrainConfig(Section):
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 
     def epochs(self, method: Method) -> float:
-        """Return the passes over the rows of a round of this method; KTO takes DPO's."""
-        grpo = dict.fromkeys(("grpo", "grpo-replay"), self.grpo_epochs)
-        return {"sft": self.sft_epochs, **grpo}.get(method, self.dpo_epochs)
+        """Return the passes over the rows of a round of this method."""
+        return float(getattr(self, METHODS[method].epochs))

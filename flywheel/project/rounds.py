@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from flywheel.config import Config
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context
 from flywheel.project.opened import Opened
-from flywheel.records import Method, Plan, Promotion, RoundManifest
+from flywheel.records import METHODS, Plan, Promotion, RoundManifest
 from flywheel.results import (
     CanaryAnswer,
     ChampionAnswer,
@@ -233,7 +233,7 @@ def _with_method(ctx: Context, method: str) -> Context:
     Raises:
         UsageError: there is no such method.
     """
-    known = ("auto", *get_args(Method))
+    known = ("auto", *METHODS)
     if method not in known:
         raise UsageError(f"no training method `{method}`", hint=f"methods: {', '.join(known)}")
     config = Config.model_validate(

@@ -28,6 +28,7 @@ from flywheel.records.episodes import (
 from flywheel.records.estimates import OffPolicyEstimate, refused_alike
 from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
 from flywheel.records.forgetting import Certificate, TaintedRound
+from flywheel.records.methods import METHODS, TRAINED_TABLES, Method, MethodSetting
 from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
@@ -37,7 +38,6 @@ from flywheel.records.rounds import (
     EvalReport,
     FileHash,
     MeasureRow,
-    Method,
     MetricRow,
     MonitorRow,
     Plan,
@@ -53,7 +53,9 @@ __all__ = [
     "FRESH",
     "ID_HEX",
     "ID_KINDS",
+    "METHODS",
     "TABLES",
+    "TRAINED_TABLES",
     "Asked",
     "CaseGap",
     "Certificate",
@@ -75,6 +77,7 @@ __all__ = [
     "MeasureRow",
     "Message",
     "Method",
+    "MethodSetting",
     "MetricRow",
     "MonitorRow",
     "Need",

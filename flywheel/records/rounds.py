@@ -10,6 +10,7 @@ from pydantic import Field
 
 from flywheel.records.base import Document, _Frozen
 from flywheel.records.estimates import OffPolicyEstimate
+from flywheel.records.methods import Method
 
 __all__ = [
     "FRESH",
@@ -17,7 +18,6 @@ __all__ = [
     "EvalReport",
     "FileHash",
     "MeasureRow",
-    "Method",
     "MetricRow",
     "MonitorRow",
     "Plan",
@@ -27,8 +27,6 @@ __all__ = [
     "RuleResult",
     "Verdict",
 ]
-
-Method = Literal["sft", "dpo", "grpo", "kto", "grpo-replay"]
 
 FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 

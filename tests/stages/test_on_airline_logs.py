@@ -19,7 +19,7 @@ from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.grounding import ungrounded
 from flywheel.stages.datasets.groups import build_groups
 from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
-from flywheel.stages.selection.rows import select_rows
+from flywheel.stages.selection.rows import select_pairs
 
 SURE = 0.95  # what a recorded verdict is worth
 
@@ -124,8 +124,7 @@ def test_pairs_and_what_became_of_the_candidates(airline: Airline) -> None:
         "note: kept of retry_fixed": 0,
         "note: kept of sibling": 23,
     }
-    examples = build_examples(*airline, PairsConfig(), Funnel())
-    rows = select_rows(examples, pairs, TrainConfig(), "dpo", Funnel())
+    rows = select_pairs(pairs, TrainConfig(), Funnel())
     assert len(rows) == pairs.filter(pl.col("split") == "train").height
 
 

@@ -15,22 +15,23 @@ from flywheel.models.load import load_tokenizer
 from flywheel.models.preview import segments
 from flywheel.models.windows import open_window, tokens_of
 from flywheel.pipeline.context import Context
+from flywheel.records.methods import TrainedTable
 from flywheel.results import Preview, PreviewSegment
 
 __all__ = ["preview"]
 
 
-def preview(ctx: Context, kind: str, record: Mapping[str, Any]) -> tuple[list[Preview], str]:
+def preview(ctx: Context, table: TrainedTable, record: Mapping[str, Any]) -> tuple[list[Preview], str]:
     """Return the sides of a row and how they are rendered; no side, and why, where the base model cannot tell."""
     try:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
-        prompt, told = _as_trained(ctx, chat, kind, record)
+        prompt, told = _as_trained(ctx, chat, table, record)
         sides = [
             Preview(
                 side=name,
                 segments=[PreviewSegment(**part._asdict()) for part in segments(chat, prompt, record["tools"], answer)],
             )
-            for name, answer in _sides(kind, record)
+            for name, answer in _sides(table, record)
         ]
     except FlywheelError as error:
         return [], f"no preview: {error.message}"
@@ -38,13 +39,13 @@ def preview(ctx: Context, kind: str, record: Mapping[str, Any]) -> tuple[list[Pr
 
 
 def _as_trained(
-    ctx: Context, chat: ChatFormat, kind: str, record: Mapping[str, Any]
+    ctx: Context, chat: ChatFormat, table: TrainedTable, record: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the prompt that a round would train on, and what it says of rows that are too long."""
     prompt, train = list(record["prompt"]), ctx.config.train
-    if kind == "group":
+    if not table.sides:
         return prompt, ""
-    actions = [answer[0] for _, answer in _sides(kind, record)]
+    actions = [answer[0] for _, answer in _sides(table, record)]
     tokens = tokens_of(chat, prompt, record["tools"], actions)
     if tokens <= train.max_length:
         return prompt, ""
@@ -55,12 +56,10 @@ def _as_trained(
     return window.prompt, f"{long}: {window.told()}"
 
 
-def _sides(kind: str, record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    if kind == "pair":
-        yield from ((name, record[name]) for name in ("chosen", "rejected"))
-    elif kind == "example":
-        yield "completion", record["completion"]
-    elif kind == "group":
+def _sides(table: TrainedTable, record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    if table.sides:
+        yield from ((side, record[side]) for side in table.sides)
+    else:
         for number, answer in enumerate(record["completions_G"]):
             advantage, policy = record["advantages_G"][number], record["policies_G"][number]
             yield f"member {number + 1} of {len(record['completions_G'])}, {policy}, advantage {advantage:+.3f}", answer

@@ -11,12 +11,12 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.preview import preview
+from flywheel.records import TRAINED_TABLES
 from flywheel.results import ShowAnswer
 
 __all__ = ["episode_id", "show"]
 
-_BY_ID = {"episodes": "episode_id", "pairs": "pair_id", "examples": "example_id", "groups": "group_id"}
-_SINGULAR = {"episodes": "episode", "pairs": "pair", "examples": "example", "groups": "group"}
+_KEYS = {"episodes": "episode_id"} | {name: TRAINED_TABLES[name].key for name in ("pairs", "examples", "groups")}
 _LEAST_ID = 6
 
 
@@ -30,7 +30,7 @@ def _unfold(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find(ctx: Context, table: str, wanted: str) -> pl.DataFrame:
-    column = _BY_ID[table]
+    column = _KEYS[table]
     return read_table(ctx.store, table).filter(pl.col(column).str.starts_with(wanted)).sort(column).collect()
 
 
@@ -63,8 +63,8 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
         record["rewards"] = _rows_of(ctx, "rewards", row["episode_id"], ["step", "signal"])
         record["returns"] = _rows_of(ctx, "returns", row["episode_id"], ["step"])
         return ShowAnswer(kind="episode", record=_plain(record))
-    sides, how = preview(ctx, _SINGULAR[table], record)
-    return ShowAnswer(kind=_SINGULAR[table], record=_plain(record), preview=sides, rendering=how)
+    sides, how = preview(ctx, TRAINED_TABLES[table], record)
+    return ShowAnswer(kind=TRAINED_TABLES[table].singular, record=_plain(record), preview=sides, rendering=how)
 
 
 def episode_id(ctx: Context, wanted: str) -> str:
@@ -86,7 +86,7 @@ def episode_id(ctx: Context, wanted: str) -> str:
 
 def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
     if len(wanted) >= _LEAST_ID:
-        for table in _BY_ID:
+        for table in _KEYS:
             found = _find(ctx, table, wanted)
             if found.height > 1:
                 raise UsageError(f"`{wanted}` begins {found.height} ids of {table}", hint="type more of the id")

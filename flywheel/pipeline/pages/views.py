@@ -20,6 +20,7 @@ from flywheel.models.load import load_tokenizer
 from flywheel.models.preview import tokens
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.records import TRAINED_TABLES
 
 if TYPE_CHECKING:
     from flywheel.report import EpisodeView, PairView, SignalView, StepView, TrainedView
@@ -68,7 +69,7 @@ class Shower:
             yield self._view({name: found.get(one, []) for name, found in rows.items()}, says)
 
     def _pairs_of(self, ids: Sequence[str]) -> dict[Any, list[Any]]:
-        sides = ("chosen_episode", "rejected_episode")
+        sides = TRAINED_TABLES["pairs"].episodes
         rows = read_table(self._ctx.store, "pairs").filter(pl.any_horizontal(pl.col(s).is_in(list(ids)) for s in sides))
         found: dict[Any, list[Any]] = {}
         for row in rows.sort("pair_id").collect().iter_rows(named=True):
@@ -163,21 +164,18 @@ class Shower:
 
     def _sides(self) -> Iterator[tuple[str, int, Record, str, Any]]:
         """Yield each trained action's episode and step, its row, which side of it it is, and the action."""
-        for pair in self._current("pairs", "pair_id"):
-            row = self._rows[pair["pair_id"]]
-            for side in ("chosen", "rejected"):
-                if side in row:
-                    yield pair[f"{side}_episode"], pair[f"{side}_step"], row, side, row[side]
-        for example in self._current("examples", "example_id"):
-            row = self._rows[example["example_id"]]
-            side = "undesired" if row.get("label") is False else "demonstration"
-            yield example["episode_id"], example["step"], row, side, row.get("completion", [])
+        for table in (TRAINED_TABLES["pairs"], TRAINED_TABLES["examples"]) if self._rows else ():
+            current = read_table(self._ctx.store, table.name).filter(pl.col(table.key).is_in(list(self._rows)))
+            for source in current.drop("prompt", "tools").sort(table.key).collect().iter_rows(named=True):
+                row = self._rows[source[table.key]]
+                for side, episode, step in zip(table.sides, table.episodes, table.steps, strict=True):
+                    if side in row:
+                        yield source[episode], source[step], row, _side_name(row, side), row[side]
 
-    def _current(self, table: str, key: str) -> list[dict[str, Any]]:
-        if not self._rows:
-            return []
-        rows = read_table(self._ctx.store, table).filter(pl.col(key).is_in(list(self._rows)))
-        return rows.drop("prompt", "tools").sort(key).collect().to_dicts()
+
+def _side_name(row: Record, side: str) -> str:
+    """Return what the page calls an action that a round trained."""
+    return side if side != "completion" else "undesired" if row.get("label") is False else "demonstration"
 
 
 def _by_episode(rows: pl.LazyFrame) -> dict[Any, list[Any]]:

@@ -16,20 +16,22 @@ from typing import Any
 
 import polars as pl
 
+from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.io.files import read_rows
 from flywheel.pipeline.build.registry import LINK_COLUMNS as LINKED
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.provenance import ORIGINS, from_snapshots, read_origins
-from flywheel.records import Split, content_id
+from flywheel.records import TRAINED_TABLES, Split, content_id
+from flywheel.records.methods import TrainedTable
 from flywheel.registry.registry import DATASET
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.ingest.forgotten import LATE
 
 __all__ = ["Belongings", "belongings", "row_ids"]
 
-_OF_EPISODES = ("episodes", "steps", "tasks", "opinions", "corrections", "rewards", "returns", "examples")
+_OF_EPISODES = ("episodes", "steps", "tasks", "opinions", "corrections", "rewards", "returns")
 
 
 @dataclass(frozen=True)
@@ -127,20 +129,25 @@ def _names(events: pl.DataFrame, inside: pl.Expr) -> list[str]:
 def _counts(ctx: Context, user: str, episodes: list[str]) -> dict[str, int]:
     """Return how many rows of each derived table are the user's."""
     of = {name: pl.col("episode_id").is_in(episodes) for name in _OF_EPISODES}
-    of["pairs"] = (
-        pl.col("chosen_episode").is_in(episodes)
-        | pl.col("rejected_episode").is_in(episodes)
-        | pl.col("users").list.contains(user)
-    )
-    of["groups"] = pl.col("episodes_G").list.eval(pl.element().is_in(episodes)).list.any()
-    of["fixtures"] = pl.col("episodes").list.eval(pl.element().is_in(episodes)).list.any()
-    of["scenarios"] = pl.col("episode_id").is_in(episodes)
+    of |= {name: _rests_on(table, episodes) for name, table in TRAINED_TABLES.items()}
+    of["pairs"] |= pl.col("users").list.contains(user)
     of["reliability"] = (pl.col("kind") == "user") & (pl.col("name") == user)
     stage = {table: s.name for s in STAGES for table in s.makes}
     return {
         table: int(ctx.store.table(table, stage[table]).filter(mine).select(pl.len()).collect().item())
         for table, mine in sorted(of.items())
     }
+
+
+def _rests_on(table: TrainedTable, episodes: list[str]) -> pl.Expr:
+    """Return whether any of these episodes is behind a row."""
+    types = polars_schema(table.record)
+    return pl.any_horizontal(
+        pl.col(c).list.eval(pl.element().is_in(episodes)).list.any()
+        if isinstance(types[c], pl.List)
+        else pl.col(c).is_in(episodes)
+        for c in table.episodes
+    )
 
 
 def _holdout_share(ctx: Context, episodes: list[str]) -> float:

@@ -19,8 +19,6 @@ from flywheel.registry.registry import DATASET, round_name
 from flywheel.stages.evaluate.probe import own_actions
 from flywheel.stages.selection.mix import Before, chance
 
-__all__ = ["before", "golden_version", "mix_of", "replayed", "trained_on"]
-
 MOST_REPLAYED = 512  # attempts at older rows a round: each is generated
 
 Row = dict[str, Any]

@@ -13,8 +13,6 @@ from flywheel.registry.registry import round_name
 from flywheel.stages.labelling.priors import log_odds
 from flywheel.stages.monitors import watch
 
-__all__ = ["monitor_rows", "refuse_red"]
-
 _COLUMNS = {
     "episodes": ("episode_id", "task_id", "user", "policy", "started"),
     "steps": ("episode_id", "task_id", "index", "action", "tool_names", "malformed"),

@@ -26,8 +26,6 @@ from flywheel.stats.planning import cases_for_superiority
 if TYPE_CHECKING:
     from flywheel.pipeline.train.plan import PlannedRound
 
-__all__ = ["lacks_rows", "lacks_tasks", "rebuild_is_due"]
-
 
 def rebuild_is_due(ctx: Context, number: int) -> bool:
     """Return whether this round is to stand in for those that a forgotten user's rows had tainted."""

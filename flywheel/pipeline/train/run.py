@@ -21,11 +21,9 @@ from flywheel.pipeline.context import Context, served_rounds
 from flywheel.pipeline.train.monitors import refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
-from flywheel.records import FileHash, Plan, RoundManifest
+from flywheel.records import METHODS, FileHash, Plan, RoundManifest
 from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET
 from flywheel.stages.train.process.spec import launch
-
-__all__ = ["train_round", "training_metrics"]
 
 
 def train_round(
@@ -103,7 +101,8 @@ def _spec(ctx: Context, manifest: RoundManifest) -> TrainSpec:
         config=_placed(ctx),
         seed=manifest.seed,
         cache_dir=ctx.store.root / "cache",
-        behaviours=_served(ctx) if manifest.method == "grpo" else {},
+        behaviours=_served(ctx) if METHODS[manifest.method].behaviours else {},
+        project_dir=ctx.project,
     )
 
 

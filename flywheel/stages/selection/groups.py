@@ -1,31 +1,33 @@
 """Which rows make a round of GRPO, on logged groups or in the replay environment, or of KTO.
 
 In: the groups table, the scenarios and fixtures tables, or the examples table (KTO). Out: JSON-ready rows for the
-trainer, in an order that depends on nothing but their content. No user has more rows than in the other methods
-(`select`): an action is its episode's user's, a group that of whoever made more than half of its attempts, and nobody's
-where there is none.
+trainer, in an order that depends on nothing but their content. No user has more rows than in the other methods: an
+action belongs to its episode's user, a group to the user who made more than half of its attempts, if there is one.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
+from flywheel.config import TrainConfig
+from flywheel.funnel import Funnel
 from flywheel.records import Split, content_id
 from flywheel.replay import scenario_row, scenarios
-from flywheel.stages.selection.mix import NOTHING_BEFORE, OLDER, Before, by_task, drawn, new_first, take
-from flywheel.stages.selection.rows import known_users, share_out
-from flywheel.stages.selection.user_caps import user_weights
-
-if TYPE_CHECKING:
-    from flywheel.config import TrainConfig
-    from flywheel.funnel import Funnel
-
-__all__ = ["select_actions", "select_groups", "select_scenarios"]
+from flywheel.stages.selection.mix import (
+    NOTHING_BEFORE,
+    OLDER,
+    Before,
+    by_task,
+    new_first,
+    sampling_order,
+    take,
+)
+from flywheel.stages.selection.user_caps import cap_users, known_users, share_out, with_users
 
 
 def select_groups(
@@ -42,39 +44,33 @@ def select_groups(
     """
     funnel.considered += groups.height
     table = funnel.drop(groups, pl.col("split") != Split.TRAIN.value, "held out").sort("group_id")
-    who = [_behind([(users or {}).get(e) for e in episodes]) for episodes in table["episodes_G"]]
-    table = table.with_columns(pl.Series("_user", who, dtype=pl.String))
+    majority = [
+        next((user for user, n in members.items() if user is not None and 2 * n > members.total()), None)
+        for members in (Counter((users or {}).get(e) for e in episodes) for episodes in table["episodes_G"])
+    ]
+    table = table.with_columns(pl.Series("_user", majority, dtype=pl.String))
     table = share_out(new_first(table, "group_id", before), known_users(table, funnel), cfg, funnel).drop("_user")
-    table = take(by_task(table, "group_id", drawn(table, "group_id", cfg.seed)), "group_id", cfg, before, funnel)
+    order = sampling_order(table, "group_id", cfg.seed)
+    table = take(by_task(table, "group_id", order), "group_id", cfg, before, funnel)
     funnel.kept += table.height
-    return sorted((_group(row) for row in table.iter_rows(named=True)), key=content_id)
-
-
-def _behind(users: Sequence[str | None]) -> str | None:
-    """Return the user behind more than half of a group's attempts."""
-    found = [(n, user) for user, n in Counter(users).items() if user is not None and 2 * n > len(users)]
-    return found[0][1] if found else None
-
-
-def _group(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "prompt": json.loads(row["prompt"]),
-        "tools": json.loads(row["tools"]) if row["tools"] is not None else None,
-        "completions": [json.loads(text) for text in row["completions_G"]],
-        "rewards": row["rewards_G"],
-        "advantages": row["advantages_G"],
-        "policies": row["policies_G"],
-        "behaviours": row["behaviour_G"],
-        "log_probs": [json.loads(text) if text is not None else None for text in row["log_probs_G"] or ()],
-        "temperatures": row["temperatures_G"],
-        "id": row["group_id"],
-        "task_id": row["task_id"],
-        **_mix(row),
-    }
-
-
-def _mix(row: dict[str, Any]) -> dict[str, str]:
-    return {"mix": "older"} if row[OLDER] else {}
+    rows = (
+        {
+            "prompt": json.loads(row["prompt"]),
+            "tools": json.loads(row["tools"]) if row["tools"] is not None else None,
+            "completions": [json.loads(text) for text in row["completions_G"]],
+            "rewards": row["rewards_G"],
+            "advantages": row["advantages_G"],
+            "policies": row["policies_G"],
+            "behaviours": row["behaviour_G"],
+            "log_probs": [json.loads(text) if text is not None else None for text in row["log_probs_G"] or ()],
+            "temperatures": row["temperatures_G"],
+            "id": row["group_id"],
+            "task_id": row["task_id"],
+            **({"mix": "older"} if row[OLDER] else {}),
+        }
+        for row in table.iter_rows(named=True)
+    )
+    return sorted(rows, key=content_id)
 
 
 def select_scenarios(
@@ -104,8 +100,8 @@ def select_scenarios(
     known = fixtures.filter(
         (pl.col("split") == Split.TRAIN.value) & pl.col("task_id").is_in(table["task_id"].unique().implode())
     )
-    found = scenarios(table.iter_rows(named=True), known.iter_rows(named=True))
-    return sorted((scenario_row(scenario) for scenario in found), key=content_id)
+    starts_and_calls = scenarios(table.iter_rows(named=True), known.iter_rows(named=True))
+    return sorted((scenario_row(scenario) for scenario in starts_and_calls), key=content_id)
 
 
 def select_actions(
@@ -117,34 +113,28 @@ def select_actions(
 ) -> list[dict[str, Any]]:
     """Return a round's single actions of the training split: {prompt, completion, tools, label, weight, ...}.
 
-    `users` names the user of each episode; each of one user's rows counts less the more there are. `before` says what
+    `users` names the user of each episode; each of one user's rows counts less the more there are. `before` is what
     the start policy was trained on: such rows have {mix: older}, and only so many are taken.
     """
     funnel.considered += examples.height
     table = funnel.drop(examples, pl.col("split") != Split.TRAIN.value, "held out")
-    table = funnel.drop(table, pl.col("weight") <= 0, "no weight").sort(
-        "weight", "example_id", descending=[True, False]
-    )
-    who = pl.Series("_user", [(users or {}).get(e) for e in table["episode_id"]], dtype=pl.String)
-    table = new_first(table.with_columns(who), "example_id", before)
-    table = share_out(table, known_users(table, funnel), cfg, funnel)
-    by_user = pl.Series(user_weights(table["_user"].to_list()), dtype=pl.Float64)
-    table = table.with_columns(weight=pl.col("weight") * by_user).drop("_user")
-    table = take(
-        by_task(table, "example_id", drawn(table, "example_id", cfg.seed), "label"), "example_id", cfg, before, funnel
-    )
+    table = funnel.drop(table, pl.col("weight") <= 0, "no weight")
+    table = with_users(table, "episode_id", users or {})
+    table = cap_users(table, "example_id", known_users(table, funnel), cfg, funnel, before)
+    order = sampling_order(table, "example_id", cfg.seed)
+    table = take(by_task(table, "example_id", order, "label"), "example_id", cfg, before, funnel)
     funnel.kept += table.height
-    return sorted((_action(row) for row in table.iter_rows(named=True)), key=content_id)
-
-
-def _action(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "prompt": json.loads(row["prompt"]),
-        "completion": json.loads(row["completion"]),
-        "tools": json.loads(row["tools"]) if row["tools"] is not None else None,
-        "label": row["label"],
-        "weight": row["weight"],
-        "id": row["example_id"],
-        "task_id": row["task_id"],
-        **_mix(row),
-    }
+    rows = (
+        {
+            "prompt": json.loads(row["prompt"]),
+            "completion": json.loads(row["completion"]),
+            "tools": json.loads(row["tools"]) if row["tools"] is not None else None,
+            "label": row["label"],
+            "weight": row["weight"],
+            "id": row["example_id"],
+            "task_id": row["task_id"],
+            **({"mix": "older"} if row[OLDER] else {}),
+        }
+        for row in table.iter_rows(named=True)
+    )
+    return sorted(rows, key=content_id)

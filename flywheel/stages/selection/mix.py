@@ -1,4 +1,4 @@
-"""What a round takes of rows that its start policy has not been trained on, and of those that it has.
+"""How many of a round's rows the start policy was not trained on yet, and how many it was.
 
 In: rows in order of preference, and the ids that earlier rounds were trained on. Out: the rows of a round, each with
 whether it is an older one. A round that only sees new rows forgets what old ones taught; one that sees all of them
@@ -10,17 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from flywheel.config import TrainConfig
+from flywheel.funnel import Funnel
 from flywheel.records import content_id
-
-if TYPE_CHECKING:
-    from flywheel.config import TrainConfig
-    from flywheel.funnel import Funnel
-
-__all__ = ["NOTHING_BEFORE", "OLDER", "Before", "by_task", "chance", "drawn", "new_first", "take"]
 
 OLDER = "_older"
 ENOUGH = "trained on before"
@@ -37,8 +32,8 @@ class Before:
 NOTHING_BEFORE = Before()
 
 
-def drawn(table: pl.DataFrame, key: str, *salt: int | str) -> pl.Series:
-    """Return what to sort by, largest first, to draw rows without replacement, each as often as its weight says.
+def sampling_order(table: pl.DataFrame, key: str, *salt: int | str) -> pl.Series:
+    """Return keys to sort by, largest first, to sample rows without replacement, each as often as its weight demands.
 
     Depends on nothing but ids, weights and salt (Efraimidis and Spirakis 2006). Without weights all rows are alike.
     """
@@ -61,7 +56,7 @@ def by_task(table: pl.DataFrame, key: str, order: pl.Series, *within: str) -> pl
 
 
 def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
-    """Sort older rows behind the others, so that they take no one's place; otherwise as they stand."""
+    """Sort older rows behind the others, so that they take no new row's place; otherwise keep the order."""
     older = pl.Series([name in before.ids for name in table[key]], dtype=pl.Boolean)
     return table.with_columns(older.alias(OLDER)).sort(OLDER, maintain_order=True)
 
@@ -69,8 +64,8 @@ def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
 def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel: Funnel) -> pl.DataFrame:
     """Return the rows of a round: the first new ones, and for each of them `train.older_rows` older ones (`new_first`).
 
-    The older ones are drawn anew for each start. Where fewer than `train.min_rows` are new, the rows are taken as they
-    stand: such a round goes over older ones again, and a nightly job waits instead.
+    Each start gets another sample of the older ones. Where fewer than `train.min_rows` are new, the rows are taken in
+    their order: such a round goes over older ones again, and a nightly job waits instead.
     """
     table = table.sort(OLDER, maintain_order=True)
     new, older = table.filter(~pl.col(OLDER)), table.filter(pl.col(OLDER))
@@ -79,5 +74,5 @@ def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel
     room = min(older.height, math.ceil(cfg.max_rows * cfg.older_rows / (1 + cfg.older_rows)))
     new = funnel.drop(new, pl.int_range(pl.len()) >= max(1, cfg.max_rows - room), "over train.max_rows")
     wanted = min(math.ceil(cfg.older_rows * new.height), cfg.max_rows - new.height)
-    older = by_task(older, key, drawn(older, key, cfg.seed, before.start))
+    older = by_task(older, key, sampling_order(older, key, cfg.seed, before.start))
     return pl.concat([new, funnel.drop(older, pl.int_range(pl.len()) >= wanted, ENOUGH)])

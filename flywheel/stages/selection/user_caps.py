@@ -1,29 +1,33 @@
-"""No single user decides: caps, weights, and whether a preference outlives any one user.
+"""No single user decides: caps, weights, and whether a preference depends on any one user.
 
 In: votes or rows with the pseudonym of their user. Out: how much of them counts. Where logs name no users nothing can
-be capped, which is said and does not block; a user is a pseudonym, never a name.
+be capped; that is noted and does not block. A user is a pseudonym, never a name.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["Direction", "capped_share", "direction", "majority", "rows_allowed", "tally", "user_weights"]
+import polars as pl
+
+from flywheel.config import TrainConfig
+from flywheel.funnel import Funnel
+from flywheel.stages.selection.mix import Before, new_first
 
 CAP = 3  # votes of one user that count
 LEAST_USERS = 3  # distinct users that a preference needs
-LEAST_USERS_VERIFIED = 2  # the same where a verifier stands behind it
+LEAST_USERS_VERIFIED = 2  # the same where a verifier confirms it
 LEAD = 2  # users by which it must lead
-FEW = 3  # users below whom there is no crowd to protect: nothing is capped
+FEW = 3  # with fewer users than this there is no crowd to protect: nothing is capped
 
 Vote = tuple[str, Hashable]  # user, choice
 
 
 class Direction(NamedTuple):
-    """What users' votes between choices come to."""
+    """The result of users' votes between choices."""
 
     choice: Hashable | None  # None: abstain
     reason: Literal["supported", "few users", "small lead", "one user flips it", "tie"]
@@ -31,28 +35,27 @@ class Direction(NamedTuple):
     against: int  # and for the runner-up
 
 
-def tally(votes: Iterable[Vote], cap: int | None = CAP) -> dict[Hashable, int]:
+def tally(votes: Iterable[Vote], cap: int | None = CAP) -> Counter[Hashable]:
     """Return the votes for each choice; of one user's for one choice at most `cap` count, None: all."""
-    counts = Counter(votes)
-    found: dict[Hashable, int] = defaultdict(int)
-    for (_, choice), n in counts.items():
-        found[choice] += n if cap is None else min(n, cap)
-    return dict(found)
+    counts: Counter[Hashable] = Counter()
+    for (_, choice), n in Counter(votes).items():
+        counts[choice] += n if cap is None else min(n, cap)
+    return counts
 
 
 def majority(votes: Iterable[Vote], cap: int | None = CAP) -> Hashable | None:
     """Return the choice with most votes; None where there is a tie or no vote."""
-    ranked = sorted(tally(votes, cap).values(), reverse=True)
-    if not ranked or ranked[:1] == ranked[1:2]:
+    ranked = tally(votes, cap).most_common(2)
+    if not ranked or (len(ranked) > 1 and ranked[0][1] == ranked[1][1]):
         return None
-    return next(choice for choice, n in tally(votes, cap).items() if n == ranked[0])
+    return ranked[0][0]
 
 
 def direction(votes: Sequence[Vote], *, verified: bool = False, cap: int = CAP) -> Direction:
     """Return which choice users prefer, or why none is to be trained on.
 
-    A choice needs three distinct users (two where a verifier stands behind it), a lead of two, and must lead still, by
-    raw and by capped votes, whichever one user is left out.
+    A choice needs three distinct users (two where a verifier confirms it), a lead of two, and must still lead, by raw
+    and by capped votes, whichever one user is left out.
     """
     backers = Counter(choice for _, choice in set(votes))
     ranked = sorted(backers.items(), key=lambda item: (-item[1], str(item[0])))
@@ -71,7 +74,7 @@ def direction(votes: Sequence[Vote], *, verified: bool = False, cap: int = CAP) 
 
 
 def _flips(votes: Sequence[Vote], choice: Hashable, cap: int) -> bool:
-    """Whether the votes contradict the choice, all of them or without any one user."""
+    """Return whether the votes contradict the choice, all of them or without any one user."""
     for left_out in (None, *sorted({user for user, _ in votes})):
         rest = [vote for vote in votes if vote[0] != left_out]
         if rest and any(majority(rest, most) != choice for most in (cap, None)):
@@ -79,20 +82,38 @@ def _flips(votes: Sequence[Vote], choice: Hashable, cap: int) -> bool:
     return False
 
 
-def capped_share(rows: Iterable[tuple[str, bool]], cap: int | None = CAP) -> float:
-    """Return the share of positive rows when of one user's at most `cap` count, each user's own share kept."""
-    by_user: dict[str, list[bool]] = defaultdict(list)
-    for user, positive in rows:
-        by_user[user].append(positive)
-    sizes = {user: len(own) if cap is None else min(len(own), cap) for user, own in by_user.items()}
-    hits = math.fsum(sizes[user] * sum(own) / len(own) for user, own in by_user.items())
-    return hits / sum(sizes.values())
+def with_users(table: pl.DataFrame, episode: str, users: Mapping[str, str | None]) -> pl.DataFrame:
+    """Add the column `_user` from the user of each episode; null where there is none."""
+    return table.with_columns(pl.Series("_user", [users.get(e) for e in table[episode]], dtype=pl.String))
+
+
+def known_users(table: pl.DataFrame, funnel: Funnel) -> dict[str, int]:
+    """Return the rows of each user in the column `_user`; rows without one are noted."""
+    funnel.note("users unknown: rows that no cap holds for", table["_user"].null_count())
+    return {user: n for user, n in table.group_by("_user").len().iter_rows() if user is not None}
+
+
+def cap_users(
+    table: pl.DataFrame, key: str, counts: Mapping[str, int], cfg: TrainConfig, funnel: Funnel, before: Before
+) -> pl.DataFrame:
+    """Keep each user's rows of most weight, new ones first, and weigh them by how many there are; drops `_user`."""
+    table = new_first(table.sort("weight", key, descending=[True, False]), key, before)
+    table = share_out(table, counts, cfg, funnel)
+    weights = pl.Series(user_weights(table["_user"].to_list()), dtype=pl.Float64)
+    return table.with_columns(weight=pl.col("weight") * weights).drop("_user")
+
+
+def share_out(table: pl.DataFrame, counts: Mapping[str, int], cfg: TrainConfig, funnel: Funnel) -> pl.DataFrame:
+    """Keep the first rows of each user in `_user`, as many as one may have of all in `counts`."""
+    allowed = rows_allowed(counts, cfg.max_rows_per_user, cfg.max_user_share)
+    place = pl.int_range(pl.len()).over("_user")
+    return funnel.drop(table, pl.col("_user").is_not_null() & (place >= allowed), "over a user's share")
 
 
 def rows_allowed(counts: Mapping[str, int], most: int, share: float) -> int:
     """Return how many rows one user may have: at most `most`, and `share` of all known rows.
 
-    With few users nobody can stay below the share; then it is twice what each would have if all had as many.
+    With few users none can stay below the share; then it is twice what each would have if all had as many.
     """
     if len(counts) < FEW:
         return max(counts.values(), default=0)

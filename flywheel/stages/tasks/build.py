@@ -27,8 +27,8 @@ from flywheel.stages.tasks.minhash import alike, candidates, masked_words, shing
 
 if TYPE_CHECKING:
     from flywheel.config import EpisodesConfig
+    from flywheel.extensions import Embedding
     from flywheel.funnel import Funnel
-    from flywheel.stages.tasks.embedding import Embedding
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from flywheel.extensions import Embedding
 
-Embedding = Callable[[Sequence[str]], "NDArray[np.floating]"]
 
 _DEEDS = re.compile(
     r"\b(add|approve|archive|block|book|buy|cancel|change|close|compare|copy|create|deactivate|decline|delete|deny|disable"

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from flywheel.funnel import Funnel
-from flywheel.stages.selection.decontaminate import CROSSES, EvaluationTexts, clear
-from flywheel.stages.selection.overlap import GRAM
+from flywheel.stages.selection.decontaminate import CROSSES, GRAM, EvaluationTexts, clear
 from hypothesis import given
 from hypothesis import strategies as st
 

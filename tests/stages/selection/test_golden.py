@@ -10,7 +10,8 @@ import pytest
 from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
-from flywheel.stages.selection.golden import NOT_DRAWN, golden_rows
+from flywheel.records import METHODS
+from flywheel.stages.selection.golden import NOT_SAMPLED, golden_rows
 
 CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "name": "find", "arguments": {"q": "x"}}]}
 NO = {"role": "assistant", "content": "I cannot do that."}
@@ -25,9 +26,9 @@ def write(project: Path, *lines: Any, name: str = "a") -> Path:
     return project
 
 
-def rows(project: Path, method: Any, count: int = 100, start: int = 0) -> list[dict[str, Any]]:
+def rows(project: Path, method: str, count: int = 100, start: int = 0) -> list[dict[str, Any]]:
     funnel = Funnel()
-    found = golden_rows(project, TrainConfig(), method, start, count, funnel)
+    found = golden_rows(project, TrainConfig(), METHODS[method].dataset, start, count, funnel)
     funnel.check("golden")
     assert all(row["mix"] == "golden" and row["weight"] == 1.0 for row in found)
     return found
@@ -54,8 +55,8 @@ def test_so_many_for_each_other_row_drawn_anew_each_round(tmp_path: Path) -> Non
     assert drawn[0] != drawn[1]
     assert {row["id"] for row in rows(project, "sft", 40, 1)} == drawn[0]
     funnel = Funnel()
-    golden_rows(project, TrainConfig(golden_rows=0), "sft", 1, 40, funnel)
-    assert dict(funnel.dropped) == {NOT_DRAWN: 50}
+    golden_rows(project, TrainConfig(golden_rows=0), METHODS["sft"].dataset, 1, 40, funnel)
+    assert dict(funnel.dropped) == {NOT_SAMPLED: 50}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_so_many_for_each_other_row_drawn_anew_each_round(tmp_path: Path) -> Non
         ({"prompt": "x", "completion": {"role": "user", "content": "y"}}, "an answer is an assistant message"),
         ({"prompt": "x", "completion": {"role": "assistant"}}, "an answer is an assistant message"),
         ({"prompt": [NO], "completion": NO}, "it must end with something to answer"),
-        (ONE, "golden/a.jsonl:2: a golden row again"),
+        (ONE, "golden/a.jsonl:2: duplicate golden row"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: Any, said: str) -> None:

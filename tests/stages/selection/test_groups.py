@@ -10,7 +10,7 @@ from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Example, Group
 from flywheel.stages.selection.groups import select_actions, select_groups
-from flywheel.stages.selection.rows import choose_method
+from flywheel.stages.selection.method import choose_method
 
 
 def group(number: int, task: str, split: str = "train") -> dict[str, Any]:
@@ -63,8 +63,8 @@ def test_kto_takes_good_and_bad_actions() -> None:
 
 
 def test_grpo_and_kto_are_chosen_only_when_asked_for() -> None:
-    assert choose_method(0, 9, None, TrainConfig(), n_actions=50, n_groups=50).method == "dpo"
-    found = choose_method(0, 0, None, TrainConfig(method="grpo"), n_groups=8)
+    assert choose_method({"examples": 0, "pairs": 9, "actions": 50, "groups": 50}, None, TrainConfig()).method == "dpo"
+    found = choose_method({"groups": 8}, None, TrainConfig(method="grpo"))
     assert (found.method, found.reason) == ("grpo", "train.method asks for it; groups: 8, train.min_rows 8")
 
 

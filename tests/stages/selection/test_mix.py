@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
-from flywheel.stages.selection.mix import OLDER, Before, by_task, drawn, new_first, take
+from flywheel.stages.selection.mix import OLDER, Before, by_task, new_first, sampling_order, take
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +76,6 @@ def test_older_rows_take_nobodys_place() -> None:
 @pytest.mark.parametrize("heavy", [3.0, 1.0])
 def test_rows_are_drawn_as_often_as_their_weight_says(heavy: float) -> None:
     table = rows(4000, weight=[heavy if n % 2 else 1.0 for n in range(4000)]).with_columns(task_id=pl.lit("t"))
-    first = by_task(table, "id", drawn(table, "id")).head(400)
+    first = by_task(table, "id", sampling_order(table, "id")).head(400)
     share = (first["id"].str.slice(1).cast(pl.Int64) % 2 == 1).mean()
     assert share == pytest.approx(heavy / (heavy + 1), abs=0.06)

@@ -15,7 +15,8 @@ from flywheel.funnel import Funnel
 from flywheel.records import content_id
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
-from flywheel.stages.selection.rows import beside_pairs, choose_method, select_rows
+from flywheel.stages.selection.method import choose_method
+from flywheel.stages.selection.rows import demonstrations_for_pairs, select_demonstrations, select_pairs
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
@@ -33,10 +34,14 @@ def tables(made: Frames) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def run(
-    made: Frames, method: Any, cfg: TrainConfig = CFG, users: dict[str, str | None] | None = None
+    made: Frames, method: str, cfg: TrainConfig = CFG, users: dict[str, str | None] | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     funnel = Funnel()
-    rows = select_rows(*tables(made), cfg, method, funnel, users=users)
+    examples, pairs = tables(made)
+    if method == "sft":
+        rows = select_demonstrations(examples, cfg, funnel, users=users)
+    else:
+        rows = select_pairs(pairs, cfg, funnel, users=users)
     funnel.check("select")
     assert json.loads(json.dumps(rows)) == rows
     counts = {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v and not k.startswith("note")}
@@ -72,15 +77,14 @@ def test_a_chosen_action_is_copied_as_far_as_it_is_known_to_be_good(
     frames: Make, p_good: float, verified: tuple[str, ...], expected: float
 ) -> None:
     made = frames([attempt("a", p_good), *(attempt(name, 0.01, tool="bad") for name in ("b", "c", "d"))])
-    examples, pairs = tables(made)
-    (row,) = select_rows(examples, pairs, CFG, "dpo", Funnel(), verified=verified)
+    (row,) = select_pairs(tables(made)[1], CFG, Funnel(), verified=verified)
     assert row["nll_weight"] == expected
 
 
 def test_a_verifier_vouches_for_no_edit_that_it_did_not_see(frames: Make) -> None:
-    examples, pairs = tables(frames([attempt("a", 0.95), attempt("b", 0.05, tool="bad")]))
+    _, pairs = tables(frames([attempt("a", 0.95), attempt("b", 0.05, tool="bad")]))
     edited = pairs.with_columns(builder=pl.lit("user_edit"))
-    (row,) = select_rows(examples, edited, CFG, "dpo", Funnel(), verified=("a",))
+    (row,) = select_pairs(edited, CFG, Funnel(), verified=("a",))
     assert row["nll_weight"] == CFG.dpo_sft_weight
 
 
@@ -92,12 +96,12 @@ def test_pairs_have_demonstrations_of_other_actions_beside_them(frames: Make) ->
         source=pl.when(pl.col("episode_id") == "e0").then(pl.lit("correction")).otherwise("source"),
         p_success=pl.when(pl.col("episode_id") == "e1").then(0.6).otherwise("p_success"),
     )
-    pair = select_rows(examples, pairs, CFG, "dpo", Funnel())
-    shown = select_rows(examples, pairs, CFG, "sft", Funnel())
+    pair = select_pairs(pairs, CFG, Funnel())
+    shown = select_demonstrations(examples, CFG, Funnel())
     assert (len(pair), len(shown)) == (1, 10)
 
     def beside(**cfg: Any) -> dict[str, float]:
-        made = beside_pairs(pair, shown, examples, TrainConfig(**cfg), verified=("e0", "e2"))
+        made = demonstrations_for_pairs(pair, shown, examples, TrainConfig(**cfg), verified=("e0", "e2"))
         assert all(row in [{**s, "nll_weight": row["nll_weight"]} for s in shown] for row in made)
         names = dict(examples.select("example_id", "episode_id").iter_rows())
         return {names[row["id"]]: row["nll_weight"] for row in made}
@@ -160,8 +164,8 @@ def test_the_order_depends_on_content_alone(frames: Make) -> None:
     rows, counts = run(made, "sft", TrainConfig(max_rows=5))
     assert counts["over train.max_rows"] == 15
     assert rows == sorted(rows, key=content_id)
-    examples, pairs = tables(made)
-    again = select_rows(examples.reverse(), pairs, TrainConfig(max_rows=5), "sft", Funnel())
+    examples, _ = tables(made)
+    again = select_demonstrations(examples.reverse(), TrainConfig(max_rows=5), Funnel())
     assert again == rows
 
 
@@ -191,13 +195,13 @@ def test_nothing_gives_nothing(frames: Make) -> None:
 def test_auto_chooses_by_the_numbers_and_says_them(
     examples: int, pairs: int, rate: float | None, method: str, reason: str
 ) -> None:
-    choice = choose_method(examples, pairs, rate, CFG)
+    choice = choose_method({"examples": examples, "pairs": pairs}, rate, CFG)
     assert choice.method == method
     assert reason in choice.reason
 
 
 def test_a_method_that_was_asked_for_is_taken() -> None:
-    choice = choose_method(50, 50, None, TrainConfig(method="sft"))
+    choice = choose_method({"examples": 50, "pairs": 50}, None, TrainConfig(method="sft"))
     assert (choice.method, choice.reason) == ("sft", "train.method asks for it; examples: 50, train.min_rows 8")
 
 
@@ -213,7 +217,7 @@ def test_too_little_is_an_error_that_says_what_is_missing(
     examples: int, pairs: int, rate: float, asked: Any, message: str
 ) -> None:
     with pytest.raises(TrainError, match=message) as caught:
-        choose_method(examples, pairs, rate, TrainConfig(method=asked))
+        choose_method({"examples": examples, "pairs": pairs}, rate, TrainConfig(method=asked))
     assert "flywheel explain" in caught.value.hint
 
 
@@ -252,5 +256,5 @@ def test_a_contested_choice_that_one_user_decides_is_not_trained_on(frames: Make
     table = pl.DataFrame(rows, schema=template.schema)
     funnel = Funnel()
     users = {name: name for name in ("loud", "u1", "u2")}
-    kept = select_rows(tables(made)[0], table, CFG, "dpo", funnel, users=users)
+    kept = select_pairs(table, CFG, funnel, users=users)
     assert (kept, funnel.dropped["one user decides a contested choice"]) == ([], 7)

@@ -9,11 +9,13 @@ import polars as pl
 import pytest
 from flywheel.config import PairsConfig
 from flywheel.funnel import Funnel
+from flywheel.pipeline.train.card import longer_wins
 from flywheel.records import Split, canonical_json
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.pairs import build_pairs, sibling
 from flywheel.stages.datasets.unpaired import balanced_weights, unpaired, weighed
-from flywheel.stages.selection.overlap import answers_shared, longer_wins, too_long_winded
+from flywheel.stages.selection.decontaminate import answers_shared
+from flywheel.stages.selection.rows import explained_by_length
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +41,7 @@ lengths = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 500)), max_size
 @given(lengths)
 def test_what_is_left_is_balanced_and_nothing_is_dropped_in_vain(found: list[tuple[int, int]]) -> None:
     ids = [f"{n:02}" for n in range(len(found))]
-    out = too_long_winded(found, ids)
+    out = explained_by_length(found, ids)
     left = [pair for pair, drop in zip(found, out, strict=True) if not drop]
     total, size = sum(a - b for a, b in left), sum(a + b for a, b in left) / 2
     sign = 1 if sum(a - b for a, b in found) > 0 else -1
@@ -50,8 +52,8 @@ def test_what_is_left_is_balanced_and_nothing_is_dropped_in_vain(found: list[tup
 
 
 def test_how_often_the_longer_side_wins() -> None:
-    assert longer_wins([(2, 1), (1, 2), (1, 1), (3, 1)]) == pytest.approx(0.625)
-    assert longer_wins([]) == pytest.approx(0.5)
+    assert longer_wins([(2, 1), (1, 2), (1, 1), (3, 1), (9,)]) == pytest.approx(0.625)
+    assert longer_wins([(9,)]) is None
 
 
 @given(st.floats(0.01, 1e6), st.floats(0.01, 1e6))

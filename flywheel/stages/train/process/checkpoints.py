@@ -13,8 +13,6 @@ from pathlib import Path
 from flywheel.extensions import TrainSpec
 from flywheel.io.files import atomic_write, lines
 
-__all__ = ["checkpoints", "mark_whole", "newest", "trim_metrics"]
-
 _WHOLE = "complete"
 
 

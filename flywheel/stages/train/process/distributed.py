@@ -18,9 +18,7 @@ from typing import Any
 
 from flywheel.errors import ConfigError
 from flywheel.io.user_files import read_text
-from flywheel.records import Method
-
-__all__ = ["command", "first", "keeps_layers", "read_accelerate", "spreads", "together", "world"]
+from flywheel.records import METHODS, Method
 
 _PR_SET_PDEATHSIG = 1
 WORKER = "flywheel.stages.train.process.worker"
@@ -73,9 +71,9 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
             "train.accelerate: fsdp_offload_params is not supported",
             hint="set it to false; only the layers in use are on a device whole",
         )
-    if kind != "NO" and processes > 1 and method == "grpo-replay":
+    if kind != "NO" and processes > 1 and not METHODS[method].many_processes:
         raise ConfigError(
-            "train.accelerate: grpo-replay on several devices is not supported",
+            f"train.accelerate: {method} on several devices is not supported",
             hint="leave train.accelerate out: its attempts are made in one process",
         )
     return found

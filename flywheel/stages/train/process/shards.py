@@ -19,8 +19,6 @@ from flywheel.errors import TrainError
 from flywheel.stages.train.process.distributed import together, world
 from flywheel.stages.train.sharing.layers import fuse
 
-__all__ = ["held", "in_turn", "spread"]
-
 
 @contextmanager
 def in_turn() -> Iterator[None]:

@@ -1,33 +1,34 @@
 """What crosses the border to the trainer's process, and launching it.
 
 The spec is a JSON file; metrics come back as lines of metrics.jsonl, the result as result.json, everything that the
-libraries print goes to train.log. The worker dies with its parent: a killed `flywheel train` leaves nobody behind.
+libraries print goes to train.log. The worker dies with its parent: a killed `flywheel train` leaves no process behind.
+TensorBoard, Weights & Biases and MLflow write into the round's folder `tracking/`, if the user has and asks for them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from flywheel.config import Config
-from flywheel.errors import TrainError
+from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import lines, write_json
 from flywheel.stages.train.process.checkpoints import trim_metrics
 from flywheel.stages.train.process.distributed import command
-from flywheel.stages.train.process.tracking import environment
-
-__all__ = ["launch", "read_spec", "write_result", "write_spec"]
 
 _POLL_S = 0.1
-_PATHS = ("data", "out_dir", "work_dir", "start_adapter", "cache_dir")
+_PACKAGES = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "mlflow": ("mlflow",)}
+_PATHS = ("data", "out_dir", "work_dir", "start_adapter", "cache_dir", "project_dir")
 
 # No telemetry, no hub, no thread fights: the libraries' own switches.
 _ENVIRONMENT = {
@@ -60,30 +61,29 @@ def write_result(result: TrainResult, path: Path) -> None:
 
 
 class _Tail:
-    """Reads the lines that are appended to a file."""
+    """Reports the lines that are appended to a file of metrics.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Args:
+        path: the file; it need not exist yet.
+        on_metrics: gets each new line, parsed.
+    """
+
+    def __init__(self, path: Path, on_metrics: Callable[[dict[str, Any]], None]) -> None:
+        self._path, self._on_metrics = path, on_metrics
         self._offset = 0
 
-    def lines(self) -> list[str]:
-        """Return the whole lines that came since the last call."""
+    def report(self) -> None:
+        """Report the complete lines that came since the last call; one that is not JSON is skipped."""
         if not self._path.exists():
-            return []
+            return
         with self._path.open(encoding="utf-8", errors="replace") as handle:
             handle.seek(self._offset)
             text = handle.read()
-        whole = text[: text.rfind("\n") + 1]
-        self._offset += len(whole.encode("utf-8", "replace"))
-        return lines(whole)
-
-
-def _report(tail: _Tail, on_metrics: Callable[[dict[str, Any]], None]) -> None:
-    for line in tail.lines():
-        try:
-            on_metrics(json.loads(line))
-        except ValueError:
-            continue
+        complete = text[: text.rfind("\n") + 1]
+        self._offset += len(complete.encode("utf-8", "replace"))
+        for line in lines(complete):
+            with contextlib.suppress(ValueError):
+                self._on_metrics(json.loads(line))
 
 
 def launch(spec: TrainSpec, on_metrics: Callable[[dict[str, Any]], None] = lambda _: None) -> TrainResult:
@@ -121,10 +121,10 @@ def _crashed(status: int, log: Path) -> TrainError:
 
 
 def _run(spec: TrainSpec, path: Path, on_metrics: Callable[[dict[str, Any]], None]) -> int:
-    tail = _Tail(spec.work_dir / "metrics.jsonl")
+    tail = _Tail(spec.work_dir / "metrics.jsonl", on_metrics)
     train = spec.config.train
     arguments = command(path, train.accelerate, spec.method)
-    trackers = environment(train.report_to, spec.out_dir.parent / "tracking", os.environ)
+    trackers = tracker_environment(train.report_to, spec.out_dir.parent / "tracking", os.environ)
     with (spec.work_dir / "train.log").open("ab") as log:
         process = subprocess.Popen(
             arguments,
@@ -136,10 +136,35 @@ def _run(spec: TrainSpec, path: Path, on_metrics: Callable[[dict[str, Any]], Non
         try:
             while process.poll() is None:
                 time.sleep(_POLL_S)
-                _report(tail, on_metrics)
+                tail.report()
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait()
-    _report(tail, on_metrics)
+    tail.report()
     return process.returncode
+
+
+def tracker_environment(report_to: Sequence[str], folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that lead the trackers into a folder; the user's own win.
+
+    Trackers stay offline: a server is contacted only where the user's own environment names it (WANDB_MODE,
+    MLFLOW_TRACKING_URI). They get numbers and settings, never rows.
+
+    Raises:
+        ConfigError: a tracker is not installed.
+    """
+    for name in report_to:
+        if not any(find_spec(package) for package in _PACKAGES[name]):
+            raise ConfigError(f"train.report_to: {name} is not installed", hint=f"pip install {name}")
+    if report_to:
+        folder.mkdir(parents=True, exist_ok=True)
+    wanted = {"WANDB_DISABLED": "true"} if "wandb" not in report_to else {}
+    own = {
+        "TENSORBOARD_LOGGING_DIR": str(folder / "tensorboard"),
+        "WANDB_DIR": str(folder),
+        "WANDB_MODE": "offline",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
+        "MLFLOW_EXPERIMENT_NAME": "flywheel",
+    }
+    return wanted | {k: environ.get(k, v) for k, v in own.items()}

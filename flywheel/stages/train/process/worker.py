@@ -9,22 +9,13 @@ from pathlib import Path
 from flywheel.errors import FlywheelError
 from flywheel.extensions import load_extension
 from flywheel.io.files import write_json
+from flywheel.records import METHODS
 from flywheel.stages.train.process.distributed import die_with, first
 from flywheel.stages.train.process.spec import read_spec, write_result
 
-__all__ = ["main"]
 
-_TRAINERS = {
-    "sft": "trl-sft",
-    "dpo": "trl-dpo",
-    "grpo": "offline-grpo",
-    "kto": "logged-kto",
-    "grpo-replay": "replay-grpo",
-}
-
-
-def _told(error: Exception, log: Path) -> dict[str, str]:
-    """Return what a user is told of an error of the libraries: memory is theirs to set, the rest stands in the log."""
+def _explained(error: Exception, log: Path) -> dict[str, str]:
+    """Return the message and the hint for an error of the libraries: how to save memory, else where the log is."""
     words = str(error).lower()
     if isinstance(error, MemoryError) or "out of memory" in words or "can't allocate memory" in words:
         hint = "lower train.batch_size or train.max_length, then type the command again; the last checkpoint is kept"
@@ -37,13 +28,14 @@ def main(spec_path: Path, parent: int) -> int:
     die_with(parent)
     spec = read_spec(spec_path)
     try:
-        result = load_extension("trainers", _TRAINERS[spec.method])(spec)
+        trainer = spec.config.train.trainer or METHODS[spec.method].trainer
+        result = load_extension("trainers", trainer, search=spec.project_dir)(spec)
     except FlywheelError as error:
         write_json(spec.work_dir / "error.json", {"message": error.message, "hint": error.hint})
         return 1
     except Exception as error:  # noqa: BLE001 - the process boundary: the log gets the trace, the user its kind
         traceback.print_exc()
-        write_json(spec.work_dir / "error.json", _told(error, spec.work_dir / "train.log"))
+        write_json(spec.work_dir / "error.json", _explained(error, spec.work_dir / "train.log"))
         return 1
     if first():
         write_result(result, spec.work_dir / "result.json")

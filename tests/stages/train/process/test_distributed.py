@@ -12,9 +12,8 @@ from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import hash_file
 from flywheel.registry.registry import ADAPTER_WEIGHTS
-from flywheel.stages.train.process import tracking
 from flywheel.stages.train.process.distributed import command, keeps_layers
-from flywheel.stages.train.process.spec import launch
+from flywheel.stages.train.process.spec import launch, tracker_environment
 from flywheel.stages.train.trl_common import _passes
 from safetensors.torch import load_file
 from tests.stages.train import test_grpo as logged
@@ -160,16 +159,16 @@ def test_rows_that_cannot_be_shared_out_are_refused() -> None:
 def test_a_tracker_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])  # nothing can be found
     with pytest.raises(ConfigError, match="wandb is not installed") as raised:
-        tracking.environment(["wandb"], tmp_path, {})
+        tracker_environment(["wandb"], tmp_path, {})
     assert raised.value.hint == "pip install wandb"
 
 
 def test_trackers_stay_in_the_round_and_offline_unless_the_user_says_otherwise(tmp_path: Path) -> None:
-    own = tracking.environment([], tmp_path, {})
+    own = tracker_environment([], tmp_path, {})
     assert own["WANDB_DISABLED"] == "true"
     assert own["WANDB_MODE"] == "offline"
     assert all(str(tmp_path) in own[k] for k in ("TENSORBOARD_LOGGING_DIR", "WANDB_DIR", "MLFLOW_TRACKING_URI"))
-    named = tracking.environment([], tmp_path, {"MLFLOW_TRACKING_URI": "http://tracking.example"})
+    named = tracker_environment([], tmp_path, {"MLFLOW_TRACKING_URI": "http://tracking.example"})
     assert named["MLFLOW_TRACKING_URI"] == "http://tracking.example"
 
 

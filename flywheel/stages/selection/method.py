@@ -1,0 +1,57 @@
+"""By which method a round is trained: the configured one, or SFT and then DPO by what the start policy can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flywheel.config import TrainConfig
+from flywheel.errors import EvidenceError
+from flywheel.records import METHODS, Method
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """What a round trains, and a sentence with the reason."""
+
+    method: Method
+    reason: str
+
+
+def choose_method(rows: Mapping[str, int], well_formed_rate: float | None, cfg: TrainConfig) -> MethodChoice:
+    """Choose SFT or DPO; every other method only where `train.method` asks for it.
+
+    DPO cannot teach a format that the start policy never produces, so a low rate of well-formed calls means SFT first.
+
+    Args:
+        rows: how many rows of each dataset there are to train on, by the dataset's name.
+        well_formed_rate: of the start policy; None when it was not measured, which does not argue for a cold start.
+        cfg: the method asked for and the thresholds.
+
+    Raises:
+        EvidenceError: too few rows for any method that fits.
+    """
+    if well_formed_rate is None:
+        rate = "rate of well-formed calls not measured"
+    else:
+        side = "under" if well_formed_rate < cfg.cold_start_below else "not under"
+        rate = (
+            f"the start policy makes {well_formed_rate:.0%} well-formed calls, "
+            f"{side} train.cold_start_below {cfg.cold_start_below:.0%}"
+        )
+    cold = well_formed_rate is not None and well_formed_rate < cfg.cold_start_below
+    methods = (cfg.method,) if cfg.method != "auto" else ("sft",) if cold else ("dpo", "sft")
+    counts = {method: rows.get(METHODS[method].dataset.name, 0) for method in methods}
+    for method, have in counts.items():
+        if have >= cfg.min_rows:
+            why = "train.method asks for it" if cfg.method != "auto" else rate
+            name = METHODS[method].dataset.name
+            other = f"; pairs: {counts['dpo']:,}, too few" if method != methods[0] else ""
+            return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
+    found = " and ".join(f"{have:,} {METHODS[method].dataset.name}" for method, have in counts.items())
+    raise EvidenceError(
+        f"too little to train on: {found}, train.min_rows is {cfg.min_rows:,} ({rate})",
+        hint="ingest more logs or feedback; `flywheel explain examples` and `... pairs` show what was dropped",
+        have=max(counts.values()),
+        need=cfg.min_rows,
+    )
