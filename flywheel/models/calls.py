@@ -16,8 +16,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-__all__ = ["Family", "families", "split_calls", "split_reasoning"]
-
 _NAMES = ("name", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _ELEMENT = re.compile(r"<parameter=(?P<key>[^>\n]+)>\n?(?P<value>.*?)\n?(?:</parameter>|\Z)", re.DOTALL)

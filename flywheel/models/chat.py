@@ -24,7 +24,6 @@ from flywheel.models.calls import split_calls, split_reasoning
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["CALL_END", "ChatFormat", "native_message", "parse_completion"]
 
 CALL_START, CALL_END = "<tool_call>", "</tool_call>"
 _PROBE = "flywheel_probe"

@@ -16,8 +16,6 @@ from flywheel.errors import PrefixError, TemplateError
 from flywheel.models.chat import ChatFormat
 from flywheel.records import texts_in
 
-__all__ = ["Finding", "Measured", "lint_row", "rendering"]
-
 _FIX = {
     "render": "use a base model whose chat template renders these messages",
     "prefix": "use a chat template that does not rewrite earlier turns",

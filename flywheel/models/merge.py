@@ -17,7 +17,6 @@ from flywheel.models.load import load_base, load_tokenizer, quiet, require_safet
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Merged", "merge"]
 
 PROBES = (
     "The agent looked at the order and called the tool.",

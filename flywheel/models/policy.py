@@ -20,7 +20,6 @@ from flywheel.models.scoring import Batches
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["HFPolicy", "PolicySet"]
 
 Prompts = Sequence[Sequence[dict[str, Any]]]
 ToolLists = Sequence[list[dict[str, Any]] | None]

@@ -13,8 +13,6 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["LEAST_SHARED", "Leaves", "common_length", "plan_saving", "walk"]
-
 LEAST_SHARED = 32  # tokens; a shorter common piece is not worth a pass of its own
 MOST_CELLS = 16_384  # tokens in a batch's caches
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from flywheel.models.chat import ChatFormat
 
-__all__ = ["Segment", "segments", "tokens"]
-
 
 class Segment(NamedTuple):
     """Consecutive tokens of a row."""

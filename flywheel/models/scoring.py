@@ -15,7 +15,6 @@ from flywheel.models.prefixes import LEAST_SHARED, Leaves, plan_saving, walk
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Batches", "plain_log_probs", "shared_log_probs"]
 
 _WORTH = 1.15  # plain tokens for each computed one; below, sharing does not pay for its passes
 CHECKED, _REST = 2 * LEAST_SHARED, 16  # tokens of a row that the check looks at: of its beginning, and of its rest

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from flywheel.models.chat import ChatFormat
 
-__all__ = ["Window", "open_window", "tokens_of"]
-
 LEAST = 200  # characters of a tool's result that are kept of it at least
 _HEAD = 2 / 3  # of what is kept of a result, its beginning; the rest is its end
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from flywheel.errors import FlywheelError, where
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.io import files
-from flywheel.models.device import describe
-from flywheel.models.load import base_identity
+from flywheel.models.load import base_identity, describe_device
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.results import DoctorCheck
@@ -87,7 +86,7 @@ def _packages() -> Iterator[DoctorCheck]:
 
 
 def _device() -> Iterator[DoctorCheck]:
-    yield _one("device", describe())
+    yield _one("device", describe_device())
 
 
 def _disk(ctx: Context) -> Iterator[DoctorCheck]:

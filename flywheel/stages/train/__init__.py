@@ -1,1 +1,6 @@
-"""Training rounds: TRL's trainers, configured, in a process of their own."""
+"""Trainers, one module a method, each run in a process of its own (`process.worker`): a dataset in, a LoRA adapter out.
+
+To read DPO from top to bottom: `losses` (the formula), `dpo` (its rows, weights and trainer), `offline` (items,
+batches, limits; shared with KTO and GRPO), `reference` (log-probabilities kept between rounds). `sharing` computes what
+rows have in common once: it saves time and changes no number beyond rounding, so a first reader can skip it.
+"""

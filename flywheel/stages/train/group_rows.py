@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from flywheel.config import TrainConfig
     from flywheel.models.chat import ChatFormat
 
-__all__ = ["Member", "member_rows", "read_groups"]
-
 
 @dataclass(frozen=True)
 class Member:
@@ -35,19 +33,14 @@ def member_rows(
     before = list(prompt)
     for message in messages:
         if message["role"] == "assistant":
-            start = _ids(chat, chat.prompt(before, tools))
-            whole = (*start, *_ids(chat, chat.completion(before, tools, message)))
+            start = chat.ids(chat.prompt(before, tools))
+            whole = (*start, *chat.ids(chat.completion(before, tools, message)))
             made = Row(whole, ((len(start), len(whole)),))
             if rows and whole[: len(rows[-1].ids)] == rows[-1].ids:
                 made = Row(whole, (*rows.pop().windows, *made.windows))
             rows.append(made)
         before.append(message)
     return rows
-
-
-def _ids(chat: ChatFormat, text: str) -> list[int]:
-    ids: list[int] = chat.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
 
 
 def _logged(told: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple[float, ...] | None:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from flywheel.config import TrainConfig
 
-__all__ = ["GroupLoss", "train"]
-
 
 def behaviour_scores(
     spec: TrainSpec, items: Items, groups: Sequence[Sequence[Member]]
@@ -236,5 +234,4 @@ def train(spec: TrainSpec) -> TrainResult:
     trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_groups(cfg, groups, told)
     trainer.train(resume_from_checkpoint=newest(spec))
-    steps = trainer.state.global_step
-    return finish(spec, trainer.model, steps=steps, tokens=items.tokens, checks=checks, started=started)
+    return finish(spec, trainer, tokens=items.tokens, checks=checks, started=started)

@@ -28,7 +28,6 @@ from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_argu
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ActionLoss", "action_rows", "balance", "train"]
 
 _HIGHEST = 4 / 3
 
@@ -123,5 +122,4 @@ def train(spec: TrainSpec) -> TrainResult:
     trainer.of_actions(cfg.dpo_beta, labels, weights)
     checks = {"rows_refused": float(data.refused), **items.numbers()}
     trainer.train(resume_from_checkpoint=newest(spec))
-    steps = trainer.state.global_step
-    return finish(spec, trainer.model, steps=steps, tokens=items.tokens, checks=checks, started=started)
+    return finish(spec, trainer, tokens=items.tokens, checks=checks, started=started)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RATIO_LIMIT", "dpo", "effective_share", "k3", "kto", "topr_weights"]
 
 RATIO_LIMIT = 20.0  # a log-ratio beyond is as good as this one, and exp of it is still a number
 

@@ -1,8 +1,9 @@
 """What DPO, KTO and offline GRPO share: items of rows in batches, metrics of a step, and when to stop.
 
-`Logged` goes before a trainer of transformers (or TRL): the dataset is positions of items; the loss is computed from
-items by the method; the order is drawn anew for each pass, with items of one state next to one another, so that a batch
-shares what they have in common.
+An item is what one loss term needs: the two rows of a pair, the attempts of a group. `prepare_items` scores them once
+under the reference. `Logged` is mixed into a trainer of transformers (or TRL): its dataset is positions of items, and
+the method computes the loss from their rows' log-probabilities. Each pass has its own order (`Order`), with items of
+one state next to one another, so that a batch shares what they have in common.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import TrainError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from flywheel.extensions import TrainSpec
 
-__all__ = ["PASS_TOKENS", "Items", "Logged", "Order", "cost", "prepare_items", "reference_scores"]
 
 PASS_TOKENS = 8192  # of a pass without gradients
 _WINDOW = 4  # steps over which a limit must be passed before a round is stopped
@@ -57,7 +56,7 @@ class Items:
         return sum(cost(item, shared=self.sharing.on) for item in self.rows)
 
     def again(self, place: int) -> list[torch.Tensor]:
-        """Return the log-probabilities of one item's rows under the model as it stands, computed as the reference was.
+        """Return the log-probabilities of one item's rows under the current model, computed as the reference was.
 
         In the same units, so that equal policies give equal numbers whatever the weights' type rounds.
         """
@@ -65,8 +64,8 @@ class Items:
         first = sum(len(item) for item in self.rows[:place])
         wanted = range(first, first + len(self.rows[place]))
         units = [unit for unit in self.units if not set(wanted).isdisjoint(unit)]
-        found = {i: s for unit in units for i, s in zip(unit, self.scorer([flat[i] for i in unit]), strict=True)}
-        return [found[i] for i in wanted]
+        scores = {i: s for unit in units for i, s in zip(unit, self.scorer([flat[i] for i in unit]), strict=True)}
+        return [scores[i] for i in wanted]
 
     def numbers(self) -> dict[str, float]:
         """Return what the manifest records: how rows were shared and the share of tokens that are trained."""
@@ -92,7 +91,7 @@ class Order:
         self._seed, self._epoch = seed, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which pass over the items follows."""
+        """Set which pass over the items follows."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -112,26 +111,19 @@ def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> Lo
     import transformers
 
     base_only = spec.reference == "base" or spec.start_adapter is None
-    weights = "" if base_only or spec.start_adapter is None else _hash(spec.start_adapter)
+    adapter = spec.start_adapter
+    weights = "" if base_only or adapter is None else hash_file(adapter / "adapter_model.safetensors")
     identity = (
-        _base_hash(spec), weights, spec.config.model.dtype, scorer.sharing and scorer.kernel,
+        base_identity(spec.config.model).sha256, weights, spec.config.model.dtype, scorer.sharing and scorer.kernel,
         torch.get_num_threads(),
         str(next(scorer.model.parameters()).device), torch.__version__, transformers.__version__,
     )  # fmt: skip
     cache = ReferenceCache(spec.cache_dir / "reference" if spec.cache_dir else None, identity)
     scorer.model.eval()
     with scorer.model.disable_adapter() if base_only else contextlib.nullcontext():
-        found = score_once(scorer, rows, cache, PASS_TOKENS)
+        scores = score_once(scorer, rows, cache, PASS_TOKENS)
     scorer.model.train()
-    return found
-
-
-def _hash(adapter: Path) -> str:
-    return hash_file(adapter / "adapter_model.safetensors")
-
-
-def _base_hash(spec: TrainSpec) -> str:
-    return base_identity(spec.config.model).sha256
+    return scores
 
 
 def prepare_items(spec: TrainSpec, model: Any, rows: list[list[Row]], *, reference: bool = True) -> Items:
@@ -142,27 +134,54 @@ def prepare_items(spec: TrainSpec, model: Any, rows: list[list[Row]], *, referen
     print(f"shared beginnings: {'computed once' if sharing.on else 'computed for every row'}; {sharing.reason}")  # noqa: T201 - train.log
     if not reference:
         return Items(rows, [], scorer, sharing)
-    found = reference_scores(scorer, spec, [row for item in rows for row in item])
-    flat = iter(found.rows)
-    return Items(rows, [[next(flat) for _ in item] for item in rows], scorer, sharing, found.computed, found.units)
+    scores = reference_scores(scorer, spec, [row for item in rows for row in item])
+    flat = iter(scores.rows)
+    return Items(rows, [[next(flat) for _ in item] for item in rows], scorer, sharing, scores.computed, scores.units)
+
+
+class Limits:
+    """Stops a round when a metric's mean over a few steps passes its limit.
+
+    Args:
+        limits: by the metric's name, its limit and advice for the error.
+    """
+
+    def __init__(self, limits: Mapping[str, tuple[float, str]]) -> None:
+        self._limits = limits
+        self._past: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
+
+    def check(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Add a step's metrics.
+
+        Raises:
+            TrainError: a limit is passed; names the step, the metric and what to change.
+        """
+        for name, (limit, advice) in self._limits.items():
+            if (value := metrics.get(name)) is None:
+                continue
+            past = self._past[name]
+            past.append(value)
+            mean = math.fsum(past) / len(past)
+            if len(past) == _WINDOW and mean > limit:
+                raise TrainError(
+                    f"step {step}: {name} was {mean:.3f} over {_WINDOW} steps, its limit is {limit:g}",
+                    hint=f"{advice}; the last good checkpoint is kept",
+                )
 
 
 class Logged:
-    """Goes before a transformers trainer; the method gives `item_loss`.
+    """Mixed into a transformers trainer; each method has its own `item_loss`.
 
     Attributes:
         items: what is trained.
-        limits: for a metric's name the value that its mean over a few steps must not pass, and advice.
     """
 
     items: Items
-    limits: dict[str, tuple[float, str]]
 
     def setup(self, items: Items, limits: dict[str, tuple[float, str]], order: Order) -> None:
-        """Give what a trainer's own constructor does not take; call it before `train`."""
-        self.items, self.limits, self._order = items, limits, order
+        """Set what a trainer's own constructor does not take; call it before `train`."""
+        self.items, self._limits, self._order = items, Limits(limits), order
         self._seen: dict[str, list[float]] = defaultdict(list)
-        self._past: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
         """Return the mean loss of items from the log-probabilities of their rows."""
@@ -177,12 +196,11 @@ class Logged:
         """Score the rows of a batch's items, together where they share, and return the method's loss."""
         chosen: list[int] = inputs["item"].tolist()
         with self.accelerator.autocast():  # type: ignore[attr-defined]
-            flat = self.items.scorer([row for i in chosen for row in self.items.rows[i]])
-        following = iter(flat)
-        loss = self.item_loss(chosen, [[next(following) for _ in self.items.rows[i]] for i in chosen])
+            flat = iter(self.items.scorer([row for i in chosen for row in self.items.rows[i]]))
+        loss = self.item_loss(chosen, [[next(flat) for _ in self.items.rows[i]] for i in chosen])
         if not bool(loss.isfinite()):
             raise TrainError(
-                f"step {self._step() + 1}: the loss is {float(loss.detach())}, not a number",
+                f"step {self.state.global_step + 1}: the loss is {float(loss.detach())}, not a number",  # type: ignore[attr-defined]
                 hint="lower the learning rate; the last good checkpoint is kept",
             )
         return loss
@@ -197,9 +215,6 @@ class Logged:
             _average([p for p in self.items.scorer.model.parameters() if p.grad is not None])
         return loss
 
-    def _step(self) -> int:
-        return int(self.state.global_step)  # type: ignore[attr-defined]
-
     def _get_train_sampler(self, *_: Any, **__: Any) -> Order:
         return self._order
 
@@ -209,21 +224,10 @@ class Logged:
         logs |= {name: math.fsum(values) / len(values) for name, values in sorted(seen.items())}
         self._seen.clear()
         super().log(logs, *args, **kwargs)  # type: ignore[misc]
+        step = int(self.state.global_step)  # type: ignore[attr-defined]
         if not math.isfinite(logs.get("grad_norm", 0.0)):
-            raise TrainError(f"step {self._step()}: the gradient is not a number", hint="lower the learning rate")
-        for name, (limit, advice) in self.limits.items():
-            if name in logs:
-                self._past[name].append(logs[name])
-                self._judge(name, limit, advice)
-
-    def _judge(self, name: str, limit: float, advice: str) -> None:
-        past = self._past[name]
-        mean = math.fsum(past) / len(past)
-        if len(past) == _WINDOW and mean > limit:
-            raise TrainError(
-                f"step {self._step()}: {name} was {mean:.3f} over {_WINDOW} steps, its limit is {limit:g}",
-                hint=f"{advice}; the last good checkpoint is kept",
-            )
+            raise TrainError(f"step {step}: the gradient is not a number", hint="lower the learning rate")
+        self._limits.check(step, logs)
 
 
 def _average(trained: Sequence[torch.nn.Parameter]) -> None:
@@ -237,7 +241,7 @@ def _average(trained: Sequence[torch.nn.Parameter]) -> None:
 
 
 def _gathered(seen: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Return a step's metrics from all processes, so that all of them judge by the same numbers."""
+    """Return a step's metrics from all processes, so that all of them check the same numbers."""
     import torch.distributed as dist
 
     if world() == 1:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from flywheel.stages.train.sharing.packed import Scorer
 
-__all__ = ["LogProbs", "ReferenceCache", "score_once", "units"]
 
 _VERSION = 1
 _FLUSH_S = 30.0

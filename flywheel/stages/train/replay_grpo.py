@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import time
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.replay import Scenario, read_scenario
+from flywheel.stages.train.offline import Limits
 from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.rollouts import OVER, Rollouts, method_names
 from flywheel.stages.train.tokenizer import result_ids, speaking
@@ -31,9 +31,7 @@ from flywheel.stages.train.trl_common import finish, pass_rows, prepare, recorde
 if TYPE_CHECKING:
     from flywheel.config import TrainConfig
 
-__all__ = ["train"]
 
-_WINDOW = 4  # steps over which a limit is judged
 _KL_AT_START = 1e-3
 _ALL_BUT = 0.99  # of attempts without a reward: nothing is learned any more
 _REPORTED = ("rewarded", "missed", "new_end", "malformed", "over_budget", "calls", "calls_missed")
@@ -44,8 +42,7 @@ class Rolled:
 
     def setup(self, rollouts: Rollouts, chat: ChatFormat, limits: dict[str, tuple[float, str]]) -> None:
         """Give what TRL's own constructor does not take; call it before `train`."""
-        self._rollouts, self._chat, self._limits = rollouts, chat, limits
-        self._past: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
+        self._rollouts, self._chat, self._limits = rollouts, chat, Limits(limits)
 
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
         """Return the tokens of results; where an attempt is over, more than fit, which is how TRL ends one."""
@@ -74,19 +71,7 @@ class Rolled:
                 f"the reference policy is not where the round starts: KL {logs['kl']:.4f} before the first step",
                 hint="was the parent's adapter changed, or trained on another base model?",
             )
-        for name, (limit, advice) in self._limits.items():
-            if logs.get(name) is not None:
-                self._past[name].append(logs[name])
-                self._judge(step, name, limit, advice)
-
-    def _judge(self, step: int, name: str, limit: float, advice: str) -> None:
-        past = self._past[name]
-        mean = math.fsum(past) / len(past)
-        if len(past) == _WINDOW and mean > limit:
-            raise TrainError(
-                f"step {step}: {name} was {mean:.3f} over {_WINDOW} steps, its limit is {limit:g}",
-                hint=f"{advice}; the last good checkpoint is kept",
-            )
+        self._limits.check(step, logs)
 
 
 def _limits(cfg: TrainConfig) -> dict[str, tuple[float, str]]:
@@ -162,8 +147,8 @@ def train(spec: TrainSpec) -> TrainResult:
     logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it would print conversations
     tokenizer = load_tokenizer(spec.config.model)
     chat = ChatFormat(tokenizer)
-    told = [read_scenario(row) for row in read_rows(spec.data)]
-    scenarios, prompts = _fitting(told, chat, cfg)
+    recorded = [read_scenario(row) for row in read_rows(spec.data)]
+    scenarios, prompts = _fitting(recorded, chat, cfg)
     longest = max(map(len, prompts.values())) + cfg.replay_tokens
     rollouts = Rollouts(scenarios, spec.config.replay, [tokenizer.eos_token_id])
     names = list(prompts)
@@ -182,7 +167,6 @@ def train(spec: TrainSpec) -> TrainResult:
         trainer.model.delete_adapter("ref")  # without it TRL switches the adapter off: the base
     trainer.setup(rollouts, chat, _limits(cfg))
     trainer.train(resume_from_checkpoint=newest(spec))
-    state = trainer.state
-    checks = {"scenarios": float(len(scenarios)), "rows_refused": float(len(told) - len(scenarios)), **_met(spec)}
-    tokens = int(state.num_input_tokens_seen)
-    return finish(spec, trainer.model, steps=state.global_step, tokens=tokens, checks=checks, started=started)
+    checks = {"scenarios": float(len(scenarios)), "rows_refused": float(len(recorded) - len(scenarios)), **_met(spec)}
+    tokens = int(trainer.state.num_input_tokens_seen)
+    return finish(spec, trainer, tokens=tokens, checks=checks, started=started)

@@ -14,8 +14,6 @@ from flywheel.config import ReplayConfig
 from flywheel.replay import Outcome, ReplayEnvironment, Scenario
 from flywheel.stages.train.tokenizer import MALFORMED, OTHER_TOOL
 
-__all__ = ["OVER", "Rollout", "Rollouts", "method_names", "shares"]
-
 OVER = "\x00over"  # instead of a result: the attempt ends here
 _TAKEN = frozenset({"reset", "get_reward", OTHER_TOOL})
 

@@ -17,7 +17,6 @@ from flywheel.errors import TrainError
 if TYPE_CHECKING:
     from flywheel.models.chat import ChatFormat
 
-__all__ = ["Tokenised", "demonstrations", "sides_of", "tokenise"]
 
 _NO_LOSS = -100
 
@@ -56,9 +55,9 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
     """
     kept, places = [], []
     for place, row in enumerate(rows):
-        prompt = _ids(chat, chat.prompt(row["prompt"], row["tools"]))
+        prompt = chat.ids(chat.prompt(row["prompt"], row["tools"]))
         own = sides_of(row, sides)
-        answers = {s: _ids(chat, chat.completion(row["prompt"], row["tools"], row[s][0])) for s in own}
+        answers = {s: chat.ids(chat.completion(row["prompt"], row["tools"], row[s][0])) for s in own}
         if len(prompt) + max(len(a) for a in answers.values()) <= cfg.max_length:
             places.append(place)
             kept.append({"prompt_ids": prompt, **{f"{s}_ids": a for s, a in answers.items()}})
@@ -72,11 +71,6 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
         sum(len(row["prompt_ids"]) + len(ids) for name, ids in row.items() if name != "prompt_ids") for row in kept
     ]
     return Tokenised(kept, refused, sum(costs), max(costs), places)
-
-
-def _ids(chat: ChatFormat, text: str) -> list[int]:
-    ids: list[int] = chat.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
 
 
 def demonstrations(

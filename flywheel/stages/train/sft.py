@@ -23,8 +23,6 @@ from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_argu
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["train", "weighted"]
-
 
 class _Weighed:
     """A model whose log-probabilities of trained tokens are multiplied with their weights."""
@@ -103,8 +101,7 @@ def train(spec: TrainSpec) -> TrainResult:
     )
     trainer.train(resume_from_checkpoint=newest(spec))
     checks = {"rows_refused": float(data.refused), "sequences": float(len(rows))}
-    steps = trainer.state.global_step
-    return finish(spec, trainer.model, steps=steps, tokens=sum(lengths), checks=checks, started=started)
+    return finish(spec, trainer, tokens=sum(lengths), checks=checks, started=started)
 
 
 def _by_sequences(spec: TrainSpec, rows: int, sequences: int) -> TrainSpec:

@@ -17,7 +17,6 @@ from flywheel.models.chat import ChatFormat
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["MALFORMED", "OTHER_TOOL", "normal_message", "result_ids", "speaking"]
 
 MALFORMED = "malformed"  # key of a parsed message one of whose calls did not parse
 OTHER_TOOL = "another tool"  # what TRL is told a tool is called whose name cannot be a method's

@@ -1,4 +1,4 @@
-"""What SFT and DPO share: the start adapter, TRL's settings, what is recorded at each step, the adapter's folder."""
+"""What all trainers share: seeds, the start adapter, TRL's settings, the metrics of each step, the adapter's folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from flywheel.config import TrainConfig
 
-__all__ = ["finish", "pass_rows", "prepare", "recorder", "trl_arguments", "with_adapter"]
 
 _VERSIONS = ("torch", "transformers", "trl", "peft", "datasets", "flywheel-rl")
 
@@ -36,7 +35,7 @@ _KEEP_TOKENS = 2048
 # nothing from longer ones, and loses what is padded and computed again.
 _PASS_TOKENS = {"cpu": _KEEP_TOKENS, "cuda": 32_768}
 
-# Fields of TRL's config that flywheel's promises rest on, and what to set instead.
+# Fields of TRL's config that flywheel's guarantees depend on, and what to set instead.
 _OWNED = {
     "output_dir": "",
     "max_length": "train.max_length",
@@ -99,11 +98,11 @@ def with_adapter(spec: TrainSpec) -> Any:
     """
     if world() == 1:
         return _adapted(spec, load_base(spec.config.model))
-    found = read_accelerate(Path(spec.config.train.accelerate), spec.method)
-    if not spreads(found):
+    accelerate = read_accelerate(Path(spec.config.train.accelerate), spec.method)
+    if not spreads(accelerate):
         return _only_trained(_adapted(spec, load_base(spec.config.model)))
     with in_turn():
-        model = spread(_adapted(spec, load_base(spec.config.model, on_host=True)), keep=keeps_layers(found))
+        model = spread(_adapted(spec, load_base(spec.config.model, on_host=True)), keep=keeps_layers(accelerate))
     return _only_trained(model)
 
 
@@ -145,7 +144,7 @@ def _check_passthrough(kind: type[Any], given: dict[str, Any]) -> None:
             raise ConfigError(f"unknown key `train.trl.{key}` for the installed trl {version('trl')}", hint=hint)
         if key in _OWNED:
             hint = f"set `{_OWNED[key]}` instead" if _OWNED[key] else "remove it"
-            raise ConfigError(f"`train.trl.{key}` is not yours to set: flywheel's promises rest on it", hint=hint)
+            raise ConfigError(f"`train.trl.{key}` cannot be set: flywheel's guarantees depend on it", hint=hint)
 
 
 def _passes(train: TrainConfig, tokens_per_row: int, limit: int, processes: int = 1) -> tuple[int, int]:
@@ -189,7 +188,7 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         values: what the method adds.
 
     Raises:
-        ConfigError: a key under [train.trl] is no field of the installed TRL's config, or is flywheel's to set.
+        ConfigError: a key under [train.trl] is not a field of the installed TRL's config, or is flywheel's to set.
     """
     import torch
 
@@ -266,20 +265,18 @@ def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
     return Recorder()
 
 
-def finish(
-    spec: TrainSpec, model: Any, *, steps: int, tokens: int, checks: dict[str, float], started: float
-) -> TrainResult:
-    """Write the adapter's folder whole (safetensors only, without a frozen copy) and return the result.
+def finish(spec: TrainSpec, trainer: Any, *, tokens: int, checks: dict[str, float], started: float) -> TrainResult:
+    """Write the adapter's folder atomically (safetensors only, without a frozen copy) and return the result.
 
-    Of several processes the first writes, and says which share of the model's weights it held.
+    Of several processes the first writes, and reports which share of the model's weights it held.
     """
     if first():
-        _write_adapter(spec, model)
+        _write_adapter(spec, trainer.model)
     together()
     return TrainResult(
-        steps=steps,
+        steps=trainer.state.global_step,
         tokens=tokens,
-        checks={**checks, **({"weights_held": round(held(model), 4)} if world() > 1 else {})},
+        checks={**checks, **({"weights_held": round(held(trainer.model), 4)} if world() > 1 else {})},
         timings_s={"training": round(time.monotonic() - started, 3)},
         versions={name: version(name) for name in _VERSIONS},
     )

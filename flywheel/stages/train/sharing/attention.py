@@ -16,7 +16,6 @@ from flywheel.stages.train.sharing.parts import attend_parts
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["attend", "kernels"]
 
 _NO_LIMIT = 1 << 60
 

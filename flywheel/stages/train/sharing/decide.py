@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from flywheel.stages.train.sharing.packed import Scorer
 
-__all__ = ["Sharing", "decide"]
 
 # Largest difference of a token's log-probability (root mean square), and smallest cosine of the gradients, by the type
 # of weights. In bfloat16 a token may be .25 away by rounding alone; wrong positions move the mean square little, and

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from flywheel.stages.train.sharing.layout import Layout, Rule
 
-__all__ = ["attend_flex"]
 
 _SQUARE = 128
 

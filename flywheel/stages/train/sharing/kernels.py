@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["head_log_probs"]
 
 _POSITIONS = 128  # projected to the vocabulary at once
 

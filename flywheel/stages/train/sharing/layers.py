@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["fuse", "use_fused"]
-
 
 def fuse(model: Any) -> None:
     """Give plain LoRA layers and RMS norms a second way forward, used while `use_fused` is on."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import torch
     from torch.nn.attention.flex_attention import BlockMask
 
-__all__ = ["Layout", "Rule", "layout"]
-
 
 @dataclass
 class Layout:

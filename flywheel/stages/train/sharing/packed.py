@@ -24,7 +24,6 @@ from flywheel.stages.train.sharing.tree import Row, Tree, grow, pays
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Scorer"]
 
 _NAME = "flywheel_tree"
 

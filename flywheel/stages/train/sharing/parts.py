@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from flywheel.stages.train.sharing.tree import Tree
 
-__all__ = ["Look", "attend_parts", "looks"]
-
 
 @dataclass(frozen=True)
 class Look:

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from flywheel.models.prefixes import common_length
 
-__all__ = ["Block", "Row", "Segment", "Tree", "grow", "in_passes", "padded", "pays"]
-
 # A shorter shared piece is computed once for every row: another level costs more than it saves.
 MIN_SHARED = 8
 # A tree whose rows, side by side and padded, are fewer tokens than so many times its own costs more than it saves: one
@@ -193,23 +191,3 @@ def padded(rows: Sequence[Row]) -> int:
 def pays(tree: Tree, rows: Sequence[Row]) -> bool:
     """Return whether a pass over the rows' tree is cheaper than one over the rows side by side."""
     return padded(rows) >= _WORTH * len(tree.ids)
-
-
-def in_passes(rows: Sequence[Row], limit: int, least: int = MIN_SHARED) -> list[list[int]]:
-    """Split rows, in the order of their tokens, into passes of at most `limit` computed tokens (one row at least).
-
-    Neighbours in that order share the most, and the split depends on nothing but the rows.
-    """
-    order = sorted(range(len(rows)), key=lambda i: (rows[i].ids, rows[i].windows))
-    passes: list[list[int]] = []
-    used = 0
-    for before, i in zip([None, *order], order, strict=False):
-        shared = 0 if before is None else common_length(rows[before].ids, rows[i].ids)
-        cost = len(rows[i].ids) - (shared if shared >= least else 0)
-        if passes and used + cost <= limit:
-            passes[-1].append(i)
-            used += cost
-        else:
-            passes.append([i])
-            used = len(rows[i].ids)
-    return passes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flywheel.stages.train.sharing.tree import Row, Tree, grow, in_passes
+from flywheel.stages.train.sharing.tree import Row, Tree, grow
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,15 +55,6 @@ def test_the_order_of_rows_changes_nothing(rows: list[Row], least: int, chance: 
     chance.shuffle(mixed)  # type: ignore[attr-defined]
     one, other = grow(rows, least), grow(mixed, least)
     assert (one.ids, one.segments, one.blocks) == (other.ids, other.segments, other.blocks)
-    assert [[rows[i] for i in p] for p in in_passes(rows, 20)] == [[mixed[i] for i in p] for p in in_passes(mixed, 20)]
-
-
-@given(made_rows(), st.integers(1, 40))
-def test_passes_hold_every_row_once_and_keep_the_limit(rows: list[Row], limit: int) -> None:
-    passes = in_passes(rows, limit, 1)
-    assert sorted(i for p in passes for i in p) == list(range(len(rows)))
-    for one in passes:
-        assert len(one) == 1 or len(grow([rows[i] for i in one], 1).ids) <= limit
 
 
 def test_a_conversation_and_its_alternatives_are_one_tree_of_several_levels() -> None:
