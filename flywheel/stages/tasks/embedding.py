@@ -14,7 +14,6 @@ import numpy as np
 
 from flywheel.extensions import Embedding
 
-
 _DEEDS = re.compile(
     r"\b(add|approve|archive|block|book|buy|cancel|change|close|compare|copy|create|deactivate|decline|delete|deny|disable"
     r"|downgrade|download|enable|exchange|export|find|fix|grant|import|install|keep|list|lock|merge|modify|move|open|pay"
