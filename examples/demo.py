@@ -41,7 +41,7 @@ target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
 [eval]
 # The example plugin's suite: the model's calls are executed in the warehouse world.
 suites = ["warehouse"]
-rivals = ["base"]  # the base with examples before every prompt would take another minute
+baselines = ["base"]  # the base with examples before every prompt would take another minute
 max_new_tokens = 48
 batch_size = 40
 """

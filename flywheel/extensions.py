@@ -284,10 +284,11 @@ class Evaluator(Protocol):
     One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash. An evaluator
     that reads anything but the held-out tables has the method `depends_on(project_dir, cfg)`, which returns a hash of
     it; with `offered(project_dir, cfg)` false, there is nothing to score and a suite that was not asked for by name is
-    left out. One with the attribute `rivals = False` is not run on rivals; one with `fixed = True` has no case from the
-    logs, and is not run again when those grow; with `lists_failures = True` the report names the cases that the
-    candidate failed. One with cases of its own may have an attribute `texts`, a function of (holdout, cfg) that gives
-    the texts which its scores rest on, questions or answers: no round is trained on rows that share 13 words with one.
+    left out. One with the attribute `baselines = False` is not run on the baselines for reference; one with
+    `fixed = True` has no case from the logs, and is not run again when those grow; with `lists_failures = True` the
+    report names the cases that the candidate failed. One with cases of its own may have an attribute `texts`, a
+    function of (holdout, cfg) that gives the texts which its scores rest on, questions or answers: no round is trained
+    on rows that share 13 words with one.
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:

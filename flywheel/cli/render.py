@@ -117,23 +117,24 @@ def _difference(row: MetricRow, value: float | None) -> str:
 def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[str]:
     """Return the evaluation's table: each metric with n, both values, difference and interval."""
     baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
-    rivals = list(dict.fromkeys(r.rival for r in report.rivals))
-    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval", *rivals]]
+    baselines = list(dict.fromkeys(r.rival for r in report.rivals))
+    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval", *baselines]]
     for m in report.metrics:
         name = m.metric if m.slice == "all" else f"  {m.slice}"
         span = "-" if m.low is None else f"[{_difference(m, m.low)}, {_difference(m, m.high)}]"
         rows.append(
             [name + (" *" if m.primary and m.slice == "all" else ""), str(m.n), _number(m.baseline, binary=m.binary),
-             _number(m.value, binary=m.binary), _difference(m, m.delta), span, *(_rival(report, m, r) for r in rivals)]
+             _number(m.value, binary=m.binary), _difference(m, m.delta), span,
+             *(_baseline(report, m, name) for name in baselines)]
         )  # fmt: skip
     notes = ["* primary: the gate judges superiority on it"]
-    if rivals:
-        notes.append("rivals are shown beside it and decide nothing; with (n) they had that many of the cases")
+    if baselines:
+        notes.append("baselines are for reference only; (n) = cases scored, if fewer")
     return [*columns(rows, right=(1, 2, 3, 4)), *notes, *measure_lines(report, old or baseline, new)]
 
 
-def _rival(report: EvalReport, row: MetricRow, rival: str) -> str:
-    wanted = (rival, row.suite, row.metric)
+def _baseline(report: EvalReport, row: MetricRow, name: str) -> str:
+    wanted = (name, row.suite, row.metric)
     found = next((r for r in report.rivals if (r.rival, r.suite, r.metric) == wanted), None)
     if found is None or found.value is None or row.slice != "all":
         return ""

@@ -43,12 +43,14 @@ class EvalConfig(Section):
         "is primary, the others are guardrails.",
     )
     max_cases: int = Field(default=200, ge=1, description="Most cases of a suite; chosen by hash, stable.")
-    rivals: list[Literal["base", "few_shot"]] = Field(
+    baselines: list[Literal["base", "few_shot"]] = Field(
         default=["base", "few_shot"],
-        description="Who else is shown: the base model, and the base with training tasks' successes shown to it.",
+        description="Scored for reference: the base model, and the base with successes of training tasks as examples.",
     )
-    rival_cases: int = Field(default=40, ge=1, description="Most cases of a suite that a rival is scored on.")
-    few_shot: int = Field(default=3, ge=0, description="Successes shown to the rival few_shot.")
+    baseline_cases: int = Field(
+        default=40, ge=1, description="Most cases of a suite that such a baseline is scored on."
+    )
+    few_shot: int = Field(default=3, ge=0, description="Successes in the prompt of the baseline few_shot.")
     off_policy_cases: int = Field(
         default=100, ge=0, description="Most held-out attempts that off-policy estimates rest on; 0: there are none."
     )

@@ -16,6 +16,7 @@ from flywheel.errors import ConfigError
 from flywheel.io.user_files import read_text
 
 CONFIG_FILE = "flywheel.toml"
+_RENAMED = {"eval.rivals": "eval.baselines", "eval.rival_cases": "eval.baseline_cases"}
 
 
 def _line_of(text: str, path: tuple[str | int, ...]) -> int:
@@ -49,11 +50,11 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
-        hint = (
-            f"did you mean `{near[0]}`?"
-            if near
-            else f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
-        )
+        hint = f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
+        if dotted in _RENAMED:
+            hint = f"it is `{_RENAMED[dotted]}` now"
+        elif near:
+            hint = f"did you mean `{near[0]}`?"
         return ConfigError(f"`{file}` line {line}: unknown key `{dotted}`", hint=hint)
     hint = str(context.get("hint", "`flywheel schema config` shows what fits"))
     return ConfigError(f"`{file}` line {line}: `{dotted}`: {first['msg']}", hint=hint)

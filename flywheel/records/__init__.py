@@ -33,6 +33,7 @@ from flywheel.records.nights import Need, Night, NightStage
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    BaselineRow,
     CaseGap,
     DataCard,
     EvalReport,
@@ -42,7 +43,6 @@ from flywheel.records.rounds import (
     MonitorRow,
     Plan,
     Promotion,
-    RivalRow,
     RoundManifest,
     RuleResult,
     Verdict,
@@ -57,6 +57,7 @@ __all__ = [
     "TABLES",
     "TRAINED_TABLES",
     "Asked",
+    "BaselineRow",
     "CaseGap",
     "Certificate",
     "Correction",
@@ -93,7 +94,6 @@ __all__ = [
     "ReplayScenario",
     "Return",
     "Reward",
-    "RivalRow",
     "RoundManifest",
     "Row",
     "RuleResult",

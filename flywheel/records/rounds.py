@@ -14,6 +14,7 @@ from flywheel.records.methods import Method
 
 __all__ = [
     "FRESH",
+    "BaselineRow",
     "DataCard",
     "EvalReport",
     "FileHash",
@@ -22,7 +23,6 @@ __all__ = [
     "MonitorRow",
     "Plan",
     "Promotion",
-    "RivalRow",
     "RoundManifest",
     "RuleResult",
     "Verdict",
@@ -195,14 +195,14 @@ class MeasureRow(_Frozen):
     high: float | None = Field(default=None, description="Upper end of it.")
 
 
-class RivalRow(_Frozen):
-    """One metric of a rival, on the cases of the row that it stands beside; rivals have no part in the decision."""
+class BaselineRow(_Frozen):
+    """One metric of a baseline for reference, on the cases of the round's row; it has no part in the decision."""
 
-    rival: str = Field(description="'base', or 'base + N examples' that were shown to it as earlier turns.")
+    rival: str = Field(description="Its name: 'base', or 'base + N examples' that were shown to it as earlier turns.")
     suite: str
     metric: str
-    n: int = Field(ge=0, description="Cases that candidate and rival were both scored on.")
-    value: float | None = Field(default=None, description="The rival's mean on them; null when there are none.")
+    n: int = Field(ge=0, description="Cases that candidate and baseline were both scored on.")
+    value: float | None = Field(default=None, description="The baseline's mean on them; null when there are none.")
     candidate: float | None = Field(default=None, description="The candidate's mean on them.")
 
 
@@ -231,7 +231,9 @@ class EvalReport(Document):
     leaked_tasks: int = Field(ge=0, description="Cases whose task was trained on; must be 0.")
     metrics: list[MetricRow]
     measures: list[MeasureRow] = Field(default_factory=list, description="Tokens written, distance from the base.")
-    rivals: list[RivalRow] = Field(default_factory=list, description="The base model, and the base with examples.")
+    rivals: list[BaselineRow] = Field(
+        default_factory=list, description="Baselines for reference: the base model, and the base with examples."
+    )
     coverage: dict[str, int] = Field(description="Cases by suite: offered, scored, missing by reason.")
     gaps: list[CaseGap] = Field(
         default_factory=list, description="Cases of the primary suite that the baseline has and the candidate lacks."

@@ -12,17 +12,17 @@ from itertools import pairwise
 from typing import Any
 
 from flywheel.present import MISSING, count, number, the_round
-from flywheel.records import MetricRow, RivalRow, refused_alike
+from flywheel.records import BaselineRow, MetricRow, refused_alike
 from flywheel.report.data import SCORE_EDGES, CaseRow, EpisodeView, PairView, ReportData, SignalRow
 from flywheel.report.differing import Piece, differing, words
 from flywheel.report.plots import CURVES
 from flywheel.report.text import clean, clip
 
 __all__ = [
+    "Baselines",
     "CaseList",
     "FunnelRow",
     "PairCard",
-    "Rivals",
     "Table",
     "case_list",
     "commands",
@@ -87,16 +87,16 @@ def metric_rows(data: ReportData, *, slices: bool) -> list[MetricRow]:
     return [row for row in rows if (row.slice != "all") == slices]
 
 
-class Rivals:
-    """Rivals by name, in order, and their rows by the metric that they stand beside."""
+class Baselines:
+    """Baselines for reference by name, in order, and their rows by metric."""
 
-    def __init__(self, rows: Sequence[RivalRow]) -> None:
+    def __init__(self, rows: Sequence[BaselineRow]) -> None:
         self.names = list(dict.fromkeys(row.rival for row in rows))
         self._rows = {(row.suite, row.metric, row.rival): row for row in rows if row.value is not None}
 
-    def at(self, row: MetricRow, rival: str) -> RivalRow | None:
-        """Return a rival's row beside a metric's; None where it has none."""
-        return self._rows.get((row.suite, row.metric, rival))
+    def at(self, row: MetricRow, name: str) -> BaselineRow | None:
+        """Return a baseline's row of a metric; None where it has none."""
+        return self._rows.get((row.suite, row.metric, name))
 
 
 def measure_table(data: ReportData) -> Table | None:

@@ -1,7 +1,7 @@
-"""What a round must not be trained on: the held-out answers of the log, and what evaluators say they judge by.
+"""The held-out tables, and what a round must not be trained on: held-out answers, and the texts of evaluators.
 
-In: the tables and the configured suites. Out: `EvaluationTexts`. An evaluator declares its texts by an attribute
-`texts`, a function of the holdout and the section [eval] (see `extensions.Evaluator`).
+In: the tables and the configured suites. Out: `Holdout` and `EvaluationTexts`. An evaluator declares its texts by an
+attribute `texts`, a function of the holdout and the section [eval] (see `extensions.Evaluator`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def evaluation_texts(ctx: Context) -> EvaluationTexts:
     """Return what evaluations of this project rest on.
 
     Raises:
-        ExtensionError: an evaluator declares something else than texts.
+        ExtensionError: an evaluator declares something other than texts.
     """
     return EvaluationTexts.of(_answers(ctx), _declared(ctx))
 
@@ -65,10 +65,12 @@ def _declared(ctx: Context) -> list[str]:
     declaring = {s.name: s.evaluator.texts for s in suites if hasattr(s.evaluator, "texts")}
     if not declaring:
         return []
-    holdout, found = read_holdout(ctx), list[str]()
+    holdout, declared = read_holdout(ctx), list[str]()
     for name, texts in declaring.items():
-        told = list(texts(holdout, ctx.config.eval))
-        if not all(isinstance(text, str) for text in told):
-            raise ExtensionError(f"evaluator `{name}`: its `texts` must give texts", hint="questions, answers, or both")
-        found += told
-    return found
+        own = list(texts(holdout, ctx.config.eval))
+        if not all(isinstance(text, str) for text in own):
+            raise ExtensionError(
+                f"evaluator `{name}`: its `texts` must return strings", hint="questions, answers, or both"
+            )
+        declared += own
+    return declared

@@ -1,4 +1,4 @@
-"""Evaluation: score both policies on held-out cases, compare, store the report.
+"""Evaluation: score both policies on held-out cases, compare them, store the report.
 
 Scores are cached by policy, cases and settings, so the champion is not scored again every night and a repeated `eval`
 is the same evaluation: it neither spends alpha nor appends a second decision.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.baselines import rival_rows
+from flywheel.pipeline.evaluate.baselines import baseline_rows
 from flywheel.pipeline.evaluate.holdout import read_holdout
 from flywheel.pipeline.evaluate.leakage import asked_in_training, trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import held_out
@@ -22,7 +22,6 @@ from flywheel.pipeline.evaluate.off_policy import off_policy_rows
 from flywheel.pipeline.evaluate.scorer import PolicyScorer, look_id
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport
-from flywheel.registry.registry import round_name
 from flywheel.stages.evaluate.compare import build_report
 from flywheel.stages.evaluate.slicing import case_slices, standings
 from flywheel.stages.evaluate.suites.own_cases import OwnCases, read_cases
@@ -33,19 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "look_id"]
 
 
-def _holdout(ctx: Context, *, needed: bool) -> Holdout:
-    found = read_holdout(ctx)
-    if needed and found.episodes.height == 0:
-        raise EvalError(
-            "no held-out task: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
-        )
-    return found
-
-
 def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, int | None]:
     candidate = number if number is not None else ctx.registry.resolve("latest")
-    if candidate is None or candidate not in ctx.registry.trained():
-        raise UsageError(f"{round_name(candidate)} is not trained", hint=f"flywheel train --round {candidate}")
+    if candidate is None:
+        raise UsageError("there is no trained round to evaluate", hint="flywheel train")
+    if candidate not in ctx.registry.trained():
+        raise UsageError(f"round {candidate} is not trained", hint=f"flywheel train --round {candidate}")
     baseline = ctx.registry.resolve(against or "@champion")
     if against is None and baseline == candidate:
         decided = [p for p in ctx.registry.promotions() if p.round == candidate]
@@ -67,29 +59,29 @@ def _with_leaks(ctx: Context, report: EvalReport, suites: Sequence[Suite]) -> Ev
 
 
 def _failed(suites: Sequence[Suite], scores: Mapping[str, Sequence[CaseScore]]) -> dict[str, list[str]]:
-    """Return the cases that the candidate failed, by suite, where their names tell a person something."""
-    found = {
+    """Return the cases that the candidate failed, by suite, where their names are for people."""
+    failed = {
         s.name: [c.case_id for c in scores[s.name] if not c.unit and c.score == 0] for s in suites if s.lists_failures
     }
-    return {name: cases for name, cases in found.items() if cases}
+    return {name: cases for name, cases in failed.items() if cases}
 
 
 def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) -> dict[str, list[CaseScore]]:
-    """Return the scores with the slices of their tasks, found and declared; a suite's own slices stand above them."""
-    made: dict[str, list[Attempt]] = {}
+    """Return the scores with the slices of their tasks, found and declared; a suite's own slices take precedence."""
+    attempts: dict[str, list[Attempt]] = {}
     for attempt in held_out(ctx, holdout.episodes).attempts:
-        made.setdefault(attempt.task_id, []).append(attempt)
-    slices = case_slices(made, ctx.config.eval.slices)
+        attempts.setdefault(attempt.task_id, []).append(attempt)
+    slices = case_slices(attempts, ctx.config.eval.slices)
     return {
-        suite: [replace(s, slices={**slices.get(s.task_id, {}), **s.slices}) for s in found]
-        for suite, found in scores.items()
+        suite: [replace(s, slices={**slices.get(s.task_id, {}), **s.slices}) for s in suite_scores]
+        for suite, suite_scores in scores.items()
     }
 
 
 def evaluate(
     ctx: Context, number: int | None = None, *, against: str | None = None, suites: Sequence[str] | None = None
 ) -> EvalReport:
-    """Evaluate a round beside the champion (or another round, or the base) on held-out cases, and store the report.
+    """Compare a round with the champion (or another round, or the base) on held-out cases, and store the report.
 
     Raises:
         UsageError: the round is not trained.
@@ -97,7 +89,11 @@ def evaluate(
     """
     candidate, baseline = _sides(ctx, number, against)
     chosen, started = chosen_suites(ctx, suites), time.monotonic()
-    holdout = _holdout(ctx, needed=not all(suite.fixed for suite in chosen))
+    holdout = read_holdout(ctx)
+    if holdout.episodes.height == 0 and not all(suite.fixed for suite in chosen):
+        raise EvalError(
+            "no held-out tasks: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
+        )
     scorer = PolicyScorer(ctx, holdout)
     manifest = ctx.registry.manifest(candidate)
     baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
@@ -120,10 +116,9 @@ def evaluate(
         standings=standings(ctx.config.eval.slices),
         seed=ctx.config.eval.seed,
     )
-    rivals = rival_rows(ctx, scorer, chosen, scores[candidate], baseline)
     report = report.model_copy(
         update={
-            "rivals": rivals,
+            "rivals": baseline_rows(ctx, scorer, chosen, scores[candidate], baseline),
             "failed": _failed(chosen, scores[candidate]),
             "off_policy": off_policy_rows(ctx, scorer, holdout, (candidate, baseline)),
         }

@@ -1,8 +1,8 @@
 """Scores of policies, suite by suite, from the cache where nothing they depend on has changed.
 
 The base model is loaded once, and only if a score is not cached. A suite whose cases never come from the logs (`fixed`)
-is not scored again because new logs have come. Seconds are kept beside the scores, apart from them: they differ from
-run to run, and nothing is decided by them.
+is not scored again because new logs have come. Seconds are cached apart from the scores: they differ from run to run,
+and no decision rests on them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["PolicyScorer", "Side", "look_id"]
 
 
-# Settings that say what is scored, not how.
-_NO_MATTER = {"suites", "slices", "user_tiers", "rivals", "rival_cases", "few_shot", "off_policy_cases"}
+# Settings of what is scored, which do not change a score.
+_NO_MATTER = {"suites", "slices", "user_tiers", "baselines", "baseline_cases", "few_shot", "off_policy_cases"}
 
 
 class Side(NamedTuple):
@@ -46,7 +46,7 @@ class Side(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How people name it."""
+        """Its name in reports."""
         shown = len(self.examples)
         policy = "base" if self.number is None else round_name(self.number)
         return f"{policy} + {shown} {'example' if shown == 1 else 'examples'}" if shown else policy
@@ -61,32 +61,32 @@ class PolicyScorer:
         self._ctx = ctx
         self._base_sha256 = base_identity(ctx.config.model).sha256
         self._policies: PolicySet | None = None
-        self._adapters: dict[int | None, Path | None] = {}  # whose files were looked at
+        self._adapters: dict[int | None, Path | None] = {}  # whose files were checked
         self._holdout_sha256 = holdout_sha256(holdout)
 
     def cases_sha256(self, suites: Sequence[Suite], cfg: EvalConfig | None = None) -> str:
         """Identify the cases and everything but the policy that their scores depend on."""
         asked = cfg or self._ctx.config.eval
         settings = asked.model_dump(mode="json", exclude=_NO_MATTER)
-        made_by = [(s.name, s.version, s.depends_on) for s in suites]
+        evaluators = [(s.name, s.version, s.depends_on) for s in suites]
         held = "" if all(s.fixed for s in suites) else self._holdout_sha256
         replay = self._ctx.config.replay.model_dump(mode="json")
-        return content_id(held, made_by, settings, replay, self._ctx.config.model.dtype)
+        return content_id(held, evaluators, settings, replay, self._ctx.config.model.dtype)
 
     def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
         """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""
         return look_id(candidate_sha256, baseline_sha256, self.cases_sha256(suites))
 
     def keep_for_last(self, spent: frozenset[str]) -> None:
-        """Have evaluators that cap their cases choose those of spent tasks last."""
+        """Let evaluators that cap their cases choose those of spent tasks last."""
         self.holdout = replace(self.holdout, spent=spent)
 
     def scores(self, number: int | None, suite: Suite) -> list[CaseScore]:
         """Return one policy's scores on one suite."""
         return self._scored(Side(number), suite, self._ctx.config.eval)
 
-    def rival(self, side: Side, suite: Suite, most: int) -> list[CaseScore]:
-        """Return a rival's scores: all that are known already, else those of at most so many cases."""
+    def baseline_scores(self, side: Side, suite: Suite, most: int) -> list[CaseScore]:
+        """Return the scores of a baseline for reference: all that are cached, else those of at most so many cases."""
         cfg = self._ctx.config.eval
         if not side.examples and self._ctx.store.cached("scores", self._key(side, suite, cfg)) is not None:
             return self._scored(side, suite, cfg)
@@ -104,7 +104,10 @@ class PolicyScorer:
         cached = self._ctx.store.cached("scores", key)
         if cached is None:
             self._ctx.say(f"scoring {name} on {suite.name}")
-            policy, started = self._policy(side), time.monotonic()
+            policy: Policy = self._plain(side.number)
+            if side.examples:
+                policy = FewShot(policy, name, side.examples)
+            started = time.monotonic()
             cached = [
                 {**asdict(s), "score": s.score if math.isfinite(s.score) else None}
                 for s in suite.evaluator(policy, self.holdout, cfg)
@@ -120,28 +123,28 @@ class PolicyScorer:
     def log_probs(self, number: int | None, asks: Sequence[Ask], temperature: float) -> list[float | None]:
         """Return the log-probability of each completion to a round or the base, in nats; None where it is too long."""
         policy_sha256, batch_size = self._adapter_sha256(number), self._ctx.config.eval.batch_size
-        key = content_id(*self._asked(asks), policy_sha256, batch_size, temperature)
-        found: list[float | None] | None = self._ctx.store.cached("log_probs", key)
-        if found is None:
+        key = content_id(*self._asks_id(asks), policy_sha256, batch_size, temperature)
+        log_probs: list[float | None] | None = self._ctx.store.cached("log_probs", key)
+        if log_probs is None:
             self._ctx.say(f"scoring {round_name(number)} on logged actions")
             policy = self._plain(number)
             able = fits(policy, asks, 0)
             fitting = [ask for ask, fit in zip(asks, able, strict=True) if fit]
             scores = iter(policy.log_prob(*_columns(fitting), temperature=temperature))
-            found = [next(scores)[0] if fit else None for fit in able]
-            self._ctx.store.cache("log_probs", key, found)
-        return found
+            log_probs = [next(scores)[0] if fit else None for fit in able]
+            self._ctx.store.cache("log_probs", key, log_probs)
+        return log_probs
 
     def tokens(self, asks: Sequence[Ask]) -> list[list[int]]:
         """Return the tokens of each completion, as `log_probs` scores them."""
-        key = content_id(*self._asked(asks))
-        found: list[list[int]] | None = self._ctx.store.cached("tokens", key)
-        if found is None:
-            found = self._plain(None).completion_ids(*_columns(asks))
-            self._ctx.store.cache("tokens", key, found)
-        return found
+        key = content_id(*self._asks_id(asks))
+        tokens: list[list[int]] | None = self._ctx.store.cached("tokens", key)
+        if tokens is None:
+            tokens = self._plain(None).completion_ids(*_columns(asks))
+            self._ctx.store.cache("tokens", key, tokens)
+        return tokens
 
-    def _asked(self, asks: Sequence[Ask]) -> tuple[object, ...]:
+    def _asks_id(self, asks: Sequence[Ask]) -> tuple[object, ...]:
         return "asked", self._base_sha256, self._ctx.config.model.dtype, [list(ask) for ask in asks]
 
     def _adapter_sha256(self, number: int | None) -> str:
@@ -155,12 +158,6 @@ class PolicyScorer:
         if number not in self._adapters:
             self._adapters[number] = self._ctx.registry.sound_adapter(number)
         return self._policies.policy(self._adapters[number], round_name(number), self._adapter_sha256(number))
-
-    def _policy(self, side: Side) -> Policy:
-        policy = self._plain(side.number)
-        if not side.examples:
-            return policy
-        return FewShot(policy, side.name, side.examples)
 
 
 def _columns(asks: Sequence[Ask]) -> tuple[list[Any], list[Any], list[Any]]:

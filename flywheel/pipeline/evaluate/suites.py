@@ -1,4 +1,4 @@
-"""Which suites an evaluation runs, and what each one's scores depend on beside the held-out tables and the policy.
+"""Which suites an evaluation runs, and what each one's scores depend on besides the held-out tables and the policy.
 
 A suite is an evaluator by name, `module:function`, or the name of one of the project's own files of cases: `refunds` is
 evals/refunds.jsonl.
@@ -23,16 +23,16 @@ __all__ = ["Suite", "chosen_suites", "open_suite"]
 
 @dataclass(frozen=True)
 class Suite:
-    """An evaluator, and the hash of what it reads beside the held-out tables."""
+    """An evaluator, and the hash of what it reads besides the held-out tables."""
 
     name: str
     evaluator: Evaluator
     version: str
     depends_on: str
     offered: bool
-    rivals: bool
+    baselines: bool  # whether the baselines for reference are scored on it
     fixed: bool  # no case comes from the logs
-    lists_failures: bool  # its cases have names that tell a person something
+    lists_failures: bool  # its cases have names that a person can read
 
 
 def open_suite(ctx: Context, name: str) -> Suite:
@@ -40,7 +40,7 @@ def open_suite(ctx: Context, name: str) -> Suite:
 
     Raises:
         ExtensionError: no evaluator and no file of cases has that name.
-        EvalError: the project's own cases are not as they should be.
+        EvalError: a file of the project's own cases is not valid.
     """
     versions = {e.name: f"{e.distribution} {e.version}" for e in list_extensions("evaluators")}
     own = OwnCases(name)
@@ -48,17 +48,16 @@ def open_suite(ctx: Context, name: str) -> Suite:
         evaluator: Evaluator = own
     else:
         evaluator = load_extension("evaluators", name, search=ctx.project)
-    given = (ctx.project, ctx.config.eval)
-    depends, offered = (getattr(evaluator, attribute, None) for attribute in ("depends_on", "offered"))
+    depends_on, offered = (getattr(evaluator, attribute, None) for attribute in ("depends_on", "offered"))
     return Suite(
-        name,
-        evaluator,
-        versions.get(name, "own cases" if evaluator is own else "by path"),
-        depends(*given) if depends is not None else "",
-        offered is None or bool(offered(*given)),
-        bool(getattr(evaluator, "rivals", True)),
-        bool(getattr(evaluator, "fixed", False)),
-        bool(getattr(evaluator, "lists_failures", False)),
+        name=name,
+        evaluator=evaluator,
+        version=versions.get(name, "own cases" if evaluator is own else "by path"),
+        depends_on=depends_on(ctx.project, ctx.config.eval) if depends_on is not None else "",
+        offered=offered is None or bool(offered(ctx.project, ctx.config.eval)),
+        baselines=bool(getattr(evaluator, "baselines", True)),
+        fixed=bool(getattr(evaluator, "fixed", False)),
+        lists_failures=bool(getattr(evaluator, "lists_failures", False)),
     )
 
 
@@ -68,11 +67,11 @@ def chosen_suites(ctx: Context, asked: Sequence[str] | None) -> list[Suite]:
     Raises:
         UsageError: a suite that was asked for has nothing to score.
     """
-    found = [open_suite(ctx, name) for name in dict.fromkeys(asked or ctx.config.eval.suites)]
-    for suite in found:
+    suites = [open_suite(ctx, name) for name in dict.fromkeys(asked or ctx.config.eval.suites)]
+    for suite in suites:
         if asked and not suite.offered:
             raise UsageError(
-                f"the suite `{suite.name}` has no case in {ctx.config.eval.cases}",
+                f"the suite `{suite.name}` has no cases in {ctx.config.eval.cases}",
                 hint="write one case a line; `flywheel schema eval_case` prints the format",
             )
-    return [suite for suite in found if suite.offered]
+    return [suite for suite in suites if suite.offered]

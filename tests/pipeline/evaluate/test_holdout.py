@@ -85,5 +85,5 @@ def test_a_round_is_not_trained_on_what_the_projects_own_cases_ask(project: Proj
 
 
 def test_what_is_no_text_is_an_error_of_the_evaluator(project: Project) -> None:
-    with pytest.raises(ExtensionError, match="its `texts` must give texts"):
+    with pytest.raises(ExtensionError, match="its `texts` must return strings"):
         judged_by(project, "wrong", [1]).plan()

@@ -30,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_mo
     write_config(folder, tiny_model)
     config = folder / "flywheel.toml"
     config.write_text(
-        config.read_text().replace('suites = ["next_action"]', f"suites = {json.dumps(SUITES)}\nrival_cases = 2")
+        config.read_text().replace('suites = ["next_action"]', f"suites = {json.dumps(SUITES)}\nbaseline_cases = 2")
     )
     project = Project(folder)
     project.ingest([sample_logs])
@@ -73,7 +73,7 @@ def test_what_is_measured_stands_beside_the_scores(judged: EvalReport) -> None:
     assert judged.model_copy(update={"timings_s": {}}).model_dump_json().count("a case of") == 0
 
 
-def test_the_base_with_examples_is_a_rival_on_some_of_the_cases(judged: EvalReport, trained: Path) -> None:
+def test_the_base_with_examples_is_a_baseline_on_some_of_the_cases(judged: EvalReport, trained: Path) -> None:
     assert {r.rival for r in judged.rivals} == {"base + 3 examples"}  # the base itself is the baseline
     assert {r.suite for r in judged.rivals} == {"next_action", "preference", "replay", "cases"}
     assert {r.n for r in judged.rivals if r.metric == "next_action_good"} == {2}
@@ -121,7 +121,7 @@ def test_a_suite_of_its_own_cases_is_not_scored_again_because_logs_have_come(
     path = folder / "evals" / "sayings.jsonl"
     path.write_text(path.read_text().replace("Say 30.", "Say 31."))
     project.evaluate(1, suites=["cases"])
-    assert len({p.name for p in scores.iterdir()} - before) == 3  # both sides and the rival
+    assert len({p.name for p in scores.iterdir()} - before) == 3  # both sides and the other baseline
 
 
 def test_a_file_of_cases_is_a_suite_by_its_name(trained: Path, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_file_of_cases_is_a_suite_by_its_name(trained: Path, tmp_path: Path) -
     with pytest.raises(EvalError, match=r"evals/sayings\.jsonl:1: prompt"):
         project.evaluate(1)
     shutil.rmtree(folder / "evals")
-    with pytest.raises(UsageError, match="the suite `cases` has no case in evals"):
+    with pytest.raises(UsageError, match="the suite `cases` has no cases in evals"):
         project.evaluate(1, suites=["cases"])
     assert all(m.suite == "next_action" for m in project.evaluate(1, suites=["next_action"]).report.metrics)
 

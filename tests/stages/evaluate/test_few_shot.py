@@ -1,4 +1,4 @@
-"""The rival that is shown successes: which ones, and where they stand."""
+"""The baseline that is shown successes: which ones, and where they are in its prompt."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def test_examples_stand_between_the_system_message_and_the_prompt() -> None:
     shown = [{"messages": [{"role": "user", "content": "p"}, YES]}]
     whole = [system, *shown[0]["messages"], user]
     policy = LogReplay({canonical_json(whole): YES}, likes={canonical_json(YES): -2.0}, window=500)
-    rival = FewShot(policy, "base + 1 example", shown)
+    shots = FewShot(policy, "base + 1 example", shown)
 
-    assert rival.generate([[system, user]], [None], max_new_tokens=4)[0].message == YES
-    assert rival.log_prob([[system, user]], [None], [YES])[0][0] == -2.0
-    assert rival.lengths([[user]], [None]) == policy.lengths([[*shown[0]["messages"], user]], [None])
-    assert (rival.window, rival.name) == (500, "base + 1 example")
-    assert rival.sha256 != policy.sha256
+    assert shots.generate([[system, user]], [None], max_new_tokens=4)[0].message == YES
+    assert shots.log_prob([[system, user]], [None], [YES])[0][0] == -2.0
+    assert shots.lengths([[user]], [None]) == policy.lengths([[*shown[0]["messages"], user]], [None])
+    assert (shots.window, shots.name) == (500, "base + 1 example")
+    assert shots.sha256 != policy.sha256

@@ -44,7 +44,7 @@ def passages() -> list[str]:
 class Forgetting:
     """The suite of measures on the fixed text."""
 
-    rivals = False  # the base's distance from itself says nothing
+    baselines = False  # the base's distance from itself is 0
     fixed = True
 
     def depends_on(self, project_dir: Path, cfg: EvalConfig) -> str:  # noqa: ARG002 - the contract's signature

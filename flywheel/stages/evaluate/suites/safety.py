@@ -72,7 +72,7 @@ class _Written(NamedTuple):
 class Safety:
     """The suite; its data never change with the logs."""
 
-    rivals = False
+    baselines = False
     fixed = True
 
     def depends_on(self, project_dir: Path, cfg: EvalConfig) -> str:  # noqa: ARG002 - the contract's signature
