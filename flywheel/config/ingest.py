@@ -99,11 +99,11 @@ class EpisodesConfig(Section):
         default=0.0,
         ge=0,
         lt=1,
-        description="Share of users never trained on, by hash; with it, only their held-out tasks are judged by.",
+        description="Share of users never trained on, by hash; with it, only their held-out tasks are evaluated.",
     )
     holdout_after: str = Field(
         default="",
-        description="ISO time: nothing from it on is trained on, nothing before it is judged by; '' splits by no time.",
+        description="ISO time: training uses what is before it, evaluation the rest; '' does not split by time.",
     )
 
     embedding: str = Field(

@@ -70,7 +70,7 @@ class DataCommands(Opened):
         Raises:
             IngestError: nothing is there to follow, or too much of it is unreadable.
         """
-        from flywheel.stages.ingest import discover
+        from flywheel.stages.ingest.sources import discover
 
         chosen = [Path(p) for p in paths] or [self.folder / s for s in self.config.ingest.sources]
         seen: dict[Path, tuple[int, int]] = {}

@@ -68,6 +68,7 @@ class LogReader:
 
     name: str
     version: int
+    reads: str
     events: Callable[..., Iterable[Event]]
     takes_line: bool
     marks: Sequence[tuple[float, Fits]]
@@ -98,6 +99,7 @@ class LogReader:
 def reader(  # noqa: PLR0913 - the parts of a reader
     name: str,
     version: int,
+    reads: str = "",
     *,
     read: Callable[..., Iterable[Event]],
     marks: Fits | Sequence[tuple[float, Fits]] = (),
@@ -113,6 +115,7 @@ def reader(  # noqa: PLR0913 - the parts of a reader
     Args:
         name: the format's name, as in the entry point.
         version: to be raised when the same log gives other events.
+        reads: what it reads, for `flywheel readers`.
         read: yields the events of a record; takes `(record)` or `(record, line)`. `BadRecordError` refuses a record.
         marks: what only this format has: `has("ticket", "turns")` or any predicate on a record. Confidence is the share
             of records that fit; with a list of (weight, predicate), the greatest weighted share.
@@ -128,6 +131,6 @@ def reader(  # noqa: PLR0913 - the parts of a reader
     needs = needs or (weighted[0][1] if refusal else is_object)
     takes_line = len(inspect.signature(read).parameters) > 1
     return LogReader(
-        name, version, read, takes_line, weighted, sniff, needs, refusal or "no JSON object", from_path, sidecar,
+        name, version, reads, read, takes_line, weighted, sniff, needs, refusal or "no JSON object", from_path, sidecar,
         from_sidecar,
     )  # fmt: skip

@@ -119,8 +119,8 @@ def test_a_dry_run_shows_what_would_be_redacted_by_kind_and_count_and_no_value(
 
 def test_a_wrong_redaction_setting_is_named_before_anything_is_read(project: Path) -> None:
     for setting, told in (
-        ('allow_patterns = ["("]', "ingest.redact.allow_patterns: `(` is no regular expression"),
-        ('allow_domains = ["https://us.example"]', "`https://us.example` is no domain"),
+        ('allow_patterns = ["("]', "ingest.redact.allow_patterns: `(` is not a regular expression"),
+        ('allow_domains = ["https://us.example"]', "`https://us.example` is not a domain"),
         ('kinds = ["national"]', "unknown kind `national`"),
     ):
         (project / "flywheel.toml").write_text(f"[ingest.redact]\n{setting}\n")

@@ -20,7 +20,7 @@ from flywheel.config import Config
 from flywheel.errors import StoreError
 from flywheel.pipeline.build.partition import Done, make_partition
 from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
-from flywheel.stages.ingest.crew import end_with_parent
+from flywheel.stages.ingest.workers import end_with_parent
 from flywheel.store import Store
 
 __all__ = ["Crew"]

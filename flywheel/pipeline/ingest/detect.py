@@ -1,27 +1,24 @@
-"""Which formats can be read, and what a file is taken for: detection as ingest does it, shown to a person."""
+"""Which formats can be read, and which one a file has: the detection of ingest, for display."""
 
 from __future__ import annotations
 
 import inspect
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, Sample, list_extensions, load_extension
 from flywheel.results import ReaderRow, ReadersAnswer
-from flywheel.stages.ingest.detect import SAMPLE_RECORDS, confidences, detect
+from flywheel.stages.ingest.detect import SAMPLE_RECORDS, Detection, confidences, detect
 from flywheel.stages.ingest.framed import Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import file_content
 
-if TYPE_CHECKING:
-    from flywheel.stages.ingest.detect import Detection
-
 
 def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAnswer:
-    """Return the installed readers; with a file, the surest first.
+    """Return the installed readers; with a file, by confidence.
 
     Raises:
         IngestError: the file cannot be read.
@@ -37,24 +34,23 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
     if file is None:
         return ReadersAnswer(readers=rows)
     sample = _sample(file, config)
-    sure = confidences(sample, loaded)
-    told = sorted(rows, key=lambda row: (-sure[row.name], row.name))
-    found = detect(sample, loaded)
+    confidence = confidences(sample, loaded)
+    ranked = sorted(rows, key=lambda row: (-confidence[row.name], row.name))
     return ReadersAnswer(
-        readers=[row.model_copy(update={"confidence": sure[row.name]}) for row in told],
-        verdict=f"{file.name}: {_verdict(found, loaded)}",
+        readers=[row.model_copy(update={"confidence": confidence[row.name]}) for row in ranked],
+        verdict=f"{file.name}: {_verdict(detect(sample, loaded), loaded)}",
     )
 
 
-def _verdict(found: Detection, loaded: dict[str, Reader]) -> str:
-    if found.format in loaded:
-        return f"read as {found.format}"
-    return f"{found.format}: {found.reason}" if found.reason else found.format
+def _verdict(detection: Detection, loaded: dict[str, Reader]) -> str:
+    if detection.format in loaded:
+        return f"read as {detection.format}"
+    return f"{detection.format}: {detection.reason}" if detection.reason else detection.format
 
 
 def _reads(reader: Any) -> str:
-    """Return the first sentence of a reader's own description."""
-    described = inspect.getdoc(type(reader)) or ""
+    """Return a reader's own description, of a class its first sentence."""
+    described = getattr(reader, "reads", "") or inspect.getdoc(type(reader)) or ""
     first = described.partition("\n")[0].strip().rstrip(".")
     return first.removeprefix("Reads ")
 

@@ -1,4 +1,4 @@
-"""What ingest refused: the quarantine as it stands, what each reason means, and reading the files once more.
+"""The quarantine: the records that ingest refused, what each reason means, and reading their files again.
 
 A row leaves the quarantine when its line is read again: after a retry, when its file grew past an unfinished line, or
 when the file was replaced. The refused text itself is never stored; a retry reads it where it came from.
@@ -16,14 +16,14 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.records import Quarantined
 from flywheel.results import QuarantineAnswer, QuarantineReason, QuarantineRetry
-from flywheel.stages.ingest import placed
+from flywheel.stages.ingest.sources import placed
 
 MEANING = {
-    "bad_json": "The line is no JSON. A logger that was killed while writing, or two processes in one file, do that.",
-    "bad_record": "The record is JSON of this format, but something in it cannot be used; the detail says what.",
-    "bad_encoding": "The line is not UTF-8. Export it as UTF-8.",
-    "truncated": "The file ends inside a record, or its compression is damaged. It is read when the file is whole.",
-    "unknown_format": "No reader knows the file's records. Name its reader with --format, or write one (a plugin).",
+    "bad_json": "Not valid JSON: usually a logger killed mid-write, or two processes writing one file.",
+    "bad_record": "JSON of a known format with a part that cannot be used; the detail names it.",
+    "bad_encoding": "Not UTF-8: export the log as UTF-8.",
+    "truncated": "The file ends inside a record, or its compression is damaged; read once the file is complete.",
+    "unknown_format": "No reader recognises the records: name one with --format, or write one as a plugin.",
 }
 _ARCHIVE = "!/"
 

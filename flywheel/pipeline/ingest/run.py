@@ -11,21 +11,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
-from flywheel.stages.ingest import STDIN, SourceState, discover, ingest
+from flywheel.stages.ingest.batches import Batch
 from flywheel.stages.ingest.dedup import Ids, dedup
+from flywheel.stages.ingest.events import ingest
 from flywheel.stages.ingest.forgotten import Forgotten
+from flywheel.stages.ingest.lost import LostCounts
+from flywheel.stages.ingest.sources import STDIN, SourceState, discover
 from flywheel.store import Part, Snapshot, Store
-
-if TYPE_CHECKING:
-    from flywheel.stages.ingest import Batch, LostCounts
-
 
 FORGOTTEN = "forgotten"  # in the snapshot: hashes of whom and what ingest refuses
 AUDITS = "audits"  # folder of reviewers' answers, in the project
@@ -83,7 +82,7 @@ class _Intake:
         self.parts: list[Part] = list(before.parts) if before else []
 
     def add(self, batch: Batch, result: IngestResult) -> None:
-        """Take in one batch and count what became of its records."""
+        """Take in one batch and count its records by outcome."""
         ours = batch.events.filter(~self.forgotten.refused(batch.events))
         refused = _records(batch.events) - _records(ours)
         fresh = self._unseen(ours)
@@ -154,7 +153,7 @@ class _Intake:
             self.parts = [p for p in self.parts if p.path not in gone] + ([part] if part is not None else [])
 
     def finish(self) -> None:
-        """Write everything that is left, and the quarantine anew: rows of lines that were read again are replaced."""
+        """Write everything that is left, and a new quarantine: rows of lines that were read again are replaced."""
         self.flush()
         if self.forgotten.learnt:  # a conversation may have shown late whose it is
             gone = pl.col("conversation_id").is_in(sorted(self.forgotten.learnt))
@@ -176,7 +175,7 @@ def _records(events: pl.DataFrame) -> int:
 
 
 def without(store: Store, parts: Sequence[Part], gone: pl.Expr) -> list[Part]:
-    """Return the parts with the events left out for which `gone` is true: a part that holds any is written anew."""
+    """Return the parts without the events for which `gone` is true: a part that holds any is written again."""
     kept: list[Part] = []
     for part in parts:
         if part.table != "events" or store.read([part], "events").filter(gone).limit(1).collect().is_empty():

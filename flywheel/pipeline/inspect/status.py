@@ -18,7 +18,7 @@ __all__ = ["champion", "log_rows", "next_command", "source_files"]
 
 def source_files(ctx: Context) -> tuple[int, int]:
     """Return how many files were ingested and how many under `ingest.sources` are new or have another size."""
-    from flywheel.stages.ingest import discover, shown_path
+    from flywheel.stages.ingest.sources import discover, shown_path
 
     snapshot = ctx.store.current("ingest")
     sources: dict[str, dict[str, Any]] = dict(snapshot.extra["sources"]) if snapshot else {}

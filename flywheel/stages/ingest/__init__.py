@@ -1,83 +1,9 @@
 """From log files to events: found, decompressed, framed, detected, read, redacted, in bounded batches.
 
-In: files in any format for which a reader is installed. Out: `Batch`es of events that hold nothing that the redaction
-should have removed, refusals with their reasons, and what is needed to go on with a growing file. Nothing is written
-here, and nothing that a file contains can stop the others from being read.
+In: files in any format for which a reader is installed. Out: `Batch`es of events without anything that the redaction
+should have removed, refusals with their reasons, and what is needed to continue a growing file. Nothing is written
+here, and no content of a file can stop the others from being read.
 
-The way of a record: sources → archives → opening → framing (documents, jsontext) → detect → batches → crew → work
-(readers, normalize, lost, redact).
+A record passes: sources → archives → opening → framing (documents, jsontext) → detect → batches → workers (readers,
+normalize, lost, redact). `events.ingest` runs them; detection alone loads nothing heavy.
 """
-
-from __future__ import annotations
-
-import hashlib
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from flywheel.extensions import Reader
-from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
-from flywheel.stages.ingest.crew import batches_of
-from flywheel.stages.ingest.dedup import dedup
-from flywheel.stages.ingest.files import FileReading
-from flywheel.stages.ingest.lost import LostCounts
-from flywheel.stages.ingest.opening import Content, Stream
-from flywheel.stages.ingest.sources import STDIN, Known, SourceState, Start, discover, placed, shown_path, start_of
-
-if TYPE_CHECKING:
-    from flywheel.config import IngestConfig
-
-__all__ = ["STDIN", "Batch", "LostCounts", "SourceState", "dedup", "discover", "ingest", "placed", "shown_path"]
-
-
-def ingest(
-    files: Sequence[Path],
-    *,
-    root: Path,
-    known: Mapping[str, SourceState],
-    cfg: IngestConfig,
-    key: bytes,
-    readers: Mapping[str, Reader],
-) -> Iterator[Batch]:
-    """Yield the events of files in batches; the one that holds a file's last records carries its state.
-
-    A file whose content is known yields nothing; one that only grew yields what is new.
-
-    Args:
-        files: from `discover`; `STDIN` stands for standard input.
-        root: the project; paths inside it are recorded relative to it.
-        known: state of each file read before, by its recorded path.
-        cfg: format, limits, processes and redaction.
-        key: the project's redaction key.
-        readers: candidates by name.
-
-    Raises:
-        IngestError: a file cannot be opened.
-        ConfigError: the redaction is misconfigured.
-    """
-    total = sum(file.stat().st_size for file in files if file != STDIN and file.exists())
-    blocks = _blocks(files, Known(known.values(), root), root, cfg, readers)
-    return batches_of(blocks, sys.maxsize if STDIN in files else total, cfg, key, readers)
-
-
-def _blocks(
-    files: Iterable[Path], known: Known, root: Path, cfg: IngestConfig, readers: Mapping[str, Reader]
-) -> Iterator[Block]:
-    builder = BlockBuilder()
-    for file in files:
-        if file == STDIN:
-            content = Content("stdin", -1, lambda _: Stream(sys.stdin.buffer))
-            start = Start(-1, hashlib.sha256().hexdigest(), "", None, None, None)
-            yield from FileReading(file, "stdin", start, cfg, readers).of(content, builder)
-            continue
-        name = shown_path(file, root)
-        start = start_of(file, name, known, cfg.max_expand_ratio)
-        reading = FileReading(file, name, start, cfg, readers)
-        if not reading.is_known():
-            yield from reading.blocks(builder)
-            if reading.state is not None:
-                known.add(reading.state)
-    last = builder.take()
-    if last.segments or last.states:
-        yield last

@@ -1,7 +1,7 @@
 """Archives of logs: the members of tar files (also compressed) and zip files, each as content of its own.
 
 In: a file. Out: its members in the archive's order, read as they stream by: nothing is unpacked to the disk, where raw
-logs have no business. A member that cannot be read says why; names that try to lead somewhere are only names here.
+logs have no business. A member that cannot be read has a reason; names that try to lead elsewhere are only names here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def archive_kind(path: Path, size: int, max_ratio: int) -> str:
 def members(path: Path, size: int, kind: str, max_ratio: int) -> Iterator[Member]:
     """Yield an archive's files; each must be read before the next is asked for.
 
-    An archive that is damaged ends with a member without a name that tells of it.
+    A damaged archive ends with a member that has no name but the problem.
     """
     try:
         yield from _tar(path, size, max_ratio) if kind == "tar" else _zip(path, max_ratio)

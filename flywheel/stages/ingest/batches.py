@@ -1,7 +1,7 @@
 """What ingest hands on: bounded blocks of raw records on the way in, batches of events with their counts after.
 
 A block holds records of one or of many files, so that ten thousand small files cost no more than a large one. Within a
-batch read = accepted + ignored + quarantined, record by record; a record's events never stand in two batches.
+batch read = accepted + ignored + quarantined, record by record; a record's events are never in two batches.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from flywheel.contracts import polars_schema
 from flywheel.records import LogEvent, Quarantined
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw
 from flywheel.stages.ingest.lost import LostCounts
 from flywheel.stages.ingest.sources import SourceState
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _BYTES = 4_000_000
 _RECORDS = 20_000
@@ -30,7 +28,7 @@ _ROW_BYTES = 2_000  # what a record without a text (a Parquet row) is taken for
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive records of one file. `ignored` says why they are no log, where they are none."""
+    """Consecutive records of one file. `ignored` is the reason why they are not a log, if they are not."""
 
     path: str
     format: str
@@ -79,7 +77,7 @@ class BlockBuilder:
             self._block.states.append(state)
 
     def take(self) -> Block:
-        """Return what was collected, and begin anew."""
+        """Return what was collected, and begin a new block."""
         block = self._block
         self._begin()
         return block
@@ -93,7 +91,7 @@ def _size(record: Framed) -> int:
 
 @dataclass
 class Counts:
-    """What became of records, beside those that gave events."""
+    """The number of records, and those without events."""
 
     read: int = 0
     bad: list[tuple[Segment, Bad]] = field(default_factory=list)
@@ -121,8 +119,6 @@ class Batch:
         lost: Mapping[str, LostCounts],
     ) -> Batch:
         """Return the columns of finished events and counts as a batch."""
-        import polars as pl
-
         return cls(
             events=_frame(columns),
             quarantined=pl.DataFrame(list(_refusals(counts)), schema=polars_schema(Quarantined), orient="row"),
@@ -139,15 +135,11 @@ def _frame(columns: Sequence[Sequence[Any]]) -> pl.DataFrame:
     Times and lists go through numbers and flat texts, which polars takes in five times and twenty times as fast.
     (Arrow would load pandas to make an array, half a second in every process.)
     """
-    import polars as pl
-
     schema = polars_schema(LogEvent)
     return pl.DataFrame([_series(name, values, schema[name]) for name, values in zip(schema, columns, strict=True)])
 
 
 def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
-    import polars as pl
-
     if isinstance(dtype, pl.Datetime):
         micros = [None if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
         return pl.Series(name, micros, dtype=pl.Int64).cast(dtype)
@@ -155,8 +147,6 @@ def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
 
 
 def _lists(name: str, values: Sequence[Sequence[str]]) -> pl.Series:
-    import polars as pl
-
     flat = pl.DataFrame(
         {
             "row": pl.Series([row for row, texts in enumerate(values) for _ in texts], dtype=pl.UInt32),

@@ -1,4 +1,4 @@
-"""The same event told twice is one event: in two exports, in overlapping files, in a file that is read again.
+"""Duplicate events are one event: in two exports, in overlapping files, in a file that is read again.
 
 In: events with their content ids, and the ids that are known. Out: the events that are new, each once. Of several the
 one with the smallest place in the sources stays, so that the order in which files are read changes nothing.
@@ -6,16 +6,15 @@ one with the smallest place in the sources stays, so that the order in which fil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 
 from flywheel.records import ID_HEX
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import polars as pl
-
-    Halves = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+Halves = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
 
 class Ids:
@@ -37,8 +36,6 @@ class Ids:
 
     def known(self, ids: pl.Series) -> list[bool]:
         """Return for each id whether it is in the set."""
-        import numpy as np
-
         found = np.zeros(ids.len(), dtype=bool)
         if ids.len() == 0:
             return []
@@ -57,8 +54,6 @@ class Ids:
 
 def _halves(ids: pl.Series) -> Halves:
     """Return 32-digit hex ids as two columns of 64 bits."""
-    import numpy as np
-
     digits = "".join(ids.to_list())
     if len(digits) != ID_HEX * ids.len():
         raise ValueError(f"an id has not {ID_HEX} digits")
@@ -72,8 +67,6 @@ def _sorted(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> Halves
 
 
 def _merged(one: Halves, other: Halves) -> Halves:
-    import numpy as np
-
     return _sorted(np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]]))
 
 
@@ -86,8 +79,6 @@ class Deduplicated(NamedTuple):
 
 def dedup(frame: pl.DataFrame, known: Ids) -> Deduplicated:
     """Return the events that are not known, each once; sorted by their place in the sources."""
-    import polars as pl
-
     order = ["source_file", "source_line", "seq", "event_id"]
     single = frame.sort(order).unique("event_id", keep="first", maintain_order=True)
     fresh = single.filter(~pl.Series(known.known(single["event_id"]), dtype=pl.Boolean))

@@ -1,8 +1,8 @@
 """Which reader a file's records are for: by their content, never by the file's name.
 
-In: the first records of a file and the readers at hand. Out: the reader that is surest, or in words what the records
-looked like. Files that are no logs but belong beside logs (tool schemas, a README) are told apart here too.
-A file that says of a run's logs which model made them is known by its name as well.
+In: the first records of a file and the installed readers. Out: the reader with the highest confidence, or a description
+of the records. Files next to logs that are not logs (tool schemas, a README) are recognised here too. A sidecar, which
+names the model of a run's logs, is recognised by its file name as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from flywheel.config import RedactConfig
 from flywheel.extensions import Reader, Sample
 from flywheel.reading.values import as_dict
 from flywheel.stages.ingest.patterns import KINDS
-from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.ingest.sidecar import is_sidecar
 from flywheel.stages.ingest.sources import UNKNOWN
 
@@ -37,7 +36,7 @@ _DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source"
 
 @dataclass(frozen=True)
 class Detection:
-    """What was found: a reader's name, `tool_schemas` or `unknown`; `reason` says why a file is ignored or refused."""
+    """What was found: a reader's name, `tool_schemas` or `unknown`; `reason` is why a file is ignored or refused."""
 
     format: str
     confidence: float
@@ -86,7 +85,9 @@ def _is_tool_schema(record: Any) -> bool:
 
 
 def _looks(sample: Sample) -> str:
-    """Describe records by the names of their fields; a name that is no identifier might be somebody's data."""
+    """Describe records by the names of their fields; only identifiers are shown: others may be private data."""
+    from flywheel.stages.ingest.redact import Redactor  # loads polars; only files that no reader knows come here
+
     objects = [record for record in sample.records if isinstance(record, dict)]
     if not objects:
         return f"they are {type(sample.records[0]).__name__}s, not objects"
@@ -101,13 +102,13 @@ def _is_plain(key: str) -> bool:
 
 
 def is_document_name(name: str) -> bool:
-    """Whether a file is called like prose that stands beside logs."""
+    """Whether a file has the name of a document, as there are next to logs."""
     path = PurePosixPath(name.lower())
     return path.suffix in _DOCUMENTS or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
 
 
 def is_text_document(file: Path) -> bool:
-    """Whether a file is prose that stands beside logs: called like it, and not beginning like JSON."""
+    """Whether a file is a document: named like one, and not beginning like JSON."""
     if not is_document_name(file.name):
         return False
     with file.open("rb") as handle:

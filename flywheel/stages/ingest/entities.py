@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.stages.ingest.patterns import GIVEN, Find
-
-if TYPE_CHECKING:
-    from flywheel.config import RedactConfig
-
 
 _BUILT_IN = {
     "EMAIL_ADDRESS": "email", "PHONE_NUMBER": "phone", "CREDIT_CARD": "card", "IBAN_CODE": "iban", "IP_ADDRESS": "ip",
@@ -77,7 +74,7 @@ def _analyzer(cfg: RedactConfig) -> Any:
     # Loaded here, not by the engine: that would download what is missing, and take a GPU where there is one.
     engine.nlp = {language: _pipeline(spacy, model, language)}
     analyzer = AnalyzerEngine(nlp_engine=engine, supported_languages=[language])
-    if not model:  # it would be said to know names, and find none
+    if not model:  # it would claim to find names, and find none
         analyzer.registry.remove_recognizer("SpacyRecognizer")
     return analyzer
 

@@ -1,18 +1,20 @@
 """One file being read: an archive's members, or the file's own records, each with the reader that knows them.
 
 In: a file and where to begin. Out: full blocks as they come; what is left stays in the builder for the next file. The
-reader is chosen once a file, by its first records.
+reader is chosen once a file, by its first records. A line that was cut in two by whoever split or rotated the log is
+put together from the files next to it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from flywheel.config import IngestConfig
 from flywheel.extensions import Reader, Sample
 from flywheel.io.files import hash_text
 from flywheel.stages.ingest.archives import archive_kind, member_beside, members
@@ -27,20 +29,17 @@ from flywheel.stages.ingest.detect import (
 )
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
+from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.opening import Content, Opened, file_content
-from flywheel.stages.ingest.pieces import is_object, whole_line
 from flywheel.stages.ingest.sidecar import beside_file, columns_of
 from flywheel.stages.ingest.sources import UNKNOWN, SourceState, Start, legible
 
-if TYPE_CHECKING:
-    from flywheel.config import IngestConfig
-
-
 _SAMPLE_BYTES = 8_000_000
+_MOST_FILES = 8  # a line that is cut into more pieces is lost
 
 
 class _Place(NamedTuple):
-    """What a content is called in the records, and what a refusal of all of it says."""
+    """A content's name in the records, and its size and hash in a refusal of all of it."""
 
     name: str
     size_bytes: int
@@ -73,7 +72,7 @@ class FileReading:
         self._records = 0
 
     def is_known(self) -> bool:
-        """Whether all of this was read before, and its place says the same of it."""
+        """Whether all of this was read before, with the same columns from its place."""
         same = self._start.same
         return same is not None and (same.path == self._name or self._columns(same.format) == dict(same.columns))
 
@@ -96,7 +95,7 @@ class FileReading:
         builder.close(self.state)
 
     def of(self, content: Content, builder: BlockBuilder) -> Iterator[Block]:
-        """Read one content that is no archive."""
+        """Read one content other than an archive."""
         before = self._continued()
         begin = None
         if before is not None and self._start.hash_before is not None:
@@ -143,7 +142,7 @@ class FileReading:
             yield from _filled(builder.add(record))
 
     def _mended(self, content: Content) -> tuple[bytes, bytes] | None:
-        """Return a file's first line and what it is the end of, where a file beside this one holds its beginning."""
+        """Return a file's first line and the complete line, whose beginning is in a file next to this one."""
         if self._start.before is not None or content.path is None or not self._start.torn:
             return None
         with Opened(content, max_ratio=self._limits.expand_ratio) as opened:
@@ -241,3 +240,45 @@ def _refusal(head: Sequence[Record | Bad], found: Detection, place: _Place) -> B
     detail = bad.detail if bad is not None and only_bad else found.reason
     reason = bad.reason if bad is not None and only_bad and bad.reason == "truncated" else "unknown_format"
     return Bad(0, reason, detail, max(place.size_bytes, 0), place.sha256)
+
+
+def whole_line(end: bytes, before: Iterable[tuple[Path, SourceState]], limit: int) -> bytes | None:
+    """Return the line that `end` is the end of.
+
+    Args:
+        end: the first line of a file.
+        before: the files next to it, the one just before it first.
+        limit: greatest length of a line in bytes.
+    """
+    begun = b""
+    for count, (path, state) in enumerate(before):
+        tail = _tail(path, state, limit)
+        if not tail or len(begun) + len(tail) > limit or count >= _MOST_FILES:
+            return None
+        begun = tail + begun
+        if is_object(begun + end):
+            return begun + end
+        if state.format != UNKNOWN:
+            return None
+    return None
+
+
+def _tail(path: Path, state: SourceState, limit: int) -> bytes:
+    """Return what was not read of a file: its unfinished last line, or all of a file that is but a piece of one."""
+    size = state.size_bytes - state.offset_bytes
+    if not state.torn or size > limit:
+        return b""
+    try:
+        with path.open("rb") as handle:
+            handle.seek(state.offset_bytes)
+            return handle.read(size)
+    except OSError:
+        return b""
+
+
+def is_object(text: bytes) -> bool:
+    """Whether a text is one JSON object."""
+    try:
+        return isinstance(loads(text.strip()).value, dict)
+    except BadJsonError:
+        return False

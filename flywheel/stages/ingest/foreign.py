@@ -12,7 +12,7 @@ _INSTEAD = "export JSON or Parquet"
 _UTF16 = "UTF-16 text; convert it to UTF-8"
 _FILES = {
     b"PK\x03\x04": "a zip archive inside an archive or a stream; unpack it first",
-    b"version https:": "a Git LFS pointer; fetch the file it stands for",
+    b"version https:": "a Git LFS pointer; fetch the file that it points to",
     b"BZh": "a bzip2 file; unpack it first",
     b"\xfd7zXZ\x00": "an xz file; unpack it first",
     b"SQLite format 3\x00": "an SQLite database; export its tables as JSONL or Parquet",
@@ -35,7 +35,7 @@ def foreign_file(head: bytes) -> str:
 
 
 def foreign_bytes(head: bytes) -> str:
-    """Return what bytes are that are no UTF-8 text: protobuf, also behind its length, or UTF-16; '' if neither."""
+    """Return what bytes other than UTF-8 are: protobuf, also behind its length, or UTF-16; '' if neither."""
     if _is_protobuf(head) or _is_protobuf(head[_LENGTH:]):
         return _PROTOBUF
     return _UTF16 if _is_utf16(head) else ""
@@ -63,7 +63,7 @@ def _varint(data: bytes, start: int) -> tuple[int, int]:
 
 
 def foreign_text(head: bytes) -> str:
-    """Return what a text that is no JSON is: XML, a web page, a table; '' if none of these."""
+    """Return what a text other than JSON is: XML, a web page, a table; '' if none of these."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:_PROBED]
     markup = _MARKUP.match(text)
     if markup:

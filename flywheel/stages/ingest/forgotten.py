@@ -1,7 +1,7 @@
 """Users who were forgotten stay forgotten: their logs are refused when they are read again.
 
 In: events as ingest makes them, and hashes of pseudonyms, conversations and names that were forgotten. Out: which of
-the events are refused. Only hashes are kept, so that the list of who was forgotten holds nobody's name; a conversation
+the events are refused. Only hashes are kept, so that the list of forgotten users has no names in it; a conversation
 in which a forgotten user speaks is learnt on the way, so that its other events are refused too, whatever file they come
 from.
 """
@@ -9,13 +9,10 @@ from.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from flywheel.records import EventKind, content_id
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 LATE = (EventKind.FEEDBACK.value, EventKind.OUTCOME.value)
 _BARE = ("trace", "session")  # kinds whose plain id is also a conversation's
@@ -45,8 +42,6 @@ class Forgotten:
 
     def refused(self, events: pl.DataFrame) -> pl.Series:
         """Return for each event whether it is refused, and learn the conversations in which a forgotten user speaks."""
-        import polars as pl
-
         if not self.marks or events.is_empty():
             return pl.Series([False] * events.height, dtype=pl.Boolean)
         self._learn(events)
@@ -62,8 +57,6 @@ class Forgotten:
         return events.select(gone.fill_null(value=False)).to_series()
 
     def _learn(self, events: pl.DataFrame) -> None:
-        import polars as pl
-
         spoken = events.filter(~pl.col("kind").is_in(LATE) & pl.col("user").is_not_null())
         for conversation, user in spoken.select("conversation_id", "user").unique().iter_rows():
             if self._is_user(user) and name_mark(conversation) not in self.marks:

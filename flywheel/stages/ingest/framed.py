@@ -1,4 +1,4 @@
-"""What framing gives: records parsed or not yet, whole lines as they stand, and refusals.
+"""The results of framing: records parsed or not yet, complete lines, and refusals.
 
 In: a record's text. Out: its value, or why there is none.
 """
@@ -42,7 +42,7 @@ class Raw(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Consecutive lines as they stand, blank ones among them: what most of a long log is framed as."""
+    """Consecutive unparsed lines, blank ones among them: most of a long log."""
 
     first: int
     raws: list[bytes]
@@ -64,7 +64,7 @@ class Lines(NamedTuple):
             try:
                 value, tags = loads(raw)
             except BadJsonError:
-                yield Raw(line, raw.strip()).parse()  # its place in the line is told without the blanks
+                yield Raw(line, raw.strip()).parse()  # positions in the line are given without the blanks
             else:
                 yield Record(line, value, raw, tags)
 

@@ -187,7 +187,7 @@ class Framing:
         return Raw(line, text) if text else None
 
     def _frames(self, stream: Opened) -> Iterator[Framed]:
-        """Read messages that stand behind their length, as an OpenTelemetry collector writes compressed files."""
+        """Read messages behind their length, as an OpenTelemetry collector writes compressed files."""
         while head := stream.read(_LENGTH):
             self.lines += 1
             size = int.from_bytes(head, "big")

@@ -22,13 +22,13 @@ BROKEN_TEXT = "broken_text"
 NON_FINITE = "non_finite_number"
 
 _BIG_INTEGER = re.compile(rb"[:,\[][ \t\r\n]*(?:-\d{19}|\d{20})")  # the fast parser keeps those below exact
-# Digits and minus as 0, and what may stand before a number as a colon: so one search finds what the pattern might.
+# Digits and minus as 0, and what may precede a number as a colon: so one search finds what the pattern might.
 _SHAPE = bytes.maketrans(b"123456789-,[ \t\r\n", b"0000000000::::::")
 _MANY_DIGITS = b":" + b"0" * 20
 
 
 class BadJsonError(Exception):
-    """The text is no JSON value we keep.
+    """The text is not a JSON value that we keep.
 
     Args:
         reason: bad_json, bad_encoding or bad_record.

@@ -1,7 +1,7 @@
 """What a source has and flywheel does not keep: the fields whose values no event holds, seen in a sample of records.
 
 In: records and the events made of them. Out: counts by format and field path, without any value. No reader has to
-declare anything: a field counts as kept when its value, as text, stands somewhere in the record's events.
+declare anything: a field counts as kept when its value, as text, is anywhere in the record's events.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flywheel.reading.values import embedded, when
-
-if TYPE_CHECKING:
-    from flywheel.stages.ingest.framed import Record, Row
-    from flywheel.stages.ingest.redact import Redactor
-
+from flywheel.stages.ingest.framed import Record, Row
+from flywheel.stages.ingest.redact import Redactor
 
 _EVERY = 64
 _MOST_BYTES = 200_000
@@ -74,7 +71,7 @@ class LostFields:
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield every value with its path; what is JSON in a text is looked into, list positions are no part of a path."""
+    """Yield every value with its path, also those of JSON in texts; list positions are left out of paths."""
     inner = embedded(value) if isinstance(value, str) else value
     if depth < _DEPTH and isinstance(inner, Mapping):
         if set(inner) >= {"key", "value"} and isinstance(inner["key"], str):  # an OTLP attribute
@@ -91,7 +88,7 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 @lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
-    """Return a field's name; one that is no identifier might be somebody's data."""
+    """Return a field's name; only identifiers are shown: others may be private data."""
     shown = text.replace(".", "_").replace("-", "_")
     return text if shown.isidentifier() and text.isascii() and len(text) <= _NAME_LENGTH else "*"
 

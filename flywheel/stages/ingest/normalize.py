@@ -35,7 +35,7 @@ _SHARED = ("model", "policy", "task_key", "tool_name", "user")
 class Normalizer:
     """Turns the records of one file into rows as the reader gave them; nothing of them may leave before `finished`.
 
-    `beside` holds what the file's place says of all its records: the columns that events take where they lack them
+    `beside` holds what the file's place gives for all its records: the columns that events take where they lack them
     (model, policy), the `scope` within which their conversation ids are unique, and an `id` that all of them have.
     """
 
@@ -102,7 +102,7 @@ def _shared(given: tuple[Any, ...], redactor: Redactor, known: _Known) -> tuple[
     """Return model, policy, task, tool and user redacted; many rows have them in common."""
     try:
         found = known.get(given)
-    except TypeError:  # a reader gave what is no text
+    except TypeError:  # a reader gave something other than a text
         found = None
     if found is None:
         texts = [str(one) if one else None for one in given]
@@ -146,7 +146,7 @@ def _checked(event: dict[str, Any]) -> tuple[str, str, int, datetime | None]:
         raise BadRecordError("bad_record", "the reader gave no seq from 0")
     ids, target = get("ids"), get("target")
     if (ids and not all(map(is_name, ids))) or (target is not None and not is_name(target)):
-        raise BadRecordError("bad_record", "the reader gave an id or a target that is no kind:id")
+        raise BadRecordError("bad_record", "the reader gave an id or a target that is not kind:id")
     if ts is not None and (not isinstance(ts, datetime) or ts.tzinfo is None):
-        raise BadRecordError("bad_record", "the reader gave a ts that is no time with a zone")
+        raise BadRecordError("bad_record", "the reader gave a ts that is not a time with a zone")
     return conversation, str(kind), seq, ts

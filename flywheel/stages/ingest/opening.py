@@ -1,7 +1,7 @@
 """Bytes to read, decompressed: a file's, an archive member's, standard input's; gzip and zstd by their magic bytes.
 
-In: a `Content`, which says where bytes are and how many of them count (a log may grow while it is read). Out: a binary
-stream that ends where reading has to end; `fault` then says why, if it was not the content's own end. Nothing is raised
+In: a `Content`: where bytes are and how many of them count (a log may grow while it is read). Out: a binary stream that
+ends where reading has to end; `fault` is the reason, if that was not the content's own end. Nothing is raised
 for damaged content.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PIECE = 16 << 10  # at deflate's greatest ratio this expands to 16 MB: the most that one step can take in memory
 _ZSTD_PIECE = 1 << 10  # zstd can expand a thousand times more
-FREE_BYTES = 10_000_000  # below this a ratio says nothing
+FREE_BYTES = 10_000_000  # below this a ratio means nothing
 _BUFFER = 1 << 20
 
 
 def too_large(max_ratio: int) -> str:
-    """Return what is said of a bomb."""
+    """Return the problem of a decompression bomb."""
     return f"it expands to more than ingest.max_expand_ratio = {max_ratio} times its size"
 
 
@@ -78,7 +78,7 @@ class Stream(io.RawIOBase):
 
     Args:
         source: where to read; not closed.
-        faults: what reading may raise where the content is damaged; it then ends, and `fault` says so.
+        faults: what reading may raise where the content is damaged; it then ends, and `fault` is set.
     """
 
     def __init__(self, source: Any, faults: tuple[type[Exception], ...] = ()) -> None:
@@ -145,7 +145,7 @@ class _Expanded(io.RawIOBase):
         if not self._in_member:
             piece = piece.lstrip(b"\0")  # tapes and block devices pad
             if piece and not (piece + self._raw.peek(4)[:4]).startswith(self._magic):
-                self.fault = f"bytes follow the {self._kind} stream that are no part of it"
+                self.fault = f"other bytes follow the {self._kind} stream"
                 return False
         if not piece:
             return True

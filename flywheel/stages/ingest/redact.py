@@ -1,8 +1,8 @@
 """Personal data and secrets out, pseudonyms in, before anything leaves memory.
 
-In: payloads as JSON. Out: the same with every find replaced by `<EMAIL_7f3a9c2e>`: kind and the first
-digits of HMAC-SHA256 under the project's key, so that equal values stay equal (for joins, deduplication and replays)
-and nobody without the key can test a guess. Redacting twice changes nothing.
+In: payloads as JSON. Out: the same with every find replaced by `<EMAIL_7f3a9c2e>`: kind and the first digits of
+HMAC-SHA256 under the project's key, so that equal values stay equal (for joins, deduplication and replays) and a guess
+cannot be tested without the key. Redacting twice changes nothing.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import orjson
+import polars as pl
 
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import is_name
-from flywheel.stages.ingest.escapes import as_fields, with_escapes, without_escapes
 from flywheel.stages.ingest.jsontext import dumps, loads
-from flywheel.stages.ingest.lists import Allowed, denied
-from flywheel.stages.ingest.patterns import GIVEN, KINDS, Kind, is_secret_field
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACEHOLDER, Kind, is_secret_field
 
 _HEX = 8
 _USER_HEX = 16
@@ -34,7 +31,13 @@ _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
 _LEAST_NUMBER = 10**7  # no card or national id has fewer digits
 _CARD = "card"  # whose checksum and issuer tell enough of a number under any name
-_ID = "id"  # the field that ids and names given to `text` are taken to stand in
+_ID = "id"  # the field that ids and names given to `text` are taken to be in
+
+
+_DOMAIN = re.compile(r"(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*")
+_ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON inside a text
+_PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
+_HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
 
 
 class _Kind:
@@ -47,8 +50,6 @@ class _Kind:
 
     def places(self, texts: pl.Series) -> pl.Series:
         """Return the places of the payloads that may hold this kind."""
-        import polars as pl
-
         found = texts.str.contains(self.kind.trigger).arg_true()
         if not self.kind.tokens or not len(found):
             return found
@@ -67,7 +68,7 @@ class Redactor:
         key: the project's secret key.
 
     Raises:
-        ConfigError: an unknown kind, a pattern that is no regular expression, Presidio is missing.
+        ConfigError: an unknown kind, an invalid regular expression, Presidio is missing.
     """
 
     def __init__(self, cfg: RedactConfig, key: bytes) -> None:
@@ -86,7 +87,7 @@ class Redactor:
         self._entities = _entities(cfg)
         self._every = bool(self._deny) or self._entities is not None  # which have no trigger
         self._marks: dict[str, str] = {}
-        # Of one call: what became of texts, and the kinds of what was replaced, one after the other.
+        # Of one call: texts redacted, and the kinds of what was replaced, one after the other.
         self._done: dict[tuple[str, str, tuple[_Kind, ...]], tuple[str, list[str]]] = {}
         self._log: list[str] = []
         self._short: dict[str, str] = {}
@@ -112,8 +113,6 @@ class Redactor:
 
     def _wanted(self, texts: Sequence[str]) -> dict[int, list[_Kind]]:
         """Return the kinds that payloads may hold, by the place of those that may hold any."""
-        import polars as pl
-
         series = pl.Series(texts, dtype=pl.String())
         wanted: dict[int, list[_Kind]] = {}
         for kinds in self._together:
@@ -176,7 +175,7 @@ class Redactor:
         return known
 
     def _walk(self, value: Any, kinds: tuple[_Kind, ...], name: str = "") -> Any:
-        """Redact what stands under a name; under a secret's name a text that looks like one goes whole."""
+        """Redact a field's value; with a secret's name, a text that looks like a secret is replaced completely."""
         if isinstance(value, str):
             if name and self._fields and is_secret_field(name, value) and not self._allowed.keeps(value):
                 return self._mark("secret", value)
@@ -204,7 +203,7 @@ class Redactor:
         return known[0]
 
     def _number(self, value: int, kinds: tuple[_Kind, ...], name: str) -> int | str:
-        """Redact a number as if it were a text, under a name that says what it is."""
+        """Redact a number as if it were a text, if its field has the name of such a number."""
         some = tuple(kind for kind in kinds if kind.name == _CARD or (kind.holds_number and kind.holds_number(name)))
         text = str(value)
         redacted = self._replace(text, some, name) if some else text
@@ -228,7 +227,7 @@ class Redactor:
         return "".join([*parts, text[end:]])
 
     def _replace(self, text: str, kinds: tuple[_Kind, ...], name: str = "") -> str:
-        """Replace until nothing is found: a replacement may uncover what stood beside it, of any kind."""
+        """Replace until nothing is found: a replacement may uncover what was next to it, of any kind."""
         before = None
         while text != before:
             before = text
@@ -271,13 +270,13 @@ class Redactor:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return what says of which kind an id is, with its colon, and the id."""
+    """Return an id's kind, with its colon, and the id."""
     kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
     return kind + colon, rest
 
 
 def _plain(name: str) -> str:
-    """Return a redacted name without pseudonyms, which say nothing of what stands in the field."""
+    """Return a redacted name without pseudonyms, which do not describe the field."""
     return name if name.isidentifier() else GIVEN.sub("", name)
 
 
@@ -288,3 +287,94 @@ def _entities(cfg: RedactConfig) -> Any:
     from flywheel.stages.ingest.entities import Entities
 
     return Entities(cfg)
+
+
+class Allowed:
+    """What is kept: exact values, what a pattern matches as a whole, e-mail addresses of a domain.
+
+    Raises:
+        ConfigError: an invalid regular expression or domain.
+    """
+
+    def __init__(self, cfg: RedactConfig) -> None:
+        self._values = frozenset(cfg.allow)
+        self._patterns = [_compiled("allow_patterns", pattern, pattern) for pattern in cfg.allow_patterns]
+        self._domains = frozenset(_domain(name) for name in cfg.allow_domains)
+
+    def keeps(self, *spellings: str) -> bool:
+        """Whether a find is kept, in one of the ways it is written."""
+        return any(s in self._values or self._by_pattern(s) or self._by_domain(s) for s in spellings)
+
+    def _by_pattern(self, text: str) -> bool:
+        return any(pattern.fullmatch(text) for pattern in self._patterns)
+
+    def _by_domain(self, text: str) -> bool:
+        if not self._domains or "@" not in text:
+            return False
+        labels = text.rpartition("@")[2].lower().split(".")
+        return any(".".join(labels[n:]) in self._domains for n in range(len(labels)))
+
+
+def denied(patterns: list[str]) -> list[re.Pattern[str]]:
+    """Return what finds denied texts; pseudonyms given before match too.
+
+    Raises:
+        ConfigError: an invalid regular expression.
+    """
+    return [_compiled("deny", pattern, f"{PLACEHOLDER}|(?:{pattern})") for pattern in patterns]
+
+
+def _compiled(name: str, pattern: str, whole: str) -> re.Pattern[str]:
+    try:
+        re.compile(pattern)
+        return re.compile(whole)
+    except re.error as error:
+        raise ConfigError(
+            f"ingest.redact.{name}: `{pattern}` is not a regular expression: {error}", hint="see Python's re module"
+        ) from None
+
+
+def _domain(name: str) -> str:
+    if not _DOMAIN.fullmatch(name):
+        raise ConfigError(
+            f"ingest.redact.allow_domains: `{name}` is not a domain",
+            hint="a name as in example.com, without @ or https://",
+        )
+    return name.lower()
+
+
+def as_fields(name: str, texts: list[str]) -> list[str]:
+    """Return each text as a JSON object that has nothing else, under a name."""
+    try:
+        written = orjson.dumps(texts).decode()
+    except TypeError:  # half an emoji
+        return as_fields(name, [text.encode("utf-8", "replace").decode() for text in texts])
+    if "\\" in written:
+        return [orjson.dumps({name: text}).decode() for text in texts]
+    return [f'{{"{name}":"{text}"}}' for text in texts]
+
+
+def without_escapes(text: str) -> tuple[str, dict[str, str]]:
+    r"""Return a text with one private character for the letters of each JSON escape, and the letters of each.
+
+    A text may hold JSON: in `"say\n+49 30 ..."` the n belongs to the escape, not to what follows.
+    """
+    escapes: dict[str, str] = {}
+    if "\\" not in text or _HIDDEN.search(text):
+        return text, escapes
+
+    def hidden(match: re.Match[str]) -> str:
+        letters = match[0]
+        char = chr(_PRIVATE + int(letters[1:], 16)) if letters[0] == "u" else chr(_PRIVATE_TOO + ord(letters))
+        return char if escapes.setdefault(char, letters) == letters else letters
+
+    return _ESCAPE.sub(hidden, text), escapes
+
+
+def with_escapes(text: str, escapes: Mapping[str, str]) -> str:
+    """Return a text of `without_escapes` with its escapes again."""
+    return _HIDDEN.sub(partial(_escape, escapes), text) if escapes else text
+
+
+def _escape(escapes: Mapping[str, str], match: re.Match[str]) -> str:
+    return escapes[match[0]]

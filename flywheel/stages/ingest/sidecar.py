@@ -1,7 +1,7 @@
-"""What a log's place says of all its records: which model ran, under which policy, within which run ids are unique.
+"""Columns from a log's place: which model ran, under which policy, within which run ids are unique.
 
 In: a log, its reader, and the file that the reader names as its `sidecar`. Out: columns for the events that lack them.
-A sidecar is small, is JSON, and is nobody's conversation: where it is missing or is something else, nothing is said.
+A sidecar is small, is JSON, and is not a conversation; where it is missing or is something else, there are no columns.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ COLUMNS = ("model", "policy", "scope", "id", "ignored")
 _MOST_BYTES = 1_000_000
 
 
-def columns_of(reader: Reader, path: str, beside: Callable[[str], bytes | None]) -> dict[str, str]:
+def columns_of(reader: Reader, path: str, next_to: Callable[[str], bytes | None]) -> dict[str, str]:
     """Return the columns that a log's place gives.
 
     Args:
         reader: the log's reader.
         path: the log's path as recorded.
-        beside: returns the content of a file beside the log, by its name; None where there is none.
+        next_to: returns the content of a file next to the log, by its name; None where there is none.
     """
     from_path = getattr(reader, "from_path", None)
     given = from_path(PurePosixPath(path)) if from_path is not None else {}
     found = {name: str(given[name]) for name in COLUMNS if given.get(name)}
     name = getattr(reader, "sidecar", None)
-    content = beside(name) if isinstance(name, str) else None
+    content = next_to(name) if isinstance(name, str) else None
     if content is None:
         return found
     try:
@@ -39,7 +39,7 @@ def columns_of(reader: Reader, path: str, beside: Callable[[str], bytes | None])
 
 
 def beside_file(file: Path, name: str) -> bytes | None:
-    """Return the content of a file beside or above another one, unless it is too large for a sidecar."""
+    """Return the content of a file next to or above another one, unless it is too large for a sidecar."""
     for folder in (file.parent, file.parent.parent):
         beside = folder / name
         try:
@@ -51,7 +51,7 @@ def beside_file(file: Path, name: str) -> bytes | None:
 
 
 def is_sidecar(sample: Sample, readers: Mapping[str, Reader]) -> bool:
-    """Whether a file is the sidecar of some reader's logs, by its name and by what stands in it."""
+    """Whether a file is the sidecar of some reader's logs, by its name and its content."""
     return len(sample.records) == 1 and any(
         getattr(reader, "sidecar", None) == sample.file_name and bool(_columns(reader, sample.records[0]))
         for reader in readers.values()

@@ -38,7 +38,7 @@ class SourceState:
 
     `sha256` and `size_bytes` are the file's; `content_sha256` is that of its decompressed bytes. `offset_bytes`, of the
     decompressed bytes, is 0 for a file that was not read line by line and cannot be continued; `prefix_sha256` is the
-    hash up to there; `from_line` is the line behind which it was read last. `columns` is what the file's place said of
+    hash up to there; `from_line` is the line behind which it was read last. `columns` is what the file's place gave for
     its records: the same bytes elsewhere may mean another policy.
     """
 
@@ -115,7 +115,7 @@ class Known:
         return self._by_content.get(sha256)
 
     def torn_before(self, path: str) -> list[tuple[Path, SourceState]]:
-        """Return the files beside `path` that may end inside a line of it: those before it by name, the last first."""
+        """Return the files next to `path` that may end inside a line of it: those before it by name, the last first."""
         folder = path.rpartition("/")[0]
         names = [name for name in self._torn.get(folder, ()) if name < path]
         return [(placed(name, self._root), self._by_path[name]) for name in sorted(names, reverse=True)]
@@ -234,7 +234,7 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
 
 
 def _hashes(stream: io.RawIOBase | io.BufferedIOBase, offsets: Sequence[int]) -> tuple[str, dict[int, Hash]]:
-    """Return the SHA-256 of a stream, and the hash as it stood at each of the offsets."""
+    """Return the SHA-256 of a stream, and the hash up to each of the offsets."""
     digest, done = hashlib.sha256(), 0
     at: dict[int, Hash] = {}
     for stop in (*offsets, None):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -17,7 +17,11 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import LINK_COLUMNS
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links, follow_links
-from flywheel.stages.ingest import Batch, SourceState, discover, ingest
+from flywheel.stages.ingest.events import ingest
+from flywheel.stages.ingest.sources import SourceState, discover
+
+if TYPE_CHECKING:
+    from flywheel.stages.ingest.batches import Batch
 
 KEY = b"a project's key"
 

@@ -14,8 +14,9 @@ import zstandard
 from flywheel.config import IngestConfig
 from flywheel.contracts import conform
 from flywheel.records import LogEvent, Quarantined
-from flywheel.stages.ingest import dedup, discover, ingest
-from flywheel.stages.ingest.dedup import Ids
+from flywheel.stages.ingest.dedup import Ids, dedup
+from flywheel.stages.ingest.events import ingest
+from flywheel.stages.ingest.sources import discover
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

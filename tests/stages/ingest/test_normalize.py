@@ -11,7 +11,7 @@ from flywheel.config import IngestConfig
 from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.batches import Batch, Segment
 from flywheel.stages.ingest.framed import Framed, Record
-from flywheel.stages.ingest.work import Worker
+from flywheel.stages.ingest.workers import Worker
 
 if TYPE_CHECKING:
     from flywheel.extensions import Sample
@@ -46,7 +46,7 @@ GOOD = {"conversation_id": "c", "kind": "request", "seq": 1, "payload": {"messag
         ({"conversation_id": None}, "the reader gave no conversation_id"),
         ({"kind": "nonsense"}, "the reader gave no known kind"),
         ({"seq": -1}, "the reader gave no seq from 0"),
-        ({"ts": "today"}, "the reader gave a ts that is no time with a zone"),
+        ({"ts": "today"}, "the reader gave a ts that is not a time with a zone"),
     ],
 )
 def test_an_event_that_breaks_the_protocol_is_refused(change: dict[str, Any], detail: str) -> None:

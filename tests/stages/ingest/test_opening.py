@@ -55,7 +55,7 @@ def test_a_damaged_stream_says_so(tmp_path: Path) -> None:
 def test_foreign_bytes_behind_a_stream_are_said(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(PACKED["gzip"] + b"no gzip")
-    assert read(path) == (TEXT, "bytes follow the gzip stream that are no part of it")
+    assert read(path) == (TEXT, "other bytes follow the gzip stream")
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])

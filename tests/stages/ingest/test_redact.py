@@ -168,9 +168,9 @@ def test_users_always_get_a_pseudonym() -> None:
     ("settings", "message"),
     [
         ({"kinds": ["mail"]}, "unknown kind `mail`"),
-        ({"deny": ["("]}, r"redact\.deny: `\(` is no regular expression"),
-        ({"allow_patterns": ["a", "["]}, r"redact\.allow_patterns: `\[` is no regular expression"),
-        ({"allow_domains": ["@us.example"]}, r"redact\.allow_domains: `@us.example` is no domain"),
+        ({"deny": ["("]}, r"redact\.deny: `\(` is not a regular expression"),
+        ({"allow_patterns": ["a", "["]}, r"redact\.allow_patterns: `\[` is not a regular expression"),
+        ({"allow_domains": ["@us.example"]}, r"redact\.allow_domains: `@us.example` is not a domain"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, list[str]], message: str) -> None:

@@ -15,6 +15,6 @@ from flywheel.stages.ingest.patterns.personal import CARD, EMAIL, IBAN, IP, PHON
 
 __all__ = ["GIVEN", "KINDS", "PLACEHOLDER", "Find", "Kind", "is_secret_field"]
 
-# In the order in which they are replaced. Some are found in more than one way: a secret by a mark, by the name that it
-# stands beside, by its entropy.
+# In the order in which they are replaced. Some are found in more than one way: a secret by a mark, by the name next to
+# it, by its entropy.
 KINDS: tuple[Kind, ...] = (MARKED, NAMED, EMAIL, IBAN, CARD, PHONE, IP, SAID, SHAPED, RANDOM)

@@ -51,7 +51,7 @@ def united_kingdom(text: str) -> bool:
 
 
 def germany(text: str) -> bool:
-    """Tax id: of the first ten digits one stands two or three times; ISO 7064, MOD 11,10."""
+    """Tax id: of the first ten digits one occurs two or three times; ISO 7064, MOD 11,10."""
     counts = sorted(text[:10].count(d) for d in set(text[:10]))
     rest = 10
     for digit in text[:10]:
@@ -101,7 +101,7 @@ def netherlands(text: str) -> bool:
 
 
 def poland(text: str) -> bool:
-    """PESEL: a date whose month tells the century, and weights 1, 3, 7, 9."""
+    """PESEL: a date whose month encodes the century, and weights 1, 3, 7, 9."""
     century = (19, 20, 21, 22, 18)[int(text[2]) // 2]
     dated = _is_date(century * 100 + int(text[:2]), int(text[2:4]) % 20, int(text[4:6]))
     return dated and -_sum(text, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3)) % 10 == int(text[10])

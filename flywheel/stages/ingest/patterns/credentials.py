@@ -1,8 +1,8 @@
-r"""Secrets that a known mark or a telling name gives away: keys of services, passwords, tokens, cookies, private keys.
+r"""Secrets with a known mark or the name of a secret: keys of services, passwords, tokens, cookies, private keys.
 
-The marks are those that the services publish for secret scanning; a name asks for less of what stands beside it: a
-password is what has something else than letters, any other secret has 12 characters, letters and digits, and 3 bits of
-entropy a character (detect-secrets asks 3.0 of hex, gitleaks 3.5 beside a name).
+The marks are those that the services publish for secret scanning. A value with a secret's name needs less evidence: a
+password has anything other than letters; any other secret has 12 characters, letters and digits, and 3 bits of entropy
+a character (detect-secrets requires 3.0 of hex, gitleaks 3.5 after a name).
 """
 
 from __future__ import annotations
@@ -83,22 +83,22 @@ _NAMES_TRIGGER = (
 _PARTS = ("bearer", "basic", "login", "signed")
 _PASSWORD_LENGTH, _SECRET_LENGTH, _COOKIE_LENGTH = 6, 12, 8
 _SECRET_BITS = 3.0
-# What code writes where the secret will stand: a path, a variable, a member.
+# What code writes instead of the secret: a path, a variable, a member.
 _ELSEWHERE = re.compile(r"(?:~|\.{0,2})/[\w./-]*|[$%]\{?[A-Za-z_]\w*[}%]?|[A-Za-z_]+(?:\.[A-Za-z_]+)+")
 
 
 def is_secret_field(name: str, value: str) -> bool:
-    """Whether what stands in a field is a secret by the field's name."""
-    return _is_telling(name) and not GIVEN.search(value) and _fits(name, value)
+    """Whether a field's value is a secret by the field's name."""
+    return _names_secret(name) and not GIVEN.search(value) and _fits(name, value)
 
 
 @lru_cache(maxsize=1 << 12)
-def _is_telling(name: str) -> bool:
+def _names_secret(name: str) -> bool:
     return _FIELD.match(name) is not None
 
 
 def _fits(name: str, value: str) -> bool:
-    """Whether what stands under a secret's name is one: a password that is no plain word, or what looks random."""
+    """Whether a value with a secret's name is one: a password other than a plain word, or a random string."""
     word = value.rstrip(".!?:")
     if _ELSEWHERE.fullmatch(word) or _FIELD.match(word):
         return False
@@ -120,7 +120,7 @@ def _marked(match: re.Match[str], _name: str) -> Find | None:
 
 
 def _named(match: re.Match[str], _name: str) -> Find | None:
-    """Return what stands beside a name, unless code calls a function there."""
+    """Return the value after a name, unless code calls a function there."""
     if match["cookie"] is not None:
         return Find(match["cookie"], *match.span("cookie"))
     name = match[0][: match.start("value") - match.start()].rstrip("\"'\\ \t\r\n:=")

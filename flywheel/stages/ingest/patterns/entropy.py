@@ -1,13 +1,13 @@
 r"""Keys that bear no known mark: long, without words, from all classes of characters.
 
 Published practice: truffleHog 2 flags base64 texts above 4.5 bits a character and hex above 3.0 from 20 characters on;
-detect-secrets has the same limits and a filter against words; gitleaks asks 3.5 beside a name like `api_key`. Logs of
-agents are full of hashes, ids and paths, so that more is asked here of a text that stands under no telling name: 4.5
-bits (85 % of what its length allows, where that is less), capitals, small letters and digits in quick change, hardly
-any syllables. Hex alone is never enough: that is what hashes, UUIDs, trace and span ids look like.
+detect-secrets has the same limits and a filter against words; gitleaks requires 3.5 after a name like `api_key`. Logs
+of agents are full of hashes, ids and paths, so that more is required here of a text without a secret's name: 4.5 bits
+(85 % of what its length allows, where that is less), capitals, small letters and digits in quick change, hardly any
+syllables. Hex alone is never enough: that is what hashes, UUIDs, trace and span ids look like.
 
 What joins events stays: `call_…`, `toolu_…`, `chatcmpl-…` and whatever else begins with a small word and a dash, and
-what stands under the name of an id, a hash or a signature. So do addresses, paths, and data too long to be a key.
+whatever has the name of an id, a hash or a signature. So do addresses, paths, and data too long to be a key.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LEAST_NO_WORD = 13  # characters that are left without the words
 
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _RUN = "[A-Za-z0-9+/_-]{20,}"
-# A run begins where no such character stands before, or after the `\n` of a text quoted in a text.
+# A run begins where no such character precedes it, or after the `\n` of a text quoted in a text.
 _PATTERN = rf"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\)(?![nrt])|(?<=\\[nrt])){_RUN}={{0,2}}"
-# Classes of characters in quick change: some such place stands in whatever looks random.
+# Classes of characters in quick change: whatever looks random has some such place.
 _MIXED = r"[a-z][0-9]+[A-Z]|[A-Z][0-9]+[a-z]|[0-9][a-z]+[A-Z]|[0-9][A-Z]+[a-z]|[a-z][A-Z]+[0-9]|[A-Z][a-z]{1,2}[0-9]"
 _IS_MIXED = re.compile(_MIXED)
 _TYPED = re.compile(r"(?:[a-z][a-z0-9]{1,15}[_-]+){1,3}[A-Za-z0-9+/_-]+")
@@ -52,7 +52,7 @@ _BEFORE = 128
 
 @lru_cache(maxsize=1 << 14)
 def looks_random(token: str) -> bool:
-    """Whether a text under no telling name looks like a key."""
+    """Whether a text without a secret's name looks like a key."""
     run = token.rstrip("=")
     if not _SHORTEST <= len(run) <= _LONGEST or not _IS_MIXED.search(run) or _TYPED.fullmatch(run):
         return False

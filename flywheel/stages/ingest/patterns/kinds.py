@@ -31,7 +31,7 @@ class Kind:
     put a backslash before a quote. Triggers are searched together, those made of `words` apart from the others: each
     half is fast as long as it has few states, so keep them short, above all `{n,m}`.
 
-    `decide` is told a candidate and the name of the field that it stands under ("" under none).
+    `decide` gets a candidate and the name of its field ("" without one).
 
     `numbers` is what a field is called whose number, not text, may be one.
 

@@ -1,7 +1,7 @@
 """National ids: what has their shape and check digit, written as the issuer writes it or where words say what it is.
 
 Digits alone are order numbers, times and counters more often than anything else, so most ids count in one of two
-cases: a field's name or the words around say what they are ("ssn", "Steuer-ID", 身份证), or they stand alone in their
+cases: a field's name or the words around name them ("ssn", "Steuer-ID", 身份证), or they are alone in their
 text, grouped as the issuer groups them. Those whose shape and check nothing else has count everywhere.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from flywheel.stages.ingest.patterns import checksums as check
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, whole
 
-_BEFORE, _AFTER = 48, 24  # characters in which a word says what a number is
+_BEFORE, _AFTER = 48, 24  # characters in which a word may name a number
 
 # Short words count as words only; the others also within one, as in `taxId` or `user_ssn`.
 _COMMON = (
@@ -26,7 +26,7 @@ _COMMON = (
 
 @dataclass(frozen=True)
 class _Id:
-    """One way to write one country's id. `where`: it counts anywhere, alone in its text, or only beside words."""
+    """One way to write one country's id. `where`: it counts anywhere, alone in its text, or only next to words."""
 
     shape: re.Pattern[str]
     check: Callable[[str], bool]
@@ -60,7 +60,9 @@ _WORDS = {
 }
 _LONG = "|".join([*(long for long, _ in _WORDS.values()), _COMMON])
 _SHORT = "|".join(short for _, short in _WORDS.values() if short)
-_FISCAL = "[A-Z]{6}[0-9]{2}[ABCDEHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]"  # without the letters that part twins
+_FISCAL = (
+    "[A-Z]{6}[0-9]{2}[ABCDEHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]"  # without the letters that separate people of one name
+)
 _CHINESE = "[1-9][0-9]{5}(?:18|19|20)[0-9]{2}[01][0-9][0-3][0-9]{4}[0-9Xx]"
 _INSEE = r"[12][0-9]{2}[01][0-9](?:[0-9]{2}|2[AB])[0-9]{8}"
 

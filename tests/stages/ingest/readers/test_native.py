@@ -105,7 +105,7 @@ OK = {**BASE, "kind": "request", "payload": {"messages": [{"role": "user", "cont
         ({**OK, "seq": -1}, "seq: a whole number"),
         ({**OK, "model": ["m"]}, "model: a text"),
         ({**OK, "payload": "no object"}, "payload: an object"),
-        ({**OK, "payload": {}}, "payload.messages: messages are no list"),
+        ({**OK, "payload": {}}, "payload.messages: messages are not a list"),
         ({**OK, "payload": {"messages": []}}, "payload.messages: at least one"),
         ({**OK, "payload": {"messages": [{"role": "x"}]}}, "payload.messages: message 0 has no known role"),
         ({**OK, "kind": "model_call"}, "payload.message: an object"),

@@ -163,4 +163,4 @@ def _words(said: str, record: Mapping[str, Any], source: Source) -> Iterator[Eve
         yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
 
 
-READER = reader("claude_code", 2, sniff=_sniff, read=_read)
+READER = reader("claude_code", 2, "session files of Claude Code", sniff=_sniff, read=_read)

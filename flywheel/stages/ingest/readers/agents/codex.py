@@ -176,6 +176,7 @@ _TELL = {
 READER = reader(
     "codex",
     1,
+    "rollout files of Codex",
     marks=_is_line,
     read=_read,
     from_path=_from_path,

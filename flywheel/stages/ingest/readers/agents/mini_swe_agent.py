@@ -170,6 +170,7 @@ def _contents(turns: list[Any]) -> list[Any]:
 READER = reader(
     "mini_swe_agent",
     1,
+    "mini-swe-agent's `.traj.json` files",
     marks=_is_run,
     needs=has(messages=list),
     refusal="no object with a list of messages",

@@ -161,5 +161,11 @@ def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Even
 
 
 READER = reader(
-    "open_webui", 1, marks=_is_export, needs=_is_feedback_or_chat, refusal="neither a feedback nor a chat", read=_read
+    "open_webui",
+    1,
+    "exports of Open WebUI",
+    marks=_is_export,
+    needs=_is_feedback_or_chat,
+    refusal="neither a feedback nor a chat",
+    read=_read,
 )

@@ -127,6 +127,7 @@ def _observed(step: Mapping[str, Any], call_id: str) -> Message:
 READER = reader(
     "swe_agent",
     1,
+    "SWE-agent's `.traj` files",
     marks=_is_run,
     needs=has(history=list),
     refusal="no object with a history",

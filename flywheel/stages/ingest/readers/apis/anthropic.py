@@ -56,4 +56,6 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     yield from judgements(record, source, None)
 
 
-READER = reader("anthropic", 2, marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read)
+READER = reader(
+    "anthropic", 2, "Messages API logs", marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read
+)

@@ -93,5 +93,12 @@ def _dialect(record: Mapping[str, Any], pair: Pair) -> Dialect | None:
 
 
 READER = reader(
-    "batch", 1, marks=_is_line, needs=_custom_id, refusal="no object with a custom_id", read=_read, from_path=_from_path
+    "batch",
+    1,
+    "the input, output and error files of batch APIs",
+    marks=_is_line,
+    needs=_custom_id,
+    refusal="no object with a custom_id",
+    read=_read,
+    from_path=_from_path,
 )

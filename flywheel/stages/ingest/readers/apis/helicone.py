@@ -124,5 +124,11 @@ def _judged(record: Mapping[str, Any], events: list[Event]) -> Iterator[Event]:
 
 
 READER = reader(
-    "helicone", 1, marks=_is_row, needs=has("request_id"), refusal="no object with a request_id", read=_read
+    "helicone",
+    1,
+    "exported requests of Helicone",
+    marks=_is_row,
+    needs=has("request_id"),
+    refusal="no object with a request_id",
+    read=_read,
 )

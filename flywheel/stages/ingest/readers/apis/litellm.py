@@ -209,4 +209,12 @@ def call_names(record: Mapping[str, Any], conversation: str) -> list[str]:
     return called + [f"response:{one}" for one in responses if one and conversation not in (one, f"response:{one}")]
 
 
-READER = reader("litellm", 1, marks=_is_call, needs=has("call_type"), refusal="no object with a call_type", read=_read)
+READER = reader(
+    "litellm",
+    1,
+    "LiteLLM's logging payloads and spend logs",
+    marks=_is_call,
+    needs=has("call_type"),
+    refusal="no object with a call_type",
+    read=_read,
+)

@@ -113,4 +113,10 @@ def _weighed(given: Any) -> tuple[list[Message], set[int]]:
     return history, actions
 
 
-READER = reader("openai", 2, marks=[(0.95, _is_call), (0.9, _is_response), (0.6, _is_transcript)], read=_read)
+READER = reader(
+    "openai",
+    2,
+    "logs and files of Chat Completions",
+    marks=[(0.95, _is_call), (0.9, _is_response), (0.6, _is_transcript)],
+    read=_read,
+)

@@ -169,4 +169,6 @@ def _judgement(row: Mapping[str, Any]) -> tuple[EventKind, dict[str, Any]]:
     return EventKind.FEEDBACK, {"name": "comment", "comment": flat_text(value) or "", "annotator": "human"}
 
 
-READER = reader("tensorzero", 1, marks=_is_row, refusal="no row of a TensorZero table", read=_read)
+READER = reader(
+    "tensorzero", 1, "rows of TensorZero's tables", marks=_is_row, refusal="no row of a TensorZero table", read=_read
+)

@@ -225,6 +225,7 @@ def _policy(trajectory: Mapping[str, Any], event: Event, exchange: Mapping[str, 
 READER = reader(
     "art",
     1,
+    "ART's trajectories",
     marks=_is_art,
     refusal="no trajectory, no group, no row of one",
     read=_read,

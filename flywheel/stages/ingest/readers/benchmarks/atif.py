@@ -153,6 +153,7 @@ def _facts(step: Mapping[str, Any], *, sampled: bool) -> dict[str, Any]:
 READER = reader(
     "atif",
     1,
+    "ATIF trajectories",
     marks=_is_trajectory,
     refusal="no object of an ATIF version with a list of steps",
     read=_read,

@@ -60,4 +60,6 @@ def _trial(trial: Mapping[str, Any]) -> Iterator[Event]:
                 }
 
 
-READER = reader("harbor", 1, marks=_KNOWN, refusal="no result of a trial or a job", read=_read)
+READER = reader(
+    "harbor", 1, "the results of Harbor's trials", marks=_KNOWN, refusal="no result of a trial or a job", read=_read
+)

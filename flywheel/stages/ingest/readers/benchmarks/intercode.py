@@ -120,6 +120,7 @@ def _status(seen: str, valid: Any, tool: str) -> str:
 READER = reader(
     "intercode",
     1,
+    "InterCode's result files",
     marks=_attempts,
     refusal="no object of attempts with a query and a turn_history",
     read=_read,

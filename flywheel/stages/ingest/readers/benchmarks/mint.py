@@ -102,6 +102,7 @@ def _answer(content: str, call_id: str) -> Iterator[Message]:
 READER = reader(
     "mint",
     1,
+    "results of MINT",
     marks=_is_attempt,
     refusal="no object with a state's history and a task's prompt",
     read=_read,

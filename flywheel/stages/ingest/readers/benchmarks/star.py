@@ -156,4 +156,4 @@ def _asks_for(question: str, task: str) -> bool:
     return not (task.endswith("_search") and any(word in question for word in ("reserve", "book")))
 
 
-READER = reader("star", 1, marks=_DIALOGUE | _API, read=_read)
+READER = reader("star", 1, "STAR dialogues", marks=_DIALOGUE | _API, read=_read)

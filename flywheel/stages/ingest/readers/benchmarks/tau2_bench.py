@@ -72,6 +72,7 @@ def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
 READER = reader(
     "tau2_bench",
     1,
+    "tau2-bench result files",
     marks=has("simulations", "tasks", "info"),
     needs=has(simulations=list),
     refusal="no object with a list of simulations",

@@ -79,6 +79,7 @@ def _joined(turns: Sequence[Any]) -> list[Any]:
 READER = reader(
     "verifiers",
     1,
+    "the results.jsonl files of `vf-eval` and of prime-rl",
     marks=_is_rollout,
     needs=has(*_FIELDS),
     refusal="no object with prompt, completion and reward",

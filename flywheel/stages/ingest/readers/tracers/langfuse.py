@@ -118,4 +118,4 @@ def _beside(row: Row, kind: str, trace: str | None, given: Any) -> Iterator[Even
         yield from comments(row, own)
 
 
-READER = reader("langfuse", 1, marks=_is_known, needs=row_of, read=_read)
+READER = reader("langfuse", 1, "Langfuse's exports", marks=_is_known, needs=row_of, read=_read)

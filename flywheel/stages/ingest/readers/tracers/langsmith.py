@@ -181,4 +181,6 @@ def _feedback(record: Mapping[str, Any], span: Run | None) -> Iterator[Event]:
     yield from judgement(opinion, {**columns, "ts": when(first(record, ("created_at", "modified_at")))})
 
 
-READER = reader("langsmith", 1, marks=_is_known, refusal="neither a run nor feedback", read=_read)
+READER = reader(
+    "langsmith", 1, "LangSmith runs and feedback", marks=_is_known, refusal="neither a run nor feedback", read=_read
+)

@@ -115,4 +115,6 @@ def _reason(record: LogRecord) -> dict[str, Any]:
     return {"finish_reason": said} if isinstance(said, str) else {}
 
 
-READER = reader("otel", 2, marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read)
+READER = reader(
+    "otel", 2, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
+)

@@ -169,4 +169,6 @@ def _said(name: str, payload: Mapping[str, Any], aim: str, annotator: str | None
     return Opinion(name, aim, number(value), shown, text(first(payload, _COMMENTS)), annotator=annotator)
 
 
-READER = reader("weave", 1, marks=_CALL | _FEEDBACK, refusal="neither a call nor feedback", read=_read)
+READER = reader(
+    "weave", 1, "Weave calls and feedback", marks=_CALL | _FEEDBACK, refusal="neither a call nor feedback", read=_read
+)

@@ -1,7 +1,7 @@
 """Items of OpenAI's Responses API as messages: one turn of the agent is several items.
 
-In: a list of items, as input or output. Out: messages in normal form: what the agent says in a row is one
-assistant message, and a tool that the API itself ran gives its call, its result and then the next message.
+In: a list of items, as input or output. Out: messages in normal form: items of the agent in a row are one assistant
+message, and a tool that the API itself ran gives its call, its result and then the next message.
 """
 
 from __future__ import annotations

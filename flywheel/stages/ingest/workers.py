@@ -1,11 +1,12 @@
-"""Who turns blocks into batches: this process, and as many others as there are cores more when there is enough to read.
+"""Turns blocks of raw records into batches of events: parse, read, redact, name; in as many processes as pay off.
 
-In: blocks. Out: their batches, in the same order whoever made them, so that the number of processes changes nothing.
-The others only compute; they touch no file, and end when the process that started them does.
+In: blocks. Out: their batches, in the same order whichever process made them, so that the number of processes changes
+nothing. Other processes only compute: they touch no file, and end when the process that started them does.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import threading
@@ -13,19 +14,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader
-from flywheel.stages.ingest.batches import Batch, Block, Segment
-from flywheel.stages.ingest.work import Worker
-
-if TYPE_CHECKING:
-    from flywheel.config import IngestConfig
-
+from flywheel.stages.ingest.batches import Batch, Block, Counts, Segment
+from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, Row
+from flywheel.stages.ingest.lost import LostFields
+from flywheel.stages.ingest.normalize import Normalizer, finished
+from flywheel.stages.ingest.redact import Redactor
 
 _WORTH_BYTES = 24_000_000  # below this, starting processes takes longer than reading
 _MOST = 16
@@ -33,6 +35,85 @@ _AHEAD = 2  # blocks that each of the other processes has: one to work on, one f
 _MOST_WAITING = 16  # batches for an earlier one
 
 _worker: Worker | None = None
+
+
+class Worker:
+    """Works on blocks, one at a time.
+
+    Raises:
+        ConfigError: the redaction is misconfigured.
+    """
+
+    def __init__(self, cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> None:
+        self._redactor = Redactor(cfg.redact, key)
+        self._readers = readers
+
+    def work(self, segments: Sequence[Segment]) -> Batch:
+        """Return the events of a block."""
+        with _uncollected():
+            return self._work(segments)
+
+    def _work(self, segments: Sequence[Segment]) -> Batch:
+        rows: list[Row] = []
+        counts, lost = Counts(), LostFields()
+        for segment in segments:
+            reader = self._readers.get(segment.format)
+            normalizer = Normalizer(reader, segment.path, segment.columns) if reader is not None else None
+            for record in _parsed(segment.records):
+                counts.read += 1
+                _take(record, segment, normalizer, rows, counts, lost)
+        counts.bad = [(segment, self._redacted(bad)) for segment, bad in counts.bad]
+        columns = finished(rows, self._redactor)
+        redacted = dict(self._redactor.counts)
+        self._redactor.counts.clear()
+        return Batch.of(columns, counts, redacted, lost.counts(self._redactor))
+
+    def _redacted(self, bad: Bad) -> Bad:
+        """Return a refusal with its words redacted: they may name a field, and a field's name may be anything."""
+        return bad._replace(detail=self._redactor.text(bad.detail))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the cycle collector away: parsed JSON has no cycles, and a block has a million objects."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _parsed(framed: Iterable[Framed]) -> Iterator[Record | Bad]:
+    for given in framed:
+        if isinstance(given, Lines):
+            yield from given.records()
+        else:
+            yield given.parse() if isinstance(given, Raw) else given
+
+
+def _take(
+    record: Record | Bad,
+    segment: Segment,
+    normalizer: Normalizer | None,
+    rows: list[Row],
+    counts: Counts,
+    lost: LostFields,
+) -> None:
+    if isinstance(record, Bad):
+        counts.bad.append((segment, record))
+    elif normalizer is None or segment.ignored:
+        counts.ignored[segment.ignored or "no reader"] += 1
+    else:
+        found = normalizer.rows(record)
+        if isinstance(found, Bad):
+            counts.bad.append((segment, found))
+        elif found:
+            lost.look(segment.format, record, found)
+            rows += found
+        else:
+            counts.ignored["nothing of an agent in it"] += 1
 
 
 def batches_of(

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
-from flywheel.stages.ingest import Batch, discover, ingest
+from flywheel.stages.ingest.events import ingest
+from flywheel.stages.ingest.sources import discover
 
 if TYPE_CHECKING:
     from flywheel.extensions import Reader
+    from flywheel.stages.ingest.batches import Batch
 
 
 def test_processes_give_the_same_batches_in_the_same_order(
@@ -67,7 +69,7 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from flywheel.config import IngestConfig
-from flywheel.stages.ingest import ingest
+from flywheel.stages.ingest.events import ingest
 from flywheel.extensions import load_extension
 if __name__ == "__main__":
     readers = {"openai": load_extension("readers", "openai")}
