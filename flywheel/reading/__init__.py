@@ -17,12 +17,15 @@ A reader turns one record of a log into events. This is a complete one, for a he
                 policy=ticket["bot"],
                 messages=messages(turns),
                 started=when(ticket["at"]),
+                ended=when(ticket["at"]),
                 outcomes=[Outcome("solved", number(ticket.get("solved")))],
             )
         )
 
 
-    READER = reader("helpdesk", 1, marks=has("ticket", turns=list), refusal="no ticket with turns", read=read)
+    READER = reader(
+        "helpdesk", 1, "our helpdesk's tickets", marks=has("ticket", turns=list), refusal="no turns", read=read
+    )
 
 What there is, by the kind of log:
 

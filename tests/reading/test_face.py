@@ -68,7 +68,7 @@ def test_the_documented_reader_gives_the_events_of_a_ticket(helpdesk: Reader) ->
 
 
 def test_the_documented_reader_refuses_other_records(helpdesk: Reader) -> None:
-    with pytest.raises(BadRecordError, match="no ticket with turns"):
+    with pytest.raises(BadRecordError, match="no turns"):
         list(helpdesk.read({"ticket": "T-1"}, 1))
 
 

@@ -10,8 +10,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
+
 from flywheel.config import IngestConfig
+from flywheel.contracts import polars_schema
 from flywheel.extensions import Reader
+from flywheel.records import LogEvent
 from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
 from flywheel.stages.ingest.files import FileReading
 from flywheel.stages.ingest.opening import Content, Stream
@@ -47,6 +51,31 @@ def ingest(
     total = sum(file.stat().st_size for file in files if file != STDIN and file.exists())
     blocks = _blocks(files, Known(known.values(), root), root, cfg, readers)
     return batches_of(blocks, sys.maxsize if STDIN in files else total, cfg, key, readers)
+
+
+def first_events(
+    file: Path, *, root: Path, cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader], most: int
+) -> pl.DataFrame:
+    """Return the first events of a file as ingest stores them, redacted, with the line that each comes from.
+
+    Args:
+        file: a log.
+        root: the project; a path inside it is recorded relative to it.
+        cfg: format, limits and redaction.
+        key: the project's redaction key.
+        readers: candidates by name.
+        most: how many events to return.
+
+    Raises:
+        IngestError: the file cannot be opened.
+        ConfigError: the redaction is misconfigured.
+    """
+    frames = [pl.DataFrame(schema=polars_schema(LogEvent))]
+    for batch in ingest([file], root=root, known={}, cfg=cfg, key=key, readers=readers):
+        frames.append(batch.events)
+        if sum(frame.height for frame in frames) >= most:
+            break
+    return pl.concat(frames).head(most)
 
 
 def _blocks(
