@@ -87,14 +87,13 @@ def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:
     logprobs = as_dict(choice.get("logprobs"))
     content = [as_dict(token) for token in as_list(logprobs.get("content"))]
     told = [number(token.get("logprob")) for token in content]
-    found = {
-        "finish_reason": text(choice.get("finish_reason")),
-        "prompt_token_ids": token_ids(choice.get("prompt_token_ids")),
-        "completion_token_ids": token_ids(choice.get("token_ids"))
+    return present(
+        finish_reason=text(choice.get("finish_reason")),
+        prompt_token_ids=token_ids(choice.get("prompt_token_ids")),
+        completion_token_ids=token_ids(choice.get("token_ids"))
         or _written_ids([token.get("token") for token in content] or as_list(logprobs.get("tokens"))),
-        "completion_logprobs": told or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None,
-    }
-    return present(found)
+        completion_logprobs=told or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None,
+    )
 
 
 def _written_ids(tokens: list[Any]) -> list[int] | None:

@@ -137,13 +137,12 @@ def about_answer(said: Any) -> dict[str, Any]:
     def find(names: tuple[str, ...]) -> Any:
         return next((value for place in places if (value := first(place, names)) is not None), None)
 
-    found = {
-        "model": text(find(_MODEL)),
-        "response_id": next((name for place in places if (name := _own_id(place))), None),
-        "finish_reason": text(find(_REASONS)),
+    return present(
+        model=text(find(_MODEL)),
+        response_id=next((name for place in places if (name := _own_id(place))), None),
+        finish_reason=text(find(_REASONS)),
         **token_counts(as_dict(find(_USAGE))),
-    }
-    return present(found)
+    )
 
 
 def _own_id(place: Mapping[str, Any]) -> str | None:

@@ -146,17 +146,20 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
     if calls:
         turn["tool_calls"] = calls
     beside = {**as_dict(item.get("additional_kwargs")), **item}
-    extra = {
-        "reasoning_content": text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
-        "tool_call_id": ident(first(beside, ("tool_call_id", "toolCallId", "tool_use_id", "call_id"))),
-        "name": text(first(beside, ("name", "tool_name", "toolName"))) if turn["role"] != "assistant" else None,
-        "function_call": item.get("function_call") or _numbered_call(item),
-    }
     told_flags = {k: item[k] for k in ("status", "is_error", "isError", "error", "tool_call_error") if k in item}
     flags = told_flags if turn["role"] not in {"system", "user", "assistant"} else {}
     if flags.get("tool_call_error") is not None:
         flags["is_error"] = bool(flags.pop("tool_call_error"))
-    return turn | present(extra) | flags
+    return (
+        turn
+        | present(
+            reasoning_content=text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
+            tool_call_id=ident(first(beside, ("tool_call_id", "toolCallId", "tool_use_id", "call_id"))),
+            name=text(first(beside, ("name", "tool_name", "toolName"))) if turn["role"] != "assistant" else None,
+            function_call=item.get("function_call") or _numbered_call(item),
+        )
+        | flags
+    )
 
 
 def _numbered_call(item: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -354,13 +357,15 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(kind, str) and kind in _SDK_KINDS:
         given, told = _sdk_output(kind, as_dict(given))
         flags |= told
-    part = {
-        "type": "tool_result",
-        "tool_call_id": _call_id(item),
-        "name": first(item, ("toolName", "tool_name", "name")),
-        "content": parts_of(given) if isinstance(given, list) and _are_parts(given) else given,
-    }
-    return present(part) | flags
+    return (
+        present(
+            type="tool_result",
+            tool_call_id=_call_id(item),
+            name=first(item, ("toolName", "tool_name", "name")),
+            content=parts_of(given) if isinstance(given, list) and _are_parts(given) else given,
+        )
+        | flags
+    )
 
 
 def _sdk_output(kind: str, output: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

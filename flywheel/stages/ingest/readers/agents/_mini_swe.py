@@ -67,10 +67,9 @@ def usage_of(extra: Mapping[str, Any]) -> dict[str, Any]:
     response = as_dict(extra.get("response"))
     usage = as_dict(response.get("usage"))
     choice = as_dict(next(iter(as_list(response.get("choices"))), None))
-    found = {
-        "response_id": ident(response.get("id")),
-        "finish_reason": text(choice.get("finish_reason")),
+    return present(
+        response_id=ident(response.get("id")),
+        finish_reason=text(choice.get("finish_reason")),
         **token_counts(usage),
-        "cost_usd": number(extra.get("cost")),
-    }
-    return present(found)
+        cost_usd=number(extra.get("cost")),
+    )

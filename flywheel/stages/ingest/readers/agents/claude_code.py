@@ -15,6 +15,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader, share
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
@@ -110,14 +111,13 @@ def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
         yield request([], {**source, "model": None, "policy": None}, 0, {"tags": ["api_error"]})
         return
     response, usage = ident(message.get("id")), as_dict(message.get("usage"))
-    found = {
-        "response_id": response,
-        "fragment": "block" if response else None,
-        "finish_reason": text(message.get("stop_reason")),
-        **token_counts(usage, cached=_CACHED),
-    }
     said = messages([{"role": "assistant", "content": message.get("content")}])[-1]
-    payload = {"message": said} | present(found)
+    payload = {"message": said} | present(
+        response_id=response,
+        fragment="block" if response else None,
+        finish_reason=text(message.get("stop_reason")),
+        **token_counts(usage, cached=_CACHED),
+    )
     ids = [*source["ids"], *([f"response:{response}"] if response else [])]
     yield {**source, "ids": ids, "kind": EventKind.MODEL_CALL, "payload": payload}
 
@@ -139,9 +139,9 @@ def _given(said: Message, flag: Any, record: Mapping[str, Any], source: Source) 
     yield tool_result({**said, "status": status}, source, 0)
     aim = {"annotator": "human", "target": "call", "target_id": said.get("tool_call_id") or ""}
     if refused:
-        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "reject", **aim}}
+        yield feedback(source, {"name": "reject", **aim})
     if as_dict(result).get("userModified") is True:
-        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "edit", "label": "modified", **aim}}
+        yield feedback(source, {"name": "edit", "label": "modified", **aim})
 
 
 def _status(flag: Any, result: Any, seems: str) -> str:
@@ -160,7 +160,7 @@ def _words(said: str, record: Mapping[str, Any], source: Source) -> Iterator[Eve
     program = record.get("isMeta") is True or bool(compacted) or stopped or said.startswith(_PROGRAM)
     yield request([{"role": "system" if program else "user", "content": said}], source, 0, compacted)
     if stopped:
-        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
+        yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 
 
 READER = reader("claude_code", 2, "session files of Claude Code", sniff=_sniff, read=_read)

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import (
     Message,
     arguments,
@@ -151,7 +152,7 @@ def _shown(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Ev
     """Yield what only the screen's events report: interruptions and token counts."""
     del line
     if payload.get("type") == "turn_aborted" and payload.get("reason") in ("interrupted", None):
-        yield {**source, "kind": EventKind.FEEDBACK, "payload": {"name": "interrupt", "annotator": "implicit"}}
+        yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
     total = as_dict(as_dict(payload.get("info")).get("total_token_usage"))
     if payload.get("type") == "token_count" and total:
         yield request([], source, 0, {"usage_so_far": present(token_counts(total))})

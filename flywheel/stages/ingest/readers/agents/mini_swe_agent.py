@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import Message, flat_text, result_message
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import has, reader
@@ -155,7 +156,7 @@ class _Run:
         if why == "UserRejection" and self._unrun:
             aim = {"target": "call", "target_id": self._unrun[0]["id"]}
             payload = {"name": "reject", "comment": content, "annotator": "human", **aim}
-            yield {**self._source, "kind": EventKind.FEEDBACK, "payload": payload}
+            yield feedback(self._source, payload)
         self._history.append({"role": "system" if turn.get("role") == "system" else "user", "content": content})
         yield request([self._history[-1]], self._source, 0, {})
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
+from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.usage import token_counts
@@ -109,11 +110,10 @@ def _other(path: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
 
 def _call(message: Mapping[str, Any], source: Source, seq: int, extra: Mapping[str, Any]) -> Event:
     name, model, usage = ident(message.get("id")), text(message.get("model")), as_dict(message.get("usage"))
-    found = {
+    counts = present(
         **token_counts(usage),
-        "tags": ["call_failed"] if message.get("error") else None,
-    }
-    counts = present(found)
+        tags=["call_failed"] if message.get("error") else None,
+    )
     return {
         **source,
         "kind": EventKind.MODEL_CALL,
@@ -142,7 +142,7 @@ def _ratings(data: Mapping[str, Any], rated: str | None, source: Source, line: i
         marks.append({"name": "rating_detail", "value": fine, "scale": [1, 10]})
     for mark in marks:
         payload = {**mark, **aim, "annotator": "human"}
-        yield {**source, **target, "kind": EventKind.FEEDBACK, "seq": line, "payload": payload}
+        yield feedback({**source, **target}, payload, seq=line)
 
 
 def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:

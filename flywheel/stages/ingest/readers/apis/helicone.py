@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.reading.events import Event, Source, request, source_of, tool_result
+from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import arguments, flat_text, result_message
 from flywheel.reading.pairs import Pair, response_body
 from flywheel.reading.reader import has, reader
@@ -115,12 +116,12 @@ def _judged(record: Mapping[str, Any], events: list[Event]) -> Iterator[Event]:
     rated = record.get("feedback_rating")
     if isinstance(rated, bool):
         payload = {"name": "thumbs", "value": float(rated), "annotator": "human", **aim}
-        yield {**source, "kind": EventKind.FEEDBACK, "ts": when(record.get("feedback_created_at")), "payload": payload}
+        yield feedback(source, payload, ts=when(record.get("feedback_created_at")))
     for name, value in as_dict(embedded(record.get("scores"))).items():
         score = number(as_dict(value).get("value") if isinstance(value, dict) else value)
         if score is not None and name != "helicone-score-feedback":
             payload = {"name": str(name), "value": score, "annotator": "code", **aim}
-            yield {**source, "kind": EventKind.FEEDBACK, "ts": None, "payload": payload}
+            yield feedback(source, payload, ts=None)
 
 
 READER = reader(

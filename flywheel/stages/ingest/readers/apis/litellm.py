@@ -159,9 +159,14 @@ def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:
     flag = first(result, ("isError", "is_error"))
     status = FAILED if failed or flag is True else OK if flag is False else None
     message = result_message(content or text(record.get("error_str")), {"name": name}, status=status)
-    ended = {"latency_s": number(record.get("response_time"))}
     event = tool_result(message, source | {"parent_id": own}, 1)
-    yield {**event, "payload": event["payload"] | present(ended)}
+    yield {
+        **event,
+        "payload": event["payload"]
+        | present(
+            latency_s=number(record.get("response_time")),
+        ),
+    }
 
 
 def envelope(record: Mapping[str, Any]) -> dict[str, Any]:

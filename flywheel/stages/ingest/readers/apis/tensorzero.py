@@ -74,13 +74,12 @@ def _inference(row: Mapping[str, Any], line: int) -> Iterator[Event]:
     }
     params = as_dict(as_dict(embedded(row.get("inference_params"))).get("chat_completion"))
     offered = as_dict(embedded(row.get("tool_params"))).get("tools_available")
-    found = {
-        "input": _history(as_dict(embedded(row.get("input")))) or None,
-        "message": _output(embedded(row.get("output"))),
-        "tools": tool_schemas([*as_list(offered), *as_list(first(row, ("additional_tools", "dynamic_tools")))]),
-        "latency_s": _seconds(row.get("processing_time_ms")),
-    }
-    payload = {"response_id": name, "fragment": "block"} | present(found)
+    payload = {"response_id": name, "fragment": "block"} | present(
+        input=_history(as_dict(embedded(row.get("input")))) or None,
+        message=_output(embedded(row.get("output"))),
+        tools=tool_schemas([*as_list(offered), *as_list(first(row, ("additional_tools", "dynamic_tools")))]),
+        latency_s=_seconds(row.get("processing_time_ms")),
+    )
     payload |= common_payload(Pair(params, {}, {}))
     yield {**source, "kind": EventKind.MODEL_CALL, "seq": line, "payload": payload}
 
@@ -132,12 +131,11 @@ def _model_inference(row: Mapping[str, Any], line: int) -> Iterator[Event]:
     target, name = ident(row.get("inference_id")), ident(row.get("id"))
     if target is None:
         raise BadRecordError("bad_record", "a model inference without its inference")
-    found = {
+    counts = present(
         **token_counts(row),
-        "cost_usd": number(row.get("cost")),
-        "finish_reason": text(row.get("finish_reason")),
-    }
-    counts = present(found)
+        cost_usd=number(row.get("cost")),
+        finish_reason=text(row.get("finish_reason")),
+    )
     payload = {"message": {"role": "assistant"}, "response_id": target, "fragment": "block", **counts}
     source = {"conversation_id": target, "model": text(row.get("model_name")), "ts": _time(row, name), "span_id": name}
     yield {**source, "kind": EventKind.MODEL_CALL, "seq": line, "payload": payload}

@@ -11,9 +11,9 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request
+from flywheel.reading.feedback import outcome
 from flywheel.reading.reader import has, reader
 from flywheel.reading.values import as_dict, as_list, ident, number, text, when
-from flywheel.records import EventKind
 
 _TRIAL = has("task_name", "trial_name", "agent_info")
 _KNOWN = (
@@ -49,15 +49,8 @@ def _trial(trial: Mapping[str, Any]) -> Iterator[Event]:
         for label, given in as_dict(as_dict(part.get("verifier_result")).get("rewards")).items():
             value = number(given)
             if value is not None:
-                payload = {"name": prefix + label, "value": value, "source": "verifier"}
-                yield {
-                    **source,
-                    "conversation_id": target,
-                    "target": target,
-                    "kind": EventKind.OUTCOME,
-                    "seq": 0,
-                    "payload": payload,
-                }
+                columns = {"conversation_id": target, "target": target, "seq": 0}
+                yield outcome(source, prefix + label, value, by="verifier", **columns)
 
 
 READER = reader(

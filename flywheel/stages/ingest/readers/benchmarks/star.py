@@ -15,6 +15,7 @@ import orjson
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.feedback import feedback, outcome
 from flywheel.reading.messages import flat_text, result_message
 from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
@@ -143,12 +144,11 @@ def _questionnaires(
 def _judgement(who: str, question: str, scenario: Mapping[str, Any], *, answer: bool) -> Event:
     said = {"value": float(answer), "label": "yes" if answer else "no", "comment": question, "annotator": "human"}
     if who == "UserQuestionnaire" and _ABOUT_THE_AGENT in question:
-        return {"kind": EventKind.FEEDBACK, "payload": {"name": "user_feedback", **said}}
+        return feedback({}, {"name": "user_feedback", **said})
     if who == "UserQuestionnaire" and scenario.get("Happy") is True and _asks_for(question, _task(scenario)):
-        payload = {"name": "task_done", "value": float(answer), "scale": [0, 1], "source": "recorded"}
-        return {"kind": EventKind.OUTCOME, "payload": payload}
+        return outcome({}, "task_done", float(answer), scale=(0, 1))
     about = next((name for words, name in _ABOUT_THE_USER.items() if words in question), "task_done")
-    return {"kind": EventKind.FEEDBACK, "payload": {"name": about, **said}}
+    return feedback({}, {"name": about, **said})
 
 
 def _asks_for(question: str, task: str) -> bool:

@@ -12,9 +12,9 @@ from pathlib import PurePath
 from typing import Any
 
 from flywheel.reading.events import Event
+from flywheel.reading.feedback import outcome
 from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, ident
-from flywheel.records import EventKind
 from flywheel.stages.ingest.readers._swe import run_of_report
 
 _RUN = {"resolved_ids", "submitted_ids"}
@@ -32,15 +32,8 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 def _read(record: Any) -> Iterator[Event]:
     """Yield an outcome for every instance with a verdict."""
     for seq, (instance, resolved) in enumerate(sorted(_verdicts(record).items())):
-        payload = {"name": "resolved", "value": float(resolved), "scale": [0, 1], "source": "verifier"}
-        yield {
-            "conversation_id": instance,
-            "task_key": instance,
-            "kind": EventKind.OUTCOME,
-            "ts": None,
-            "seq": seq,
-            "payload": payload,
-        }
+        source = {"conversation_id": instance, "task_key": instance, "seq": seq}
+        yield outcome(source, "resolved", float(resolved), scale=(0, 1), by="verifier")
 
 
 def _is_known(record: Any) -> bool:

@@ -152,13 +152,15 @@ def _names(span: Mapping[str, Any], source: Source, attributes: Mapping[str, Any
 
 def _with_tokens(event: Event, attributes: Mapping[str, Any]) -> Event:
     logged = embedded(attributes.get("logprobs.content"))
-    found = {
-        "prompt_token_ids": token_ids(attributes.get("prompt_token_ids")),
-        "completion_token_ids": token_ids(attributes.get("response_token_ids")),
-        "completion_logprobs": [number(as_dict(t).get("logprob")) for t in as_list(logged)] or None,
-        "finish_reason": text(attributes.get("gen_ai.completion.0.finish_reason")),
+    return event | {
+        "payload": event["payload"]
+        | present(
+            prompt_token_ids=token_ids(attributes.get("prompt_token_ids")),
+            completion_token_ids=token_ids(attributes.get("response_token_ids")),
+            completion_logprobs=[number(as_dict(t).get("logprob")) for t in as_list(logged)] or None,
+            finish_reason=text(attributes.get("gen_ai.completion.0.finish_reason")),
+        )
     }
-    return event | {"payload": event["payload"] | present(found)}
 
 
 def _operation(source: Source, attributes: Mapping[str, Any], line: int) -> Iterator[Event]:

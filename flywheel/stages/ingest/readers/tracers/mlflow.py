@@ -14,7 +14,7 @@ import orjson
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source
-from flywheel.reading.feedback import Opinion, corrected_text, judgement
+from flywheel.reading.feedback import Opinion, corrected_text, judgement, outcome
 from flywheel.reading.messages import flat_text, tool_schemas
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader
@@ -29,7 +29,6 @@ from flywheel.reading.spans import (
     whole_task,
 )
 from flywheel.reading.values import as_dict, as_list, embedded, first, hex_id, ident, number, present, text, when
-from flywheel.records import EventKind
 
 _MODEL = ("CHAT_MODEL", "LLM")
 _JUDGE = "mlflow.trace.sourceScorer"
@@ -217,8 +216,7 @@ def _assessment(item: Mapping[str, Any], source: Source, aim: str) -> Iterator[E
         wanted = corrected_text(first(expected, ("value",)) or serialized.get("value"))
         yield from judgement(opinion._replace(comment=None, correction=wanted, corrected=opinion.name), source)
     elif opinion.annotator == "code" and isinstance(value, bool):
-        payload = {"name": opinion.name, "value": float(value), "scale": [0, 1], "source": "verifier"}
-        yield {**source, "kind": EventKind.OUTCOME, "seq": 0, "target": opinion.aim, "payload": payload}
+        yield outcome(source, opinion.name, float(value), scale=(0, 1), by="verifier", seq=0, target=opinion.aim)
     else:
         yield from judgement(opinion, source)
 

@@ -45,13 +45,12 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
     chosen, *others = told
     usage = as_dict(response.get("usage"))
     message = _message(chosen, asked)
-    found = {
+    payload = sampled(chosen) | present(
         **token_counts(usage),
-        "prompt_token_ids": token_ids(response.get("prompt_token_ids")),
-        "other_choices": [_message(choice, asked) for choice in others] or None,
-        "tags": ["partial"] if response.get("partial") else None,
-    }
-    payload = sampled(chosen) | present(found)
+        prompt_token_ids=token_ids(response.get("prompt_token_ids")),
+        other_choices=[_message(choice, asked) for choice in others] or None,
+        tags=["partial"] if response.get("partial") else None,
+    )
     said = any(message.get(name) for name in ("content", "reasoning", "tool_calls"))
     return ([message] if said or not response.get("partial") else []), payload
 

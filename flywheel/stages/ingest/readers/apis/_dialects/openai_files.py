@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.reading.events import Event, request, source_of, spoken
+from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message, messages, tool_schemas
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
@@ -40,8 +41,7 @@ def preference(record: Mapping[str, Any]) -> Iterator[Event]:
         yield request(history, source, 0, {"tools": tools} if tools else {})
         for event in spoken(answer, source, {}):
             yield {**event, "seq": event["seq"] + 1}
-        payload = {"name": "preference", "value": value, "scale": [0, 1], "source": "recorded"}
-        yield {**source, "kind": EventKind.OUTCOME, "seq": len(answer) + 1, "payload": payload}
+        yield outcome(source, "preference", value, scale=(0, 1), by="recorded", seq=len(answer) + 1)
 
 
 def _turns(answer: Any) -> list[Message]:
@@ -55,11 +55,10 @@ def chunk_event(chunk: Mapping[str, Any], line: int) -> Iterator[Event]:
     choice = next((c for c in told if c.get("index") in (0, None)), {})
     usage = as_dict(chunk.get("usage"))
     response_id = ident(chunk.get("id"))
-    found = {
-        "finish_reason": text(choice.get("finish_reason")),
+    payload: dict[str, Any] = present(
+        finish_reason=text(choice.get("finish_reason")),
         **token_counts(usage),
-    }
-    payload: dict[str, Any] = present(found)
+    )
     message = _delta(as_dict(choice.get("delta")))
     if response_id is None or not (payload or len(message) > 1):
         return

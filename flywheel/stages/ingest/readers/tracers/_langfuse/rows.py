@@ -168,13 +168,17 @@ def _payload(row: Row) -> dict[str, Any]:
         values |= {"message": {"role": "assistant"}, "tags": ["content_missing"]}
     if not values["message"].get("tool_calls"):
         values["message"] = _hinted(values["message"], row)
-    columns = {
-        "tools": schemas(row.get("tool_definitions")) or _offered(attributes),
-        "latency_s": _seconds(row),
-        "cost_usd": _cost(row),
-        "sampling": _sampling(row),
-    }
-    return call_payload(folded(attributes)) | present(columns) | _tokens(row) | values
+    return (
+        call_payload(folded(attributes))
+        | present(
+            tools=schemas(row.get("tool_definitions")) or _offered(attributes),
+            latency_s=_seconds(row),
+            cost_usd=_cost(row),
+            sampling=_sampling(row),
+        )
+        | _tokens(row)
+        | values
+    )
 
 
 def _hinted(message: dict[str, Any], row: Row) -> dict[str, Any]:
@@ -266,8 +270,10 @@ def tool(row: Row, columns: Mapping[str, Any]) -> Iterator[Event]:
     payload: dict[str, Any] = {"content": content, "status": status}
     kind = error_type(text(row.get("status_message"))) or error_type(content) if status == FAILED else None
     seconds = _seconds(row)
-    extra = {"error_type": kind, "latency_s": seconds}
-    payload |= present(extra)
+    payload |= present(
+        error_type=kind,
+        latency_s=seconds,
+    )
     yield event(columns, EventKind.TOOL_RESULT, payload, ts=when(row.get("end_time")), **names)
 
 

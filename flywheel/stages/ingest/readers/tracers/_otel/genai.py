@@ -146,19 +146,17 @@ def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
     reasons = told(attributes, names.finish_reason)
     usage, costs = as_dict(told(attributes, names.usage)), as_dict(told(attributes, names.cost_details))
     inside = as_dict(embedded(attributes.get("output.value")))
-    found = {
-        "tools": tools_of(attributes),
-        "response_id": ident(told(attributes, names.response_id))
-        or (ident(inside.get("id")) if _body(inside) else None),
-        "finish_reason": text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
-        "input_tokens": count(first(attributes, names.input_tokens)) or count(first(usage, _INPUT_NAMES)),
-        "output_tokens": count(first(attributes, names.output_tokens)) or count(first(usage, _OUTPUT_NAMES)),
-        "cost_usd": number(first(attributes, names.cost)) or number(first(costs, ("total", "total_cost"))),
-        "sampling": _sampling(attributes) or None,
-        "prompt_token_ids": token_ids(told(attributes, names.prompt_token_ids)),
-        "completion_token_ids": token_ids(told(attributes, names.completion_token_ids)),
-    }
-    return present(found)
+    return present(
+        tools=tools_of(attributes),
+        response_id=ident(told(attributes, names.response_id)) or (ident(inside.get("id")) if _body(inside) else None),
+        finish_reason=text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
+        input_tokens=count(first(attributes, names.input_tokens)) or count(first(usage, _INPUT_NAMES)),
+        output_tokens=count(first(attributes, names.output_tokens)) or count(first(usage, _OUTPUT_NAMES)),
+        cost_usd=number(first(attributes, names.cost)) or number(first(costs, ("total", "total_cost"))),
+        sampling=_sampling(attributes) or None,
+        prompt_token_ids=token_ids(told(attributes, names.prompt_token_ids)),
+        completion_token_ids=token_ids(told(attributes, names.completion_token_ids)),
+    )
 
 
 def _body(given: Mapping[str, Any]) -> bool:
