@@ -80,13 +80,13 @@ _CORRECTED = (
 )  # fmt: skip
 
 
-def corrected_text(given: Any) -> str | None:
+def corrected_text(item: Any) -> str | None:
     """Return the text that a correction puts in the answer's place; None where it corrects a score."""
-    found = embedded(given)
-    if isinstance(found, dict):
-        inner = first(found, _CORRECTED) if len(found) > 1 else next(iter(found.values()), None)
+    value = embedded(item)
+    if isinstance(value, dict):
+        inner = first(value, _CORRECTED) if len(value) > 1 else next(iter(value.values()), None)
         return corrected_text(inner) if inner is not None else None
-    return text(found) if isinstance(found, str) and number(found) is None else None
+    return text(value) if isinstance(value, str) and number(value) is None else None
 
 
 _OUTCOMES = {"reward": "callback", "outcome": "callback"}

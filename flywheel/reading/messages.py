@@ -39,19 +39,19 @@ _PROVIDERS = (
 _UNSAID_PARTS = (*_THOUGHT_PARTS, "redacted_thinking")
 
 
-def messages(given: Any) -> list[Message]:
+def messages(logged: Any) -> list[Message]:
     """Return a history in normal form.
 
     Raises:
         BadRecordError: it is not a list of messages, or a message has an unknown role.
     """
-    found = embedded(given)
-    if isinstance(found, dict):
-        found = [found]
-    if not isinstance(found, list):
+    value = embedded(logged)
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list):
         raise BadRecordError("bad_record", "messages are not a list")
     normal: list[Message] = []
-    for position, item in enumerate(found):
+    for position, item in enumerate(value):
         normal += map(dict, _message(item, position))  # dicts of its own, whose lists and calls are shared
     name_results(normal)
     return normal
@@ -90,8 +90,8 @@ def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Ite
         calls = [p for p in rest if isinstance(p, dict) and p.get("type") in _CALL_PARTS]
         spoken = [p for p in rest if p not in calls]
         thoughts = [t for p in spoken if (t := _thought(p)) is not None]
-        said = [p for p in spoken if not (isinstance(p, dict) and p.get("type") in _UNSAID_PARTS)]
-        yield _spoken(role, _joined(said), item, calls, "\n".join(thoughts))
+        items = [p for p in spoken if not (isinstance(p, dict) and p.get("type") in _UNSAID_PARTS)]
+        yield _spoken(role, _joined(items), item, calls, "\n".join(thoughts))
 
 
 def _in_order(parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
@@ -123,39 +123,39 @@ def _spoken(
     thoughts = thoughts or text(first(item, ("reasoning_content", "reasoning"))) or ""
     if thoughts:
         message["reasoning"] = thoughts
-    made = [*calls, *as_list(item.get("tool_calls"))]
+    items = [*calls, *as_list(item.get("tool_calls"))]
     legacy = item.get("function_call")
-    if isinstance(legacy, dict) and not made:
-        made.append(legacy)
-    normal = [c for c in map(call, made) if c is not None] if role == "assistant" else []
+    if isinstance(legacy, dict) and not items:
+        items.append(legacy)
+    normal = [c for c in map(call, items) if c is not None] if role == "assistant" else []
     if normal:
         message["tool_calls"] = normal
     return message
 
 
-def call(given: Any) -> dict[str, Any] | None:
+def call(value: Any) -> dict[str, Any] | None:
     """Return one tool call in normal form from any dialect; None when it names no tool."""
-    outer = as_dict(given)
+    outer = as_dict(value)
     inner = as_dict(first(outer, ("function", "custom", "server_tool_call"))) or outer
     name = text(inner.get("name")) or text(outer.get("name"))
     if name is None:
         return None
-    made = {"id": ident(first(outer, ("id", "call_id", "tool_call_id"))) or "", "name": name}
-    given = first(inner, ("arguments", "input", "args", "parameters"))
-    raw = text(inner.get("arguments_raw")) if given is None else None  # as flywheel itself writes a call
-    return made | (arguments(given) if raw is None else {"arguments": None, "arguments_raw": raw})
+    fields = {"id": ident(first(outer, ("id", "call_id", "tool_call_id"))) or "", "name": name}
+    value = first(inner, ("arguments", "input", "args", "parameters"))
+    raw = text(inner.get("arguments_raw")) if value is None else None  # as flywheel itself writes a call
+    return fields | (arguments(value) if raw is None else {"arguments": None, "arguments_raw": raw})
 
 
-def arguments(given: Any) -> dict[str, Any]:
+def arguments(value: Any) -> dict[str, Any]:
     """Return {"arguments": ...}; text that does not parse is kept as `arguments_raw`: it is a useful negative."""
-    if given is None or given == "":
+    if value is None or value == "":
         return {"arguments": {}}
-    if isinstance(given, dict):
-        return {"arguments": given}
-    parsed = embedded(given)
+    if isinstance(value, dict):
+        return {"arguments": value}
+    parsed = embedded(value)
     if isinstance(parsed, dict):
         return {"arguments": parsed}
-    return {"arguments": None, "arguments_raw": given if isinstance(given, str) else _json(given)}
+    return {"arguments": None, "arguments_raw": value if isinstance(value, str) else _json(value)}
 
 
 def result_message(content: str | None, fields: Mapping[str, Any], *, status: str | None = None) -> Message:
@@ -182,12 +182,12 @@ def result_message(content: str | None, fields: Mapping[str, Any], *, status: st
 def _result_part(part: Mapping[str, Any]) -> Message:
     content = first(part, ("content", "response", "result", "output", "server_tool_call_response"))
     flag = part.get("is_error")
-    told = flat_text(content)
+    words = flat_text(content)
     status = None if not isinstance(flag, bool) else FAILED if flag else OK
     if status is None and part.get("type") in _PROVIDERS:
-        stated = FAILED if _is_error(content) else tool_status(told, part)
-        status = OK if stated == UNKNOWN and told else stated
-    return result_message(told, part, status=status)
+        stated = FAILED if _is_error(content) else tool_status(words, part)
+        status = OK if stated == UNKNOWN and words else stated
+    return result_message(words, part, status=status)
 
 
 def _is_error(content: Any) -> bool:
@@ -218,8 +218,8 @@ def flat_text(content: Any) -> str | None:
 
 
 def _joined(parts: Sequence[Any]) -> str | None:
-    found = [flat for flat in map(_part_text, parts) if flat is not None]
-    return "\n".join(found) if found else None
+    items = [flat for flat in map(_part_text, parts) if flat is not None]
+    return "\n".join(items) if items else None
 
 
 def _part_text(part: Any) -> str | None:
@@ -229,9 +229,9 @@ def _part_text(part: Any) -> str | None:
         return _json(part)
     kind = part.get("type")
     if kind is None or kind in _TEXT_PARTS:
-        said = first(part, ("text", "content", "refusal"))
-        if isinstance(said, str):
-            return said
+        value = first(part, ("text", "content", "refusal"))
+        if isinstance(value, str):
+            return value
         return None if kind in _TEXT_PARTS else _json(part)
     return f"[{kind}]" if isinstance(kind, str) and kind.isidentifier() else _json(part)
 
@@ -243,18 +243,18 @@ def _json(value: Any) -> str:
         return str(value)
 
 
-def tool_schemas(given: Any) -> list[dict[str, Any]] | None:
+def tool_schemas(value: Any) -> list[dict[str, Any]] | None:
     """Return tool schemas in OpenAI's form; None when there are none: not logged does not mean not offered.
 
     The list is shared by all who give the same schemas, as every call of an agent does.
     """
-    return _schemas(given) or None if given else None
+    return _schemas(value) or None if value else None
 
 
 @cached_by_content
-def _schemas(given: Any) -> list[dict[str, Any]]:
-    found = []
-    for item in as_list(embedded(given)):
+def _schemas(value: Any) -> list[dict[str, Any]]:
+    items = []
+    for item in as_list(embedded(value)):
         schema = as_dict(embedded(item))
         inner = as_dict(schema.get("function")) or schema
         name = text(inner.get("name"))
@@ -267,5 +267,5 @@ def _schemas(given: Any) -> list[dict[str, Any]]:
         parameters = embedded(first(inner, ("parameters", "input_schema", "inputSchema")))
         if isinstance(parameters, dict):
             function["parameters"] = parameters
-        found.append({"type": "function", "function": function})
-    return found
+        items.append({"type": "function", "function": function})
+    return items

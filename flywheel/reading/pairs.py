@@ -60,44 +60,44 @@ def response_body(response: Any) -> Mapping[str, Any]:
     """Return a response as an object: batch files and proxies wrap it once more, and a stream is a text or a list."""
     if streamed(response):
         return {"events": response}
-    found = as_dict(response)
-    inner = embedded(found.get("body"))
+    fields = as_dict(response)
+    inner = embedded(fields.get("body"))
     if streamed(inner):
         return {"events": inner}
-    return inner if isinstance(inner, dict) else found
+    return inner if isinstance(inner, dict) else fields
 
 
 def common_payload(pair: Pair) -> dict[str, Any]:
     """Return the payload fields that all dialects name alike: sampling, latency, cost."""
     request, envelope = pair.request, pair.envelope
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if sampling := {name: request[name] for name in _SAMPLING & request.keys() if request[name] is not None}:
-        found["sampling"] = sampling
+        fields["sampling"] = sampling
     if (seconds := number(first(envelope, _LATENCY_S))) is not None:
-        found["latency_s"] = seconds
+        fields["latency_s"] = seconds
     elif (millis := number(first(envelope, _LATENCY_MS))) is not None:
-        found["latency_s"] = millis / 1000
+        fields["latency_s"] = millis / 1000
     if (cost := number(first(envelope, _COST))) is not None:
-        found["cost_usd"] = cost
-    return found
+        fields["cost_usd"] = cost
+    return fields
 
 
 def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:
     """Return a choice's reason to stop and, where the server gives them, its tokens and log-probabilities."""
     logprobs = as_dict(choice.get("logprobs"))
     content = [as_dict(token) for token in as_list(logprobs.get("content"))]
-    told = [number(token.get("logprob")) for token in content]
+    items = [number(token.get("logprob")) for token in content]
     return present(
         finish_reason=text(choice.get("finish_reason")),
         prompt_token_ids=token_ids(choice.get("prompt_token_ids")),
         completion_token_ids=token_ids(choice.get("token_ids"))
         or _written_ids([token.get("token") for token in content] or as_list(logprobs.get("tokens"))),
-        completion_logprobs=told or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None,
+        completion_logprobs=items or [number(item) for item in as_list(logprobs.get("token_logprobs"))] or None,
     )
 
 
 def _written_ids(tokens: list[Any]) -> list[int] | None:
     """Return the ids that vLLM writes as `token_id:N` when it is asked to return tokens as ids."""
     parts = [token.rpartition("token_id:") for token in tokens if isinstance(token, str)]
-    found = [count(digits) for before, mark, digits in parts if mark and not before]
-    return [n for n in found if n is not None] if found and len(found) == len(tokens) else None
+    items = [count(digits) for before, mark, digits in parts if mark and not before]
+    return [n for n in items if n is not None] if items and len(items) == len(tokens) else None

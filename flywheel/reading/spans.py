@@ -46,21 +46,20 @@ def error_text(failure: Mapping[str, Any], kind: str) -> str:
 
 
 def model_call(
-    run: Run, given: Any, output: Any, found: Mapping[str, Any], *, model: str | None = None
+    run: Run, inputs: Any, output: Any, fields: Mapping[str, Any], *, model: str | None = None
 ) -> Iterator[Event]:
     """Yield a model call; one that failed or never ended is only what the agent was asked.
 
     Args:
         run: the span.
-        given: the input, in whatever shape it was logged.
+        inputs: the input, in whatever shape it was logged.
         output: the output, likewise.
-        found: payload fields of the span itself, which outweigh those of the answer: tools, tokens, ...; and `model`.
+        fields: payload fields of the span itself, which outweigh those of the answer: tools, tokens, ...; and `model`.
         model: the model where neither names one.
     """
-    history, tools = asked(given) or Asked([], None)
+    history, tools = asked(inputs) or Asked([], None)
     answers = _answers(output)
-    kept = {"tools": tools} | about_answer(output) | present(found)
-    kept = present(kept)
+    kept = present({"tools": tools} | about_answer(output) | present(fields))
     source = {**run.source, "ts": run.started, "model": kept.pop("model", None) or model}
     if not answers and (run.error or run.ended is None):
         offered = {"tools": kept["tools"]} if "tools" in kept else {}
@@ -78,19 +77,19 @@ def _answers(output: Any) -> list[Message]:
     return [message for message in answered(output) if len(message) > 1]
 
 
-def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -> Iterator[Event]:
+def tool_use(run: Run, inputs: Any, result: Any, *, call_id: str | None = None) -> Iterator[Event]:
     """Yield a tool span as a call at its beginning and, once it ended, a result at its end.
 
     Args:
         run: the span.
-        given: the arguments; None when they were not logged.
+        inputs: the arguments; None when they were not logged.
         result: what the tool returned; a framework's tool message has its call's id and its status.
         call_id: the id of the call in the model's message, where the span knows it.
     """
     answer = _tool_message(result)
     columns = {"tool_name": run.name, "tool_call_id": answer.get("tool_call_id") or call_id}
     seq = run.source.get("seq", 0)
-    made = _made_with(given)
+    made = _made_with(inputs)
     told = {"arguments": made} if made is not None else {}
     yield {**run.source, **columns, "seq": seq, "kind": EventKind.TOOL_CALL, "ts": run.started, "payload": told}
     if result is None and not run.error and run.ended is None:
@@ -105,38 +104,38 @@ def tool_use(run: Run, given: Any, result: Any, *, call_id: str | None = None) -
     yield {**run.source, **columns, "seq": seq + 1, "kind": EventKind.TOOL_RESULT, "ts": ts, "payload": payload}
 
 
-def _made_with(given: Any) -> dict[str, Any] | None:
+def _made_with(item: Any) -> dict[str, Any] | None:
     """Return a call's arguments; None unless they are an object: a tool's plain input is not what the model wrote.
 
     Old versions of LangChain wrote an object as Python's literal.
     """
-    found = embedded(given)
-    if isinstance(found, str) and found.startswith("{") and len(found) < _LONGEST_LITERAL:
+    value = embedded(item)
+    if isinstance(value, str) and value.startswith("{") and len(value) < _LONGEST_LITERAL:
         try:
-            found = ast.literal_eval(found)
-            orjson.dumps(found)
+            value = ast.literal_eval(value)
+            orjson.dumps(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _tool_message(result: Any) -> Message:
-    found = embedded(result)
-    told = transcript([found]) if isinstance(found, dict) else None
+    value = embedded(result)
+    told = transcript([value]) if isinstance(value, dict) else None
     return told[0] if told and len(told) == 1 and told[0]["role"] == "tool" else {}
 
 
 def _shown(result: Any) -> str | None:
-    found = embedded(result)
-    return flat_text(found if isinstance(found, list) else result)
+    value = embedded(result)
+    return flat_text(value if isinstance(value, list) else result)
 
 
 def _how_it_ended(run: Run, content: str, status: str) -> str:
     """A span that failed failed; one that ended well may still have returned an error as an ordinary result."""
     if run.error or run.ended_well is False:
         return FAILED
-    said = status if status != UNKNOWN else tool_status(content)
-    return OK if said == UNKNOWN and run.ended_well else said
+    stated = status if status != UNKNOWN else tool_status(content)
+    return OK if stated == UNKNOWN and run.ended_well else stated
 
 
 def _seconds(run: Run) -> dict[str, float]:
@@ -151,21 +150,21 @@ def place(run: Run) -> Event:
 
 
 def whole_task(
-    run: Run, given: Any, output: Any, *, last: int, found: Mapping[str, Any] | None = None
+    run: Run, inputs: Any, output: Any, *, last: int, fields: Mapping[str, Any] | None = None
 ) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered: all there is where no model call was traced.
 
     Args:
         run: the span.
-        given: its input.
+        inputs: its input.
         output: its output.
         last: position of the answer, after all other events of the trace.
-        found: totals of the span: tokens, cost, and `model`.
+        fields: totals of the span: tokens, cost, and `model`.
     """
-    kept = present(found)
+    kept = present(fields)
     begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
     seq = run.source.get("seq", 0)
-    begun = asked(given)
+    begun = asked(inputs)
     yield request(begun.messages if begun else [], begins, seq, {"summary": True})
     answers = _answers(output)
     if answers and not run.error:
@@ -179,12 +178,12 @@ def whole_task(
         }
 
 
-def outline(run: Run, given: Any, output: Any, found: Mapping[str, Any] | None = None) -> Iterator[Event]:
+def outline(run: Run, inputs: Any, output: Any, fields: Mapping[str, Any] | None = None) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered, where those are words; else only its place."""
-    begun = asked(given)
+    begun = asked(inputs)
     words = [*(begun.messages if begun else ()), *_answers(output)]
     if len(words) > 1 and all(map(is_worded, words)) and not run.error:
-        yield from whole_task(run, given, output, last=run.source.get("seq", 0) + 1, found=found)
+        yield from whole_task(run, inputs, output, last=run.source.get("seq", 0) + 1, fields=fields)
     else:
         yield place(run)
 

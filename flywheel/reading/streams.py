@@ -73,10 +73,10 @@ _TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
 
 def is_chunk(event: Any) -> bool:
     """Whether an object is one chunk of a streamed answer."""
-    found = as_dict(event)
-    choices = as_list(found.get("choices"))
-    if found.get("object") == "chat.completion.chunk":
-        return isinstance(found.get("choices"), list)
+    fields = as_dict(event)
+    choices = as_list(fields.get("choices"))
+    if fields.get("object") == "chat.completion.chunk":
+        return isinstance(fields.get("choices"), list)
     return any("delta" in as_dict(choice) for choice in choices)
 
 
@@ -90,55 +90,55 @@ class _Choice:
     text: str | None = None
     finish_reason: Any = None
 
-    def take(self, given: Mapping[str, Any]) -> None:
+    def take(self, fields: Mapping[str, Any]) -> None:
         """Add one chunk."""
-        delta = as_dict(given.get("delta")) or as_dict(given.get("message"))
+        delta = as_dict(fields.get("delta")) or as_dict(fields.get("message"))
         for name in _TEXTS:
             if isinstance(delta.get(name), str):
                 self.message[name] = self.message.get(name, "") + delta[name]
-        if isinstance(given.get("text"), str):
-            self.text = (self.text or "") + given["text"]
+        if isinstance(fields.get("text"), str):
+            self.text = (self.text or "") + fields["text"]
         for call in as_list(delta.get("tool_calls")):
             self._call(as_dict(call))
         legacy = as_dict(delta.get("function_call"))
         if legacy:
             _extend(self.message.setdefault("function_call", {}), legacy)
-        logprobs = as_dict(given.get("logprobs"))
-        for name, items in [("token_ids", given.get("token_ids")), *logprobs.items()]:
+        logprobs = as_dict(fields.get("logprobs"))
+        for name, items in [("token_ids", fields.get("token_ids")), *logprobs.items()]:
             if isinstance(items, list):
                 self.lists.setdefault(name, []).extend(items)
-        self.finish_reason = first(given, ("finish_reason",)) or self.finish_reason
+        self.finish_reason = first(fields, ("finish_reason",)) or self.finish_reason
 
-    def _call(self, given: Mapping[str, Any]) -> None:
+    def _call(self, fields: Mapping[str, Any]) -> None:
         """Fragments of a call carry its index; a server without one sends whole calls, or gives an id to the first."""
-        key = given.get("index")
+        key = fields.get("index")
         if not isinstance(key, int):
-            key = len(self.calls) if given.get("id") or not self.calls else next(reversed(self.calls))
+            key = len(self.calls) if fields.get("id") or not self.calls else next(reversed(self.calls))
         call = self.calls.setdefault(key, {"id": None, "function": {}})
-        call["id"] = call["id"] or given.get("id")
-        custom = as_dict(given.get("custom"))
-        _extend(call["function"], {**custom, "arguments": custom.get("input")} if custom else given.get("function"))
+        call["id"] = call["id"] or fields.get("id")
+        custom = as_dict(fields.get("custom"))
+        _extend(call["function"], {**custom, "arguments": custom.get("input")} if custom else fields.get("function"))
 
     def whole(self, index: int) -> dict[str, Any]:
         """Return the choice of a response that was not streamed."""
         lists = dict(self.lists)
         ids = {"token_ids": lists.pop("token_ids")} if "token_ids" in lists else {}
-        made: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason, **ids}
+        fields: dict[str, Any] = {"index": index, "finish_reason": self.finish_reason, **ids}
         if lists:
-            made["logprobs"] = lists
+            fields["logprobs"] = lists
         if self.text is not None:
-            return made | {"text": self.text}
+            return fields | {"text": self.text}
         calls = {"tool_calls": [self.calls[key] for key in sorted(self.calls)]} if self.calls else {}
-        return made | {"message": {**self.message, **calls}}
+        return fields | {"message": {**self.message, **calls}}
 
 
-def _extend(call: dict[str, Any], given: Any) -> None:
-    said = as_dict(given)
-    call["name"] = call.get("name") or said.get("name")
-    if isinstance(said.get("arguments"), str):
-        call["arguments"] = call.get("arguments", "") + said["arguments"]
-    elif said.get("arguments") is not None:
-        call["arguments"] = said["arguments"]
+def _extend(call: dict[str, Any], value: Any) -> None:
+    fields = as_dict(value)
+    call["name"] = call.get("name") or fields.get("name")
+    if isinstance(fields.get("arguments"), str):
+        call["arguments"] = call.get("arguments", "") + fields["arguments"]
+    elif fields.get("arguments") is not None:
+        call["arguments"] = fields["arguments"]
 
 
 def assembled(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

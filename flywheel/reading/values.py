@@ -92,10 +92,10 @@ def picked(source: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 def ident(value: Any) -> str | None:
     """Return an id as text; empty ones and those of zeros alone mean that there is none."""
     if isinstance(value, str):
-        found = value.strip()
-        if found[:1] not in "0-":  # "" is in it
-            return found
-        return found if found.strip("0-") else ("0" if found == "0" else None)
+        stripped = value.strip()
+        if stripped[:1] not in "0-":  # "" is in it
+            return stripped
+        return stripped if stripped.strip("0-") else ("0" if stripped == "0" else None)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -103,22 +103,22 @@ def hex_id(value: Any) -> str | None:
     """Return a span or trace id in lower-case hex, also where the log has base64 (protobuf's JSON) or a prefix."""
     if isinstance(value, str) and (plain := _PLAIN_ID.match(value)):
         return plain[1]
-    found = ident(value)
-    if found is None:
+    name = ident(value)
+    if name is None:
         return None
-    found = found.removeprefix("tr-").removeprefix("0x")
-    if _BASE64_ID.match(found) and not _HEX_ID.match(found):
+    name = name.removeprefix("tr-").removeprefix("0x")
+    if _BASE64_ID.match(name) and not _HEX_ID.match(name):
         import base64
 
-        found = base64.b64decode(found).hex()
-        return found if found.strip("0") else None
-    bare = found.replace("-", "")
-    return bare.lower() if _HEX_ID.match(bare) else found
+        name = base64.b64decode(name).hex()
+        return name if name.strip("0") else None
+    bare = name.replace("-", "")
+    return bare.lower() if _HEX_ID.match(bare) else name
 
 
-def lowered(found: str) -> str:
+def lowered(written: str) -> str:
     """Return a hex id in lower case; in other ids the case has a meaning (a token's prefix, an account's country)."""
-    return found.lower() if _HEX_ID.match(found.replace("-", "")) else found
+    return written.lower() if _HEX_ID.match(written.replace("-", "")) else written
 
 
 def version(value: Any) -> str | None:
@@ -131,9 +131,9 @@ def when(value: Any) -> datetime | None:
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     if isinstance(value, str):
-        found = value.strip()
-        is_number = found[4:5] != "-" and _NUMERIC.match(found)  # the dash behind a year
-        value = (float(found) if "." in found else int(found)) if is_number else _iso(found)
+        stripped = value.strip()
+        is_number = stripped[4:5] != "-" and _NUMERIC.match(stripped)  # the dash behind a year
+        value = (float(stripped) if "." in stripped else int(stripped)) if is_number else _iso(stripped)
         if isinstance(value, datetime):
             return value
     if isinstance(value, bool) or not isinstance(value, _NUMBER) or not value:
@@ -141,9 +141,9 @@ def when(value: Any) -> datetime | None:
     return _since_epoch(value)
 
 
-def _iso(found: str) -> datetime | None:
+def _iso(written: str) -> datetime | None:
     try:
-        parsed = datetime.fromisoformat(found)
+        parsed = datetime.fromisoformat(written)
         if parsed.tzinfo is UTC:
             return parsed
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)

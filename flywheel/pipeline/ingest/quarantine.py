@@ -75,15 +75,15 @@ def retry(ctx: Context, key: bytes) -> QuarantineRetry:
     if not names:
         raise UsageError("nothing is quarantined", hint="`flywheel status` shows what is new")
     there = {name: path for name in names if (path := placed(name, ctx.project)).is_file()}
-    found: dict[str, Any] = {"read": 0, "kept": 0}
+    fields: dict[str, Any] = {"read": 0, "kept": 0}
     if there:
         paths = list(there.values())
         result = ingest_logs(ctx.store, ctx.config, ctx.project, paths, key=key, again=frozenset(there))
-        found = {"read": result.read, "kept": result.kept}
+        fields = {"read": result.read, "kept": result.kept}
     return QuarantineRetry(
         files=len(there),
         gone=[name for name in names if name not in there],
         before=before.height,
         after=quarantined_rows(ctx).height,
-        **found,
+        **fields,
     )

@@ -40,38 +40,38 @@ class Asked(NamedTuple):
 
 def asked(value: Any) -> Asked | None:
     """Return what a model call's input holds; None when there is none."""
-    given = embedded(value)
-    if given is None or given in ("", {}, []):
+    opened = embedded(value)
+    if opened is None or opened in ("", {}, []):
         return None
-    return Asked(messages(_input(given, 0)), _tools(given, 0))
+    return Asked(messages(_input(opened, 0)), _tools(opened, 0))
 
 
 def transcript(value: Any) -> list[Message] | None:
     """Return the messages that a value holds; None when it holds no message."""
-    given = embedded(value)
-    items = listed(given) or listed(as_dict(given).get("messages"))
+    opened = embedded(value)
+    items = listed(opened) or listed(as_dict(opened).get("messages"))
     return messages(turns_of(items)) if items else None
 
 
-def _input(given: Any, depth: int) -> list[Any]:
+def _input(value: Any, depth: int) -> list[Any]:
     """Return the turns of an input."""
-    if isinstance(given, str):
-        return _flat(given)
+    if isinstance(value, str):
+        return _flat(value)
     if depth > DEEPEST:
-        return [{"role": "user", "content": flat_text(given)}]
-    items = listed(given)
+        return [{"role": "user", "content": flat_text(value)}]
+    items = listed(value)
     if items:
         return turns_of(items)
-    if isinstance(given, list):
-        return _several(given, depth)
-    item = as_dict(given)
+    if isinstance(value, list):
+        return _several(value, depth)
+    item = as_dict(value)
     if is_turn(item):
         return turns_of([item])
     system = _system(item)
     found = next((turns for name in _LISTS if (turns := _named(item, name, depth)) is not None), None)
     if found is None:
         said = next((s for name in _ASKED if (s := text(item.get(name)))), None)
-        found = [{"role": "user", "content": said or flat_text(given)}]
+        found = [{"role": "user", "content": said or flat_text(value)}]
     return found if not system or any(t["role"] == "system" for t in found) else [system, *found]
 
 
@@ -97,32 +97,32 @@ def _arguments(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     if not {"args", "kwargs"} & set(item):
         return None
     for inner in (as_dict(item.get("kwargs")), *as_list(item.get("args"))):
-        found = embedded(inner)
-        if isinstance(found, list | dict) and found and (listed(found) or set(_LISTS) & set(as_dict(found))):
-            return _input(found, depth + 1)
-    said = [a for a in as_list(item.get("args")) if isinstance(a, str)]
-    return [{"role": "user", "content": "\n".join(said)}] if said else None
+        value = embedded(inner)
+        if isinstance(value, list | dict) and value and (listed(value) or set(_LISTS) & set(as_dict(value))):
+            return _input(value, depth + 1)
+    items = [a for a in as_list(item.get("args")) if isinstance(a, str)]
+    return [{"role": "user", "content": "\n".join(items)}] if items else None
 
 
-def _several(given: list[Any], depth: int) -> list[Any]:
+def _several(items: list[Any], depth: int) -> list[Any]:
     """Return a list that is not one of messages: parts of one message, or texts."""
-    given = [item for item in given if item is not None]
-    if given and all(isinstance(i, dict) and ("type" in i or "text" in i) for i in given):
-        return turns_of([{"role": "user", "content": given}])
-    if len(given) == 1:
-        return _input(embedded(given[0]), depth + 1)
-    return turns_of([i if isinstance(i, str) else flat_text(i) or "" for i in given])
+    items = [item for item in items if item is not None]
+    if items and all(isinstance(i, dict) and ("type" in i or "text" in i) for i in items):
+        return turns_of([{"role": "user", "content": items}])
+    if len(items) == 1:
+        return _input(embedded(items[0]), depth + 1)
+    return turns_of([i if isinstance(i, str) else flat_text(i) or "" for i in items])
 
 
-def _flat(given: str) -> list[Any]:
+def _flat(written: str) -> list[Any]:
     """Return the turns of a text; some tracers join a history as lines of "role: text"."""
-    marks = list(_FLAT.finditer(given))
-    repr_turns = turns_of([given]) if is_turn(given) else None
+    marks = list(_FLAT.finditer(written))
+    repr_turns = turns_of([written]) if is_turn(written) else None
     if repr_turns or not marks or marks[0].start() != 0:
-        return repr_turns or [{"role": "user", "content": given}]
-    ends = [*(m.start() for m in marks[1:]), len(given)]
+        return repr_turns or [{"role": "user", "content": written}]
+    ends = [*(m.start() for m in marks[1:]), len(written)]
     return [
-        {"role": mark[1], "content": given[mark.end() : end].rstrip("\n")}
+        {"role": mark[1], "content": written[mark.end() : end].rstrip("\n")}
         for mark, end in zip(marks, ends, strict=True)
     ]
 
@@ -130,28 +130,28 @@ def _flat(given: str) -> list[Any]:
 def _system(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the system prompt that is next to the messages, or in their configuration."""
     places = (item, *(as_dict(embedded(item[name])) for name in _CONFIGS if item.get(name)))
-    given = next((found for place in places if (found := first(place, _SYSTEM)) is not None), None)
+    given = next((value for place in places if (value := first(place, _SYSTEM)) is not None), None)
     inner = embedded(given)
-    said = flat_text(as_dict(inner).get("parts") or as_dict(inner).get("content") or inner)
-    return {"role": "system", "content": said} if said else None
+    content = flat_text(as_dict(inner).get("parts") or as_dict(inner).get("content") or inner)
+    return {"role": "system", "content": content} if content else None
 
 
-def _tools(given: Any, depth: int) -> list[dict[str, Any]] | None:
+def _tools(logged: Any, depth: int) -> list[dict[str, Any]] | None:
     """Return the tools of an input, which may be in its configuration or on its messages."""
-    if isinstance(given, list):
-        held = [m["tools"] for m in given if isinstance(m, dict) and "role" in m and m.get("tools")]
-        return schemas(held[0] if held else [schema for m in given if (schema := offer(m)) is not None])
-    item = as_dict(given)
-    found = first(item, _TOOLS)
-    if found is not None or depth > 1:
-        return schemas(found)
+    if isinstance(logged, list):
+        held = [m["tools"] for m in logged if isinstance(m, dict) and "role" in m and m.get("tools")]
+        return schemas(held[0] if held else [schema for m in logged if (schema := offer(m)) is not None])
+    item = as_dict(logged)
+    value = first(item, _TOOLS)
+    if value is not None or depth > 1:
+        return schemas(value)
     inner = (embedded(item[name]) for name in _CONFIGS if item.get(name))
     return next((tools for place in inner if (tools := _tools(place, depth + 1)) is not None), None)
 
 
-def listed(given: Any) -> list[Any] | None:
+def listed(value: Any) -> list[Any] | None:
     """Return a list of messages; a batch of one is opened."""
-    items = as_list(embedded(given))
+    items = as_list(embedded(value))
     if len(items) == 1 and isinstance(items[0], list) and not pair_of_texts(items[0]):
         items = items[0]
     items = [embedded(i) if isinstance(i, str) and i.lstrip()[:1] == "{" else i for i in items]
@@ -171,24 +171,24 @@ def offer(item: Any) -> Any:
     return content if offered or bare else None
 
 
-def schemas(given: Any) -> list[dict[str, Any]] | None:
+def schemas(value: Any) -> list[dict[str, Any]] | None:
     """Return the tool schemas in a value; None when there are none."""
-    return _schemas(given) or None if given else None
+    return _schemas(value) or None if value else None
 
 
 @cached_by_content
-def _schemas(given: Any) -> list[dict[str, Any]]:
-    return tool_schemas(list(_found(embedded(given), 0))) or []
+def _schemas(value: Any) -> list[dict[str, Any]]:
+    return tool_schemas(list(_found(embedded(value), 0))) or []
 
 
-def _found(given: Any, depth: int) -> Iterator[dict[str, Any]]:
+def _found(value: Any, depth: int) -> Iterator[dict[str, Any]]:
     if depth > DEEPEST:
         return
-    if isinstance(given, list):
-        for item in given:
+    if isinstance(value, list):
+        for item in value:
             yield from _found(embedded(item), depth + 1)
         return
-    schema = as_dict(given)
+    schema = as_dict(value)
     held = [embedded(schema[name]) for name in _HOLDERS if schema.get(name) is not None]
     if "name" in schema or ("function" in schema and not held):
         yield _schema(schema)

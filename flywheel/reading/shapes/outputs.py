@@ -34,10 +34,10 @@ _NOT_THE_SERVERS = ("run-", "lc_", "run--")  # ids that LangChain makes
 
 def answered(value: Any) -> list[Message]:
     """Return the assistant messages of a model call's output, one a choice; the first is the answer."""
-    given = embedded(value)
-    if given is None or given in ("", {}, []):
+    opened = embedded(value)
+    if opened is None or opened in ("", {}, []):
         return []
-    found = _of(given, 0)
+    found = _of(opened, 0)
     if found is None:
         found = [{"role": "assistant", "content": _written(value)}]
     return [m for m in messages(found) if m["role"] == "assistant"]
@@ -52,14 +52,14 @@ def _written(value: Any) -> str | None:
     return flat_text(value)
 
 
-def _of(given: Any, depth: int = 0) -> list[Any] | None:
+def _of(value: Any, depth: int = 0) -> list[Any] | None:
     """Return the assistant turns of an output, one a choice; None for an unknown shape."""
-    if isinstance(given, str):
-        found = turns_of([given], "assistant") if is_turn(given) else None
-        return found or ([{"role": "assistant", "content": given}] if depth else None)
+    if isinstance(value, str):
+        found = turns_of([value], "assistant") if is_turn(value) else None
+        return found or ([{"role": "assistant", "content": value}] if depth else None)
     if depth > DEEPEST:
         return None
-    return _of_list(given, depth) if isinstance(given, list) else _of_object(as_dict(given), depth)
+    return _of_list(value, depth) if isinstance(value, list) else _of_object(as_dict(value), depth)
 
 
 def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
@@ -95,13 +95,13 @@ def _choice(choice: Mapping[str, Any], depth: int) -> list[Any]:
     return [{"role": "assistant", "content": said}] if said or depth == 0 else []
 
 
-def _of_list(given: list[Any], depth: int) -> list[Any] | None:
+def _of_list(entries: list[Any], depth: int) -> list[Any] | None:
     """Return the turns of a list: choices, or the pieces of one answer."""
-    items = listed(given)
+    items = listed(entries)
     if items is None:
-        if all(isinstance(i, dict) and i.get("type") in ("text", "tool_use", "thinking") for i in given):
-            return turns_of([{"role": "assistant", "content": given}])
-        nested = [_of(embedded(i), depth + 1) for i in given]
+        if all(isinstance(i, dict) and i.get("type") in ("text", "tool_use", "thinking") for i in entries):
+            return turns_of([{"role": "assistant", "content": entries}])
+        nested = [_of(embedded(i), depth + 1) for i in entries]
         return [t for turns in nested for t in turns or ()] if all(n is not None for n in nested) else None
     turns = [t for t in turns_of(items, "assistant") if t["role"] == "assistant"]
     return _one(turns) if len(turns) > 1 and any(map(_is_piece, items)) else turns
@@ -130,9 +130,9 @@ def _is_vercel(item: Mapping[str, Any]) -> bool:
     )
 
 
-def about_answer(said: Any) -> dict[str, Any]:
+def about_answer(item: Any) -> dict[str, Any]:
     """Return the payload fields that an answer has in addition to its message, and its `model`."""
-    places = list(_places(as_dict(embedded(said)), _DEPTH))
+    places = list(_places(as_dict(embedded(item)), _DEPTH))
 
     def find(names: tuple[str, ...]) -> Any:
         return next((value for place in places if (value := first(place, names)) is not None), None)
@@ -154,30 +154,30 @@ def _own_id(place: Mapping[str, Any]) -> str | None:
     return named if named and not named.startswith(_NOT_THE_SERVERS) else None
 
 
-def _places(found: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
+def _places(fields: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
     """Yield an answer and the objects in it that speak of the whole, outermost first."""
-    if not found or not depth:
+    if not fields or not depth:
         return
-    yield found
+    yield fields
     for name in _INNER:
-        if inner := found.get(name):
+        if inner := fields.get(name):
             yield from _places(as_dict(embedded(inner)), depth - 1)
     for name, position in _LISTS.items():
-        several = as_list(found.get(name))
+        several = as_list(fields.get(name))
         several = several[0] if several and isinstance(several[0], list) else several
         if several:
             yield from _places(as_dict(several[position]), depth - 1)
 
 
-def exchange(given: Any, said: Any) -> dict[str, Any]:
+def exchange(inputs: Any, output: Any) -> dict[str, Any]:
     """Return a model call's payload from its input and output, and the `model` that the response names.
 
     Without any output the message is empty and tagged `content_missing`, as everywhere.
     """
-    payload = answer_from(answered(said), []) | about_answer(said)
-    response = as_dict(embedded(said))
+    payload = answer_from(answered(output), []) | about_answer(output)
+    response = as_dict(embedded(output))
     echo = response if response.get("object") == "response" else {}  # the Responses API repeats what it was asked
-    begins = asked(given)
+    begins = asked(inputs)
     tools = (begins.tools if begins else None) or schemas(echo.get("tools"))
     if tools:
         payload["tools"] = tools
@@ -191,11 +191,11 @@ def exchange(given: Any, said: Any) -> dict[str, Any]:
 
 def joined_chunks(chunks: Sequence[Any]) -> dict[str, Any] | None:
     """Return the answer that a stream's chunks make."""
-    found = [as_dict(embedded(chunk)) for chunk in chunks]
-    if chunks and all(isinstance(chunk, str) for chunk in chunks) and not any(c.get("choices") for c in found):
+    items = [as_dict(embedded(chunk)) for chunk in chunks]
+    if chunks and all(isinstance(chunk, str) for chunk in chunks) and not any(c.get("choices") for c in items):
         return {"role": "assistant", "content": "".join(chunks)}
-    known = [chunk for chunk in map(_of_chat, found) if chunk is not None]
-    return assembled(known) if known and len(known) >= len(found) // 2 else None
+    known = [chunk for chunk in map(_of_chat, items) if chunk is not None]
+    return assembled(known) if known and len(known) >= len(items) // 2 else None
 
 
 def _of_chat(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:

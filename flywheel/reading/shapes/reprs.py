@@ -60,11 +60,11 @@ def _end(value: str, start: int) -> int | None:
     return position if depth == 0 else None
 
 
-def _literal(told: str) -> Any:
+def _literal(written: str) -> Any:
     try:
-        return ast.literal_eval(told)
+        return ast.literal_eval(written)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        enum = re.match(r"<[\w.]+: ('[^']*')>\Z", told)
+        enum = re.match(r"<[\w.]+: ('[^']*')>\Z", written)
         return ast.literal_eval(enum[1]) if enum else None
 
 

@@ -57,15 +57,15 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
         items: the list.
         role: the role of items that name none.
     """
-    made: list[Turn] = []
+    entries: list[Turn] = []
     for item in items:
         for turn in map(dict, _told((role, item))):
-            _settle(turn, made)
-            if _continues(item, turn, made):
-                _join(made[-1], turn)
+            _settle(turn, entries)
+            if _continues(item, turn, entries):
+                _join(entries[-1], turn)
             else:
-                made.append(turn)
-    return made
+                entries.append(turn)
+    return entries
 
 
 @cached_by_content
@@ -74,8 +74,8 @@ def _told(said: tuple[str, Any]) -> list[Turn]:
     return list(_turns(*said))
 
 
-def _turns(role: str, given: Any) -> Iterator[Turn]:
-    item = given
+def _turns(role: str, value: Any) -> Iterator[Turn]:
+    item = value
     if isinstance(item, str):
         item = fields_of_repr(item) or {"role": role, "content": item}
     elif isinstance(item, list):
@@ -172,17 +172,17 @@ def koogs_calls(role: str, content: Any) -> list[Any]:
     """Return the calls that Koog writes as JSON text into the content, in a history even under the role of a tool."""
     if not isinstance(content, str) or '"function"' not in content or role not in ("assistant", "tool"):
         return []
-    found = as_list(embedded(content))
-    calls = [c for c in found if as_dict(as_dict(c).get("function")).get("name") and "id" in c]
-    return calls if len(calls) == len(found) else []
+    items = as_list(embedded(content))
+    calls = [c for c in items if as_dict(as_dict(c).get("function")).get("name") and "id" in c]
+    return calls if len(calls) == len(items) else []
 
 
 def _calls(item: Mapping[str, Any]) -> list[Any]:
     extra = as_dict(item.get("additional_kwargs"))
     for place in (item, extra):
-        found = embedded(first(place, ("tool_calls", "toolCalls", "tools_used")))
-        if isinstance(found, list) and found:
-            return [call_of(c) for c in found] + [call_of(c) for c in as_list(item.get("invalid_tool_calls"))]
+        value = embedded(first(place, ("tool_calls", "toolCalls", "tools_used")))
+        if isinstance(value, list) and value:
+            return [call_of(c) for c in value] + [call_of(c) for c in as_list(item.get("invalid_tool_calls"))]
     bad = [call_of(c) for c in as_list(item.get("invalid_tool_calls"))]
     legacy = extra.get("function_call")
     return bad or ([legacy] if isinstance(legacy, dict) else [])
@@ -200,12 +200,12 @@ def _item(item: Mapping[str, Any]) -> Turn:
     return {"role": "assistant", "content": None, "reasoning_content": thoughts_of(item)}
 
 
-def _continues(item: Any, turn: Turn, made: Sequence[Turn]) -> bool:
+def _continues(item: Any, turn: Turn, items: Sequence[Turn]) -> bool:
     """Whether a piece belongs to the message before it: the Responses API splits one answer into items."""
-    if not made or turn["role"] != "assistant" or made[-1]["role"] != "assistant":
+    if not items or turn["role"] != "assistant" or items[-1]["role"] != "assistant":
         return False
     kind = as_dict(item).get("type")
-    return kind in ITEM_KINDS and (kind != "message" or not made[-1].get("tool_calls"))
+    return kind in ITEM_KINDS and (kind != "message" or not items[-1].get("tool_calls"))
 
 
 def _join(before: Turn, turn: Turn) -> None:
@@ -271,9 +271,9 @@ def _pydantic_ai_part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "text", "text": flat_text(part.get("content")) or ""}
 
 
-def parts_of(given: Iterable[Any]) -> list[Any]:
+def parts_of(items: Iterable[Any]) -> list[Any]:
     """Return the parts of a message as typed parts, without approvals, hidden parts and signatures."""
-    return [_part(item) for item in given if not _unsaid(as_dict(item))]
+    return [_part(item) for item in items if not _unsaid(as_dict(item))]
 
 
 def _unsaid(part: Mapping[str, Any]) -> bool:
@@ -281,29 +281,29 @@ def _unsaid(part: Mapping[str, Any]) -> bool:
     return approval or part.get("visible") is False or (bool(part) and part.keys() <= _SIGNATURES)
 
 
-def _part(given: Any) -> Any:
-    part = as_dict(as_dict(given).get("message_content")) or as_dict(given)
-    given = part or given
+def _part(value: Any) -> Any:
+    part = as_dict(as_dict(value).get("message_content")) or as_dict(value)
+    value = part or value
     kind = first(part, ("type", "part_kind", "kind", "block_type", "content_type"))
     if kind is None:
-        return _untyped(part, given)
+        return _untyped(part, value)
     if kind in CALL_KINDS:
-        return {"type": "tool_call", **call_of(part)} if "function" not in part else given
+        return {"type": "tool_call", **call_of(part)} if "function" not in part else value
     if kind in RESULT_KINDS:
         return result_of(part)
     if kind in ("reasoning", "thinking") and "summary" in part:
         return {"type": "thinking", "thinking": thoughts_of(part)}
-    return given if "type" in part else {**part, "type": kind}
+    return value if "type" in part else {**part, "type": kind}
 
 
 def thoughts_of(item: Mapping[str, Any]) -> str:
     """Return the text of a reasoning item, whose parts have types of their own."""
-    given = first(item, ("summary", "content", "text"))
-    texts = (text(as_dict(part).get("text")) for part in given) if isinstance(given, list) else [flat_text(given)]
+    value = first(item, ("summary", "content", "text"))
+    texts = (text(as_dict(part).get("text")) for part in value) if isinstance(value, list) else [flat_text(value)]
     return "\n".join(t for t in texts if t)
 
 
-def _untyped(part: Mapping[str, Any], given: Any) -> Any:
+def _untyped(part: Mapping[str, Any], value: Any) -> Any:
     """Return a part of Gemini or Bedrock, or a call or result of AutoGen: they are known by their fields."""
     thoughts = as_dict(part.get("reasoningContent")).get("reasoningText")
     if part.get("thought") is True or thoughts:
@@ -317,7 +317,7 @@ def _untyped(part: Mapping[str, Any], given: Any) -> Any:
         return {"type": "text", "text": part["text"]}
     if "json" in part and len(part) == 1:
         return flat_text(part["json"]) or ""
-    return {"type": _media(part)} if _media(part) else given
+    return {"type": _media(part)} if _media(part) else value
 
 
 def _media(part: Mapping[str, Any]) -> str | None:
@@ -325,9 +325,9 @@ def _media(part: Mapping[str, Any]) -> str | None:
     return next((name for name in names if part.get(name) is not None), None)
 
 
-def call_of(given: Any) -> Any:
+def call_of(value: Any) -> Any:
     """Return a call under names that `_messages.call` knows."""
-    item = as_dict(embedded(given))
+    item = as_dict(embedded(value))
     item = as_dict(first(item, _CALLS)) or item
     name = first(item, ("toolName", "tool_name", "function_name"))
     if name is None and "function" in item and isinstance(item["function"], dict):
@@ -343,26 +343,26 @@ def call_of(given: Any) -> Any:
 
 def _call_id(item: Mapping[str, Any]) -> Any:
     """Return a call's id; Microsoft's framework writes a path whose last part it is."""
-    given = first(item, _IDS)
-    return given[-1] if isinstance(given, list) and given else given
+    value = first(item, _IDS)
+    return value[-1] if isinstance(value, list) and value else value
 
 
 def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a typed part."""
-    given = first(item, ("output", "result", "response", "content", "toolResult"))
+    value = first(item, ("output", "result", "response", "content", "toolResult"))
     flags = picked(item, ("is_error", "isError", "status", "error"))
     if flags.get("status") == "completed":  # of the item, not of the tool
         del flags["status"]
-    kind = as_dict(given).get("type")
+    kind = as_dict(value).get("type")
     if isinstance(kind, str) and kind in _SDK_KINDS:
-        given, told = _sdk_output(kind, as_dict(given))
+        value, told = _sdk_output(kind, as_dict(value))
         flags |= told
     return (
         present(
             type="tool_result",
             tool_call_id=_call_id(item),
             name=first(item, ("toolName", "tool_name", "name")),
-            content=parts_of(given) if isinstance(given, list) and _are_parts(given) else given,
+            content=parts_of(value) if isinstance(value, list) and _are_parts(value) else value,
         )
         | flags
     )
@@ -376,5 +376,5 @@ def _sdk_output(kind: str, output: Mapping[str, Any]) -> tuple[Any, dict[str, An
     return value, {"is_error": kind.startswith("error") or tool_status(flat_text(value)) == FAILED}
 
 
-def _are_parts(given: list[Any]) -> bool:
-    return all(isinstance(p, dict) and ("type" in p or set(p) <= {"text", "json", "image"}) for p in given)
+def _are_parts(items: list[Any]) -> bool:
+    return all(isinstance(p, dict) and ("type" in p or set(p) <= {"text", "json", "image"}) for p in items)

@@ -48,12 +48,12 @@ class Entities:
             text, language=self._language, entities=self._entities, score_threshold=self._threshold
         )
         taken = [match.span() for match in GIVEN.finditer(text)]
-        found = []
+        items = []
         for r in sorted(results, key=lambda r: (-r.score, r.start, -r.end, r.entity_type)):
             if r.start < r.end and all(r.end <= start or end <= r.start for start, end in taken):
                 taken.append((r.start, r.end))
-                found.append((r.entity_type.lower(), Find(_normal(text[r.start : r.end]), r.start, r.end)))
-        return tuple(sorted(found, key=lambda pair: pair[1].start))
+                items.append((r.entity_type.lower(), Find(_normal(text[r.start : r.end]), r.start, r.end)))
+        return tuple(sorted(items, key=lambda pair: pair[1].start))
 
 
 def _normal(text: str) -> str:

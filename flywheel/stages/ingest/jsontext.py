@@ -72,25 +72,25 @@ def _tolerant(raw: bytes) -> Loaded:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadJsonError("bad_encoding", f"not UTF-8 at byte {error.start}") from None
-    found: list[str] = []
+    items: list[str] = []
     try:
-        value = json.loads(text, parse_constant=lambda _: found.append(NON_FINITE))
+        value = json.loads(text, parse_constant=lambda _: items.append(NON_FINITE))
     except json.JSONDecodeError as error:
         # JSONDecodeError.msg is one of a fixed set of sentences; it never quotes the text
         raise BadJsonError("bad_json", f"{error.msg.removesuffix(' at')} at character {error.pos}") from None
     except (RecursionError, ValueError) as error:
         detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
         raise BadJsonError("bad_record", detail) from None
-    return plain(value, found)
+    return plain(value, items)
 
 
-def plain(value: Any, found: list[str] | None = None) -> Loaded:
+def plain(value: Any, items: list[str] | None = None) -> Loaded:
     """Return the value with only what JSON can hold: for values that no strict parser made (Parquet rows, say).
 
     Raises:
         BadJsonError: nested deeper than `MAX_DEPTH`.
     """
-    tags = found if found is not None else []
+    tags = items if items is not None else []
     cleaned = _plain(value, tags, 0)
     return Loaded(cleaned, tuple(sorted(set(tags))))
 

@@ -62,8 +62,8 @@ class Normalizer:
         conversation, kind, seq, ts = _checked(event)
         payload = event.get("payload")
         if record.tags and isinstance(payload, dict):
-            given = [tag for tag in as_list(payload.get("tags")) if isinstance(tag, str)]
-            payload = {**payload, "tags": sorted({*given, *record.tags})}
+            items = [tag for tag in as_list(payload.get("tags")) if isinstance(tag, str)]
+            payload = {**payload, "tags": sorted({*items, *record.tags})}
         body = payload if isinstance(payload, str) else dumps(payload)
         get = event.get
         return (

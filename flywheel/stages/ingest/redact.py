@@ -100,13 +100,13 @@ class Redactor:
 
         Most payloads hold nothing; polars finds those that may in two passes over all.
         """
-        found = list(texts)
+        items = list(texts)
         wanted = self._wanted(texts)
         self._done.clear()
         self._log.clear()
         for row in range(len(texts)) if self._every else sorted(wanted):
-            found[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
-        return found
+            items[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
+        return items
 
     def _in_order(self, kinds: Container[_Kind]) -> tuple[_Kind, ...]:
         return tuple(kind for kind in self._kinds if kind in kinds)

@@ -27,15 +27,15 @@ def columns_of(reader: Reader, path: str, next_to: Callable[[str], bytes | None]
     """
     from_path = getattr(reader, "from_path", None)
     given = from_path(PurePosixPath(path)) if from_path is not None else {}
-    found = {name: str(given[name]) for name in COLUMNS if given.get(name)}
+    fields = {name: str(given[name]) for name in COLUMNS if given.get(name)}
     name = getattr(reader, "sidecar", None)
     content = next_to(name) if isinstance(name, str) else None
     if content is None:
-        return found
+        return fields
     try:
-        return found | _columns(reader, loads(content).value)
+        return fields | _columns(reader, loads(content).value)
     except BadJsonError:
-        return found
+        return fields
 
 
 def beside_file(file: Path, name: str) -> bytes | None:

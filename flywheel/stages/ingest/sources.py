@@ -123,8 +123,8 @@ class Known:
     def offsets(self, path: str) -> list[int]:
         """Return how much of a file's beginning to compare: as much as was read of it, or of files that are gone."""
         own = self._by_path.get(path)
-        found = {offset for offset, _ in self._moved} | ({own.offset_bytes} if own is not None else set())
-        return sorted(found - {0})
+        fields = {offset for offset, _ in self._moved} | ({own.offset_bytes} if own is not None else set())
+        return sorted(fields - {0})
 
     def prefix(self, path: str, offset: int, sha256: str) -> SourceState | None:
         """Return the state of a file that was read up to `offset` and begins with these bytes."""
@@ -156,17 +156,17 @@ def discover(paths: Sequence[Path]) -> list[Path]:
     Raises:
         IngestError: a path does not exist, or nothing is found.
     """
-    found: dict[Path, None] = {}
+    fields: dict[Path, None] = {}
     for path in paths:
         if path == STDIN:
-            found.setdefault(STDIN)
+            fields.setdefault(STDIN)
             continue
         for file in _expand(path):
-            found.setdefault(file.absolute())
-    if not found:
+            fields.setdefault(file.absolute())
+    if not fields:
         named = ", ".join(f"`{path}`" for path in paths)
         raise IngestError(f"nothing to read in {named}", hint="put logs there, or name files: flywheel ingest PATH")
-    return sorted(found)
+    return sorted(fields)
 
 
 def _expand(path: Path) -> Iterable[Path]:
@@ -228,8 +228,8 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
                 same = known.content(inside)
     except OSError as error:
         raise IngestError(f"`{name}` cannot be read: {error.strerror}", hint="check its permissions") from None
-    found = [(state, end) for offset, end in at.items() if (state := known.prefix(name, offset, end.hexdigest()))]
-    before, end = max(found, key=lambda pair: pair[0].offset_bytes, default=(None, None))
+    items = [(state, end) for offset, end in at.items() if (state := known.prefix(name, offset, end.hexdigest()))]
+    before, end = max(items, key=lambda pair: pair[0].offset_bytes, default=(None, None))
     return Start(size, whole, inside, before, end, same, known.torn_before(name))
 
 

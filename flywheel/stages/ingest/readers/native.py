@@ -86,10 +86,10 @@ def _is_flat(record: Any) -> bool:
 
 def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a flat line as an event; without a conversation it has its target's name as conversation."""
-    told = {_ALSO.get(name, name): value for name, value in record.items() if value is not None}
-    payload = {name: value for name, value in told.items() if name in _FLAT}
-    rest = {name: value for name, value in told.items() if name not in _FLAT}
-    kind, meant = told.get("target"), ident(told.get("target_id"))
+    fields = {_ALSO.get(name, name): value for name, value in record.items() if value is not None}
+    payload = {name: value for name, value in fields.items() if name in _FLAT}
+    rest = {name: value for name, value in fields.items() if name not in _FLAT}
+    kind, meant = fields.get("target"), ident(fields.get("target_id"))
     if kind is not None and not (isinstance(kind, str) and kind in _TARGETS):
         raise BadRecordError("bad_record", f"target: one of {', '.join(_TARGETS)} is required")
     if kind is not None and meant is not None:
@@ -102,8 +102,8 @@ def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
 _MEANT = {"span": "step", "request": "response", "message": "response"}  # as `LogEvent` calls it
 
 
-def _named(given: Mapping[str, Any], target: Any) -> tuple[list[str], str | None]:
-    ids = given.get("ids") or []
+def _named(fields: Mapping[str, Any], target: Any) -> tuple[list[str], str | None]:
+    ids = fields.get("ids") or []
     if not isinstance(ids, list) or not all(map(is_name, ids)):
         raise BadRecordError("bad_record", "ids: a list of kind:id is required")
     if target is not None and not is_name(target):
@@ -117,24 +117,24 @@ def _text(value: Any, name: str) -> str | None:
     return ident(value)
 
 
-def _kind(given: Mapping[str, Any]) -> EventKind:
-    value = given.get("kind")
+def _kind(fields: Mapping[str, Any]) -> EventKind:
+    value = fields.get("kind")
     kind = _KINDS.get(value) if isinstance(value, str) else None
     if kind is None:
         raise BadRecordError("bad_record", f"kind: one of {', '.join(sorted(_KINDS))} is required")
     return kind
 
 
-def _time(given: Mapping[str, Any]) -> Any:
-    value = given.get("ts")
-    found = when(value)
-    if value is not None and found is None:
+def _time(fields: Mapping[str, Any]) -> Any:
+    value = fields.get("ts")
+    time = when(value)
+    if value is not None and time is None:
         raise BadRecordError("bad_record", "ts: no ISO 8601 time or number since 1970")
-    return found
+    return time
 
 
-def _seq(given: Mapping[str, Any]) -> int:
-    value = given.get("seq")
+def _seq(fields: Mapping[str, Any]) -> int:
+    value = fields.get("seq")
     if value is None:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
@@ -163,8 +163,8 @@ def _model_call(payload: dict[str, Any]) -> dict[str, Any]:
     answer = _nested({"message": {"role": "assistant", **message}}, "message")[-1]
     if answer["role"] != "assistant":
         raise BadRecordError("bad_record", "payload.message: the role is not assistant")
-    found = {**payload, "message": answer}
-    return found | ({"input": _nested(payload, "input")} if payload.get("input") is not None else {})
+    fields = {**payload, "message": answer}
+    return fields | ({"input": _nested(payload, "input")} if payload.get("input") is not None else {})
 
 
 def _tool_call(payload: dict[str, Any]) -> dict[str, Any]:

@@ -27,18 +27,18 @@ def reply_of(turn: Mapping[str, Any]) -> Message:
         return messages([{**turn, "role": "assistant"}])[0]
     said = [part for item in items if item.get("type") == "message" for part in as_list(item.get("content"))]
     thought = [flat_text(item.get("summary")) for item in items if item.get("type") == "reasoning"]
-    made = [{**item, "id": item.get("call_id")} for item in items if item.get("type") == "function_call"]
-    reply = {"role": "assistant", "content": said or None, "tool_calls": made}
+    entries = [{**item, "id": item.get("call_id")} for item in items if item.get("type") == "function_call"]
+    reply = {"role": "assistant", "content": said or None, "tool_calls": entries}
     return messages([reply | {"reasoning": "\n".join(t for t in thought if t)}])[0]
 
 
 def command_of(message: Message, extra: Mapping[str, Any]) -> str | None:
     """Return the command of a reply in plain text: as it was parsed, else its only code block."""
     actions = as_list(extra.get("actions"))
-    found = [text(as_dict(action).get("command")) for action in actions]
+    items = [text(as_dict(action).get("command")) for action in actions]
     if not actions:
-        found = [block.strip() for block in _BLOCK.findall(message.get("content") or "")]
-    return found[0] if len(found) == 1 else None
+        items = [block.strip() for block in _BLOCK.findall(message.get("content") or "")]
+    return items[0] if len(items) == 1 else None
 
 
 def status_of(turn: Mapping[str, Any], extra: Mapping[str, Any]) -> str:

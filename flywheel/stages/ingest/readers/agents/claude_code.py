@@ -69,19 +69,19 @@ def _threaded(event: Event) -> Event:
 
 def _is_told(record: Any) -> bool:
     """Whether it is a line of talk: a session's with its place in the tree, or one of the stream."""
-    found = as_dict(record)
-    message = found.get("type") in _TOLD and isinstance(found.get("message"), dict)
-    session = "sessionId" in found and "parentUuid" in found
-    stream = "session_id" in found and "parent_tool_use_id" in found
+    fields = as_dict(record)
+    message = fields.get("type") in _TOLD and isinstance(fields.get("message"), dict)
+    session = "sessionId" in fields and "parentUuid" in fields
+    stream = "session_id" in fields and "parent_tool_use_id" in fields
     return message and (session or stream)
 
 
 def _is_bookkeeping(record: Any) -> bool:
-    found = as_dict(record)
-    kind = found.get("type")
-    stream = kind in ("system", "result") and "session_id" in found
+    fields = as_dict(record)
+    kind = fields.get("type")
+    stream = kind in ("system", "result") and "session_id" in fields
     named = _BOOKKEEPING.get(kind) if isinstance(kind, str) else None
-    return stream or (named is not None and named in found) or ("sessionId" in found and "parentUuid" in found)
+    return stream or (named is not None and named in fields) or ("sessionId" in fields and "parentUuid" in fields)
 
 
 def _book(sample: Sample) -> float:
@@ -149,16 +149,16 @@ def _status(flag: Any, result: Any, seems: str) -> str:
     if isinstance(flag, bool):
         return FAILED if flag else OK
     if isinstance(result, dict):
-        told = stated_status(result)
-        return FAILED if result.get("interrupted") is True or told == FAILED else OK
+        status = stated_status(result)
+        return FAILED if result.get("interrupted") is True or status == FAILED else OK
     return seems
 
 
-def _words(said: str, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
+def _words(written: str, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
     compacted = _COMPACTED if record.get("isCompactSummary") is True else {}
-    stopped = said.startswith(_INTERRUPTED)
-    program = record.get("isMeta") is True or bool(compacted) or stopped or said.startswith(_PROGRAM)
-    yield request([{"role": "system" if program else "user", "content": said}], source, 0, compacted)
+    stopped = written.startswith(_INTERRUPTED)
+    program = record.get("isMeta") is True or bool(compacted) or stopped or written.startswith(_PROGRAM)
+    yield request([{"role": "system" if program else "user", "content": written}], source, 0, compacted)
     if stopped:
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 

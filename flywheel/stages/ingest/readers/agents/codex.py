@@ -40,8 +40,8 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call
 def _from_path(path: PurePath) -> Mapping[str, str]:
     """Return the session that a file holds: the id in its name, else the name."""
     stem = path.name.split(".json")[0]
-    found = _ID.search(stem)
-    return {"scope": found[0] if found else stem}
+    match = _ID.search(stem)
+    return {"scope": match[0] if match else stem}
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
@@ -60,8 +60,8 @@ def _meta(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Eve
     """Yield what the session began with; it maps the file to the session's own id."""
     del line
     session = ident(payload.get("id"))
-    given = first(payload, ("base_instructions", "instructions"))
-    rules = text(as_dict(given).get("text")) if isinstance(given, dict) else text(given)
+    value = first(payload, ("base_instructions", "instructions"))
+    rules = text(as_dict(value).get("text")) if isinstance(value, dict) else text(value)
     tools = tool_schemas(payload.get("dynamic_tools"))
     ids = [f"session:{session}"] if session else []
     told = [{"role": "system", "content": rules}] if rules else []
@@ -133,8 +133,8 @@ def _given(payload: Mapping[str, Any], source: Source) -> Event:
     inner = as_dict(embedded(output))
     metadata = as_dict(inner.get("metadata"))
     content = flat_text(first(inner, ("output", "content"))) if metadata or "success" in inner else flat_text(output)
-    told = [stated_status(metadata), stated_status(inner), _by_text(content or "")]
-    status = next((one for one in told if one != UNKNOWN), None)
+    items = [stated_status(metadata), stated_status(inner), _by_text(content or "")]
+    status = next((one for one in items if one != UNKNOWN), None)
     message = result_message(content, {"tool_call_id": payload.get("call_id")}, status=status)
     event = tool_result(message, source, 0)
     seconds = number(metadata.get("duration_seconds"))

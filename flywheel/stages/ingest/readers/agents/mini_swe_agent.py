@@ -46,12 +46,12 @@ def _read(record: Any) -> Iterator[Event]:
 
 
 def _is_run(record: Any) -> bool:
-    found = as_dict(record)
-    told = found.get("trajectory_format")
+    fields = as_dict(record)
+    told = fields.get("trajectory_format")
     if isinstance(told, str) and told.startswith("mini-swe-agent"):
         return True
-    info = as_dict(found.get("info"))
-    return isinstance(found.get("messages"), list) and {"exit_status", "submission", "model_stats"} <= set(info)
+    info = as_dict(fields.get("info"))
+    return isinstance(fields.get("messages"), list) and {"exit_status", "submission", "model_stats"} <= set(info)
 
 
 class _Run:

@@ -43,8 +43,8 @@ def _read(record: Any, line: int) -> Iterator[Event]:
             yield from _other(_path(tree, other), {**source, "conversation_id": f"{name}/{other}"})
     known = not path or rated in [ident(message.get("id")) for message in path]
     where = name if known or rated not in tree else f"{name}/{rated}"
-    told = {"ts": when(first(record, ("updated_at", "created_at"))), "conversation_id": where}
-    yield from _ratings(as_dict(record.get("data")), rated, {**source, **told}, line)
+    fields = {"ts": when(first(record, ("updated_at", "created_at"))), "conversation_id": where}
+    yield from _ratings(as_dict(record.get("data")), rated, {**source, **fields}, line)
 
 
 def _is_export(record: Any) -> bool:
@@ -74,13 +74,13 @@ def _current(chat: Mapping[str, Any], rated: str | None) -> str | None:
 
 def _path(tree: Tree, leaf: str | None) -> list[Mapping[str, Any]]:
     """Return the messages from the beginning to a leaf; a circle ends where it closes."""
-    found: list[Mapping[str, Any]] = []
+    items: list[Mapping[str, Any]] = []
     seen: set[str] = set()
     while leaf is not None and leaf in tree and leaf not in seen:
         seen.add(leaf)
-        found.append(tree[leaf])
+        items.append(tree[leaf])
         leaf = ident(tree[leaf].get("parentId"))
-    return found[::-1]
+    return items[::-1]
 
 
 def _siblings(tree: Tree, rated: str | None) -> list[str]:
@@ -130,10 +130,10 @@ def _call(message: Mapping[str, Any], source: Source, seq: int, extra: Mapping[s
 def _ratings(data: Mapping[str, Any], rated: str | None, source: Source, line: int) -> Iterator[Event]:
     """Yield the thumb, and the finer mark that newer versions ask for; words and reason go with the thumb."""
     value, fine = number(data.get("rating")), number(as_dict(data.get("details")).get("rating"))
-    said = [text(data.get(name)) for name in ("reason", "comment")]
+    items = [text(data.get(name)) for name in ("reason", "comment")]
     aim = {"target": "response", "target_id": rated} if rated else {}
     target = {"target": f"message:{rated}"} if rated else {}
-    words = {"comment": "; ".join(t for t in said if t)} if any(said) else {}
+    words = {"comment": "; ".join(t for t in items if t)} if any(items) else {}
     marks: list[dict[str, Any]] = []
     if value is not None:
         label = {"label": "up" if value > 0 else "down"} if value else {}
@@ -156,8 +156,8 @@ def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Even
     yield from _told(path, source)
     for message in path:
         rating = as_dict(message.get("annotation"))
-        told = {**source, "ts": None}
-        yield from _ratings(rating, ident(message.get("id")), told, line)
+        fields = {**source, "ts": None}
+        yield from _ratings(rating, ident(message.get("id")), fields, line)
 
 
 READER = reader(

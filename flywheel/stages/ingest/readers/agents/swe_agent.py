@@ -103,21 +103,21 @@ def _only_in_trajectory(trajectory: list[Any], history: list[Message], seen: int
     steps = [as_dict(step) for step in trajectory]
     made = sum(message["role"] == "assistant" for message in history[seen:])
     native = any(not str(c["id"]).startswith("call-") for m in history[seen:] for c in m.get("tool_calls", ()))
-    found: list[Message] = []
+    items: list[Message] = []
     calls = history[-1].get("tool_calls")
     if calls and 0 < made <= len(steps):
-        found.append(_observed(steps[made - 1], calls[0]["id"]))
+        items.append(_observed(steps[made - 1], calls[0]["id"]))
     for step in steps[made:]:
-        action, position = text(step.get("action")), len(history) + len(found)
+        action, position = text(step.get("action")), len(history) + len(items)
         message: Message = {"role": "assistant", "content": text(step.get("response")) or ""}
-        found.append(message)
+        items.append(message)
         if action:
             call = _command(action, position)
             if native and action.strip().isidentifier():
                 call |= {"name": action.strip(), "arguments": {}}
             message["tool_calls"] = [call]
-            found.append(_observed(step, call["id"]))
-    return found
+            items.append(_observed(step, call["id"]))
+    return items
 
 
 def _observed(step: Mapping[str, Any], call_id: str) -> Message:

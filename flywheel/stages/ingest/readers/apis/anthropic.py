@@ -39,10 +39,10 @@ def _is_pair(record: Any) -> bool:
 
 def _is_transcript(record: Any) -> bool:
     outer = as_dict(record)
-    found = as_list(outer.get("messages"))
-    if not found or not all(as_dict(m).get("role") in ("user", "assistant") for m in found):
+    items = as_list(outer.get("messages"))
+    if not items or not all(as_dict(m).get("role") in ("user", "assistant") for m in items):
         return False
-    parts = (p for m in found for p in as_list(m.get("content")))
+    parts = (p for m in items for p in as_list(m.get("content")))
     return "system" in outer or any(as_dict(p).get("type") in _TELLING for p in parts)
 
 

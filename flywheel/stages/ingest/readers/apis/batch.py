@@ -67,7 +67,7 @@ def _is_line(record: Any) -> bool:
 
 
 def _asked(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((found for name in _ASKED if (found := as_dict(embedded(record.get(name))))), {})
+    return next((fields for name in _ASKED if (fields := as_dict(embedded(record.get(name))))), {})
 
 
 def _answered(record: Mapping[str, Any]) -> Mapping[str, Any]:

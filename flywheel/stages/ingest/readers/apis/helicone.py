@@ -45,8 +45,8 @@ def _is_row(record: Any) -> bool:
 
 
 def _properties(record: Mapping[str, Any]) -> dict[str, Any]:
-    told = {**as_dict(embedded(record.get("properties"))), **as_dict(embedded(record.get("request_properties")))}
-    return told | {str(name).lower(): value for name, value in told.items()}
+    fields = {**as_dict(embedded(record.get("properties"))), **as_dict(embedded(record.get("request_properties")))}
+    return fields | {str(name).lower(): value for name, value in fields.items()}
 
 
 def _envelope(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,9 +99,9 @@ def _tool(pair: Pair, record: Mapping[str, Any]) -> Iterator[Event]:
     given = pair.request.get("input")
     payload = arguments(given if isinstance(given, dict | str) or given is None else {"input": given})
     yield {**source, "kind": EventKind.TOOL_CALL, "seq": 0, "payload": payload}
-    told = {key: value for key, value in pair.response.items() if key not in ("_type", "toolName")}
+    fields = {key: value for key, value in pair.response.items() if key not in ("_type", "toolName")}
     failed = (number(record.get("response_status")) or 0) >= _ERROR
-    content = flat_text(told) if told else None
+    content = flat_text(fields) if fields else None
     message = result_message(content, {"name": name}, status=FAILED if failed else None)
     yield tool_result(message, {**source, "ts": when(record.get("response_created_at"))}, 1)
 

@@ -78,11 +78,11 @@ def _pair(record: Mapping[str, Any]) -> Pair:
 
 
 def _asked(record: Mapping[str, Any]) -> dict[str, Any]:
-    given = embedded(record.get("messages"))
-    if isinstance(given, dict):
-        held = first(given, ("messages", "input"))
-        given = held if held is not None else [given] if "role" in given else []
-    told = [{"role": "user", "content": given}] if isinstance(given, str) and given else as_list(given)
+    value = embedded(record.get("messages"))
+    if isinstance(value, dict):
+        held = first(value, ("messages", "input"))
+        value = held if held is not None else [value] if "role" in value else []
+    told = [{"role": "user", "content": value}] if isinstance(value, str) and value else as_list(value)
     return {**as_dict(embedded(record.get("model_parameters"))), "messages": told, "input": told}
 
 
@@ -110,8 +110,8 @@ def _says(value: Any, mark: str) -> bool:
 
 def _missing(record: Mapping[str, Any], pair: Pair) -> str | None:
     """Return why a call's content cannot be used, as a tag."""
-    said = [record.get(name) for name in ("messages", "response", "proxy_server_request")]
-    if _holds(said, LITELLM_REDACTED):
+    items = [record.get(name) for name in ("messages", "response", "proxy_server_request")]
+    if _holds(items, LITELLM_REDACTED):
         return "redacted"
     asked = pair.request.get("messages") or pair.request.get("input") or pair.request.get("prompt")
     return None if asked or pair.response else "content_missing"
@@ -146,14 +146,14 @@ def _names_only(record: Mapping[str, Any], pair: Pair, tag: str) -> Event:
 
 def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:
     """Yield a tool call that went through the gateway, and how it ended."""
-    told = as_dict(as_dict(embedded(record.get("metadata"))).get("mcp_tool_call_metadata"))
-    name = text(told.get("name")) or text(told.get("namespaced_tool_name"))
+    fields = as_dict(as_dict(embedded(record.get("metadata"))).get("mcp_tool_call_metadata"))
+    name = text(fields.get("name")) or text(fields.get("namespaced_tool_name"))
     if name is None:
         return
     own = ident(first(record, ("litellm_call_id", "id", "request_id")))
     source = {**_source(record, pair), "span_id": own, "tool_name": name}
-    yield {**source, "kind": EventKind.TOOL_CALL, "seq": 0, "payload": arguments(told.get("arguments"))}
-    result = as_dict(embedded(first(told, ("result",)) or record.get("response")))
+    yield {**source, "kind": EventKind.TOOL_CALL, "seq": 0, "payload": arguments(fields.get("arguments"))}
+    result = as_dict(embedded(first(fields, ("result",)) or record.get("response")))
     content = flat_text(first(result, ("content", "structuredContent", "structured_content")))
     failed = record.get("status") == "failure"
     flag = first(result, ("isError", "is_error"))
@@ -173,17 +173,17 @@ def envelope(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return whose call it was and when, under the names that `source_of` knows; LiteLLM's own meanings left out."""
     metadata = as_dict(embedded(record.get("metadata")))
     own = [as_dict(embedded(metadata.get(name))) for name in ("requester_metadata", "spend_logs_metadata")]
-    told = {**own[1], **own[0]}
+    fields = {**own[1], **own[0]}
     trace = ident(record.get("trace_id"))
-    session = first(record, _SESSION) or first(told, _SESSION)
+    session = first(record, _SESSION) or first(fields, _SESSION)
     if session == trace or (
         session and "request_id" in record
     ):  # a spend log's session is the trace when there is none
         session, trace = None, ident(session)
-    session = session or first(told, _SESSION) or (trace if trace and not _UUID.match(trace) else None)
-    user = first(record, _USER) or first(metadata, _USER) or first(told, ("user_id", "user"))
+    session = session or first(fields, _SESSION) or (trace if trace and not _UUID.match(trace) else None)
+    user = first(record, _USER) or first(metadata, _USER) or first(fields, ("user_id", "user"))
     return {
-        "metadata": {**told, "session_id": ident(session), "conversation_id": None, "trace_id": None},
+        "metadata": {**fields, "session_id": ident(session), "conversation_id": None, "trace_id": None},
         "user": user,
         "request_id": record.get("litellm_call_id"),
         "start_time": record.get("startTime"),

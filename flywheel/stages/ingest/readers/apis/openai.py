@@ -65,10 +65,10 @@ def _is_response(record: Any) -> bool:
 
 
 def _is_transcript(record: Any) -> bool:
-    found = as_list(as_dict(record).get("messages"))
-    if not found or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in found):
+    items = as_list(as_dict(record).get("messages"))
+    if not items or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in items):
         return False
-    parts = (p for m in found for p in as_list(m.get("content")))
+    parts = (p for m in items for p in as_list(m.get("content")))
     return not any(as_dict(p).get("type") in _BLOCKS for p in parts)
 
 
@@ -97,14 +97,14 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     yield from judgements(record, source, None)
 
 
-def _weighed(given: Any) -> tuple[list[Message], set[int]]:
+def _weighed(value: Any) -> tuple[list[Message], set[int]]:
     """Return the messages, and which of them are acts: an answer of weight 0 is part of what the agent saw."""
-    weights = [number(as_dict(m).get("weight")) for m in as_list(embedded(given))]
+    weights = [number(as_dict(m).get("weight")) for m in as_list(embedded(value))]
     if 0 not in weights:
-        history = messages(given)
+        history = messages(value)
         return history, {n for n, m in enumerate(history) if m["role"] == "assistant"}
     history, actions = [], set()
-    for item, weight in zip(embedded(given), weights, strict=True):
+    for item, weight in zip(embedded(value), weights, strict=True):
         for message in messages([item]):
             if message["role"] == "assistant" and weight != 0:
                 actions.add(len(history))

@@ -85,15 +85,15 @@ def _inference(row: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 
 def _seconds(millis: Any) -> float | None:
-    found = number(millis)
-    return found / 1000 if found is not None else None
+    amount = number(millis)
+    return amount / 1000 if amount is not None else None
 
 
-def _history(given: Mapping[str, Any]) -> list[Message]:
-    system = given.get("system")
+def _history(fields: Mapping[str, Any]) -> list[Message]:
+    system = fields.get("system")
     rules = [{"role": "system", "content": _words(system)}] if system else []
     turns = [
-        {**as_dict(turn), "content": _blocks(as_dict(turn).get("content"))} for turn in as_list(given.get("messages"))
+        {**as_dict(turn), "content": _blocks(as_dict(turn).get("content"))} for turn in as_list(fields.get("messages"))
     ]
     return messages([*rules, *turns])
 
@@ -120,9 +120,9 @@ def _block(block: Mapping[str, Any]) -> Mapping[str, Any]:
     return block
 
 
-def _output(given: Any) -> Message:
+def _output(value: Any) -> Message:
     """Return what was generated: blocks, or of a JSON function the raw text."""
-    content = _blocks(given) if isinstance(given, list) else text(as_dict(given).get("raw")) or flat_text(given)
+    content = _blocks(value) if isinstance(value, list) else text(as_dict(value).get("raw")) or flat_text(value)
     return messages([{"role": "assistant", "content": content}])[-1]
 
 

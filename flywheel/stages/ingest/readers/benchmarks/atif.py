@@ -116,11 +116,11 @@ def _turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield _result(result, call_id, as_dict(step.get("extra")) if len(calls) == 1 else {})
 
 
-def _call(given: Mapping[str, Any]) -> dict[str, Any]:
+def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "id": ident(given.get("tool_call_id")),
-        "name": given.get("function_name"),
-        "arguments": given.get("arguments"),
+        "id": ident(fields.get("tool_call_id")),
+        "name": fields.get("function_name"),
+        "arguments": fields.get("arguments"),
     }
 
 

@@ -108,11 +108,11 @@ def _facts(turn: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
     return present(model=text(turn.get("model"))) | {name: value for name, value in call.items() if name != "tools"}
 
 
-def _question(given: Any) -> Any:
+def _question(value: Any) -> Any:
     """Return what a sample asks, without the ids that its messages get in every run."""
-    if isinstance(given, str):
-        return [["user", given]]
-    return [[as_dict(turn).get("role"), as_dict(turn).get("content")] for turn in as_list(given)]
+    if isinstance(value, str):
+        return [["user", value]]
+    return [[as_dict(turn).get("role"), as_dict(turn).get("content")] for turn in as_list(value)]
 
 
 def _history(turns: Sequence[Mapping[str, Any]]) -> tuple[list[Message], dict[int, Mapping[str, Any]]]:
@@ -141,10 +141,10 @@ def _normal(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield _result(part.get("id"), part.get("name"), part.get("result"), part.get("error"))
 
 
-def _call(given: Mapping[str, Any]) -> dict[str, Any]:
+def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call's id and arguments; what replaces arguments that did not parse is only text."""
-    parsed = given.get("arguments") if not given.get("parse_error") else str(given.get("arguments"))
-    return {"id": given.get("id"), "arguments": parsed}
+    parsed = fields.get("arguments") if not fields.get("parse_error") else str(fields.get("arguments"))
+    return {"id": fields.get("id"), "arguments": parsed}
 
 
 def _part(part: Any) -> Any:

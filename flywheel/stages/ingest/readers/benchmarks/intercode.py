@@ -36,8 +36,8 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
     model = (named["model"] or folder) if named else folder
     how = named["how"] if named else ""
     policy = "/".join(part for part in (model, how) if part)
-    found = {"model": model, "policy": policy, "scope": "/".join(part for part in (folder, stem) if part)}
-    return {name: value for name, value in found.items() if value}
+    fields = {"model": model, "policy": policy, "scope": "/".join(part for part in (folder, stem) if part)}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _read(record: Any) -> Iterator[Event]:

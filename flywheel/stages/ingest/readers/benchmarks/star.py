@@ -103,13 +103,13 @@ def _call(message: dict[str, Any], source: Source, seq: int) -> Event:
     return {**source, "kind": EventKind.MODEL_CALL, "seq": seq, "payload": {"message": message}}
 
 
-def _constraints(given: Any) -> dict[str, Any]:
+def _constraints(item: Any) -> dict[str, Any]:
     """Return a query's arguments: each constraint is an object with one field; one named twice is a list."""
-    found: dict[str, list[Any]] = {}
-    for constraint in as_list(given):
+    fields: dict[str, list[Any]] = {}
+    for constraint in as_list(item):
         for name, value in as_dict(constraint).items():
-            found.setdefault(name, []).append(_value(value))
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+            fields.setdefault(name, []).append(_value(value))
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
 def _value(value: Any) -> Any:
@@ -142,13 +142,13 @@ def _questionnaires(
 
 
 def _judgement(who: str, question: str, scenario: Mapping[str, Any], *, answer: bool) -> Event:
-    said = {"value": float(answer), "label": "yes" if answer else "no", "comment": question, "annotator": "human"}
+    fields = {"value": float(answer), "label": "yes" if answer else "no", "comment": question, "annotator": "human"}
     if who == "UserQuestionnaire" and _ABOUT_THE_AGENT in question:
-        return feedback({}, {"name": "user_feedback", **said})
+        return feedback({}, {"name": "user_feedback", **fields})
     if who == "UserQuestionnaire" and scenario.get("Happy") is True and _asks_for(question, _task(scenario)):
         return outcome({}, "task_done", float(answer), scale=(0, 1))
     about = next((name for words, name in _ABOUT_THE_USER.items() if words in question), "task_done")
-    return feedback({}, {"name": about, **said})
+    return feedback({}, {"name": about, **fields})
 
 
 def _asks_for(question: str, task: str) -> bool:

@@ -59,10 +59,10 @@ def _verdicts(record: Mapping[str, Any]) -> dict[str, bool]:
         judged = {**_ids(record, ("generated", "no_generation"), resolved=False)}
         judged |= _ids(record, ("resolved",), resolved=True)
     else:
-        told = {ident(name): as_dict(one) for name, one in record.items()}
+        fields = {ident(name): as_dict(one) for name, one in record.items()}
         return {
             name: one["resolved"]
-            for name, one in told.items()
+            for name, one in fields.items()
             if name and isinstance(one.get("resolved"), bool) and not one.get("infra_failure")
         }
     broken = _ids(record, _BROKEN, resolved=False)

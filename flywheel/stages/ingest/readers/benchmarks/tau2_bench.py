@@ -53,9 +53,9 @@ def _simulation(simulation: Mapping[str, Any], info: Mapping[str, Any]) -> Itera
     yield from rollout_events(rollout)
 
 
-def _agents_turns(given: Any) -> Iterator[Mapping[str, Any]]:
+def _agents_turns(value: Any) -> Iterator[Mapping[str, Any]]:
     """Yield messages without the results of the user's calls; a message of several results is one message each."""
-    for turn in map(as_dict, as_list(given)):
+    for turn in map(as_dict, as_list(value)):
         for part in map(as_dict, as_list(turn.get("tool_messages")) or [turn]):
             if part.get("role") != "tool" or part.get("requestor") != "user":
                 yield part

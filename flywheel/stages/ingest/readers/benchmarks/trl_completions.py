@@ -28,12 +28,12 @@ _CHATML = re.compile(r"<\|im_start\|>(system|user|assistant|tool)\n(.*?)(?:<\|im
 
 def _from_path(path: PurePosixPath) -> Mapping[str, str]:
     """Return the policy: the run, which the output folder names, at the step that the file names."""
-    found = _FILE.search(path.name)
-    if found is None:
+    match = _FILE.search(path.name)
+    if match is None:
         return {}
     folders = path.parts[:-1]
     run = folders[-2] if len(folders) > 1 and folders[-1] == "completions" else folders[-1] if folders else "trl"
-    return {"policy": f"{run}@{int(found[1])}"}
+    return {"policy": f"{run}@{int(match[1])}"}
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
@@ -67,17 +67,17 @@ def _is_bare(record: Any) -> bool:
     return as_dict(record).keys() == _FIELDS and isinstance(record["step"], int | str)
 
 
-def _turns(given: Any, role: str) -> list[Message]:
+def _turns(value: Any, role: str) -> list[Message]:
     """Return messages; a plain prompt is the user's, and older trainers wrote a conversation as its template's text."""
-    if isinstance(given, str):
-        templated = _CHATML.findall(given) if role == "user" else []
+    if isinstance(value, str):
+        templated = _CHATML.findall(value) if role == "user" else []
         opened = [(name, content) for name, content in templated if (name, content) != ("assistant", "")]
-        return messages([{"role": name, "content": content} for name, content in opened or [(role, given)]])
-    found = messages([without_nulls(turn) for turn in as_list(given)])
-    for message in found:
+        return messages([{"role": name, "content": content} for name, content in opened or [(role, value)]])
+    turns = messages([without_nulls(turn) for turn in as_list(value)])
+    for message in turns:
         if message["role"] == "tool" and _RAISED.match(message["content"]):
             message["status"] = ToolStatus.FAILED.value
-    return found
+    return turns
 
 
 def _measures(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:

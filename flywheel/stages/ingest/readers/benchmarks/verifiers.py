@@ -22,9 +22,9 @@ _FIELDS = {"prompt", "completion", "reward"}
 
 def _from_sidecar(document: Any) -> Mapping[str, str]:
     """Return the model of a run: the policy that its rollouts show."""
-    found = as_dict(document)
-    model = text(found.get("model"))
-    run = "env_id" in found or "env" in found
+    fields = as_dict(document)
+    model = text(fields.get("model"))
+    run = "env_id" in fields or "env" in fields
     return {"model": model, "policy": model} if model and run else {}
 
 
@@ -55,9 +55,9 @@ def _question(prompt: Sequence[Any]) -> list[Any]:
     return questions or list(prompt)
 
 
-def _turns(given: Any, role: str) -> list[Any]:
+def _turns(value: Any, role: str) -> list[Any]:
     """Return messages; a completion-style environment writes plain text."""
-    return [{"role": role, "content": given}] if isinstance(given, str) and given else as_list(given)
+    return [{"role": role, "content": value}] if isinstance(value, str) and value else as_list(value)
 
 
 def _joined(turns: Sequence[Any]) -> list[Any]:

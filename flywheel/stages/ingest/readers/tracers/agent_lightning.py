@@ -142,12 +142,12 @@ def _span_events(span: Mapping[str, Any], conversation: str, line: int) -> Itera
 
 def _names(span: Mapping[str, Any], source: Source, attributes: Mapping[str, Any]) -> Iterator[str]:
     yield f"session:{ident(span.get('rollout_id'))}"
-    found = {
+    fields = {
         "trace": hex_id(span.get("trace_id")),
         "span": source["span_id"],
         "response": ident(first(attributes, ("gen_ai.response.id", f"{_OPERATION}.output.id"))),
     }
-    yield from (f"{kind}:{name}" for kind, name in found.items() if name)
+    yield from (f"{kind}:{name}" for kind, name in fields.items() if name)
 
 
 def _with_tokens(event: Event, attributes: Mapping[str, Any]) -> Event:

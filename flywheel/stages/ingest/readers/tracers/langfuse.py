@@ -76,7 +76,7 @@ def _session(row: Row) -> Iterator[Event]:
         yield from comments(row, f"session:{name}")
 
 
-def _row(row: Row, kind: str, given: Any, seq: int = 0) -> Iterator[Event]:
+def _row(row: Row, kind: str, value: Any, seq: int = 0) -> Iterator[Event]:
     trace = ident(row.get("id" if kind == "trace" else "trace_id"))
     if kind == "score":
         yield from score(row)
@@ -89,7 +89,7 @@ def _row(row: Row, kind: str, given: Any, seq: int = 0) -> Iterator[Event]:
     elif kind == "item" and trace:
         yield _item(ident(row.get("dataset_item_id")), trace)
     if kind in ("trace", "observation") and isinstance(row.get("comments"), list):
-        yield from _beside(row, kind, trace, given)
+        yield from _beside(row, kind, trace, value)
 
 
 def _context(row: Row) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _item(task: str | None, trace: str) -> Event:
     }  # fmt: skip
 
 
-def _beside(row: Row, kind: str, trace: str | None, given: Any) -> Iterator[Event]:
+def _beside(row: Row, kind: str, trace: str | None, value: Any) -> Iterator[Event]:
     """Yield the score columns and comments of a UI table row.
 
     A row of the newer events table repeats its trace's scores next to its own: there they are the trace's, once.
@@ -114,7 +114,7 @@ def _beside(row: Row, kind: str, trace: str | None, given: Any) -> Iterator[Even
     own = f"trace:{trace}" if kind == "trace" else f"span:{lowered(name)}" if name else None
     shared = f"trace:{trace}" if "latency_ms" in row and trace else own
     if own and shared:
-        yield from flattened(row, given, shared)
+        yield from flattened(row, value, shared)
         yield from comments(row, own)
 
 

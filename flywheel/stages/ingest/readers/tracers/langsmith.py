@@ -40,10 +40,10 @@ def _is_known(record: Any) -> bool:
 
 
 def _is_run(record: Any) -> bool:
-    found = as_dict(record)
-    kind = found.get("run_type")
-    known = isinstance(kind, str) and kind.lower() in _TYPES and "id" in found
-    return known and ("dotted_order" in found or "trace_id" in found)
+    fields = as_dict(record)
+    kind = fields.get("run_type")
+    known = isinstance(kind, str) and kind.lower() in _TYPES and "id" in fields
+    return known and ("dotted_order" in fields or "trace_id" in fields)
 
 
 def _runs_of(record: Any) -> list[Mapping[str, Any]]:
@@ -56,12 +56,12 @@ def _runs_of(record: Any) -> list[Mapping[str, Any]]:
 
 
 def _is_feedback(record: Any) -> bool:
-    found = as_dict(record)
-    return isinstance(found.get("key"), str) and "run_id" in found and bool(_OF_FEEDBACK & set(found))
+    fields = as_dict(record)
+    return isinstance(fields.get("key"), str) and "run_id" in fields and bool(_OF_FEEDBACK & set(fields))
 
 
-def _run_events(given: Mapping[str, Any]) -> Iterator[Event]:
-    run = {**given, "inputs": embedded(given.get("inputs")), "outputs": embedded(given.get("outputs"))}
+def _run_events(fields: Mapping[str, Any]) -> Iterator[Event]:
+    run = {**fields, "inputs": embedded(fields.get("inputs")), "outputs": embedded(fields.get("outputs"))}
     extra = as_dict(embedded(run.get("extra")))
     metadata = {**as_dict(embedded(extra.get("metadata"))), **as_dict(embedded(run.get("metadata")))}
     what = str(run["run_type"]).lower()
@@ -101,13 +101,13 @@ def _model_call(
 ) -> Iterator[Event]:
     settings = as_dict(embedded(extra.get("invocation_params")))
     inputs = as_dict(run["inputs"])
-    found = {
+    fields = {
         "tools": tool_schemas(first(settings, ("tools", "functions"))),
         **_RUN.usage({**run, "metadata": metadata}),
         **common_payload(Pair({**settings, **inputs}, {}, {"total_cost": run.get("total_cost")})),
     }
     model = span.source["model"] or _model(settings, inputs)
-    yield from model_call(span, run["inputs"], run["outputs"], found, model=model)
+    yield from model_call(span, run["inputs"], run["outputs"], fields, model=model)
 
 
 def _model(*places: Mapping[str, Any]) -> str | None:
@@ -130,11 +130,11 @@ def _judgements(run: Mapping[str, Any], span: Run) -> Iterator[Event]:
             yield from _feedback({"run_id": run["id"], "trace_id": run.get("trace_id"), **item}, span)
     stats = {} if each else as_dict(embedded(run.get("feedback_stats")))
     for key, stat in sorted(stats.items()):
-        told = as_dict(stat)
-        labels = list(as_dict(told.get("values")))
+        fields = as_dict(stat)
+        labels = list(as_dict(fields.get("values")))
         opinion = Opinion(
-            key, _aim(ident(run["id"]), ident(run.get("trace_id"))) or "", number(told.get("avg")),
-            labels[0] if len(labels) == 1 else None, annotator=_annotator(as_list(told.get("sources"))),
+            key, _aim(ident(run["id"]), ident(run.get("trace_id"))) or "", number(fields.get("avg")),
+            labels[0] if len(labels) == 1 else None, annotator=_annotator(as_list(fields.get("sources"))),
         )  # fmt: skip
         yield from judgement(opinion, {**_columns(span), "ts": None})
 
@@ -146,8 +146,8 @@ def _columns(span: Run) -> Source:
 
 def _annotator(sources: list[Any]) -> str | None:
     names = {str(as_dict(s).get("type", s)) for s in sources}
-    found = {_ANNOTATORS.get(name) for name in names}
-    return found.pop() if len(found) == 1 else None
+    kinds = {_ANNOTATORS.get(name) for name in names}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _aim(run_id: str | None, trace: str | None) -> str | None:

@@ -48,9 +48,9 @@ def _read(record: Any) -> Iterator[Event]:
     if _JUDGE in mapping_of(info.get("tags")):
         return
     source = _source(info)
-    told = list(_spans(spans, source) if spans else _without_spans(whole_of, info, source))
-    yield from told
-    known = {span for event in told if (span := event.get("span_id"))}
+    items = list(_spans(spans, source) if spans else _without_spans(whole_of, info, source))
+    yield from items
+    known = {span for event in items if (span := event.get("span_id"))}
     yield from assessments(as_list(embedded(info.get("assessments"))), source, known)
 
 
@@ -71,26 +71,26 @@ def _trace_of(record: Any) -> tuple[Mapping[str, Any], list[Mapping[str, Any]], 
     return None
 
 
-def _without_spans(told: Mapping[str, Any], info: Mapping[str, Any], source: Source) -> Iterator[Event]:
+def _without_spans(fields: Mapping[str, Any], info: Mapping[str, Any], source: Source) -> Iterator[Event]:
     """Yield the outline of a trace that was exported without spans; previews are cut off and are not content."""
     counts = _TRACE.usage({"metadata": mapping_of(info.get("trace_metadata"))})
     run = Run({**source, "seq": 0}, None, source["ts"], None)
-    yield from outline(run, _loaded(told.get("request")), _loaded(told.get("response")), counts)
+    yield from outline(run, _loaded(fields.get("request")), _loaded(fields.get("response")), counts)
 
 
-def _trace_id(given: Any) -> str | None:
+def _trace_id(value: Any) -> str | None:
     """Return a trace id in hex; a warehouse puts its place before it."""
-    found = ident(given)
-    return hex_id(found.rpartition("/")[2]) if found else None
+    name = ident(value)
+    return hex_id(name.rpartition("/")[2]) if name else None
 
 
 def _source(info: Mapping[str, Any]) -> Source:
-    given = ident(first(info, ("trace_id", "request_id")))
-    trace = _trace_id(given) or "?"
+    name = ident(first(info, ("trace_id", "request_id")))
+    trace = _trace_id(name) or "?"
     metadata = mapping_of(first(info, ("trace_metadata", "request_metadata")))
     source = _TRACE.source({**info, "metadata": metadata}, metadata, mapping_of(info.get("tags")), trace=trace)
     request = ident(info.get("client_request_id"))
-    source["ids"] += [f"trace:{given}"] if given and given != trace else []
+    source["ids"] += [f"trace:{name}"] if name and name != trace else []
     source["ids"] += [f"request:{request}"] if request else []
     return {**source, "ts": when(first(info, ("request_time", "timestamp_ms")))}
 
@@ -106,10 +106,10 @@ def _loaded(value: Any) -> Any:
 
 
 def _spans(spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
-    told = [(span, {k: _loaded(v) for k, v in mapping_of(span.get("attributes")).items()}) for span in spans]
-    kinds = [str(attributes.get("mlflow.spanType")).upper() for _, attributes in told]
+    items = [(span, {k: _loaded(v) for k, v in mapping_of(span.get("attributes")).items()}) for span in spans]
+    kinds = [str(attributes.get("mlflow.spanType")).upper() for _, attributes in items]
     asks = any(kind in _MODEL for kind in kinds)
-    for seq, ((span, attributes), kind) in enumerate(zip(told, kinds, strict=True)):
+    for seq, ((span, attributes), kind) in enumerate(zip(items, kinds, strict=True)):
         run = _run(span, {**source, "seq": 2 * seq})
         given, said = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
         if kind in _MODEL:
@@ -152,46 +152,46 @@ def _error(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
 
 def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any]) -> Iterator[Event]:
     given, said = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
-    found = {
+    fields = {
         **common_payload(Pair(as_dict(given), {}, {})),
         "model": _SPAN.source({"attributes": attributes})["model"],
         "tools": tool_schemas(attributes.get("mlflow.chat.tools")),
         **_SPAN.usage({"attributes": attributes}),
     }
     chunks = said if isinstance(said, list) else _streamed(span) if said is None else []
-    yield from model_call(run, given, joined_chunks(chunks) or said, found)
+    yield from model_call(run, given, joined_chunks(chunks) or said, fields)
 
 
 def _streamed(span: Mapping[str, Any]) -> list[Any]:
     """Return the chunks of a stream that are in a span's events."""
-    found = []
+    items = []
     for event in map(as_dict, as_list(span.get("events"))):
         name = str(event.get("name"))
         if name.startswith(_CHUNK) and name[len(_CHUNK) :].isdecimal():
             value = mapping_of(event.get("attributes")).get("mlflow.chunk.value")
-            found.append((int(name[len(_CHUNK) :]), _loaded(value)))
-    return [chunk for _, chunk in sorted(found, key=lambda item: item[0])]
+            items.append((int(name[len(_CHUNK) :]), _loaded(value)))
+    return [chunk for _, chunk in sorted(items, key=lambda item: item[0])]
 
 
-def mapping_of(given: Any) -> dict[str, Any]:
+def mapping_of(item: Any) -> dict[str, Any]:
     """Return a map, which Parquet may give as pairs, or as a struct with nulls for what other rows have."""
-    found = embedded(given)
-    if isinstance(found, list):
-        found = {p[0]: p[1] for p in found if isinstance(p, list | tuple) and len(p) == 2 and isinstance(p[0], str)}  # noqa: PLR2004 - a pair
-    return present(as_dict(found))
+    value = embedded(item)
+    if isinstance(value, list):
+        value = {p[0]: p[1] for p in value if isinstance(p, list | tuple) and len(p) == 2 and isinstance(p[0], str)}  # noqa: PLR2004 - a pair
+    return present(as_dict(value))
 
 
-def assessments(given: list[Any], source: Source, known: Collection[str]) -> Iterator[Event]:
+def assessments(entries: list[Any], source: Source, known: Collection[str]) -> Iterator[Event]:
     """Yield what a trace's assessments say.
 
     Args:
-        given: the assessments.
+        entries: the assessments.
         source: columns of the trace.
         known: the spans that have events.
     """
-    found = [as_dict(embedded(item)) for item in given]
-    replaced = {item.get("overrides") for item in found if isinstance(item.get("overrides"), str)}
-    for item in found:
+    items = [as_dict(embedded(item)) for item in entries]
+    replaced = {item.get("overrides") for item in items if isinstance(item.get("overrides"), str)}
+    for item in items:
         if item.get("valid") is not False and ident(item.get("assessment_id")) not in replaced:
             at = when(first(item, ("create_time", "last_update_time")))
             yield from _assessment(item, {**source, "ts": at}, _aim(item, source, known))

@@ -45,15 +45,15 @@ def _read(record: Any) -> Iterator[Event]:
 
 def _opened(record: Any) -> tuple[Mapping[str, Any] | None, list[Mapping[str, Any]]] | None:
     """Return a record's trace, if it holds one, and its spans."""
-    found = as_dict(record)
-    trace, spans = as_dict(found.get("trace")), found.get("spans")
+    fields = as_dict(record)
+    trace, spans = as_dict(fields.get("trace")), fields.get("spans")
     if isinstance(spans, list) and "id" in trace and "start_time" in trace:
         return trace, [as_dict(span) for span in spans]
-    if "id" not in found or not set(found) >= _ROW:
+    if "id" not in fields or not set(fields) >= _ROW:
         return None
-    if "trace_id" in found and found.get("type") in _TYPES:
-        return None, [found]
-    return (found, []) if "thread_id" in found or "span_count" in found else None
+    if "trace_id" in fields and fields.get("type") in _TYPES:
+        return None, [fields]
+    return (fields, []) if "thread_id" in fields or "span_count" in fields else None
 
 
 def _source(row: Mapping[str, Any], columns: SpanMap) -> Source:
@@ -94,42 +94,42 @@ def _span(span: Mapping[str, Any], source: Source) -> Iterator[Event]:
     yield from _judgements(span, f"span:{span_id}" if called else source["ids"][0], source)
 
 
-def _model_call(span: Mapping[str, Any], run: Run, given: Any, said: Any) -> Iterator[Event]:
+def _model_call(span: Mapping[str, Any], run: Run, inputs: Any, output: Any) -> Iterator[Event]:
     metadata = as_dict(embedded(span.get("metadata")))
     beside = about_answer({k: metadata.get(k) for k in ("id", "model", "usage", "finish_reason")})
-    found = {
+    fields = {
         **beside,
-        **common_payload(Pair({**metadata, **as_dict(given)}, {}, {})),
-        "model": beside.get("model") or text(span.get("model")) or about_answer(said).get("model"),
+        **common_payload(Pair({**metadata, **as_dict(inputs)}, {}, {})),
+        "model": beside.get("model") or text(span.get("model")) or about_answer(output).get("model"),
         "tools": schemas(first(metadata, ("tools", "functions"))),
         **_SPAN.usage(span),
     }
-    yield from model_call(run, given, said, found)
+    yield from model_call(run, inputs, output, fields)
 
 
-def _judgements(given: Mapping[str, Any], aim: str, source: Source) -> Iterator[Event]:
+def _judgements(fields: Mapping[str, Any], aim: str, source: Source) -> Iterator[Event]:
     """Yield scores, one an author where several gave one, and comments."""
     shared = {name: value for name, value in source.items() if name != "seq"}
-    for score in map(as_dict, as_list(embedded(given.get("feedback_scores")))):
+    for score in map(as_dict, as_list(embedded(fields.get("feedback_scores")))):
         authors = as_dict(score.get("value_by_author"))
         each = [as_dict(entry) for _, entry in sorted(authors.items())] if len(authors) > 1 else [{}]
         for entry in each:
-            told = {**score, **present(entry)}
-            ts = when(first(told, ("last_updated_at", "created_at")))
-            yield from judgement(_opinion(told, aim), {**shared, "ts": ts})
-    for comment in map(as_dict, as_list(embedded(given.get("comments")))):
+            columns = {**score, **present(entry)}
+            ts = when(first(columns, ("last_updated_at", "created_at")))
+            yield from judgement(_opinion(columns, aim), {**shared, "ts": ts})
+    for comment in map(as_dict, as_list(embedded(fields.get("comments")))):
         said = Opinion("comment", aim, comment=text(comment.get("text")), annotator="human")
         yield from judgement(said, {**shared, "ts": when(first(comment, ("last_updated_at", "created_at")))})
 
 
-def _opinion(told: Mapping[str, Any], aim: str) -> Opinion:
+def _opinion(fields: Mapping[str, Any], aim: str) -> Opinion:
     return Opinion(
-        name=text(told.get("name")) or "score",
+        name=text(fields.get("name")) or "score",
         aim=aim,
-        value=number(told.get("value")),
-        label=text(told.get("category_name")),
-        comment=text(told.get("reason")),
-        annotator=_ANNOTATORS.get(str(told.get("source"))),
+        value=number(fields.get("value")),
+        label=text(fields.get("category_name")),
+        comment=text(fields.get("reason")),
+        annotator=_ANNOTATORS.get(str(fields.get("source"))),
     )
 
 

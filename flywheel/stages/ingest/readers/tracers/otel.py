@@ -52,9 +52,9 @@ def _is_single_span(record: Any) -> bool:
     return printed and isinstance(span.get("attributes"), dict) and "span_kind" not in span
 
 
-def events_of(found: list[Span]) -> Iterator[Event]:
+def events_of(items: list[Span]) -> Iterator[Event]:
     """Yield the events of the spans of one record."""
-    spans = Spans(found)
+    spans = Spans(items)
     events = list(_span_events(spans))
     yield from events
     yield from spans.mappings(events)

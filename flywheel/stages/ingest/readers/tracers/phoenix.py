@@ -26,9 +26,9 @@ def _read(record: Any) -> Iterator[Event]:
     """Yield the events of one row, page or document."""
     rows = list(_rows(record))
     spans = [row for row in rows if _is_span(row)]
-    found = [single_span(row) for row in spans]
-    yield from events_of(found)
-    yield from _noted(record, spans, found)
+    items = [single_span(row) for row in spans]
+    yield from events_of(items)
+    yield from _noted(record, spans, items)
     for row in rows:
         if _is_annotation(row):
             yield from _annotation(row, None)
@@ -37,13 +37,13 @@ def _read(record: Any) -> Iterator[Event]:
 
 
 def _is_known(record: Any) -> bool:
-    found = as_dict(record)
-    page = found.get("data")
+    fields = as_dict(record)
+    page = fields.get("data")
     if isinstance(page, list):
-        return any(map(_is_row, page)) or (not page and "next_cursor" in found)
-    if isinstance(found.get("spans"), list):
-        return "traceId" in found and all(map(_is_span, found["spans"]))
-    return _is_row(found) or _is_session(found.get("session"))
+        return any(map(_is_row, page)) or (not page and "next_cursor" in fields)
+    if isinstance(fields.get("spans"), list):
+        return "traceId" in fields and all(map(_is_span, fields["spans"]))
+    return _is_row(fields) or _is_session(fields.get("session"))
 
 
 def _is_row(row: Any) -> bool:
@@ -51,19 +51,19 @@ def _is_row(row: Any) -> bool:
 
 
 def _is_span(row: Any) -> bool:
-    found = as_dict(row)
-    return "span_kind" in found and ("trace_id" in as_dict(found.get("context")) or "context.trace_id" in found)
+    fields = as_dict(row)
+    return "span_kind" in fields and ("trace_id" in as_dict(fields.get("context")) or "context.trace_id" in fields)
 
 
 def _is_annotation(row: Any) -> bool:
-    found = as_dict(row)
-    named = any(isinstance(found.get(name), str) for name in _TARGETS)
-    return named and "annotator_kind" in found and ("result" in found or any(k.startswith("result.") for k in found))
+    fields = as_dict(row)
+    named = any(isinstance(fields.get(name), str) for name in _TARGETS)
+    return named and "annotator_kind" in fields and ("result" in fields or any(k.startswith("result.") for k in fields))
 
 
 def _is_session(row: Any) -> bool:
-    found = as_dict(row)
-    return "session_id" in found and "project_id" in found and isinstance(found.get("traces"), list)
+    fields = as_dict(row)
+    return "session_id" in fields and "project_id" in fields and isinstance(fields.get("traces"), list)
 
 
 def _rows(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -63,42 +63,42 @@ def _call(row: Mapping[str, Any]) -> Iterator[Event]:
             yield from _feedback(item, run.source)
 
 
-def _inner(given: Any, name: str) -> Any:
+def _inner(item: Any, name: str) -> Any:
     """Return inputs or output; LangChain's are a complete run, which has them again."""
-    found = embedded(given)
-    inner = as_dict(found).get(name)
-    return inner if isinstance(inner, dict) and {"run_type", "lc", "name"} & set(as_dict(found)) else found
+    value = embedded(item)
+    inner = as_dict(value).get(name)
+    return inner if isinstance(inner, dict) and {"run_type", "lc", "name"} & set(as_dict(value)) else value
 
 
-def _is_answer(given: Any, said: Any) -> bool:
+def _is_answer(inputs: Any, output: Any) -> bool:
     """Whether an op without a kind called a model: it got messages and gave what only models give."""
-    answer = as_dict(said)
-    asked = bool({"messages", "contents", "input", "prompt"} & set(as_dict(given)))
+    answer = as_dict(output)
+    asked = bool({"messages", "contents", "input", "prompt"} & set(as_dict(inputs)))
     marks = {"choices", "candidates", "generations", "stop_reason"} & set(answer)
     return asked and (bool(marks) or answer.get("object") == "response")
 
 
-def _run(row: Mapping[str, Any], op: str, attributes: Mapping[str, Any], told: Mapping[str, Any]) -> Run:
+def _run(row: Mapping[str, Any], op: str, attributes: Mapping[str, Any], state: Mapping[str, Any]) -> Run:
     source = _ROW.source(row, attributes) | {"seq": 0 if row.get("parent_id") is None else 1}
     run = _ROW.span({**row, "name": op.rpartition(".")[2]}, source, _error(row.get("exception")))
-    well = told.get("status") == "success" or (run.ended is not None and "exception" in row and run.error is None)
+    well = state.get("status") == "success" or (run.ended is not None and "exception" in row and run.error is None)
     return run._replace(ended_well=well or None)
 
 
-def _error(given: Any) -> str | None:
+def _error(item: Any) -> str | None:
     """Return an exception's type and message; newer clients write it as JSON."""
-    found = embedded(given)
-    return error_text(found, "type") if isinstance(found, dict) else text(given)
+    value = embedded(item)
+    return error_text(value, "type") if isinstance(value, dict) else text(item)
 
 
-def _model_call(run: Run, given: Any, said: Any, summary: Mapping[str, Any]) -> Iterator[Event]:
-    asked, counts = as_dict(given), _counts(summary)
-    found = {
+def _model_call(run: Run, inputs: Any, output: Any, summary: Mapping[str, Any]) -> Iterator[Event]:
+    asked, counts = as_dict(inputs), _counts(summary)
+    fields = {
         **common_payload(Pair(asked, {}, {})),
         **counts,
-        "model": about_answer(said).get("model") or text(asked.get("model")) or counts["model"],
+        "model": about_answer(output).get("model") or text(asked.get("model")) or counts["model"],
     }
-    yield from model_call(run, given, said, found)
+    yield from model_call(run, inputs, output, fields)
 
 
 def _counts(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def _reaction(tag: str | None, aim: str) -> Iterator[Opinion]:
 
 def _scored(name: str, output: Any, aim: str) -> Iterator[Opinion]:
     """Yield a scorer's values, one for each that its output names."""
-    found = embedded(output)
-    if not isinstance(found, dict):
-        yield _said(name, {"value": found}, aim, "code")
+    opened = embedded(output)
+    if not isinstance(opened, dict):
+        yield _said(name, {"value": opened}, aim, "code")
         return
-    comment = text(first(found, _COMMENTS))
-    for key, value in sorted(found.items()):
+    comment = text(first(opened, _COMMENTS))
+    for key, value in sorted(opened.items()):
         if isinstance(value, bool | int | float):
             yield Opinion(f"{name}.{key}", aim, number(value), comment=comment, annotator="code")
 

@@ -153,7 +153,7 @@ def _kept(dialect: Dialect, *places: Mapping[str, Any]) -> str | None:
 
 def _instructions(asked: Mapping[str, Any], source: Source) -> Iterator[Event]:
     """Yield the system prompt of a named conversation: every call repeats it in the same words, as the same event."""
-    said = text(asked.get("instructions"))
-    if said and not str(source["conversation_id"]).startswith("response:"):
-        given: list[Message] = [{"role": "system", "content": said}]
-        yield {**request(given, source, 0, {}), "ts": None, "span_id": None, "ids": []}
+    content = text(asked.get("instructions"))
+    if content and not str(source["conversation_id"]).startswith("response:"):
+        items: list[Message] = [{"role": "system", "content": content}]
+        yield {**request(items, source, 0, {}), "ts": None, "span_id": None, "ids": []}

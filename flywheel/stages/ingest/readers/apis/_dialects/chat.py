@@ -19,8 +19,8 @@ from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
 
 def choices(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the choices that say something."""
-    found = [as_dict(choice) for choice in as_list(response.get("choices"))]
-    return [c for c in found if isinstance(c.get("message"), dict) or isinstance(c.get("text"), str)]
+    items = [as_dict(choice) for choice in as_list(response.get("choices"))]
+    return [c for c in items if isinstance(c.get("message"), dict) or isinstance(c.get("text"), str)]
 
 
 def completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -61,9 +61,9 @@ def _message(choice: Mapping[str, Any], asked: Mapping[str, Any]) -> Message:
         prompt = asked.get("prompt")
         echoed = asked.get("echo") is True and isinstance(prompt, str)
         return {"role": "assistant", "content": said.removeprefix(str(prompt)) if echoed else said}
-    given = as_dict(choice.get("message"))
-    refusal = {"content": given["refusal"]} if given.get("content") is None and text(given.get("refusal")) else {}
-    return messages([{**given, **refusal, "role": "assistant"}])[-1]
+    fields = as_dict(choice.get("message"))
+    refusal = {"content": fields["refusal"]} if fields.get("content") is None and text(fields.get("refusal")) else {}
+    return messages([{**fields, **refusal, "role": "assistant"}])[-1]
 
 
 def _tools(asked: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:  # noqa: ARG001 - a dialect's signature

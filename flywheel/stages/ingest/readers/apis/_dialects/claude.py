@@ -23,12 +23,12 @@ _DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta
 
 def is_message(response: Any) -> bool:
     """Whether an object is a response of this API."""
-    found = as_dict(response)
-    kinds = [as_dict(block).get("type") for block in as_list(found.get("content"))]
-    if not isinstance(found.get("content"), list) or not all(isinstance(k, str) and k not in _FOREIGN for k in kinds):
+    fields = as_dict(response)
+    kinds = [as_dict(block).get("type") for block in as_list(fields.get("content"))]
+    if not isinstance(fields.get("content"), list) or not all(isinstance(k, str) and k not in _FOREIGN for k in kinds):
         return False
-    named = found.get("type") == "message" or "stop_reason" in found
-    return named or (found.get("role") == "assistant" and all(kind in _BLOCKS for kind in kinds))
+    named = fields.get("type") == "message" or "stop_reason" in fields
+    return named or (fields.get("role") == "assistant" and all(kind in _BLOCKS for kind in kinds))
 
 
 def _completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,8 +76,8 @@ def claude_history(asked: Mapping[str, Any]) -> list[Message]:
     """Return all messages of a request or a transcript, the system prompt first."""
     system = asked.get("system")
     first = [{"role": "system", "content": system}] if system else []
-    given = embedded(asked.get("messages"))
-    return messages([*first, *map(_continuous, given)] if isinstance(given, list) else given)
+    value = embedded(asked.get("messages"))
+    return messages([*first, *map(_continuous, value)] if isinstance(value, list) else value)
 
 
 def _continuous(message: Any) -> Any:
@@ -104,8 +104,8 @@ def _prefill(asked: Mapping[str, Any]) -> str | None:
     last = as_dict((as_list(embedded(asked.get("messages"))) or [None])[-1])
     if last.get("role") != "assistant":
         return None
-    told = messages([_continuous(last)])
-    return told[0].get("content") or "" if len(told) == 1 and not told[0].get("tool_calls") else None
+    turns = messages([_continuous(last)])
+    return turns[0].get("content") or "" if len(turns) == 1 and not turns[0].get("tool_calls") else None
 
 
 def _history(asked: Mapping[str, Any]) -> list[Message]:
@@ -120,14 +120,14 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
     begun = [{"type": "text", "text": prefill}] if prefill else []
     content = _merged([*begun, *as_list(response.get("content"))])
     usage = as_dict(response.get("usage"))
-    found = {
+    fields = {
         "finish_reason": text(response.get("stop_reason")),
         **token_counts(usage, cached=_CACHED),
         "tags": ["partial"] if response.get("partial") else None,
     }
     turns = messages([{"role": "assistant", "content": content}])
     empty = all(not turn.get("content") and len(turn) <= len(("role", "content")) for turn in turns)
-    return ([] if response.get("partial") and empty else turns), found
+    return ([] if response.get("partial") and empty else turns), fields
 
 
 def _tools(asked: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:  # noqa: ARG001 - a dialect's signature

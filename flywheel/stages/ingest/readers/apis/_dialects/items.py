@@ -59,14 +59,14 @@ class _Turns:
             self._called(kind, item)
 
     def _said(self, item: Mapping[str, Any]) -> None:
-        found = messages([{"role": "assistant", **item}])
-        if found and found[-1]["role"] == "assistant":
-            said = found[-1].get("content")
+        turns = messages([{"role": "assistant", **item}])
+        if turns and turns[-1]["role"] == "assistant":
+            said = turns[-1].get("content")
             if said is not None:
                 message = self._open()
                 message["content"] = f"{message['content']}\n{said}" if "content" in message else said
         else:
-            self.told += found
+            self.told += turns
 
     def _thought(self, item: Mapping[str, Any]) -> None:
         """Keep the summary, or the thoughts themselves where a server shows them."""

@@ -51,8 +51,8 @@ def _turns(answer: Any) -> list[Message]:
 
 def chunk_event(chunk: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield what one chunk adds to its response; further choices of a stream are left out."""
-    told = [as_dict(choice) for choice in as_list(chunk.get("choices"))]
-    choice = next((c for c in told if c.get("index") in (0, None)), {})
+    items = [as_dict(choice) for choice in as_list(chunk.get("choices"))]
+    choice = next((c for c in items if c.get("index") in (0, None)), {})
     usage = as_dict(chunk.get("usage"))
     response_id = ident(chunk.get("id"))
     payload: dict[str, Any] = present(
@@ -79,10 +79,10 @@ def _delta(delta: Mapping[str, Any]) -> Message:
     return message | ({"tool_calls": calls} if calls else {})
 
 
-def _piece(given: Mapping[str, Any]) -> dict[str, Any]:
-    said = as_dict(given.get("function")) or as_dict(given.get("custom")) or given
-    index = given.get("index")
-    found = {"id": ident(given.get("id")), "name": text(said.get("name"))}
+def _piece(record: Mapping[str, Any]) -> dict[str, Any]:
+    said = as_dict(record.get("function")) or as_dict(record.get("custom")) or record
+    index = record.get("index")
+    fields = {"id": ident(record.get("id")), "name": text(said.get("name"))}
     raw = first(said, ("arguments", "input"))
     piece: dict[str, Any] = {"index": index if isinstance(index, int) else 0, "arguments_raw": text(raw) or ""}
-    return piece | {name: value for name, value in found.items() if value}
+    return piece | {name: value for name, value in fields.items() if value}

@@ -22,14 +22,14 @@ _ITEMS = ("message", "reasoning")
 _RUNNING = ("queued", "in_progress")
 
 
-def is_response(given: Any) -> bool:
+def is_response(value: Any) -> bool:
     """Whether an object is a response of this API."""
-    found = as_dict(given)
-    items = [str(as_dict(item).get("type")) for item in as_list(found.get("output"))]
-    if not isinstance(found.get("output"), list) or "choices" in found:
+    fields = as_dict(value)
+    items = [str(as_dict(item).get("type")) for item in as_list(fields.get("output"))]
+    if not isinstance(fields.get("output"), list) or "choices" in fields:
         return False
     known = bool(items) and all(kind in _ITEMS or kind.endswith("_call") for kind in items)
-    return found.get("object") == "response" or (known and ("status" in found or "usage" in found))
+    return fields.get("object") == "response" or (known and ("status" in fields or "usage" in fields))
 
 
 def _completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -47,7 +47,7 @@ def _completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _begun(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    return next((found for event in events if (found := as_dict(event.get("response")))), {})
+    return next((fields for event in events if (fields := as_dict(event.get("response")))), {})
 
 
 def _items(events: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -64,40 +64,40 @@ def _items(events: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def _history(asked: Mapping[str, Any]) -> list[Message]:
-    told = item_messages(_listed(asked.get("input")))
-    said = flat_text(embedded(asked.get("instructions")))
+    turns = item_messages(_listed(asked.get("input")))
+    content = flat_text(embedded(asked.get("instructions")))
     kept = any(asked.get(name) for name in _KEPT)
-    return [{"role": "system", "content": said}, *told] if said and not kept else told
+    return [{"role": "system", "content": content}, *turns] if content and not kept else turns
 
 
-def _listed(given: Any) -> Any:
+def _listed(value: Any) -> Any:
     """Return the items; a text is one only where it holds items as JSON, and not what a user pasted."""
-    items = as_list(embedded(given))
-    return items if items and all({"role", "type"} & set(as_dict(item)) for item in items) else given
+    items = as_list(embedded(value))
+    return items if items and all({"role", "type"} & set(as_dict(item)) for item in items) else value
 
 
 def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list[Message], dict[str, Any]]:
-    told = item_messages(as_list(response.get("output")))
-    turns = [t for t in told if t["role"] == "tool" or (t["role"] == "assistant" and len(t) > 1)]
+    history = item_messages(as_list(response.get("output")))
+    turns = [t for t in history if t["role"] == "tool" or (t["role"] == "assistant" and len(t) > 1)]
     usage = as_dict(response.get("usage"))
     state = text(response.get("status"))
     reason = text(as_dict(response.get("incomplete_details")).get("reason"))
-    found = {
+    fields = {
         "finish_reason": reason or state,
         **token_counts(usage),
         "tags": _tags(asked, response, state) or None,
     }
-    return (turns if any(t["role"] == "assistant" for t in turns) else []), found
+    return (turns if any(t["role"] == "assistant" for t in turns) else []), fields
 
 
 def _tags(asked: Mapping[str, Any], response: Mapping[str, Any], state: str | None) -> list[str]:
     kinds = {str(as_dict(item).get("type")) for item in as_list(_listed(asked.get("input")))}
-    told = {
+    fields = {
         "partial": bool(response.get("partial")) or state in ("incomplete", "cancelled"),
         "unfinished": state in _RUNNING,
         "history_missing": bool(kinds & {"item_reference", "compaction"}),
     }
-    return [name for name, on in told.items() if on]
+    return [name for name, on in fields.items() if on]
 
 
 def _tools(asked: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:

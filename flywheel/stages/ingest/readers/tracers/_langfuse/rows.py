@@ -56,9 +56,9 @@ class Whole(NamedTuple):
     task: str | None = None
 
 
-def row_of(given: Any) -> Row:
+def row_of(item: Any) -> Row:
     """Return a record with the names of its columns in snake_case."""
-    return {_HUMP.sub("_", name).lower(): value for name, value in as_dict(given).items()}
+    return {_HUMP.sub("_", name).lower(): value for name, value in as_dict(item).items()}
 
 
 def kind_of(row: Row) -> str:  # noqa: PLR0911 - one return a kind
@@ -84,12 +84,12 @@ def kind_of(row: Row) -> str:  # noqa: PLR0911 - one return a kind
     return "trace" if marks <= set(row) else ""
 
 
-def mapping(given: Any) -> dict[str, Any]:
+def mapping(item: Any) -> dict[str, Any]:
     """Return a map, which Parquet gives as a list of pairs and many columns as JSON text."""
-    found = embedded(given)
-    if isinstance(found, list) and all(isinstance(p, list | tuple) and len(p) == 2 for p in found):  # noqa: PLR2004
-        return {str(name): value for name, value in found}
-    return dict(as_dict(found))
+    opened = embedded(item)
+    if isinstance(opened, list) and all(isinstance(p, list | tuple) and len(p) == 2 for p in opened):  # noqa: PLR2004
+        return {str(name): value for name, value in opened}
+    return dict(as_dict(opened))
 
 
 def attributes_of(row: Row) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _named(row: Row, trace: Row, name: str) -> str | None:
 
 
 def _lower(value: Any) -> str | None:
-    found = ident(value)
-    return lowered(found) if found else None
+    name = ident(value)
+    return lowered(name) if name else None
 
 
 def event(columns: Mapping[str, Any], kind: EventKind, payload: Mapping[str, Any], **more: Any) -> Event:
@@ -186,9 +186,9 @@ def _hinted(message: dict[str, Any], row: Row) -> dict[str, Any]:
     calls, names = as_list(row.get("tool_calls")), as_list(row.get("tool_call_names"))
     if not calls or len(calls) != len(names) or not all(isinstance(n, str) and n for n in names):
         return message
-    pairs = ((as_dict(embedded(made)), name) for made, name in zip(calls, names, strict=True))
-    made = [{"id": ident(c.get("id")) or "", "name": name} | arguments(c.get("arguments")) for c, name in pairs]
-    return {**message, "tool_calls": made}
+    pairs = ((as_dict(embedded(items)), name) for items, name in zip(calls, names, strict=True))
+    items = [{"id": ident(c.get("id")) or "", "name": name} | arguments(c.get("arguments")) for c, name in pairs]
+    return {**message, "tool_calls": items}
 
 
 def _offered(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
@@ -218,22 +218,22 @@ def _tokens(row: Row) -> dict[str, int]:
     usage = mapping(first(row, ("usage_details", "usage")))
     counts = {name: n for name, value in usage.items() if (n := count(value)) is not None}
     sides = {"input_tokens": ("input", "cache_", "prompt_tokens"), "output_tokens": ("output", "completion_tokens")}
-    found = {}
+    fields = {}
     for side, beginnings in sides.items():
         parts = [n for name, n in counts.items() if name.startswith(beginnings)]
         if parts:
-            found[side] = sum(parts)
-    if "total" in counts and sum(found.values()) > counts["total"]:  # details repeat what the sum holds
+            fields[side] = sum(parts)
+    if "total" in counts and sum(fields.values()) > counts["total"]:  # details repeat what the sum holds
         plain = {"input_tokens": counts.get("input"), "output_tokens": counts.get("output")}
         return present(plain)
-    return found
+    return fields
 
 
 def _sampling(row: Row) -> dict[str, Any] | None:
-    given = mapping(row.get("model_parameters"))
-    told = {name: number(given.get(name)) for name in _SAMPLING}
-    found = {name: given[name] for name, value in told.items() if value is not None and value != -1}
-    return found or None
+    columns = mapping(row.get("model_parameters"))
+    values = {name: number(columns.get(name)) for name in _SAMPLING}
+    fields = {name: columns[name] for name, value in values.items() if value is not None and value != -1}
+    return fields or None
 
 
 def is_tool(row: Row, called: Collection[str] = ()) -> bool:
@@ -258,11 +258,11 @@ def tool(row: Row, columns: Mapping[str, Any]) -> Iterator[Event]:
     attributes = attributes_of(row)
     answer = _answer(row.get("output"))
     call_id = ident(answer.get("tool_call_id")) or ident(first(attributes, aliases().names.tool_call_id))
-    given = first({**attributes, "input": row.get("input")}, ("input", *aliases().names.tool_arguments))
+    value = first({**attributes, "input": row.get("input")}, ("input", *aliases().names.tool_arguments))
     named = text(first(attributes, ("gen_ai.tool.name", "tool.name")))
     names = {"tool_name": named or _AROUND_TOOL.sub("", str(row.get("name") or "")) or None, "tool_call_id": call_id}
     columns = {**columns, "model": None}
-    yield event(columns, EventKind.TOOL_CALL, _arguments(given), ts=when(row.get("start_time")), **names)
+    yield event(columns, EventKind.TOOL_CALL, _arguments(value), ts=when(row.get("start_time")), **names)
     if row.get("output") is None and row.get("level") != "ERROR":
         return
     content = flat_text(answer.get("content")) or (text(row.get("status_message")) or "")
@@ -277,22 +277,22 @@ def tool(row: Row, columns: Mapping[str, Any]) -> Iterator[Event]:
     yield event(columns, EventKind.TOOL_RESULT, payload, ts=when(row.get("end_time")), **names)
 
 
-def _arguments(given: Any) -> dict[str, Any]:
+def _arguments(item: Any) -> dict[str, Any]:
     """Return a call's arguments; an input other than an object is not what the model wrote."""
-    found = embedded(given)
-    if isinstance(found, str):
-        found = mapping_of_repr(found) or None
-    inner = as_dict(found)
+    value = embedded(item)
+    if isinstance(value, str):
+        value = mapping_of_repr(value) or None
+    inner = as_dict(value)
     if set(inner) == {"args", "kwargs"} and not inner["args"]:
         inner = as_dict(inner["kwargs"])
-    return arguments(dict(inner)) if inner or found == {} else {}
+    return arguments(dict(inner)) if inner or value == {} else {}
 
 
-def _answer(given: Any) -> Mapping[str, Any]:
+def _answer(item: Any) -> Mapping[str, Any]:
     """Return a tool's output as a message; frameworks log what they hand on to the model, or its repr."""
-    found = embedded(given)
-    if isinstance(found, str):
-        fields = fields_of_repr(found)
-        return {**fields, "status": tool_status(None, fields)} if "tool_call_id" in fields else {"content": given}
-    said = [m for m in (transcript([found]) if isinstance(found, dict) else None) or [] if m["role"] == "tool"]
-    return said[0] if said else {"content": given if isinstance(given, str) else flat_text(found)}
+    value = embedded(item)
+    if isinstance(value, str):
+        fields = fields_of_repr(value)
+        return {**fields, "status": tool_status(None, fields)} if "tool_call_id" in fields else {"content": item}
+    items = [m for m in (transcript([value]) if isinstance(value, dict) else None) or [] if m["role"] == "tool"]
+    return items[0] if items else {"content": item if isinstance(item, str) else flat_text(value)}

@@ -82,15 +82,15 @@ def _value(row: Row) -> dict[str, Any]:
     return ({"value": value} if value is not None else {}) | labelled
 
 
-def flattened(row: Row, given: Mapping[str, Any], target: str) -> Iterator[Event]:
+def flattened(row: Row, fields: Mapping[str, Any], target: str) -> Iterator[Event]:
     """Yield the scores of a UI table row: one column a name, with the list of its values, and no more.
 
     Args:
         row: the row in snake_case.
-        given: the row as it was logged, whose score columns keep their names.
+        fields: the row as it was logged, whose score columns keep their names.
         target: what the row's scores are about.
     """
-    columns = {**as_dict(row.get("scores")), **{k: v for k, v in given.items() if k not in _LISTS}}
+    columns = {**as_dict(row.get("scores")), **{k: v for k, v in fields.items() if k not in _LISTS}}
     for column, values in columns.items():
         for value in as_list(values):
             if isinstance(value, str):
@@ -102,7 +102,7 @@ def flattened(row: Row, given: Mapping[str, Any], target: str) -> Iterator[Event
 def comments(row: Row, target: str) -> Iterator[Event]:
     """Yield the comments of a row."""
     for item in map(as_dict, as_list(row.get("comments"))):
-        said = text(item.get("content"))
-        if said:
-            opinion = Opinion("comment", target, comment=said, annotator="human")
+        content = text(item.get("content"))
+        if content:
+            opinion = Opinion("comment", target, comment=content, annotator="human")
             yield _feedback(opinion, target, when(item.get("created_at")))

@@ -49,9 +49,9 @@ def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] 
     return list(tool(row, columns)) if is_tool(row, called) else []
 
 
-def whole(trace: Row, given: Sequence[Any], *, complete: bool = True) -> Iterator[Event]:
+def whole(trace: Row, items: Sequence[Any], *, complete: bool = True) -> Iterator[Event]:
     """Yield the events of a trace that is in one record with its observations, all of them or some."""
-    rows = sorted((row_of(o) for o in given), key=lambda r: when(r.get("start_time")) or _START)
+    rows = sorted((row_of(o) for o in items), key=lambda r: when(r.get("start_time")) or _START)
     of = Whole(trace, task_of([trace, *rows]))
     parents = {ident(r.get("id")): ident(r.get("parent_observation_id")) for r in rows}
     judges = {ident(row.get("id")) for row in rows if row.get("type") == "EVALUATOR"}
@@ -76,7 +76,7 @@ def told(trace: Row, task: str | None = None) -> Event:
 def task_of(rows: Sequence[Row]) -> str | None:
     """Return the dataset item that an experiment of the SDK notes in the metadata of its trace or root span."""
     places = (mapping(row.get("metadata")) for row in rows)
-    return next((found for place in places if (found := ident(first(place, _TASK)))), None)
+    return next((name for place in places if (name := ident(first(place, _TASK)))), None)
 
 
 def _ancestors(row: Row, parents: Mapping[str | None, str | None]) -> Iterator[str]:
@@ -94,37 +94,37 @@ def _beneath(row: Row, parents: Mapping[str | None, str | None], places: set[str
 
 def _calls(rows: Sequence[Row], of: Whole, parents: Mapping[str | None, str | None]) -> dict[str | None, Event]:
     """Return the model calls of a trace by observation, each call once."""
-    made: dict[str | None, Event] = {}
+    fields: dict[str | None, Event] = {}
     for seq, row in enumerate(rows):
         if row.get("type") == "GENERATION":
-            made |= {ident(row.get("id")): e for e in observation_events(row, of, seq)}
+            fields |= {ident(row.get("id")): e for e in observation_events(row, of, seq)}
     inside: dict[str, list[str | None]] = {}
     for row in rows:
-        outer = next((name for name in _ancestors(row, parents) if name in made), None)
-        if outer is not None and ident(row.get("id")) in made:
+        outer = next((name for name in _ancestors(row, parents) if name in fields), None)
+        if outer is not None and ident(row.get("id")) in fields:
             inside.setdefault(outer, []).append(ident(row.get("id")))
-    for outer, inner in sorted(inside.items(), key=lambda item: -made[item[0]]["seq"]):  # the innermost first
+    for outer, inner in sorted(inside.items(), key=lambda item: -fields[item[0]]["seq"]):  # the innermost first
         if len(inner) > 1:
-            del made[outer]
-        elif inner[0] in made and _same_call(made[outer], made[inner[0]]):
-            measured = {k: v for k, v in made[inner[0]]["payload"].items() if k in _MEASURED}  # nearest to the call
-            more = _content(made[outer]) > _content(made[inner[0]])
+            del fields[outer]
+        elif inner[0] in fields and _same_call(fields[outer], fields[inner[0]]):
+            measured = {k: v for k, v in fields[inner[0]]["payload"].items() if k in _MEASURED}  # nearest to the call
+            more = _content(fields[outer]) > _content(fields[inner[0]])
             keep, drop = (outer, inner[0]) if more else (inner[0], outer)
-            made[keep] = _joined(made[keep], made.pop(drop), measured)
-    _drop_shared_ids(list(made.values()))
-    return made
+            fields[keep] = _joined(fields[keep], fields.pop(drop), measured)
+    _drop_shared_ids(list(fields.values()))
+    return fields
 
 
-def _drop_shared_ids(made: Sequence[Event]) -> None:
+def _drop_shared_ids(calls: Sequence[Event]) -> None:
     """Take the response id from calls that share it but differ: some frameworks log the run's id instead."""
     answers: dict[str, list[Mapping[str, Any]]] = {}
-    for one in made:
-        answers.setdefault(one["payload"].get("response_id") or "", []).append(_message(one))
-    for one in made:
-        name = one["payload"].get("response_id")
+    for call in calls:
+        answers.setdefault(call["payload"].get("response_id") or "", []).append(_message(call))
+    for call in calls:
+        name = call["payload"].get("response_id")
         if name and any(message != answers[name][0] for message in answers[name]):
-            del one["payload"]["response_id"]
-            one["ids"] = [known for known in one["ids"] if known != f"response:{name}"]
+            del call["payload"]["response_id"]
+            call["ids"] = [known for known in call["ids"] if known != f"response:{name}"]
 
 
 def _message(made: Event) -> Mapping[str, Any]:

@@ -77,12 +77,12 @@ def parse_aliases(text: str) -> Aliases:
     Raises:
         ValueError: a meaning is missing, unknown, empty, or names an attribute twice.
     """
-    found: dict[str, Any] = tomllib.loads(text)
-    names = {meaning: tuple(given) for meaning, given in found["names"].items()}
+    record: dict[str, Any] = tomllib.loads(text)
+    names = {meaning: tuple(given) for meaning, given in record["names"].items()}
     wrong = {field.name for field in fields(Names)} ^ names.keys()
     wrong |= {meaning for meaning, given in names.items() if not given or len(set(given)) < len(given)}
     if wrong:
         raise ValueError(f"meanings missing, unknown, empty or with a name twice: {', '.join(sorted(wrong))}")
-    roles = {value: role for role, values in found["roles"].items() for value in values}
-    prefixes = {role: tuple(values) for role, values in found["prefixes"].items()}
-    return Aliases(found["version"], Names(**names), roles, prefixes)
+    roles = {value: role for role, values in record["roles"].items() for value in values}
+    prefixes = {role: tuple(values) for role, values in record["prefixes"].items()}
+    return Aliases(record["version"], Names(**names), roles, prefixes)

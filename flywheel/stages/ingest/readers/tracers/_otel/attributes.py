@@ -28,9 +28,9 @@ _ROOTS = {
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
-def folded(given: Mapping[str, Any]) -> dict[str, Any]:
+def folded(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes by their dotted names, with a list in addition to the names that are numbered."""
-    found = _spelled_out(given)
+    found = _spelled_out(fields)
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in found.items():
         parts = _numbered(name)
@@ -48,14 +48,14 @@ def _numbered(name: str) -> Sequence[str]:
     return match.groups() if match else ()
 
 
-def _spelled_out(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+def _spelled_out(record: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in record.items():
         if isinstance(value, dict | list) and name.split(".", 1)[0] in _ROOTS:
-            found.update(_leaves(name, value))
+            fields.update(_leaves(name, value))
         elif value is not None:
-            found[name] = _unquoted(value) if name.startswith("mlflow.") else value
-    return found
+            fields[name] = _unquoted(value) if name.startswith("mlflow.") else value
+    return fields
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -113,6 +113,6 @@ def told(attributes: Mapping[str, Any], names: tuple[str, ...]) -> Any:
         return None
     for name in names:
         value = attributes.get(name)
-        if value is not None and ((found := embedded(value)) or found not in _EMPTY):
-            return found
+        if value is not None and ((opened := embedded(value)) or opened not in _EMPTY):
+            return opened
     return None

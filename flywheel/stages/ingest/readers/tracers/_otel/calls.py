@@ -49,12 +49,12 @@ def seconds(span: Span) -> dict[str, float]:
 class _Calls:
     """The model calls of a record, and which of them are duplicates of another span."""
 
-    def __init__(self, spans: Spans, found: list[Span]) -> None:
-        self._payloads = {id(span): _payload(span) for span in found}
+    def __init__(self, spans: Spans, items: list[Span]) -> None:
+        self._payloads = {id(span): _payload(span) for span in items}
         self._spans = spans
-        self._inner = {id(span): self._duplicates(span) for span in found}
+        self._inner = {id(span): self._duplicates(span) for span in items}
         self._dropped = {id(duplicate) for duplicates in self._inner.values() for duplicate in duplicates}
-        self._dropped |= {id(span) for span in found if self._is_sum(span)}
+        self._dropped |= {id(span) for span in items if self._is_sum(span)}
 
     def is_duplicate(self, span: Span) -> bool:
         """Whether another span has this call."""
@@ -66,14 +66,14 @@ class _Calls:
     def _duplicates(self, outer: Span) -> list[Span]:
         """Return the calls under this one that are this one: failed tries, and the one that gave its answer."""
         inner = self._within(outer)
-        given = [span for span in inner if not span.failed]
+        items = [span for span in inner if not span.failed]
         mine = self._payloads[id(outer)]
-        return inner if len(given) <= 1 and all(_same_call(mine, self._payloads[id(s)]) for s in given) else []
+        return inner if len(items) <= 1 and all(_same_call(mine, self._payloads[id(s)]) for s in items) else []
 
     def _is_sum(self, outer: Span) -> bool:
         """Whether a span only repeats the last of several calls under it."""
-        given = [span for span in self._within(outer) if not span.failed]
-        return len(given) > 1 and _same_call(self._payloads[id(outer)], self._payloads[id(given[-1])])
+        items = [span for span in self._within(outer) if not span.failed]
+        return len(items) > 1 and _same_call(self._payloads[id(outer)], self._payloads[id(items[-1])])
 
     def event(self, span: Span, seq: int) -> Event:
         """Return a call with what its duplicates add."""
@@ -176,7 +176,9 @@ def _tool_events(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
         return
     inner = [s for s in spans.children(span) if spans.role(s) == "tool" and _tool_name(s) == name]
     told_by = [span, *inner]
-    call_id = next((found for s in told_by if (found := ident(told(s.attributes, aliases().names.tool_call_id)))), None)
+    call_id = next(
+        (identifier for s in told_by if (identifier := ident(told(s.attributes, aliases().names.tool_call_id)))), None
+    )
     columns = {"tool_name": name, "tool_call_id": None if call_id in _NOT_SAID else call_id}
     source = spans.source(span, seq)
     yield event(source, EventKind.TOOL_CALL, span.started, _arguments(told_by), **columns)
@@ -185,8 +187,8 @@ def _tool_events(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
 
 def _tool_name(span: Span) -> str | None:
     """Return a tool's name; MCP's and the conventions' spans have it behind a word of theirs."""
-    said = text(told(span.attributes, aliases().names.tool_name))
-    return said or span.name.removeprefix("execute_tool ").removeprefix("tools/call ").strip() or None
+    content = text(told(span.attributes, aliases().names.tool_name))
+    return content or span.name.removeprefix("execute_tool ").removeprefix("tools/call ").strip() or None
 
 
 def _arguments(told_by: list[Span]) -> dict[str, Any]:
@@ -202,13 +204,13 @@ def _is_schema(name: str, value: Any) -> bool:
     return found.get("type") == "object" and "properties" in found
 
 
-def _unwrapped(given: Any) -> Any:
+def _unwrapped(value: Any) -> Any:
     """OpenLLMetry writes the arguments of a function, LangChain's of a run; both wrap what the model gave."""
-    found = as_dict(embedded(given))
-    if set(found) == {"args", "kwargs"} and not found["args"]:
-        return found["kwargs"]
-    inner = found.get("inputs")
-    return inner if isinstance(inner, dict) and inner and "input_str" in found else given
+    fields = as_dict(embedded(value))
+    if set(fields) == {"args", "kwargs"} and not fields["args"]:
+        return fields["kwargs"]
+    inner = fields.get("inputs")
+    return inner if isinstance(inner, dict) and inner and "input_str" in fields else value
 
 
 def _result(told_by: list[Span]) -> dict[str, Any]:
@@ -233,13 +235,13 @@ def _status(told_by: list[Span], content: str) -> str:
     """The span's own word outweighs the text, except that a tool may return its error as an ordinary result."""
     if any(_failed(span) for span in told_by):
         return FAILED
-    said = tool_status(content)
-    if said == FAILED:
+    status = tool_status(content)
+    if status == FAILED:
         return FAILED
     names = aliases().names
     flags = [span.attributes.get(name) for span in told_by for name in names.tool_failed]
     proven = any(span.ok or first(span.attributes, names.tool_success) is not None for span in told_by)
-    return OK if proven or False in flags else said or UNKNOWN
+    return OK if proven or False in flags else status or UNKNOWN
 
 
 def _failed(span: Span) -> bool:

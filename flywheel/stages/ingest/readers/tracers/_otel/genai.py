@@ -73,15 +73,15 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
     return history
 
 
-def _uncut(given: Any) -> Any:
+def _uncut(value: Any) -> Any:
     """Return content as it is; text that begins as JSON does and is none was cut off.
 
     Raises:
         BadRecordError: it was.
     """
-    if isinstance(embedded(given), str) and _CUT.match(given):
+    if isinstance(embedded(value), str) and _CUT.match(value):
         raise BadRecordError("truncated", "a span's messages are cut off; raise the SDK's attribute length limit")
-    return given
+    return value
 
 
 def output_of(attributes: Mapping[str, Any]) -> list[Message]:
@@ -101,34 +101,36 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     given, made = told(attributes, names.output), _calls_apart(attributes)
     if made and isinstance(given, list):
         given = [item for item in given if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
-    found = answered(_uncut(given))
-    if made and found and len(made) > len(found[0].get("tool_calls", ())):
-        found[0] = found[0] | {"tool_calls": made}
+    turns = answered(_uncut(given))
+    if made and turns and len(made) > len(turns[0].get("tool_calls", ())):
+        turns[0] = turns[0] | {"tool_calls": made}
     if given is attributes.get("llm.output_messages") and not _several_choices(attributes):
-        return _as_one(found)
-    return found
+        return _as_one(turns)
+    return turns
 
 
 def _calls_apart(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the calls of the first answer that LiteLLM numbers as if each were a choice of its own, without ids."""
     items = [as_dict(item) for item in as_list(attributes.get("gen_ai.completion"))]
-    made = [call(item.get("function_call")) for n, item in enumerate(items) if n == 0 or set(item) == {"function_call"}]
-    return [found for found in made if found is not None]
+    entries = [
+        call(item.get("function_call")) for n, item in enumerate(items) if n == 0 or set(item) == {"function_call"}
+    ]
+    return [found for found in entries if found is not None]
 
 
 def _several_choices(attributes: Mapping[str, Any]) -> bool:
     return len(as_list(as_dict(embedded(attributes.get("output.value"))).get("choices"))) > 1
 
 
-def _as_one(found: list[Message]) -> list[Message]:
+def _as_one(items: list[Message]) -> list[Message]:
     """OpenInference may tell the blocks of one answer as messages of their own."""
-    if len(found) < 2:  # noqa: PLR2004 - nothing to put together
-        return found
-    said = [m["content"] for m in found if m.get("content")]
-    made = [call for m in found for call in m.get("tool_calls", ())]
-    thoughts = [m["reasoning"] for m in found if m.get("reasoning")]
+    if len(items) < 2:  # noqa: PLR2004 - nothing to put together
+        return items
+    said = [m["content"] for m in items if m.get("content")]
+    entries = [call for m in items for call in m.get("tool_calls", ())]
+    thoughts = [m["reasoning"] for m in items if m.get("reasoning")]
     one: Message = {"role": "assistant"}
-    for name, value in (("content", "\n".join(said)), ("reasoning", "\n".join(thoughts)), ("tool_calls", made)):
+    for name, value in (("content", "\n".join(said)), ("reasoning", "\n".join(thoughts)), ("tool_calls", entries)):
         if value:
             one[name] = value
     return [one]
@@ -159,9 +161,9 @@ def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _body(given: Mapping[str, Any]) -> bool:
+def _body(fields: Mapping[str, Any]) -> bool:
     """Whether it is a provider's response, whose id is the response's."""
-    return any(isinstance(given.get(name), list) for name in ("choices", "output", "content"))
+    return any(isinstance(fields.get(name), list) for name in ("choices", "output", "content"))
 
 
 def _last_reason(attributes: Mapping[str, Any]) -> str | None:
@@ -170,10 +172,12 @@ def _last_reason(attributes: Mapping[str, Any]) -> str | None:
 
 
 def _sampling(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    given = as_dict(told(attributes, aliases().names.sampling))
-    found = {short: value for long, value in given.items() if (short := _SAMPLING_NAMES.get(long, long)) in _SAMPLING}
-    said = {_ASKED[name]: attributes[name] for name in attributes.keys() & _ASKED if attributes[name] is not None}
-    return found | said
+    columns = as_dict(told(attributes, aliases().names.sampling))
+    fields = {
+        short: value for long, value in columns.items() if (short := _SAMPLING_NAMES.get(long, long)) in _SAMPLING
+    }
+    values = {_ASKED[name]: attributes[name] for name in attributes.keys() & _ASKED if attributes[name] is not None}
+    return fields | values
 
 
 def legacy_messages(records: Iterable[LogRecord | SpanEvent]) -> tuple[list[Message], list[Message]]:

@@ -41,27 +41,27 @@ class Aim(NamedTuple):
         return f"{self.kind}:{self.id}"
 
 
-def opinion(given: Mapping[str, Any], aim: Aim | None) -> dict[str, Any] | None:
+def opinion(fields: Mapping[str, Any], aim: Aim | None) -> dict[str, Any] | None:
     """Return a feedback payload from an annotation's name, score, label and explanation; None when it is empty."""
     return Opinion(
-        name=text(given.get("name")) or "evaluation",
+        name=text(fields.get("name")) or "evaluation",
         aim=aim.name if aim else None,
-        value=number(given.get("score")),
-        label=text(given.get("label")),
-        comment=text(given.get("explanation")),
-        annotator=_ANNOTATORS.get(str(given.get("annotator_kind")).upper()),
+        value=number(fields.get("score")),
+        label=text(fields.get("label")),
+        comment=text(fields.get("explanation")),
+        annotator=_ANNOTATORS.get(str(fields.get("annotator_kind")).upper()),
     ).payload()
 
 
-def evaluation(item: Span | LogRecord, given: Mapping[str, Any], ts: datetime | None, spans: Spans) -> Event | None:
+def evaluation(item: Span | LogRecord, record: Mapping[str, Any], ts: datetime | None, spans: Spans) -> Event | None:
     """Return an evaluation event's feedback: on the span around it or linked, else on the response that it names."""
-    response = ident(first(given, aliases().names.response_id))
+    response = ident(first(record, aliases().names.response_id))
     aim = _aim(item, "span", spans) or (Aim("response", response) if response else None)
     fields = {
-        "name": given.get("gen_ai.evaluation.name"),
-        "score": given.get("gen_ai.evaluation.score.value"),
-        "label": given.get("gen_ai.evaluation.score.label"),
-        "explanation": given.get("gen_ai.evaluation.explanation"),
+        "name": record.get("gen_ai.evaluation.name"),
+        "score": record.get("gen_ai.evaluation.score.value"),
+        "label": record.get("gen_ai.evaluation.score.label"),
+        "explanation": record.get("gen_ai.evaluation.explanation"),
     }
     payload = opinion(fields, aim)
     if payload is None:
@@ -83,28 +83,28 @@ def span_judgements(span: Span, spans: Spans) -> Iterator[Event]:
 def _annotations(span: Span, spans: Spans) -> Iterator[Event]:
     if span.attributes.keys().isdisjoint(_JUDGING):
         return
-    told: list[Any] = []  # producers may write one result in both forms
+    items: list[Any] = []  # producers may write one result in both forms
     for prefix, scope in _SCOPES.items():
         for many, one in _FORMS:
             for item in as_list(span.attributes.get(prefix + many)):
-                given = as_dict(as_dict(item).get(one))
+                fields = as_dict(as_dict(item).get(one))
                 aim = _aim(span, scope, spans)
-                payload = opinion(given, aim)
-                if payload is None or (aim, given) in told:
+                payload = opinion(fields, aim)
+                if payload is None or (aim, fields) in items:
                     continue
-                told.append((aim, given))
+                items.append((aim, fields))
                 yield _feedback(span, aim, payload, span.ended or span.started, spans)
 
 
 def _rewards(span: Span, spans: Spans) -> Iterator[Event]:
     """Yield agent-lightning's rewards; the first is the one that counts."""
-    given = [as_dict(item) for item in as_list(span.attributes.get("agentlightning.reward"))]
+    items = [as_dict(item) for item in as_list(span.attributes.get("agentlightning.reward"))]
     alone = number(span.attributes.get("agentlightning.reward"))
-    given = given or ([{"value": alone}] if alone is not None else [])
-    if not given:
+    items = items or ([{"value": alone}] if alone is not None else [])
+    if not items:
         return
     aim = _queried(span) or _aim(span, "trace", spans)
-    for seq, item in enumerate(given):
+    for seq, item in enumerate(items):
         value = number(item.get("value"))
         if value is None:
             continue

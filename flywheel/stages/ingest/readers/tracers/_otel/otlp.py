@@ -100,30 +100,31 @@ def open_envelope(record: Any) -> Envelope:
     return found
 
 
-def single_span(given: Mapping[str, Any]) -> Span:
+def single_span(fields: Mapping[str, Any]) -> Span:
     """Return a single span, with its own resource."""
-    return _span(given, _attributes(as_dict(given.get("resource")).get("attributes")))
+    return _span(fields, _attributes(as_dict(fields.get("resource")).get("attributes")))
 
 
-def _span(given: Mapping[str, Any], resource: dict[str, Any]) -> Span:
-    context = as_dict(first(given, ("context", "spanContext", "span_context")))
-    parent = as_dict(first(given, ("parentSpanContext", "parent")))
-    code = _code(first(as_dict(given.get("status")), _CODES) or first(given, _CODES))
+def _span(fields: Mapping[str, Any], resource: dict[str, Any]) -> Span:
+    context = as_dict(first(fields, ("context", "spanContext", "span_context")))
+    parent = as_dict(first(fields, ("parentSpanContext", "parent")))
+    code = _code(first(as_dict(fields.get("status")), _CODES) or first(fields, _CODES))
     return Span(
-        trace_id=_trace_id(given) or _trace_id(context) or hex_id(given.get("context.trace_id")),
-        span_id=_span_id(given) or _span_id(context) or hex_id(given.get("context.span_id")),
-        parent_id=hex_id(first(given, ("parentSpanId", "parent_span_id", "parent_id", "parentId"))) or _span_id(parent),
-        name=text(given.get("name")) or "",
-        started=_time(first(given, ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime"))),
-        ended=_time(first(given, ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime"))),
-        attributes=folded(_all_attributes(given)),
+        trace_id=_trace_id(fields) or _trace_id(context) or hex_id(fields.get("context.trace_id")),
+        span_id=_span_id(fields) or _span_id(context) or hex_id(fields.get("context.span_id")),
+        parent_id=hex_id(first(fields, ("parentSpanId", "parent_span_id", "parent_id", "parentId")))
+        or _span_id(parent),
+        name=text(fields.get("name")) or "",
+        started=_time(first(fields, ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime"))),
+        ended=_time(first(fields, ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime"))),
+        attributes=folded(_all_attributes(fields)),
         resource=resource,
         failed=code in _ERROR_CODES,
         ok=code in _OK_CODES,
-        message=text(first(as_dict(given.get("status")), _MESSAGES) or first(given, _MESSAGES)),
-        events=[_event(e) for e in as_list(given.get("events")) if isinstance(e, dict)],
-        links=[_link(e) for e in as_list(given.get("links")) if isinstance(e, dict)],
-        server=_code(given.get("kind")) in _SERVER_KINDS,
+        message=text(first(as_dict(fields.get("status")), _MESSAGES) or first(fields, _MESSAGES)),
+        events=[_event(e) for e in as_list(fields.get("events")) if isinstance(e, dict)],
+        links=[_link(e) for e in as_list(fields.get("links")) if isinstance(e, dict)],
+        server=_code(fields.get("kind")) in _SERVER_KINDS,
     )
 
 
@@ -131,107 +132,107 @@ _CODES = ("code", "status_code", "statusCode")
 _MESSAGES = ("message", "description", "status_message", "statusMessage")
 
 
-def _code(given: Any) -> int | str | None:
+def _code(value: Any) -> int | str | None:
     """Return an enum's value: a number, or its name without what it belongs to."""
-    if isinstance(given, str):
-        return given.upper().rpartition(".")[2].removeprefix("STATUS_CODE_").removeprefix("SPAN_KIND_")
-    return given if isinstance(given, int) else None
+    if isinstance(value, str):
+        return value.upper().rpartition(".")[2].removeprefix("STATUS_CODE_").removeprefix("SPAN_KIND_")
+    return value if isinstance(value, int) else None
 
 
-def _trace_id(given: Mapping[str, Any]) -> str | None:
-    return hex_id(first(given, ("traceId", "trace_id")))
+def _trace_id(fields: Mapping[str, Any]) -> str | None:
+    return hex_id(first(fields, ("traceId", "trace_id")))
 
 
-def _span_id(given: Mapping[str, Any]) -> str | None:
-    return hex_id(first(given, ("spanId", "span_id")))
+def _span_id(fields: Mapping[str, Any]) -> str | None:
+    return hex_id(first(fields, ("spanId", "span_id")))
 
 
-def _all_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    kind = text(given.get("span_kind"))  # OpenInference's, next to the attributes
+def _all_attributes(record: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    kind = text(record.get("span_kind"))  # OpenInference's, next to the attributes
     if kind not in {None, "UNKNOWN"}:
-        found["openinference.span.kind"] = kind
-    for name, value in given.items():
+        fields["openinference.span.kind"] = kind
+    for name, value in record.items():
         if name.startswith(_COLUMN):
-            found[name.removeprefix(_COLUMN)] = value
-    return found | _attributes(embedded(given.get("attributes")))
+            fields[name.removeprefix(_COLUMN)] = value
+    return fields | _attributes(embedded(record.get("attributes")))
 
 
-def _event(given: Mapping[str, Any]) -> SpanEvent:
-    ts = _time(first(given, ("timeUnixNano", "time_unix_nano", "timestamp", "time")))
-    return SpanEvent(text(given.get("name")) or "", ts, _attributes(given.get("attributes")))
+def _event(fields: Mapping[str, Any]) -> SpanEvent:
+    ts = _time(first(fields, ("timeUnixNano", "time_unix_nano", "timestamp", "time")))
+    return SpanEvent(text(fields.get("name")) or "", ts, _attributes(fields.get("attributes")))
 
 
-def _link(given: Mapping[str, Any]) -> Link:
-    context = as_dict(given.get("context"))
-    return Link(_trace_id(given) or _trace_id(context), _span_id(given) or _span_id(context))
+def _link(fields: Mapping[str, Any]) -> Link:
+    context = as_dict(fields.get("context"))
+    return Link(_trace_id(fields) or _trace_id(context), _span_id(fields) or _span_id(context))
 
 
-def _log(given: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
-    attributes = folded(_attributes(given.get("attributes")))
+def _log(fields: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
+    attributes = folded(_attributes(fields.get("attributes")))
     times = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano")
     return LogRecord(
-        trace_id=hex_id(first(given, ("traceId", "trace_id"))),
-        span_id=hex_id(first(given, ("spanId", "span_id"))),
-        name=text(first(given, ("eventName", "event_name"))) or text(attributes.get("event.name")) or "",
-        ts=next((t for name in times if (t := _time(given.get(name))) is not None), None),
-        body=_value(given.get("body")),
+        trace_id=hex_id(first(fields, ("traceId", "trace_id"))),
+        span_id=hex_id(first(fields, ("spanId", "span_id"))),
+        name=text(first(fields, ("eventName", "event_name"))) or text(attributes.get("event.name")) or "",
+        ts=next((t for name in times if (t := _time(fields.get(name))) is not None), None),
+        body=_value(fields.get("body")),
         attributes=attributes,
         resource=resource,
     )
 
 
-def _time(given: Any) -> datetime | None:
+def _time(value: Any) -> datetime | None:
     """Nanoseconds as a text, a number, or JavaScript's halves: words of 32 bits, or seconds and nanoseconds."""
-    if isinstance(given, str):
-        return when(given)
-    pair = as_list(given)
+    if isinstance(value, str):
+        return when(value)
+    pair = as_list(value)
     if pair:
         seconds, rest = number(pair[0]), number(pair[-1])
         return when(int(seconds) * 10**9 + int(rest)) if seconds is not None and rest is not None else None
-    halves = as_dict(given)
+    halves = as_dict(value)
     if halves:
         low, high = number(halves.get("low")), number(halves.get("high"))
         return when((int(high) << 32) + (int(low) & 0xFFFFFFFF)) if low is not None and high is not None else None
-    return when(given)
+    return when(value)
 
 
-def _attributes(given: Any) -> dict[str, Any]:
-    if isinstance(given, dict):
-        return dict(given)
-    found = {}
-    for item in as_list(given):
+def _attributes(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return dict(value)
+    fields = {}
+    for item in as_list(value):
         key = as_dict(item).get("key")
         if isinstance(key, str):
-            found[key] = _value(item.get("value"))
-    return found
+            fields[key] = _value(item.get("value"))
+    return fields
 
 
-def _value(given: Any) -> Any:
+def _value(value: Any) -> Any:
     """Return an AnyValue as a plain value; an empty object is null, and so are bytes."""
-    if not isinstance(given, dict):
-        return given
-    for name, inner in given.items():
+    if not isinstance(value, dict):
+        return value
+    for name, inner in value.items():
         if name in _PLAIN:
             return inner
         if name in _VALUES:
             return _VALUES[name](inner)
-    return given or None
+    return value or None
 
 
-def _integer(given: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     try:
-        return int(given)
+        return int(value)
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _list(given: Any) -> list[Any]:
-    return [_value(item) for item in as_list(as_dict(given).get("values"))]
+def _list(value: Any) -> list[Any]:
+    return [_value(item) for item in as_list(as_dict(value).get("values"))]
 
 
-def _map(given: Any) -> dict[str, Any]:
-    return _attributes(as_list(as_dict(given).get("values")))
+def _map(value: Any) -> dict[str, Any]:
+    return _attributes(as_list(as_dict(value).get("values")))
 
 
 def _nothing(_: Any) -> None:

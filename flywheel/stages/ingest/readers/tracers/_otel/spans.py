@@ -129,8 +129,8 @@ class Spans:
 def _said(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
     """Return the value of the nearest span in a line that has one."""
     for above in line:
-        if found := ident(first(above.attributes, names)):
-            return found
+        if name := ident(first(above.attributes, names)):
+            return name
     return None
 
 
@@ -172,9 +172,9 @@ def _role(span: Span) -> str:
     if method is not None:  # a server's side of a call duplicates its client's
         return "tool" if method == "tools/call" and not span.server else ""
     table = aliases()
-    said = first(span.attributes, table.names.operation)
-    if isinstance(said, str):
-        return table.roles.get(said.lower(), "")
+    value = first(span.attributes, table.names.operation)
+    if isinstance(value, str):
+        return table.roles.get(value.lower(), "")
     named = next((role for role, beginnings in table.prefixes.items() if span.name.startswith(beginnings)), "")
     if named and any(name.startswith(_DIALECTS) for name in span.attributes):
         return named
