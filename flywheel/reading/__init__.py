@@ -52,6 +52,7 @@ from flywheel.reading.messages import (
     name_results,
     result_message,
     tool_schemas,
+    with_origins,
 )
 from flywheel.reading.pairs import Pair, common_payload, pair_of, response_body, sampled
 from flywheel.reading.reader import has, reader
@@ -85,5 +86,5 @@ __all__ = [
     "number", "outcome", "outline", "packaged_span_maps", "pair_of", "picked", "place", "present", "reader", "request",
     "response_body", "result_message", "rollout_events", "sampled", "schemas", "source_of", "span_maps", "spoken",
     "stated_status", "text", "token_counts", "token_ids", "tool_result", "tool_schemas", "tool_status", "tool_use",
-    "transcript", "version", "when", "whole_task",
+    "transcript", "version", "when", "whole_task", "with_origins",
 ]  # fmt: skip

@@ -6,9 +6,9 @@ whose tool results are messages of their own, with the name of the tool (found b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -18,6 +18,7 @@ from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
 
 Message = dict[str, Any]
+T = TypeVar("T")
 
 LITELLM_REDACTED = "redacted-by-litellm"
 # What replaces content that the writer of the log redacted.
@@ -185,13 +186,9 @@ def _result_part(part: Mapping[str, Any]) -> Message:
     words = flat_text(content)
     status = None if not isinstance(flag, bool) else FAILED if flag else OK
     if status is None and part.get("type") in _PROVIDERS:
-        stated = FAILED if _is_error(content) else tool_status(words, part)
+        stated = FAILED if str(as_dict(content).get("type")).endswith("_error") else tool_status(words, part)
         status = OK if stated == UNKNOWN and words else stated
     return result_message(words, part, status=status)
-
-
-def _is_error(content: Any) -> bool:
-    return str(as_dict(content).get("type")).endswith("_error")
 
 
 def name_results(history: Iterable[Message]) -> None:
@@ -204,6 +201,23 @@ def name_results(history: Iterable[Message]) -> None:
             name = names.get(message.get("tool_call_id", ""))
             if name:
                 message["name"] = name
+
+
+def with_origins(records: Iterable[T], turns: Callable[[T], Iterable[Any]]) -> tuple[list[Message], dict[int, T]]:
+    """Return the messages of several records, and for each position in them the record that it is from.
+
+    Args:
+        records: a log's own units: steps, turns.
+        turns: returns a record's messages in any dialect.
+    """
+    history: list[Message] = []
+    origins: dict[int, T] = {}
+    for record in records:
+        spoken = messages(list(turns(record)))
+        origins |= dict.fromkeys(range(len(history), len(history) + len(spoken)), record)
+        history += spoken
+    name_results(history)
+    return history, origins
 
 
 def flat_text(content: Any) -> str | None:

@@ -1,16 +1,7 @@
-"""One module a log format: each exposes `READER`, which turns one record into events.
+"""One module a log format: each has a `READER`, made by `flywheel.reading.reader` of functions.
 
-Readers (`flywheel.extensions.Reader`) keep no state and trust nothing: any field may be missing, null or of another
-type. What they share begins with `_`:
-
-- `_values`, `_status`, `_messages`, `_memo`: scalars, how a tool call ended, messages in normal form.
-- `_events`, `_opinions`: events of transcripts, feedback.
-- `_shapes`: inputs and outputs of model calls, as any framework writes them.
-- `_api`, `_pairs`: logged requests and responses of model APIs.
-- `_otel`, `_aliases`: spans of OpenTelemetry; `_runs`: spans of other tracers.
-- the rest helps the readers of one product: `_langfuse`, `_litellm`, `_mlflow`, `_mini_swe`, `_swe`, `_agl_spans`.
+Readers keep no state and trust nothing: any field may be missing, null or of another type. They are grouped by source:
+`apis` (calls of model APIs and gateways), `tracers` (spans), `agents` (sessions that agents keep), `benchmarks`
+(rollouts with rewards); `native` is flywheel's own form. Modules that begin with `_` belong to the readers next to
+them; `flywheel.reading` has what all share.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -61,11 +61,7 @@ def _history(record: Any) -> list[Mapping[str, Any]]:
 
 def _is_run(record: Any) -> bool:
     history = _history(record)
-    return bool(history) and ("trajectory" in record or _by_swe_agent(history))
-
-
-def _by_swe_agent(history: list[Mapping[str, Any]]) -> bool:
-    return any({"agent", "message_type"} <= set(turn) for turn in history)
+    return bool(history) and ("trajectory" in record or any({"agent", "message_type"} <= set(turn) for turn in history))
 
 
 def _normal(turns: list[Mapping[str, Any]]) -> tuple[list[Message], int]:

@@ -49,7 +49,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     if dialect is None:
         return
     if tag := _missing(record, pair):
-        yield _names_only(record, pair, tag)
+        yield request([], _source(record, pair), 0, {"tags": [tag]})
         return
     yield from _completed(list(call_events(pair, dialect, line)), record)
 
@@ -138,10 +138,6 @@ def _source(record: Mapping[str, Any], pair: Pair) -> Source:
     source["conversation_id"] = source["conversation_id"] or named or "litellm"
     source["ids"] = call_names(record, source["conversation_id"])
     return source
-
-
-def _names_only(record: Mapping[str, Any], pair: Pair, tag: str) -> Event:
-    return request([], _source(record, pair), 0, {"tags": [tag]})
 
 
 def _tool(record: Mapping[str, Any], pair: Pair) -> Iterator[Event]:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from flywheel.reading.events import Event
-from flywheel.reading.messages import Message, messages, name_results, tool_schemas
+from flywheel.reading.messages import tool_schemas, with_origins
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.usage import token_counts, token_ids
@@ -50,7 +50,7 @@ def _is_trajectory(record: Any) -> bool:
 def _trajectory(record: Mapping[str, Any], within: str, parents: Mapping[str, Any]) -> Iterator[Event]:
     agent = {**parents, **present(as_dict(record.get("agent")))}
     conversation, ids, start = _place(record, within)
-    history, steps = _history(record)
+    history, steps = with_origins(map(as_dict, as_list(record.get("steps"))), _turns)
     model = text(agent.get("model_name"))
     system = "@".join(name for name in (text(agent.get("name")), text(agent.get("version"))) if name)
     acts = {n for n, step in steps.items() if history[n]["role"] == "assistant" and _is_act(step)}
@@ -84,18 +84,6 @@ def _place(record: Mapping[str, Any], within: str) -> tuple[str, list[str], int]
 
 def _is_act(step: Mapping[str, Any]) -> bool:
     return not step.get("is_copied_context") and step.get("llm_call_count") != 0
-
-
-def _history(record: Mapping[str, Any]) -> tuple[list[Message], dict[int, Mapping[str, Any]]]:
-    """Return messages, and for each the step that it came from."""
-    history: list[Message] = []
-    steps: dict[int, Mapping[str, Any]] = {}
-    for step in map(as_dict, as_list(record.get("steps"))):
-        spoken = messages(list(_turns(step)))
-        steps |= dict.fromkeys(range(len(history), len(history) + len(spoken)), step)
-        history += spoken
-    name_results(history)
-    return history, steps
 
 
 def _turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

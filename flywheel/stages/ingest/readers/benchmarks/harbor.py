@@ -49,8 +49,8 @@ def _trial(trial: Mapping[str, Any]) -> Iterator[Event]:
         for label, given in as_dict(as_dict(part.get("verifier_result")).get("rewards")).items():
             value = number(given)
             if value is not None:
-                columns = {"conversation_id": target, "target": target, "seq": 0}
-                yield outcome(source, prefix + label, value, by="verifier", **columns)
+                of_trial = {**source, "conversation_id": target, "target": target, "seq": 0}
+                yield outcome(of_trial, prefix + label, value, by="verifier")
 
 
 READER = reader(

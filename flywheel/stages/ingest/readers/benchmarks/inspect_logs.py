@@ -7,12 +7,12 @@ are attempts at one task, even without the log's header. The log's other members
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
-from flywheel.reading.messages import Message, messages, name_results, tool_schemas
+from flywheel.reading.messages import messages, tool_schemas, with_origins
 from flywheel.reading.pairs import sampled
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
@@ -76,7 +76,7 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
     if not isinstance(sample.get("messages"), list):
         raise BadRecordError("bad_record", "a sample without a list of messages")
     turns = [as_dict(turn) for turn in sample["messages"]]
-    history, places = _history(turns)
+    history, places = with_origins(turns, _normal)
     acts = {
         n for n, turn in places.items() if history[n]["role"] == "assistant" and turn.get("source") not in _INSERTED
     }
@@ -113,18 +113,6 @@ def _question(value: Any) -> Any:
     if isinstance(value, str):
         return [["user", value]]
     return [[as_dict(turn).get("role"), as_dict(turn).get("content")] for turn in as_list(value)]
-
-
-def _history(turns: Sequence[Mapping[str, Any]]) -> tuple[list[Message], dict[int, Mapping[str, Any]]]:
-    """Return messages, and for each the turn that it came from."""
-    history: list[Message] = []
-    places: dict[int, Mapping[str, Any]] = {}
-    for turn in turns:
-        spoken = messages(list(_normal(turn)))
-        places |= dict.fromkeys(range(len(history), len(history) + len(spoken)), turn)
-        history += spoken
-    name_results(history)
-    return history, places
 
 
 def _normal(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
