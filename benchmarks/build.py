@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
+    from flywheel.results.data import StageAnswer
     from flywheel.store import Part, Store
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -208,7 +209,7 @@ def _memory(pid: int) -> int:
 def measure(size: int, workers: int) -> dict[str, Any]:
     """Build everything after the episodes; return seconds by stage, rows of the tables, and peak memory in GB."""
     from flywheel.config import Config
-    from flywheel.pipeline.build.run import StageStatus, build, select_stages
+    from flywheel.pipeline.build.run import build, select_stages
     from flywheel.store import Store
 
     config = Config.model_validate({"rewards": {"fit": "always"}, "build": {"workers": workers}})
@@ -220,7 +221,7 @@ def measure(size: int, workers: int) -> dict[str, Any]:
         watch = Watch()
         last, began = watch.seconds(), time.monotonic()
 
-        def note(status: StageStatus) -> None:
+        def note(status: StageAnswer) -> None:
             nonlocal last
             now = watch.seconds()
             spent[status.stage], last = now - last, now

@@ -1,4 +1,4 @@
-"""The entry point: global options, error boundary, exit codes. Heavy packages are imported inside commands only."""
+"""The entry point: global options, groups of commands, errors as messages and exit codes."""
 
 from __future__ import annotations
 
@@ -6,29 +6,58 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from flywheel import __version__
-from flywheel.cli import data, deploy, digest, forget, judge, keep, look, rounds, served
-from flywheel.cli.render import Output
-from flywheel.cli.session import Session
-from flywheel.errors import FlywheelError
+from flywheel.cli import data, deploy, inspect, operations, rewards, rounds, setup
+from flywheel.cli.session import Output, Session
+from flywheel.errors import FlywheelError, where
 
-__all__ = ["app", "hoist_globals", "main"]
+if TYPE_CHECKING:
+    from types import ModuleType
+
+GROUPS = (setup, data, rewards, rounds, deploy, inspect, operations)
+_FLAGS = {"-q", "--quiet", "-v", "--verbose", "--json", "--no-progress"}
+_VALUED = {"-C", "--project", "--config"}
+_TRACEBACK = "FLYWHEEL_TRACEBACK"
+
+
+def commands_of(group: ModuleType) -> list[str]:
+    """Return the names of a group's commands, in order."""
+    registered = [*group.commands.registered_commands, *group.commands.registered_groups]
+    return [info.name or info.callback.__name__ for info in registered]
+
+
+class Grouped(TyperGroup):
+    """The application; its help lists commands by group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        width = max(map(len, self.commands))
+        for group in GROUPS:
+            rows = [
+                (name.ljust(width), self.commands[name].get_short_help_str(formatter.width - width - 6))
+                for name in commands_of(group)
+            ]
+            with formatter.section(group.__name__.rpartition(".")[2].capitalize()):
+                formatter.write_dl(rows)
+        del ctx
+
 
 app = typer.Typer(
     name="flywheel",
+    cls=Grouped,
     help="Learn continuously from your agent's production logs: ingest, build, train, eval, promote.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "FLYWHEEL"},
 )
-
-_FLAGS = {"-q", "--quiet", "-v", "--verbose", "--json", "--no-progress"}
-_VALUED = {"-C", "--project", "--config"}
+for _group in GROUPS:
+    app.add_typer(_group.commands)
 
 
 def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback form
@@ -43,28 +72,17 @@ def _globals(  # noqa: PLR0913 - one parameter a global option
     *,
     project: Annotated[Path | None, typer.Option("-C", "--project", help="Project folder.", metavar="DIR")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="Configuration file.", metavar="FILE")] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print funnels and timings too.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also print funnels and timings.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Draw no progress bars.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options that every command understands, before or after its name."""
+    """Options that every command accepts, before or after its name."""
     del version
     ctx.obj = Session(project, config, Output(as_json, quiet, verbose, progress=not no_progress))
-
-
-data.add_commands(app)
-rounds.add_commands(app)
-served.add_commands(app)
-judge.add_commands(app)
-look.add_commands(app)
-digest.add_commands(app)
-keep.add_commands(app)
-forget.add_commands(app)
-deploy.add_commands(app)
 
 
 def hoist_globals(arguments: Sequence[str]) -> list[str]:
@@ -85,21 +103,49 @@ def hoist_globals(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run the command line; errors that a user can act on become two lines on stderr and an exit code."""
-    # Threads that wait by spinning make two processes on the same cores ten times slower; read when torch loads.
+    """Run the command line; an error becomes two lines on stderr and an exit code."""
+    # Spinning threads make two processes on the same cores ten times slower; the setting is read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app(args=hoist_globals(sys.argv[1:]))
     except FlywheelError as error:
-        _end(error)
-    except Exception as error:  # noqa: BLE001 - the last boundary: a traceback would show text of logs
-        from flywheel.cli.boundary import explain
-
-        _end(explain(error))
+        _exit(error)
+    except Exception as error:  # noqa: BLE001 - the last boundary: a traceback would show log text
+        _exit(unexpected(error))
 
 
-def _end(error: FlywheelError) -> NoReturn:
+def _exit(error: FlywheelError) -> NoReturn:
     sys.stderr.write(f"error: {error.message}\n")
     if error.hint:
         sys.stderr.write(f"\nhint: {error.hint}\n")
     sys.exit(error.exit_code)
+
+
+def unexpected(error: Exception) -> FlywheelError:
+    """Return an error that was not raised on purpose as one for users: its type and places, never its message.
+
+    A message may quote a log; `FLYWHEEL_TRACEBACK=1` prints it. Errors of the operating system name the file.
+    """
+    import traceback
+
+    if os.environ.get(_TRACEBACK):
+        traceback.print_exception(error)
+    if isinstance(error, OSError) and error.errno:
+        return FlywheelError(
+            f"{f'`{error.filename}`: ' if error.filename else ''}{os.strerror(error.errno)}",
+            hint="check the path, its permissions, and the free space on its disk",
+        )
+    if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # as Python 3.11 and 3.12 report it
+        return FlywheelError("a path contains a symbolic link to itself", hint="`ls -l` shows the targets of links")
+    if isinstance(error, MemoryError):
+        return FlywheelError("out of memory", hint="ingest fewer logs at once, or use a machine with more memory")
+    library = Path(typer.__file__).parent
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if library not in Path(f.filename).parents]
+    places = [f"  {f.filename}:{f.lineno} in {f.name}" for f in frames]
+    tables = type(error).__module__.partition(".")[0] in {"polars", "pyarrow", "duckdb"}
+    cause = "a damaged table, or a bug in flywheel" if tables else "a bug in flywheel or in an extension"
+    return FlywheelError(
+        "\n".join([f"{where(error)}: {cause}, reached through", *places]),
+        hint="if `flywheel doctor` reports no problems, please report this with the lines above; "
+        f"{_TRACEBACK}=1 also shows the message, which may quote your logs",
+    )

@@ -1,14 +1,12 @@
-"""What a shell completes: stages, rounds, aliases and pipelines of the project at hand; light, as it runs on every Tab.
+"""Shell completion of stages, rounds, aliases and pipelines; imports little, because it runs on every Tab.
 
-In: what was typed of a word. Out: the words that it could become.
+In: the beginning of a word. Out: the words that begin so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-
-__all__ = ["pipelines", "rounds", "stages", "subjects"]
 
 
 def rounds(incomplete: str) -> list[str]:
@@ -22,7 +20,7 @@ def stages(incomplete: str) -> list[str]:
 
 
 def subjects(incomplete: str) -> list[str]:
-    """Complete what `explain` explains: a stage, the gate, a round."""
+    """Complete a subject of `explain`: a stage, the gate, a round."""
     return [name for name in (*_stages(), "gate", *_rounds()) if name.startswith(incomplete)]
 
 
@@ -34,7 +32,7 @@ def pipelines(incomplete: str) -> list[str]:
 
 
 def _folder() -> Path:
-    from flywheel.project.opened import find_project
+    from flywheel.project import find_project
 
     return find_project(Path.cwd())
 

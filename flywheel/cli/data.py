@@ -1,10 +1,12 @@
-"""init, ingest, quarantine, readers, build, status: getting data in and up to date."""
+"""Data: logs in, tables up to date, queries and datasets out."""
 
 from __future__ import annotations
 
+import json
+import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,32 +17,16 @@ from flywheel.cli.session import Session, session
 from flywheel.errors import UsageError
 
 if TYPE_CHECKING:
-    from flywheel.results import IngestAnswer, StageAnswer, StatusAnswer
+    import pyarrow as pa
 
-__all__ = ["add_commands"]
+    from flywheel.results.data import IngestAnswer, QuarantineAnswer, QueryAnswer, StatusAnswer
 
+commands = typer.Typer()
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
+_CELL = 60  # characters of the widest cell in a printed table
 
 
-def init(
-    ctx: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="Folder to make a project of.", metavar="[DIR]")] = Path(),
-    *,
-    demo: Annotated[bool, typer.Option("--demo", help="Add sample logs to try it on.")] = False,
-) -> None:
-    """Write the defaults down: flywheel.toml, a recipe.
-
-    Also a .gitignore for the store and the rounds' heavy files.
-    """
-    from flywheel.pipeline.admin.init import scaffold
-    from flywheel.results import InitAnswer
-
-    current = session(ctx)
-    made = scaffold(((current.folder or Path()) / directory).resolve(), demo=demo)
-    lines = [f"made  {name}" for name in made] + ["next  flywheel ingest" + ("" if demo else " LOGS")]
-    current.out.result(lines, InitAnswer(made=made))
-
-
+@commands.command()
 def ingest(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     paths: Annotated[
@@ -48,116 +34,112 @@ def ingest(  # noqa: PLR0913 - one parameter an option
         typer.Argument(help="Files, folders or globs; default: ingest.sources.", metavar="[PATHS]..."),
     ] = None,
     *,
-    log_format: Annotated[str | None, typer.Option("--format", help="A reader's name; default: detected.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on reading what is appended, until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 10.0,
+    log_format: Annotated[str | None, typer.Option("--format", help="Name of a reader; default: detected.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep reading as files grow, until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between two passes.", min=0.1)] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,
     detailed: DetailedExit = False,
 ) -> None:
     """Read new log lines into the store.
 
-    `-` reads standard input. Redacted, de-duplicated, nothing lost: read = kept + duplicate + ignored + quarantined.
-    The same files twice change nothing.
+    `-` reads standard input. Records are redacted and de-duplicated, and each is counted: read = kept + duplicate +
+    ignored + quarantined. Ingesting the same files again changes nothing.
     """
     current = session(ctx)
-    chosen = [p if str(p) == "-" else p.resolve() for p in paths or []]
+    sources = [p if str(p) == "-" else p.resolve() for p in paths or []]
     if follow:
-        _follow(current, chosen, log_format=log_format, interval=interval, dry_run=dry_run)
+        if dry_run or any(str(p) == "-" for p in sources):
+            raise UsageError("--follow reads growing files", hint="drop --dry-run and `-`")
+        _follow(current, sources, log_format=log_format, interval=interval)
         return
     with working(current.out, "reading logs"):
-        answer = current.project().ingest(chosen, log_format=log_format, dry_run=dry_run)
+        answer = current.project().ingest(sources, log_format=log_format, dry_run=dry_run)
     current.out.result(_ingest_lines(answer, verbose=current.out.verbose), answer)
     if detailed and answer.kept == 0 and not answer.quarantined:
         raise typer.Exit(99)
 
 
-def _follow(current: Session, paths: list[Path], *, log_format: str | None, interval: float, dry_run: bool) -> None:
-    """Read on until Ctrl-C or SIGTERM; what was read stays read."""
-    import signal
-
-    if dry_run or any(str(p) == "-" for p in paths):
-        raise UsageError("--follow reads files that grow", hint="leave --dry-run and `-` away")
+def _follow(current: Session, sources: list[Path], *, log_format: str | None, interval: float) -> None:
+    """Ingest until Ctrl-C or SIGTERM; records read so far stay in the store."""
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    current.out.say("following; Ctrl-C ends it")
+    current.out.say("following; Ctrl-C stops")
     try:
-        for answer in current.project().follow(paths, log_format=log_format, interval_s=interval):
-            current.out.result([_short(answer)], answer)
+        for a in current.project().ingest_follow(sources, log_format=log_format, interval_s=interval):
+            refused = sum(a.quarantined.values())
+            counts = f"read {a.read:,}  kept {a.kept:,}  duplicate {a.duplicate:,}  quarantined {refused:,}"
+            current.out.result([f"{counts}  events {a.events:,}"], a)
             sys.stdout.flush()
     except KeyboardInterrupt:
         current.out.say("stopped")
-
-
-def _short(a: IngestAnswer) -> str:
-    bad = sum(a.quarantined.values())
-    return f"read {a.read:,}  kept {a.kept:,}  duplicate {a.duplicate:,}  quarantined {bad:,}  events {a.events:,}"
 
 
 def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     formats = ", ".join(f"{n} {name}" for name, n in a.formats.items()) or "none new"
     rows = [["read", f"{a.read:,}", f"records in {a.files:,} files ({formats}; {a.unchanged:,} unchanged)"]]
     rows += [["kept", f"{a.kept:,}", f"records → {a.events:,} events"], ["duplicate", f"{a.duplicate:,}", ""]]
-    rows += [["forgotten", f"{a.forgotten:,}", "of users who were forgotten"]] if a.forgotten else []
-    rows += [["ignored", f"{n:,}", why] for why, n in a.ignored.items()]
-    rows += [["quarantined", f"{n:,}", why] for why, n in a.quarantined.items()] or [["quarantined", "0", ""]]
+    rows += [["forgotten", f"{a.forgotten:,}", "of forgotten users"]] if a.forgotten else []
+    rows += [["ignored", f"{n:,}", reason] for reason, n in a.ignored.items()]
+    rows += [["quarantined", f"{n:,}", reason] for reason, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]
     rows += [
-        ["lost", f"{len(one.fields):,}", f"fields of {one.format} records are not kept (-v lists them)"]
-        for one in a.lost
-        if one.fields and not verbose
+        ["lost", f"{len(lost.fields):,}", f"fields of {lost.format} records are not kept (-v lists them)"]
+        for lost in a.lost
+        if lost.fields and not verbose
     ]
-    lines = columns(rows, right=(1,)) + [f"  {bad}" for bad in a.first_quarantined]
-    if verbose:
-        lines += _lost_lines(a)
+    lines = columns(rows, right=(1,)) + [f"  {record}" for record in a.first_quarantined]
+    for lost in a.lost if verbose else ():
+        lines.append(f"fields of {lost.format} that no event holds, in {lost.sampled:,} sampled records:")
+        fields = sorted(((n, path) for path, n in lost.fields.items()), reverse=True)
+        lines += [f"  {n / lost.sampled:>4.0%}  {path}" for n, path in fields]
     return [*lines, "dry run: nothing was stored" if a.dry_run else "next  flywheel build"]
 
 
-def _lost_lines(a: IngestAnswer) -> list[str]:
-    """List what a source has and no event holds."""
-    lines = []
-    for one in a.lost:
-        lines.append(f"lost of {one.format}, in {one.sampled:,} sampled records:")
-        rows = sorted(((n, path) for path, n in one.fields.items()), reverse=True)
-        lines += [f"  {n / one.sampled:>4.0%}  {path}" for n, path in rows]
-    return lines
-
-
+@commands.command()
 def quarantine(
     ctx: typer.Context,
     *,
     reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
     file: Annotated[str | None, typer.Option("--file", help="Only files whose path contains this.")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="Show only so many records.", min=0)] = 20,
-    retry: Annotated[bool, typer.Option("--retry", help="Read their files once more.")] = False,
+    limit: Annotated[int, typer.Option("--limit", help="Number of records to show.", min=0)] = 20,
+    retry: Annotated[bool, typer.Option("--retry", help="Read their files again.")] = False,
 ) -> None:
-    """Show what ingest refused and why; read it again with --retry.
+    """Show which records ingest refused and why.
 
-    After an export was mended, or a reader was installed or updated. The refused text itself is never stored.
+    --retry reads them again, after an export was fixed or a reader was installed or updated. The text of refused
+    records is never stored.
     """
     current = session(ctx)
-    if retry:
-        with working(current.out, "reading again"):
-            again = current.project().retry_quarantine()
-        lines = [f"read {again.files:,} file(s) again: {again.kept:,} records kept"]
-        lines += [f"{again.before:,} records were quarantined, {again.after:,} are"]
-        lines += [f"gone  {name}" for name in again.gone]
-        current.out.result([*lines, "next  flywheel build" if again.kept else "next  flywheel quarantine"], again)
+    if not retry:
+        answer = current.project().quarantine(reason=reason, file=file, limit=limit)
+        current.out.result(_quarantine_lines(answer), answer)
         return
-    answer = current.project().quarantine(reason=reason, file=file, limit=limit)
-    if not answer.records:
-        current.out.result(["nothing is quarantined"], answer)
-        return
-    head = columns([[r.reason, f"{r.records:,}", r.meaning] for r in answer.reasons], right=(1,))
-    rows = columns([[f"{r.source_file}:{r.source_line}", r.reason, r.detail] for r in answer.rows])
-    more = answer.records - len(answer.rows)
+    with working(current.out, "reading again"):
+        again = current.project().quarantine_retry()
+    lines = [
+        f"read {again.files:,} file(s) again: {again.kept:,} records kept",
+        f"quarantined records: {again.before:,} before, {again.after:,} now",
+        *(f"missing  {name}" for name in again.gone),
+        "next  flywheel build" if again.kept else "next  flywheel quarantine",
+    ]
+    current.out.result(lines, again)
+
+
+def _quarantine_lines(a: QuarantineAnswer) -> list[str]:
+    if not a.records:
+        return ["the quarantine is empty"]
+    reasons = columns([[r.reason, f"{r.records:,}", r.meaning] for r in a.reasons], right=(1,))
+    rows = columns([[f"{r.source_file}:{r.source_line}", r.reason, r.detail] for r in a.rows])
+    more = a.records - len(a.rows)
     rest = [f"and {more:,} more; --limit shows them"] if more else []
-    current.out.result([*head, "", *rows, *rest, "next  flywheel quarantine --retry"], answer)
+    return [*reasons, "", *rows, *rest, "next  flywheel quarantine --retry"]
 
 
+@commands.command()
 def readers(
     ctx: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="A file to try them on.", metavar="[FILE]")] = None,
+    file: Annotated[Path | None, typer.Argument(help="A file to detect the format of.", metavar="[FILE]")] = None,
 ) -> None:
-    """List the log formats that can be read; with a file, say which it is.
+    """List the readers; with a file, detect its format.
 
     Formats are detected from the content, never from a file's name.
     """
@@ -172,6 +154,7 @@ def readers(
     current.out.result(columns(rows, right=(1,)) + ([answer.verdict] if answer.verdict else []), answer)
 
 
+@commands.command()
 def build(
     ctx: typer.Context,
     *,
@@ -186,51 +169,27 @@ def build(
 ) -> None:
     """Bring the derived tables up to date.
 
-    Episodes, rewards, returns, examples, pairs and groups; what is fresh is skipped.
+    Episodes, rewards, returns, examples, pairs and groups; fresh stages are skipped.
     """
     current = session(ctx)
     with working(current.out, "building"):
         answer = current.project().build(select=select, full_refresh=full_refresh)
-    rows = [_stage_row(s) for s in answer.stages]
+    rows = []
+    for stage in answer.stages:
+        counts = ", ".join(f"{n:,} {table}" for table, n in stage.rows.items())
+        seconds = f"{stage.seconds:.1f} s" if stage.state == "built" else ""
+        rows.append([stage.stage, stage.state, counts, seconds, "; ".join(stage.why)])
     lines = columns(rows, right=(3,))
     if current.out.verbose:
-        lines = [line for s, row in zip(answer.stages, lines, strict=True) for line in (row, *funnel_lines(s.funnel))]
+        lines = [x for s, line in zip(answer.stages, lines, strict=True) for x in (line, *funnel_lines(s.funnel))]
     current.out.result([*lines, "next  flywheel plan"], answer)
     if detailed and all(s.state == "fresh" for s in answer.stages):
         raise typer.Exit(99)
 
 
-def export(
-    ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(help="Folder to write; one that export wrote is replaced.")],
-    *,
-    form: Annotated[
-        list[str] | None, typer.Option("--form", help="preference, unpaired, sft or groups; default: all.")
-    ] = None,
-    split: Annotated[str, typer.Option("--split", help="train or holdout.")] = "train",
-) -> None:
-    """Write the mined rows as datasets for other trainers.
-
-    JSON lines in TRL's forms, with a card and hashes; `datasets.load_dataset` opens the folder.
-    """
-    current = session(ctx)
-    with working(current.out, "exporting"):
-        answer = current.project().export(folder, forms=form or [], split=split)
-    lines = columns([[f"{one.rows:,}", one.path, one.trainers] for one in answer.files], right=(0,))
-    if current.out.verbose:
-        parts = zip(answer.files, lines, strict=True)
-        lines = [line for one, row in parts for line in (row, *funnel_lines(one.counts))]
-    current.out.result([*lines, f"in    {answer.folder}"], answer)
-
-
-def _stage_row(stage: StageAnswer) -> list[str]:
-    rows = ", ".join(f"{n:,} {table}" for table, n in stage.rows.items())
-    seconds = f"{stage.seconds:.1f} s" if stage.state == "built" else ""
-    return [stage.stage, stage.state, rows, seconds, "; ".join(stage.why)]
-
-
+@commands.command()
 def status(ctx: typer.Context) -> None:
-    """Show what is new, stale and pending, and what next."""
+    """Show what is new, stale and pending, and what to run next."""
     current = session(ctx)
     answer = current.project().status()
     current.out.result(_status_lines(answer), answer)
@@ -251,7 +210,87 @@ def _status_lines(a: StatusAnswer) -> list[str]:
     return columns(head) + columns(stages) + [f"next     {a.next}"]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register this file's commands."""
-    for command in (init, ingest, quarantine, readers, build, export, status):
-        app.command()(command)
+@commands.command()
+def query(
+    ctx: typer.Context,
+    sql: Annotated[str, typer.Argument(help="A query; - reads it from standard input.", metavar="SQL")],
+    *,
+    form: Annotated[
+        Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Output format of the rows.")
+    ] = "table",
+    limit: Annotated[int, typer.Option("--limit", help="Rows of a printed table.", min=1)] = 100,
+) -> None:
+    """Query the store in SQL.
+
+    The tables are events, episodes, steps, rewards, returns, pairs, groups and the others of `flywheel schema`. DuckDB
+    runs the query; it can read only these tables and change nothing.
+    """
+    from flywheel.results.data import QueryAnswer
+
+    current = session(ctx)
+    table = current.project().query(sys.stdin.read() if sql == "-" else sql)
+    if form in {"csv", "parquet"}:
+        _write_binary(table, form)
+    elif form == "json":
+        for row in table.to_pylist():
+            sys.stdout.write(json.dumps(row, default=_text, ensure_ascii=False) + "\n")
+    else:
+        rows = [list(row.values()) for row in table.slice(0, limit).to_pylist()]
+        answer = QueryAnswer(
+            columns=table.column_names, rows=json.loads(json.dumps(rows, default=_text)), total=table.num_rows
+        )
+        current.out.result(_query_lines(answer, [[_text(value) for value in row] for row in rows]), answer)
+
+
+def _write_binary(table: pa.Table, form: str) -> None:
+    """Write CSV or Parquet to stdout."""
+    if form == "csv":
+        import polars as pl
+
+        frame = pl.DataFrame(table)
+        nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+        texts = [pl.Series(name, [_text(value) for value in frame[name].to_list()], pl.String) for name in nested]
+        frame.with_columns(texts).write_csv(sys.stdout.buffer)
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, sys.stdout.buffer)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value, default=_text, ensure_ascii=False)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _query_lines(a: QueryAnswer, rows: list[list[str]]) -> list[str]:
+    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
+    short = [[cell if len(cell) <= _CELL else f"{cell[: _CELL - 1]}…" for cell in row] for row in cells]
+    more = a.total - len(rows)
+    rest = [f"and {more:,} more rows; --limit or --format csv shows them"] if more else []
+    return [*columns([a.columns, *short]), *rest]
+
+
+@commands.command()
+def export(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Folder to write; an earlier export is replaced.")],
+    *,
+    form: Annotated[
+        list[str] | None, typer.Option("--form", help="preference, unpaired, sft or groups; default: all.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train or holdout.")] = "train",
+) -> None:
+    """Write the mined rows as datasets for other trainers.
+
+    JSON lines in TRL's forms, with a card and hashes; `datasets.load_dataset` opens the folder.
+    """
+    current = session(ctx)
+    with working(current.out, "exporting"):
+        answer = current.project().export(folder, forms=form or [], split=split)
+    lines = columns([[f"{file.rows:,}", file.path, file.trainers] for file in answer.files], right=(0,))
+    if current.out.verbose:
+        lines = [x for f, line in zip(answer.files, lines, strict=True) for x in (line, *funnel_lines(f.counts))]
+    current.out.result([*lines, f"in    {answer.folder}"], answer)

@@ -1,10 +1,10 @@
-"""deploy vllm and deploy merge: handing a champion to who serves it."""
+"""Deploy: what to serve, where it is served, and a canary's decision."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,19 +13,80 @@ from flywheel.cli.progress import working
 from flywheel.cli.render import columns, size
 from flywheel.cli.session import session
 
-__all__ = ["add_commands"]
+if TYPE_CHECKING:
+    from flywheel.results.deploy import CanaryAnswer
 
+commands = typer.Typer()
 deploy = typer.Typer(
-    help="Hand a champion to who serves it.",
+    help="Load a champion into vLLM, or merge it into its base model.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
 RoundOption = Annotated[
     str,
     typer.Option("--round", help="Round, alias or `base`; default: @champion.", metavar="ROUND", autocompletion=rounds),
 ]
+_POLICY = "log this name as the policy, so that flywheel knows which round acted"
+_EXIT = {"promote": 0, "continue": 3, "roll_back": 5}
+
+
+@commands.command()
+def champion(ctx: typer.Context) -> None:
+    """Show what to serve, and the decision behind it.
+
+    Base model, adapter and hashes. Fails when the adapter's files are not the ones that were evaluated, so that a
+    deployment can rely on it.
+    """
+    current = session(ctx)
+    a = current.project().champion()
+    rows = [
+        ["champion", "the base model: no round is champion" if a.round is None else f"round {a.round}"],
+        ["base", f"{a.base_model} @ {a.base_model_sha256[:12]}"],
+        *([["adapter", a.adapter], ["sha256", a.adapter_sha256]] if a.adapter else []),
+        *([["decision", f"{a.decision} at {a.decided_at}: {a.reason}"]] if a.decision else []),
+        ["name", f"{a.name}  ({_POLICY})"],
+    ]
+    current.out.result(columns(rows), a)
+
+
+@commands.command()
+def canary(
+    ctx: typer.Context,
+    *,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option("--logs", help="The old side's logs, then the canary's; default: ingested logs.", metavar="PATH"),
+    ] = None,
+    old: Annotated[str | None, typer.Option("--old", help="Policy or model of the old side.", metavar="NAME")] = None,
+    new: Annotated[str | None, typer.Option("--new", help="Policy or model of the canary.", metavar="NAME")] = None,
+    share: Annotated[
+        float | None, typer.Option("--share", help="Share of users the canary should get; default: canary.share.")
+    ] = None,
+) -> None:
+    """Compare a canary with the old policy, and decide.
+
+    Exit 0: promote; 3: continue; 5: roll back. Run it as often as you like: its error rate holds over all looks, and
+    each attempt is counted once.
+    """
+    current = session(ctx)
+    with working(current.out, "comparing new attempts"):
+        answer = current.project().canary(logs or [], old=old, new=new, share=share)
+    current.out.result(_canary_lines(answer), answer)
+    if _EXIT[answer.decision]:
+        raise typer.Exit(_EXIT[answer.decision])
+
+
+def _canary_lines(a: CanaryAnswer) -> list[str]:
+    span = f"[{a.low * 100:+.1f}, {a.high * 100:+.1f}] pp at every look"
+    rows = [
+        ["old", f"{a.old}   {a.mean_old:.1%} of {a.n_old:,}"],
+        ["new", f"{a.new}   {a.mean_new:.1%} of {a.n_new:,}"],
+        ["delta", f"{a.delta * 100:+.1f} pp, 95 % interval {span}; pairs {a.pairs:,}"],
+        ["look", f"{a.night}" + ("" if a.looked else ", no new attempts since")],
+    ]
+    decision = a.decision.upper().replace("_", " ")
+    return [*columns(rows), *(f"note   {note}" for note in a.notes), f"{decision}: {'; '.join(a.reasons)}"]
 
 
 @deploy.command()
@@ -37,18 +98,18 @@ def vllm(  # noqa: PLR0913 - one parameter an option
     path: Annotated[
         str, typer.Option("--path", help="The adapter's folder as the server sees it.", metavar="DIR")
     ] = "",
-    name: Annotated[str, typer.Option("--name", help="What the server calls it; default: PROJECT-round-N.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Model name on the server; default: PROJECT-round-N.")] = "",
     token_env: Annotated[
         str, typer.Option("--token-env", help="Environment variable with the server's API key.", metavar="NAME")
     ] = "VLLM_API_KEY",  # noqa: S107 - a variable's name
     keep: Annotated[int, typer.Option("--keep", help="Earlier adapters that stay loaded, for a rollback.", min=0)] = 1,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds for one request.", min=1)] = 120.0,
 ) -> None:
-    """Load the champion into a running vLLM.
+    """Load the champion into a running vLLM server.
 
-    The server needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True. The adapter is loaded, has to answer a
-    probe, and only then older ones are unloaded; what serves now is written to rounds/deployments.jsonl. Typing it
-    again changes nothing; after `flywheel rollback` it goes back to the adapter before, which is still loaded.
+    The server needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True. The adapter is loaded and must answer a
+    probe before older ones are unloaded; the deployment is recorded in rounds/deployments.jsonl. Running the command
+    again changes nothing; after `flywheel rollback` it returns to the previous adapter, which is still loaded.
     """
     current = session(ctx)
     with working(current.out, "deploying"):
@@ -58,10 +119,10 @@ def vllm(  # noqa: PLR0913 - one parameter an option
     rows = [
         ["serving", f"{a.name} at {a.url}, which answered a probe ({a.probe})"],
         *([["adapter", f"{a.path} @ {a.adapter_sha256[:12]}"]] if a.path else []),
-        *([["still there", f"{a.previous}, for a rollback"]] if a.previous else []),
+        *([["still loaded", f"{a.previous}, for a rollback"]] if a.previous else []),
         *([["unloaded", ", ".join(a.unloaded)]] if a.unloaded else []),
     ]
-    last = "requests name it as `model`; log it as the policy (docs/serving.md)"
+    last = "send this name as `model` in requests, and log it as the policy (docs/serving.md)"
     current.out.result([*columns(rows), last], a)
 
 
@@ -71,27 +132,25 @@ def merge(
     *,
     to: Annotated[Path, typer.Option("--to", help="Folder to write.", metavar="DIR")],
     target: RoundOption = "@champion",
-    gguf: Annotated[bool, typer.Option("--gguf", help="Also make model.gguf with llama.cpp's converter.")] = False,
+    gguf: Annotated[bool, typer.Option("--gguf", help="Also write model.gguf with llama.cpp's converter.")] = False,
 ) -> None:
-    """Write the champion merged into its base.
+    """Write the champion merged into its base model.
 
-    Plain safetensors with tokenizer and chat template, for any server that loads transformers models. What was written
-    is read again and its logits are compared with those of the adapter beside its base.
+    Plain safetensors with tokenizer and chat template, for any server that loads transformers models. The merged model
+    is loaded again and its logits are compared with those of base model and adapter.
     """
     current = session(ctx)
     with working(current.out, "merging"):
-        a = current.project().merge(to, target=target, gguf=gguf)
+        a = current.project().deploy_merge(to, target=target, gguf=gguf)
     rows = [
         ["round", f"{a.round} on {a.base_model}"],
         ["weights", f"{size(a.size_bytes)} @ {a.weights_sha256[:12]}"],
-        ["checked", f"largest difference of a logit {a.largest_difference:.2g}"],
+        ["checked", f"logits differ by at most {a.largest_difference:.2g}"],
         ["folder", a.folder],
         *([["gguf", a.gguf]] if a.gguf else []),
-        ["name", f"{a.name}  (log it as the policy, so that the next night knows who acted)"],
+        ["name", f"{a.name}  ({_POLICY})"],
     ]
     current.out.result(columns(rows), a)
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register this file's commands."""
-    app.add_typer(deploy, name="deploy")
+commands.add_typer(deploy, name="deploy")

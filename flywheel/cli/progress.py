@@ -1,4 +1,4 @@
-"""What moves on a terminal while a command works: nothing for two seconds, nothing where stderr is no terminal."""
+"""Progress bars: shown after two seconds, and only where stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from flywheel.cli.render import Output
+    from flywheel.cli.session import Output
 
-__all__ = ["training", "working"]
-
-_PATIENCE_S = 2.0
+_DELAY_S = 2.0
 
 
 @contextmanager
-def _drawn(bar: Progress) -> Iterator[None]:
-    """Draw a bar from the third second on, so that quick commands flash nothing."""
-    later = threading.Timer(_PATIENCE_S, bar.start)
+def _shown(bar: Progress) -> Iterator[None]:
+    """Show a bar after two seconds, so that quick commands show none."""
+    later = threading.Timer(_DELAY_S, bar.start)
     later.daemon = True
     later.start()
     try:
@@ -33,7 +31,7 @@ def _drawn(bar: Progress) -> Iterator[None]:
 
 @contextmanager
 def working(out: Output, text: str) -> Iterator[None]:
-    """Show that a command is at work, and for how long, while the block runs."""
+    """Show a spinner with the elapsed time while the block runs."""
     if not out.live:
         yield
         return
@@ -43,13 +41,13 @@ def working(out: Output, text: str) -> Iterator[None]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     bar.add_task(text, total=None)
-    with _drawn(bar):
+    with _shown(bar):
         yield
 
 
 @contextmanager
 def training(out: Output) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Give a callback for training metrics: a live bar with loss, margin, speed and time left on a terminal."""
+    """Yield a callback for training metrics: on a terminal, a bar with loss, margin, speed and time left."""
     if not out.live:
         yield lambda _: None
         return
@@ -64,5 +62,5 @@ def training(out: Output) -> Iterator[Callable[[dict[str, Any]], None]]:
         words = [f"{k} {metrics[k]:.3g}" for k in ("loss", "rewards/margins", "tokens_per_s") if k in metrics]
         bar.update(task, completed=metrics.get("step", 0), total=metrics.get("of"), description="  ".join(words))
 
-    with _drawn(bar):
+    with _shown(bar):
         yield show

@@ -1,60 +1,120 @@
-"""plan, train, eval, promote, rollback, run: turning the wheel."""
+"""Rounds: from a plan to a champion, and what earlier rounds were."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flywheel.cli.completing import pipelines, rounds
-from flywheel.cli.planned import plan_lines
+from flywheel.cli.completing import rounds
 from flywheel.cli.progress import training, working
-from flywheel.cli.render import columns, estimate_lines, metric_lines, rule_lines, size
-from flywheel.cli.served import evaluate_logs
-from flywheel.cli.session import Session, session
+from flywheel.cli.render import (
+    columns,
+    estimate_lines,
+    funnel_lines,
+    metric_lines,
+    monitor_lines,
+    off_policy_lines,
+    rule_lines,
+    size,
+)
+from flywheel.cli.session import Session, confirm, session
+from flywheel.errors import UsageError
 from flywheel.records import METHODS
 
 if TYPE_CHECKING:
-    from flywheel.records import Plan, Promotion, RoundManifest
+    from flywheel.records import DataCard, Plan, Promotion, RoundManifest
+    from flywheel.results.rounds import DiffAnswer, LogsEvalAnswer
 
-__all__ = ["add_commands", "confirm"]
-
+commands = typer.Typer()
 RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
 MethodOption = Annotated[
     str | None, typer.Option("--method", help=f"{', '.join(METHODS)} or auto; default: train.method.")
 ]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+_MOST_NAMES = 4
 
 
+@commands.command()
 def plan(
     ctx: typer.Context,
     *,
     number: RoundOption = None,
     method: MethodOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `train --plan`.", metavar="FILE")] = None,
-    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when nothing is new.")] = False,
+    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when no data is new.")] = False,
 ) -> None:
     """Show what the next round would contain.
 
-    Its start, its method and why, its data with the funnel, its budget. Stale tables are built first; nothing is
+    Its start, its method and why, its data with the funnel, its budget. Stale tables are built first; no round is
     trained.
     """
     current = session(ctx)
     with working(current.out, "planning"):
-        made = current.project().plan(number, method=method)
+        planned = current.project().plan(number, method=method)
     if out is not None:
         from flywheel.io.files import write_json
 
-        write_json(out, made.model_dump(mode="json"))
-    _show_plan(current, made, f" --method {method}" if method else "", detailed=detailed)
+        write_json(out, planned.model_dump(mode="json"))
+    _show_plan(current, planned, f" --method {method}" if method else "", detailed=detailed)
 
 
-def _show_plan(current: Session, made: Plan, options: str, *, detailed: bool) -> None:
-    current.out.result(plan_lines(made, options, verbose=current.out.verbose), made)
-    if detailed and made.same_as is not None:
+def _show_plan(current: Session, planned: Plan, options: str, *, detailed: bool) -> None:
+    current.out.result(_plan_lines(planned, options, verbose=current.out.verbose), planned)
+    if detailed and planned.same_as is not None:
         raise typer.Exit(99)
 
 
+def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
+    """Return a plan as lines; `options` are passed on to the training command."""
+    parent = "the base model" if p.parent is None else f"round {p.parent}"
+    mix = ": " + ", ".join(f"{n:,} {kind}" for kind, n in p.card.mix.items()) if len(p.card.mix) > 1 else ""
+    rows = [
+        [f"round {p.round}", f"from {parent} ({p.start_reason})"],
+        ["base", f"{p.base_model} @ {p.base_model_sha256[:12]}"],
+        ["method", f"{p.method}: {p.method_reason}"],
+        ["reference", p.reference],
+        ["rows", f"{p.rows:,} of {p.tasks:,} tasks{mix}, dataset {p.dataset_sha256[:12]}"],
+        ["budget", f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({size(p.characters)} of text)"],
+        *_card_rows(p.card),
+    ]
+    lines = columns(rows) + funnel_lines(p.counts) + monitor_lines(p.monitors, verbose=verbose)
+    if p.same_as is not None:
+        return [*lines, f"no new data: the round would repeat round {p.same_as}"]
+    if any(row.level == "red" for row in p.monitors):
+        return [*lines, "a red monitor blocks training; to override: flywheel train --force --reason WHY"]
+    return [*lines, f"next  flywheel train --round {p.round}{options}"]
+
+
+def _card_rows(card: DataCard) -> list[list[str]]:
+    windowed = f", {card.windowed:,} of them without their oldest turns" if card.windowed else ""
+    refused = f", {card.too_long:,} longer and left out" if card.too_long else ""
+    longer_rows = windowed + refused or ", none longer"
+    sides = " and ".join(f"{mean:,.0f}" for mean in card.mean_trained)
+    longer = f"; the longer side is chosen in {card.longer_wins:.0%}" if card.longer_wins is not None else ""
+    share = f", the most frequent with {card.largest_user_share:.0%} of the rows" if card.largest_user_share else ""
+    builders = f"by {_most_common(card.builders)}; " if card.builders else ""
+    loss = f"in the loss {card.trained_tokens:,}, on average {sides} a row{longer}"
+    users = f"{card.users:,} users{share}" if card.users else "users unknown"
+    policies = _most_common(card.policies)
+    return [
+        ["fit", f"{card.fitting:,} rows in train.max_length {card.max_length:,}{longer_rows}"],
+        ["tokens", f"median row {card.median_tokens:,}, longest {card.longest_tokens:,}; {loss}"],
+        ["from", f"{builders}logs {_most_common(card.sources)}; policies {policies}; {users}"],
+        ["template", card.rendering],
+    ]
+
+
+def _most_common(counts: dict[str, int]) -> str:
+    rest = len(counts) - _MOST_NAMES
+    names = ", ".join(f"{name} {n:,}" for name, n in list(counts.items())[:_MOST_NAMES])
+    return names + (f" and {rest} more" if rest > 0 else "")
+
+
+@commands.command()
 def train(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     *,
@@ -64,14 +124,14 @@ def train(  # noqa: PLR0913 - one parameter an option
         Path | None, typer.Option("--plan", help="A plan saved by `plan --out`.", metavar="FILE")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, train nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Train although a monitor is red; needs --reason.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train even if a monitor is red; needs --reason.")] = False,
     reason: Annotated[str, typer.Option("--reason", help="Why; written to the manifest.")] = "",
-    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when it was trained already.")] = False,
+    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when it was already trained.")] = False,
 ) -> None:
     """Train a round.
 
-    Builds what is stale, plans, executes; a red monitor blocks it. An interrupted round goes on where it stopped; a
-    trained one is left alone.
+    Builds stale tables, plans, trains; a red monitor blocks it. An interrupted round continues where it stopped; a
+    trained round is left alone.
     """
     current = session(ctx)
     saved = _saved_plan(plan_file) if plan_file else None
@@ -82,17 +142,15 @@ def train(  # noqa: PLR0913 - one parameter an option
         plan(ctx, number=number, method=method, out=None, detailed=detailed)
         return
     project = current.project()
-    before = set(project.registry.trained())
+    trained = set(project.registry.trained())
     with training(current.out) as on_metrics:
         manifest = project.train(number, method=method, plan=saved, force=force, reason=reason, on_metrics=on_metrics)
-    lines = _train_lines(manifest, already=manifest.round in before)
-    current.out.result(lines, manifest)
-    if detailed and manifest.round in before:
+    current.out.result(_train_lines(manifest, already=manifest.round in trained), manifest)
+    if detailed and manifest.round in trained:
         raise typer.Exit(99)
 
 
 def _saved_plan(path: Path) -> Plan:
-    from flywheel.errors import UsageError
     from flywheel.io.user_files import read_document
     from flywheel.records import Plan
 
@@ -100,7 +158,6 @@ def _saved_plan(path: Path) -> Plan:
 
 
 def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
-    first = f"round {m.round} was trained already" if already else f"trained round {m.round}"
     rows = [
         ["method", f"{m.method}: {m.method_reason}"],
         ["rows", f"{m.counts.get('kept', 0):,}"],
@@ -109,9 +166,11 @@ def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
     ]
     rows += [["forced", m.forced]] if m.forced else []
     rows += [[name, f"{value:,.0f}" if value.is_integer() else f"{value:.4f}"] for name, value in m.checks.items()]
+    first = f"round {m.round} was already trained" if already else f"trained round {m.round}"
     return [first, *columns(rows), f"next  flywheel eval --round {m.round} --promote"]
 
 
+@commands.command("eval")
 def evaluate(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     *,
@@ -124,7 +183,7 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
     ] = None,
     suite: Annotated[
         list[str] | None,
-        typer.Option("--suite", help="Suite, or file of own cases, to run; may be repeated. Default: eval.suites."),
+        typer.Option("--suite", help="Suite, or file of own cases; may be repeated. Default: eval.suites."),
     ] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Let the gate decide and move the champion.")] = False,
     logs: Annotated[
@@ -136,20 +195,20 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
     old: Annotated[str | None, typer.Option("--old", help="Policy or model in the old log.", metavar="NAME")] = None,
     new: Annotated[str | None, typer.Option("--new", help="Policy or model in the new log.", metavar="NAME")] = None,
 ) -> None:
-    """Judge a round beside the champion on held-out tasks; or two policies from their logs.
+    """Evaluate a round against the champion on held-out tasks.
 
     With --promote the gate decides: exit 0 promoted, 3 held.
 
-    With --logs OLD --logs NEW nothing is run and nothing is written: tasks that both served are paired, and the gate's
-    rules say PROMOTE (exit 0), REJECT, INCONCLUSIVE or BLOCKED (exit 3). One --logs with --old and --new takes both
-    policies from the same files.
+    With --logs OLD --logs NEW two policies are compared from their logs, and no file is written: tasks that both
+    policies served are paired, and the gate's rules decide PROMOTE (exit 0), REJECT, INCONCLUSIVE or BLOCKED (exit 3).
+    One --logs with --old and --new takes both policies from the same files.
     """
     current = session(ctx)
     if logs or old or new:
-        _only_logs(logs, number=number, against=against, suite=suite, promote=promote)
-        evaluate_logs(current, logs or [], old, new)
+        _only_logs(logs, round=number, against=against, suite=suite, promote=promote)
+        _evaluate_logs(current, logs or [], old, new)
         return
-    with working(current.out, "judging the round beside the champion"):
+    with working(current.out, "evaluating the round and the champion"):
         answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
     report = answer.report
     lines = [
@@ -164,14 +223,100 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
         raise typer.Exit(3)
 
 
-def _only_logs(logs: list[str] | None, **others: object) -> None:
-    from flywheel.errors import UsageError
+def _only_logs(logs: list[str] | None, **options: object) -> None:
+    """Refuse options that --logs does not take.
 
+    Raises:
+        UsageError: an option is set, or --logs is missing.
+    """
     if not logs:
         raise UsageError("--old and --new name policies in --logs", hint="flywheel eval --logs OLD --logs NEW")
-    if any(others.values()):
-        given = ", ".join(f"--{ {'number': 'round'}.get(name, name) }" for name, value in others.items() if value)
-        raise UsageError(f"{given} and --logs do not go together", hint="--logs compares two logs, and no round")
+    if any(options.values()):
+        names = ", ".join(f"--{name}" for name, value in options.items() if value)
+        raise UsageError(f"{names} cannot be combined with --logs", hint="--logs compares two logs, not a round")
+
+
+def _evaluate_logs(current: Session, logs: Sequence[str], old: str | None, new: str | None) -> None:
+    """Print the comparison of two policies' logs; exit 0 for PROMOTE, 3 otherwise."""
+    with working(current.out, "reading both logs"):
+        answer = current.project().evaluate_logs(list(logs), old=old, new=new)
+    current.out.result(_logs_lines(answer), answer)
+    if answer.verdict != "PROMOTE":
+        raise typer.Exit(3)
+
+
+def _logs_lines(a: LogsEvalAnswer) -> list[str]:
+    paired = ", ".join(f"{n:,} by {key}" for key, n in a.paired_by.items()) or "none"
+    lines = columns(
+        [
+            ["old", _side(a, "old")],
+            ["new", _side(a, "new")],
+            ["cases", f"{a.cases:,} paired ({paired}); outcome {a.outcome}; units {a.unit}s"],
+        ]
+    )
+    lines += metric_lines(a.report, old="old", new="new")
+    for k, rates in a.pass_k.items():
+        before, after = (f"{rates[side]:.1%} of {rates[f'{side}_tasks']:,.0f} tasks" for side in ("old", "new"))
+        lines.append(f"pass^{k}  {before} -> {after}")
+    amounts = [
+        [name, f"{means['n']:,.0f}", f"{means['old']:,.6g}", f"{means['new']:,.6g}"]
+        for name, means in a.amounts.items()
+    ]
+    lines += columns([["also measured", "n", "old", "new"], *amounts], right=(1, 2, 3)) if amounts else []
+    for gap in a.gaps:
+        where = "" if gap.slice == "all" else f" where {gap.slice}"
+        names = ", ".join(gap.names[:5]) + (", ..." if len(gap.names) > 5 else "")  # noqa: PLR2004 - fits a line
+        lines.append(f"gap   the new policy lacks {gap.lacking:,} of {gap.of:,} cases{where}: {names}")
+    lines += off_policy_lines(a.off_policy)
+    lines += [f"note  {note}" for note in a.notes]
+    needed = f": about {a.needed_n:,} cases are needed" if a.needed_n is not None else ""
+    return [*lines, *rule_lines(a.rules), f"{a.verdict}{needed}"]
+
+
+def _side(a: LogsEvalAnswer, side: str) -> str:
+    name, numbers = (a.old if side == "old" else a.new), a.numbers
+    if f"{side}_successes" not in numbers:
+        return name
+    low, high = numbers[f"{side}_low"], numbers[f"{side}_high"]
+    of = f"{numbers[f'{side}_successes']:,.0f} of {numbers['n']:,.0f}"
+    return f"{name}   {of} ({numbers[side]:.1%}, 95 % interval [{low:.1%}, {high:.1%}])"
+
+
+@commands.command()
+def promote(
+    ctx: typer.Context,
+    number: Annotated[int, typer.Argument(help="Number of the round.", metavar="ROUND", min=1)],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Move the champion without the gate; needs --reason.")] = False,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+) -> None:
+    """Apply the gate to a round's stored report."""
+    current = session(ctx)
+    if force:
+        confirm(f"make round {number} champion without the gate?", yes=yes)
+    decision = current.project().promote(number, force=force, reason=reason)
+    current.out.result(_decision_lines(decision), decision)
+    if decision.decision == "held":
+        raise typer.Exit(3)
+
+
+@commands.command()
+def rollback(
+    ctx: typer.Context,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="Round, or `base`; default: @previous.", metavar="ROUND", autocompletion=rounds),
+    ] = None,
+    reason: ReasonOption = "",
+    yes: YesOption = False,
+) -> None:
+    """Move the champion back."""
+    current = session(ctx)
+    confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
+    decision = current.project().rollback(to, reason=reason)
+    current.out.result(_decision_lines(decision), decision)
 
 
 def _decision_lines(p: Promotion) -> list[str]:
@@ -182,89 +327,74 @@ def _decision_lines(p: Promotion) -> list[str]:
         "held": f"round {p.round} is held, {champion} stays champion",
         "forced": f"round {p.round} is champion by force: {p.reason}",
         "rolled_back": f"round {p.round} is rolled back, {champion} is champion",
-        "forgotten": f"round {p.round} learnt from a user who was forgotten, {champion} is champion",
+        "forgotten": f"round {p.round} learnt from a forgotten user, {champion} is champion",
     }
     return [*rule_lines(p.rules), verdict + words[p.decision]]
 
 
-def promote(
+@commands.command()
+def log(
     ctx: typer.Context,
-    number: Annotated[int, typer.Argument(help="Number of the round.", metavar="ROUND", min=1)],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Move the champion without the gate; needs --reason.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", help="Number of rounds to show.", min=1)] = None,
 ) -> None:
-    """Apply the gate to a round's stored report."""
+    """List rounds, newest first."""
     current = session(ctx)
-    if force:
-        confirm(f"make round {number} champion without the gate?", yes=yes)
-    decided = current.project().promote(number, force=force, reason=reason)
-    current.out.result(_decision_lines(decided), decided)
-    if decided.decision == "held":
-        raise typer.Exit(3)
+    answer = current.project().log(limit)
+    rows = [["round", "state", "method", "from", "rows", "primary metric", ""]]
+    rows += [
+        [str(r.round), r.state, r.method, "base" if r.parent is None else str(r.parent), f"{r.rows:,}", r.metric,
+         " ".join(r.aliases)]
+        for r in answer.rounds
+    ]  # fmt: skip
+    lines = columns(rows, right=(0, 4)) if answer.rounds else ["no rounds yet", "next  flywheel plan"]
+    current.out.result(lines, answer)
 
 
-def rollback(
+@commands.command()
+def diff(
     ctx: typer.Context,
+    first: Annotated[str, typer.Argument(help="Round number or alias.", metavar="A", autocompletion=rounds)],
+    second: Annotated[str, typer.Argument(help="Round number or alias.", metavar="B", autocompletion=rounds)],
     *,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", help="Round, or `base`; default: @previous.", metavar="ROUND", autocompletion=rounds),
-    ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; written to promotions.jsonl.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a pull request.")] = False,
 ) -> None:
-    """Move the champion back."""
-    current = session(ctx)
-    confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
-    decided = current.project().rollback(to, reason=reason)
-    current.out.result(_decision_lines(decided), decided)
+    """Compare two rounds.
 
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; without one, end with exit code 2 unless `yes`."""
-    import sys
-
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        sys.stderr.write(f"error: {question} say so with --yes (there is no terminal to ask)\n")
-        raise typer.Exit(2)
-    typer.confirm(question, abort=True, err=True)
-
-
-def run(
-    ctx: typer.Context,
-    pipeline: Annotated[
-        str, typer.Argument(help="Name of a pipeline.", metavar="[PIPELINE]", autocompletion=pipelines)
-    ] = "nightly",
-    *,
-    since: Annotated[str | None, typer.Option("--from", help="First stage to run.", metavar="STAGE")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Last stage to run.", metavar="STAGE")] = None,
-    detailed: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when nothing was new.")] = False,
-) -> None:
-    """Run a whole pipeline under one lock.
-
-    One line a stage; for cron, systemd and Airflow.
+    Settings, rows, tables and metrics that changed from A to B; equal rounds print no line.
     """
     current = session(ctx)
-    with working(current.out, pipeline):
-        answer = current.project().run(
-            pipeline, since=since, until=until, on_stage=lambda name, outcome: current.out.say(f"{name:<9} {outcome}")
-        )
-    lines = [answer.text] if answer.text else []
-    current.out.result([*lines, f"see   {answer.page}"] if answer.page else lines, answer)
-    if answer.exit_code == 99 and not detailed:  # noqa: PLR2004 - ExitCode.NOTHING, 0 unless asked for
-        return
-    raise typer.Exit(answer.exit_code)
+    answer = current.project().diff(first, second)
+    lines = []
+    for title, items in _diff_parts(answer):
+        if markdown:
+            lines += [f"### {title}", "", *(f"- {item}" for item in items), ""]
+        else:
+            lines += [title, *(f"  {item}" for item in items)]
+    current.out.result(lines, answer)
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register this file's commands."""
-    app.command()(plan)
-    app.command()(train)
-    app.command("eval")(evaluate)
-    app.command()(promote)
-    app.command()(rollback)
-    app.command()(run)
+def _diff_parts(a: DiffAnswer) -> list[tuple[str, list[str]]]:
+    """Return the differences by heading."""
+    rows = [
+        f"{a.rows_added:,} added, {a.rows_dropped:,} dropped, {a.rows_kept:,} in both",
+        f"tasks: {a.tasks_added:,} added, {a.tasks_dropped:,} dropped",
+    ]
+    metrics = [
+        f"{m.metric}: {_value(m.before)} (n {m.n_before:,}) → {_value(m.now)} (n {m.n_now:,})"
+        for m in a.metrics
+        if (m.before, m.n_before) != (m.now, m.n_now)
+    ]
+    parts = [
+        ("round", a.made),
+        ("settings", a.config),
+        ("tables", [f"{name} changed" for name in a.inputs]),
+        ("rows", rows if a.rows_added or a.rows_dropped else []),
+        ("funnel", a.funnel),
+        ("metrics, each round on the cases of its own evaluation", metrics),
+    ]
+    return [(title, items) for title, items in parts if items]
+
+
+def _value(value: float | None) -> str:
+    return "not evaluated" if value is None else f"{value:.3f}"

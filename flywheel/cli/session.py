@@ -1,45 +1,97 @@
-"""What the global options give to a command: the opened project and the output."""
+"""One invocation of the command line: the project that the global options name, and where its output goes."""
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flywheel.cli.render import Output
+import typer
 
 if TYPE_CHECKING:
-    import typer
+    from pydantic import BaseModel
 
     from flywheel.project import Project
 
-__all__ = ["Session", "session"]
+# Control characters of terminals and of text direction, except line feed, tab, and our own colours.
+_CONTROL = re.compile(r"(?!\x1b\[(?:0|31|32)m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Return a text with control characters escaped, so that log text cannot control the terminal."""
+    return _CONTROL.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where and how a command prints: results on stdout, messages on stderr, one JSON document with --json."""
+
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    progress: bool = True
+
+    def result(self, lines: Sequence[str], document: BaseModel) -> None:
+        """Print a command's result: text, or with --json one document."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n")
+        elif not self.quiet:
+            sys.stdout.write("".join(f"{harmless(line)}\n" for line in lines))
+
+    def say(self, line: str) -> None:
+        """Print a progress message to stderr."""
+        if not self.quiet and not self.as_json:
+            sys.stderr.write(f"{harmless(line)}\n")
+            sys.stderr.flush()
+
+    @property
+    def live(self) -> bool:
+        """Whether a progress bar may be shown: on a terminal only."""
+        return self.progress and not self.quiet and not self.as_json and sys.stderr.isatty()
 
 
 @dataclass(frozen=True)
 class Session:
-    """One invocation of the command line."""
+    """The global options of one invocation."""
 
     folder: Path | None
     config: Path | None
     out: Output
 
     def project(self) -> Project:
-        """Open the project: -C, else the nearest folder with a flywheel.toml, else this folder."""
+        """Open the project: -C, else the nearest folder with a flywheel.toml, else the current folder.
+
+        Raises:
+            UsageError: --config is not a file.
+        """
         from flywheel.config import load_config
         from flywheel.errors import UsageError
         from flywheel.project import Project, find_project
 
         folder = self.folder if self.folder is not None else find_project(Path.cwd())
         if self.config is not None and not self.config.is_file():
-            raise UsageError(f"`{self.config}` is no file", hint="give a configuration file with --config")
+            raise UsageError(f"`{self.config}` is not a file", hint="pass a configuration file with --config")
         config = load_config(self.config) if self.config is not None else None
         return Project(folder, config=config, say=self.out.say)
 
 
 def session(ctx: typer.Context) -> Session:
-    """Return the session that the global options made."""
-    found = ctx.obj
-    if not isinstance(found, Session):
+    """Return the session that the application's callback created."""
+    current = ctx.obj
+    if not isinstance(current, Session):
         raise TypeError("commands run below the application's callback")
-    return found
+    return current
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; without one, exit with code 2 unless `yes`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        sys.stderr.write(f"error: {question} no terminal to ask on; confirm with --yes\n")
+        raise typer.Exit(2)
+    typer.confirm(question, abort=True, err=True)

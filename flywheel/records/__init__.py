@@ -10,7 +10,7 @@ everywhere. The field descriptions here are the JSON Schemas' descriptions.
 
 from __future__ import annotations
 
-from flywheel.records.base import ID_HEX, ID_KINDS, Document, Row, canonical_json, content_id, is_name, texts_in
+from flywheel.records.base import ID_HEX, ID_KINDS, Document, Record, Row, canonical_json, content_id, is_name, texts_in
 from flywheel.records.cases import Asked, EvalCase, GoldenRow
 from flywheel.records.datasets import Example, Group, PreferencePair
 from flywheel.records.episodes import (
@@ -90,6 +90,7 @@ __all__ = [
     "PreferencePair",
     "Promotion",
     "Quarantined",
+    "Record",
     "Reliability",
     "ReplayScenario",
     "Return",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Unpack
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -57,11 +57,13 @@ def is_name(value: object) -> bool:
     return kind in ID_KINDS and bool(rest)
 
 
-class _Frozen(BaseModel):
+class Record(BaseModel):
+    """A frozen value of named and typed fields: a row, a document, or a part of one."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Row(_Frozen):
+class Row(Record):
     """A row of a stored table; `table` and `version` name its schema."""
 
     table: ClassVar[str]
@@ -69,8 +71,14 @@ class Row(_Frozen):
     key: ClassVar[tuple[str, ...]]
 
 
-class Document(_Frozen):
-    """A JSON document that a command or a round writes; `document` and `version` name its schema."""
+class Document(Record):
+    """A JSON document that a command or a round writes; a class that names its `document` publishes its schema."""
 
     document: ClassVar[str]
     version: ClassVar[int] = 1
+    published: ClassVar[dict[str, type[Document]]] = {}
+
+    def __init_subclass__(cls, **options: Unpack[ConfigDict]) -> None:
+        super().__init_subclass__(**options)
+        if "document" in vars(cls):
+            Document.published[cls.document] = cls

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from flywheel.records.base import Document, _Frozen
+from flywheel.records.base import Document, Record
 from flywheel.records.events import Message
 
 __all__ = [
@@ -28,7 +28,7 @@ _ON = (
 )
 
 
-class _Check(_Frozen):
+class _Check(Record):
     model_config = ConfigDict(populate_by_name=True)
 
     on: str = Field(default="text", pattern=r"^(text|json|call|calls|arguments(\..+)?)$", description=_ON)
@@ -73,7 +73,7 @@ class SqlCheck(_Check):
     ordered: bool = Field(default=False, description="Whether the order of rows counts.")
 
 
-class CallCheck(_Frozen):
+class CallCheck(Record):
     """The answer makes exactly these tool calls, in any order; compared as logged calls are."""
 
     check: Literal["calls"]
@@ -84,7 +84,7 @@ class CallCheck(_Frozen):
     ignore: list[str] = Field(default=[], description="Arguments, as tool.argument, that are not compared.")
 
 
-class PythonCheck(_Frozen):
+class PythonCheck(Record):
     """A function says so, which the configuration or a plugin names; code never stands in a file of cases."""
 
     check: Literal["python"]

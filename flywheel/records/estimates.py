@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from flywheel.records.base import _Frozen
+from flywheel.records.base import Record
 
 __all__ = ["OffPolicyEstimate", "refused_alike"]
 
 
-class OffPolicyEstimate(_Frozen):
+class OffPolicyEstimate(Record):
     """One off-policy estimate of what a policy would have earned in the log, with its overlap certificate."""
 
     name: str = Field(description="IPS, SNIPS, DM, DR, PDIS or MIPS.")

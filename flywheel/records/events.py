@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flywheel.records.base import Json, Row, _Frozen
+from flywheel.records.base import Json, Record, Row
 
 
 class EventKind(StrEnum):
@@ -30,7 +30,7 @@ class ToolStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-class ToolCall(_Frozen):
+class ToolCall(Record):
     """One call in an assistant message."""
 
     id: str = Field(default="", description="Call id that the tool result refers to; '' when the log has none.")
@@ -39,7 +39,7 @@ class ToolCall(_Frozen):
     arguments_raw: str | None = Field(default=None, description="The model's text, kept only when it did not parse.")
 
 
-class Message(_Frozen):
+class Message(Record):
     """One chat message in the normal form that every reader produces and every trainer consumes.
 
     In tables it is canonical JSON with absent fields left out.
@@ -108,7 +108,7 @@ class LogEvent(Row):
     source_line: int = Field(ge=0, description="1-based line, or 1-based record of a JSON document; 0 when unknown.")
 
 
-class Feedback(_Frozen):
+class Feedback(Record):
     """A line of a feedback file: what users or checks said later, from an application's own database.
 
     `target` and `target_id` name what is judged by any id that the log has; the line may come before or after it.

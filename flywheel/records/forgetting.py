@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from flywheel.records.base import Document, _Frozen
+from flywheel.records.base import Document, Record
 
 
-class TaintedRound(_Frozen):
+class TaintedRound(Record):
     """A round whose adapter saw the user, and is therefore no champion and no parent again."""
 
     round: int = Field(ge=1)

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from flywheel.records.base import Document, _Frozen
+from flywheel.records.base import Document, Record
 from flywheel.records.rounds import MetricRow, Verdict
 
 __all__ = ["Need", "Night", "NightStage"]
 
 
-class Need(_Frozen):
+class Need(Record):
     """Evidence that is not enough yet."""
 
     what: str = Field(description="What is counted.")
@@ -27,7 +27,7 @@ class Need(_Frozen):
         return f"{self.have:,} of {self.need:,} {self.what}"
 
 
-class NightStage(_Frozen):
+class NightStage(Record):
     """One stage of a night."""
 
     stage: str

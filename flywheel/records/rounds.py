@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flywheel.records.base import Document, _Frozen
+from flywheel.records.base import Document, Record
 from flywheel.records.estimates import OffPolicyEstimate
 from flywheel.records.methods import Method
 
@@ -31,7 +31,7 @@ __all__ = [
 FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 
 
-class FileHash(_Frozen):
+class FileHash(Record):
     """A file of a round, by content."""
 
     path: str = Field(description="Path relative to the round's folder.")
@@ -39,7 +39,7 @@ class FileHash(_Frozen):
     size_bytes: int = Field(ge=0, description="Its size.")
 
 
-class MonitorRow(_Frozen):
+class MonitorRow(Record):
     """What one monitor against gaming says of the newest window of the logs."""
 
     monitor: str = Field(description="What is watched.")
@@ -88,7 +88,7 @@ class RoundManifest(Document):
     forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
-class DataCard(_Frozen):
+class DataCard(Record):
     """What a round's rows are: where they come from, how long they are, and what of them fits."""
 
     rendering: str = Field(description="How messages and tools become text.")
@@ -146,7 +146,7 @@ class Plan(Document):
     monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
 
 
-class MetricRow(_Frozen):
+class MetricRow(Record):
     """One metric of a round beside the baseline's, on the same cases."""
 
     suite: str
@@ -181,7 +181,7 @@ class MetricRow(_Frozen):
     )
 
 
-class MeasureRow(_Frozen):
+class MeasureRow(Record):
     """Something measured of a round beside the baseline, on the same cases; no score, so lower is not always better."""
 
     suite: str
@@ -195,7 +195,7 @@ class MeasureRow(_Frozen):
     high: float | None = Field(default=None, description="Upper end of it.")
 
 
-class BaselineRow(_Frozen):
+class BaselineRow(Record):
     """One metric of a baseline for reference, on the cases of the round's row; it has no part in the decision."""
 
     rival: str = Field(description="Its name: 'base', or 'base + N examples' that were shown to it as earlier turns.")
@@ -206,7 +206,7 @@ class BaselineRow(_Frozen):
     candidate: float | None = Field(default=None, description="The candidate's mean on them.")
 
 
-class CaseGap(_Frozen):
+class CaseGap(Record):
     """Cases that the old policy has and the new one lacks."""
 
     slice: str = Field(description="'all', or a slice that lost more than half of its cases.")
@@ -262,7 +262,7 @@ class Verdict(StrEnum):
     BLOCKED = "BLOCKED"
 
 
-class RuleResult(_Frozen):
+class RuleResult(Record):
     """One rule of the gate, with its numbers."""
 
     rule: str

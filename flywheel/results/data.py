@@ -1,42 +1,16 @@
-"""Answers of the commands that read logs and build tables."""
+"""Results of data: logs read, tables built, queries and datasets."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document, Quarantined
-
-__all__ = [
-    "BuildAnswer",
-    "ExportAnswer",
-    "ExportFile",
-    "IngestAnswer",
-    "InitAnswer",
-    "LostFields",
-    "QuarantineAnswer",
-    "QuarantineReason",
-    "QuarantineRetry",
-    "ReaderRow",
-    "ReadersAnswer",
-    "StageAnswer",
-    "StatusAnswer",
-]
+from flywheel.records import Document, Quarantined, Record
 
 
-class InitAnswer(Document):
-    """`flywheel init`."""
-
-    document: ClassVar[str] = "cli/init"
-
-    made: list[str] = Field(description="Files written.")
-
-
-class LostFields(Document):
+class LostFields(Record):
     """Fields of a format whose values no event holds, as a sample of its records shows."""
-
-    document: ClassVar[str] = "cli/lost_fields"
 
     format: str
     sampled: int = Field(description="Records looked at.")
@@ -64,10 +38,8 @@ class IngestAnswer(Document):
     dry_run: bool = Field(description="Whether nothing was stored.")
 
 
-class QuarantineReason(Document):
+class QuarantineReason(Record):
     """Quarantined records of one reason."""
-
-    document: ClassVar[str] = "cli/quarantine_reason"
 
     reason: str
     records: int
@@ -99,10 +71,8 @@ class QuarantineRetry(Document):
     kept: int = Field(description="Records that gave new events.")
 
 
-class ReaderRow(Document):
+class ReaderRow(Record):
     """An installed reader."""
-
-    document: ClassVar[str] = "cli/reader"
 
     name: str
     reader_version: int
@@ -120,10 +90,8 @@ class ReadersAnswer(Document):
     verdict: str = Field(default="", description="What the file is taken for, or what its records look like.")
 
 
-class StageAnswer(Document):
+class StageAnswer(Record):
     """One stage in `build` and `status`."""
-
-    document: ClassVar[str] = "cli/stage"
 
     stage: str
     state: str = Field(description="fresh, stale, built or never.")
@@ -159,10 +127,18 @@ class StatusAnswer(Document):
     next: str = Field(description="The command to type next.")
 
 
-class ExportFile(Document):
-    """One file of an exported dataset."""
+class QueryAnswer(Document):
+    """`flywheel query`."""
 
-    document: ClassVar[str] = "cli/export_file"
+    document: ClassVar[str] = "cli/query"
+
+    columns: list[str]
+    rows: list[list[Any]] = Field(description="Values by column; times as ISO text.")
+    total: int = Field(description="Rows of the whole result.")
+
+
+class ExportFile(Record):
+    """One file of an exported dataset."""
 
     path: str = Field(description="Relative to the folder.")
     form: str = Field(description="preference, unpaired, sft or groups.")

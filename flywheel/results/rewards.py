@@ -1,4 +1,4 @@
-"""Answers on what is believed: signals, calibration, audits."""
+"""Results of rewards: signals, calibration, audits."""
 
 from __future__ import annotations
 
@@ -7,25 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from flywheel.records import Document
-
-__all__ = [
-    "AuditAnswer",
-    "AuditQuestion",
-    "AuditTurn",
-    "CalibrationRow",
-    "GroupRow",
-    "RatingsRow",
-    "RewardsAnswer",
-    "SignalRow",
-    "TransportRow",
-]
+from flywheel.records import Document, Record
 
 
-class SignalRow(Document):
+class SignalRow(Record):
     """One sign of one signal in `rewards`."""
-
-    document: ClassVar[str] = "cli/signal_row"
 
     signal: str
     sign: int = Field(description="1 speaks for success, -1 against it.")
@@ -41,10 +27,8 @@ class SignalRow(Document):
     )
 
 
-class CalibrationRow(Document):
+class CalibrationRow(Record):
     """How far probabilities are off."""
-
-    document: ClassVar[str] = "cli/calibration_row"
 
     what: str
     n: int
@@ -52,10 +36,8 @@ class CalibrationRow(Document):
     brier: float = Field(description="Mean squared error.")
 
 
-class TransportRow(Document):
+class TransportRow(Record):
     """Whether calibration holds for one policy or intent."""
-
-    document: ClassVar[str] = "cli/transport_row"
 
     by: str = Field(description="policy or intent.")
     group: str
@@ -72,10 +54,8 @@ class TransportRow(Document):
         return value if value is not None and math.isfinite(value) else None
 
 
-class RatingsRow(Document):
+class RatingsRow(Record):
     """What users' ratings say of all episodes."""
-
-    document: ClassVar[str] = "cli/ratings_row"
 
     ratings: int = Field(description="Rated episodes.")
     response: float = Field(description="Their share.")
@@ -88,10 +68,8 @@ class RatingsRow(Document):
     sentence: str
 
 
-class GroupRow(Document):
+class GroupRow(Record):
     """Episodes of one policy, intent or month."""
-
-    document: ClassVar[str] = "cli/group_row"
 
     by: str
     name: str
@@ -122,10 +100,8 @@ class RewardsAnswer(Document):
     groups: list[GroupRow]
 
 
-class AuditTurn(Document):
+class AuditTurn(Record):
     """One message of a conversation under review."""
-
-    document: ClassVar[str] = "cli/audit_turn"
 
     role: str
     text: str

@@ -1,4 +1,4 @@
-"""Answers of the commands that train, judge and run."""
+"""Results of rounds: evaluations, comparisons and history. Plans, manifests and promotions are records."""
 
 from __future__ import annotations
 
@@ -6,44 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document, EvalReport, Need, OffPolicyEstimate, Promotion, RuleResult, Verdict
-
-__all__ = [
-    "CanaryAnswer",
-    "ChampionAnswer",
-    "CoverageGap",
-    "DiffAnswer",
-    "DiffMetric",
-    "EvalAnswer",
-    "LogAnswer",
-    "LogRow",
-    "LogsEvalAnswer",
-    "RunAnswer",
-    "RunStage",
-]
-
-
-class LogRow(Document):
-    """One round in `log`."""
-
-    document: ClassVar[str] = "cli/log_row"
-
-    round: int
-    state: str
-    method: str
-    parent: int | None
-    rows: int
-    metric: str = Field(description="Primary metric with its interval, for people; '' when not evaluated.")
-    aliases: list[str]
-
-
-class LogAnswer(Document):
-    """`flywheel log`."""
-
-    document: ClassVar[str] = "cli/log"
-
-    rounds: list[LogRow]
-    decisions: list[Promotion]
+from flywheel.records import Document, EvalReport, OffPolicyEstimate, Promotion, Record, RuleResult, Verdict
 
 
 class EvalAnswer(Document):
@@ -56,10 +19,8 @@ class EvalAnswer(Document):
     page: str = Field(description="The report page.")
 
 
-class CoverageGap(Document):
+class CoverageGap(Record):
     """Cases that the old policy's log has and the new one's lacks."""
-
-    document: ClassVar[str] = "cli/coverage_gap"
 
     slice: str = Field(description="'all', or name=value of a slice that lost more than half of its cases.")
     lacking: int
@@ -97,35 +58,29 @@ class LogsEvalAnswer(Document):
     notes: list[str]
 
 
-class CanaryAnswer(Document):
-    """`flywheel canary`: what to do with a canary tonight."""
+class LogRow(Record):
+    """One round in `log`."""
 
-    document: ClassVar[str] = "cli/canary"
-
-    decision: str = Field(description="continue (exit 3), promote (exit 0) or roll_back (exit 5).")
-    reasons: list[str]
-    night: int = Field(description="Looks so far, this one included.")
-    looked: bool = Field(description="Whether anything was fresh; if not, this is the last look's answer.")
-    old: str
-    new: str
-    n_old: int = Field(description="Judged attempts of the old policy, over all looks.")
-    n_new: int
-    pairs: int = Field(description="Differences between blocks of users, in the order they were looked at.")
-    mean_old: float
-    mean_new: float
-    delta: float
-    low: float = Field(description="Lower end of the 95 % confidence sequence of delta, true at every look.")
-    high: float
-    log_e_harm: float = Field(description="Largest log E of 'worse by the margin' so far.")
-    log_e_better: float = Field(description="Largest log E of 'better' so far.")
-    sample_ratio_p: float | None = Field(description="p-value of the canary's share of users; null when not checked.")
-    notes: list[str]
+    round: int
+    state: str
+    method: str
+    parent: int | None
+    rows: int
+    metric: str = Field(description="Primary metric with its interval, for people; '' when not evaluated.")
+    aliases: list[str]
 
 
-class DiffMetric(Document):
+class LogAnswer(Document):
+    """`flywheel log`."""
+
+    document: ClassVar[str] = "cli/log"
+
+    rounds: list[LogRow]
+    decisions: list[Promotion]
+
+
+class DiffMetric(Record):
     """A metric of two rounds, each on the cases of its own evaluation."""
-
-    document: ClassVar[str] = "cli/diff_metric"
 
     suite: str
     metric: str
@@ -152,44 +107,3 @@ class DiffAnswer(Document):
     tasks_dropped: int
     funnel: list[str] = Field(description="Counts of the rows' funnel: 'name old → new'.")
     metrics: list[DiffMetric]
-
-
-class ChampionAnswer(Document):
-    """`flywheel champion`: what to serve."""
-
-    document: ClassVar[str] = "cli/champion"
-
-    round: int | None = Field(description="Its number; null while the base model serves.")
-    name: str = Field(description="What a server should call it, and what logs should say as the policy.")
-    base_model: str = Field(description="Base model as configured.")
-    base_model_sha256: str
-    adapter: str = Field(description="Folder of the adapter; '' while the base model serves.")
-    adapter_sha256: str = Field(description="Hash over the adapter's weight file.")
-    method: str
-    parent: int | None
-    decision: str = Field(description="The decision that made it champion: promoted, forced, rolled_back, or ''.")
-    decided_at: str = Field(description="When; ISO time, or ''.")
-    reason: str = Field(description="The gate's verdict, or the reason that was given.")
-
-
-class RunStage(Document):
-    """One stage of a pipeline run."""
-
-    document: ClassVar[str] = "cli/run_stage"
-
-    stage: str
-    outcome: str
-    seconds: float
-
-
-class RunAnswer(Document):
-    """`flywheel run`."""
-
-    document: ClassVar[str] = "cli/run"
-
-    pipeline: str
-    stages: list[RunStage]
-    exit_code: int
-    page: str = Field(description="The report page; '' when none was made.")
-    text: str = Field(default="", description="The night in one sentence.")
-    missing: list[Need] = Field(default=[], description="What a waiting night waits for.")

@@ -135,7 +135,7 @@ def test_init_writes_the_defaults_once(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["made"] == ["flywheel.toml", "pipelines/nightly.toml", ".gitignore"]
     again = flywheel("init", cwd=tmp_path)
     assert again.returncode == 1
-    assert "already there" in again.stderr
+    assert "already exists" in again.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "log", "plugins"])

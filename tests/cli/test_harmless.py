@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.cli.render import harmless
+from flywheel.cli.session import harmless
 
 
 @pytest.mark.parametrize(

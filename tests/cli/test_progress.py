@@ -12,7 +12,7 @@ import pytest
 CODE = """
 import sys, time
 from flywheel.cli.progress import training, working
-from flywheel.cli.render import Output
+from flywheel.cli.session import Output
 out = Output(progress={progress})
 with working(out, "judging"):
     time.sleep({seconds})

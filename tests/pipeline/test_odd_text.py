@@ -103,7 +103,7 @@ def test_names_of_files_may_be_no_text(tmp_path: Path) -> None:
     names = {row.source_file for row in project.quarantine().rows}
     assert names == {"caf\\xe9/\\xff.jsonl", "caf\\xe9/packed.tar!/in/\\xfe.jsonl"}
     assert project.ingest([logs]).unchanged == 2
-    assert project.retry_quarantine().files == 2
+    assert project.quarantine_retry().files == 2
 
 
 def test_a_golden_row_may_have_odd_text(project: Project) -> None:

@@ -14,10 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from flywheel.pipeline.context import Context
-from flywheel.results import GcAnswer, GcRow
+from flywheel.results.operations import GcAnswer, GcRow
 from flywheel.store import Snapshot
-
-__all__ = ["Kept", "collect"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class _Find:
     first: Callable[[], object] = lambda: None
 
 
-def collect(ctx: Context, kept: Kept, *, dry_run: bool = False) -> GcAnswer:
+def collect(ctx: Context, kept: Kept | None = None, *, dry_run: bool = False) -> GcAnswer:
     """Remove what `kept` does not keep, or only count it.
 
     Args:
@@ -50,7 +48,7 @@ def collect(ctx: Context, kept: Kept, *, dry_run: bool = False) -> GcAnswer:
         dry_run: remove nothing.
     """
     rows: dict[str, GcRow] = {}
-    for find in _finds(ctx, kept):
+    for find in _finds(ctx, kept or Kept()):
         size = sum(_size(path) for path in find.paths)
         before = rows.get(find.what, GcRow(what=find.what, count=0, size_bytes=0, why=find.why))
         rows[find.what] = GcRow(

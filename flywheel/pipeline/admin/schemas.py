@@ -1,20 +1,19 @@
-"""The published JSON Schemas: records, configuration, pipelines and the commands' answers, from one source each."""
+"""The published JSON Schemas of records, configuration, pipelines and results."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import flywheel.results  # noqa: F401 - importing a result publishes its schema
 from flywheel.config import Config, Pipeline
 from flywheel.contracts import SCHEMA_MODELS, model_schema
 from flywheel.errors import UsageError
 from flywheel.io import files
-from flywheel.results import ANSWERS
+from flywheel.records import Document
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-__all__ = ["all_schemas", "schema_document", "write_schemas"]
 
 
 def all_schemas() -> dict[str, tuple[type[BaseModel], int]]:
@@ -23,7 +22,7 @@ def all_schemas() -> dict[str, tuple[type[BaseModel], int]]:
         **SCHEMA_MODELS,
         "config": (Config, 1),
         "pipeline": (Pipeline, 1),
-        **{name: (model, model.version) for name, model in ANSWERS.items()},
+        **{name: (model, model.version) for name, model in Document.published.items()},
     }
 
 

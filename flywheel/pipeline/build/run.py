@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,24 +15,11 @@ from flywheel.config import Config
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
+from flywheel.results.data import StageAnswer
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
     from flywheel.pipeline.build.workers import Crew
-
-__all__ = ["StageStatus", "build", "explain_stage", "select_stages", "statuses"]
-
-
-@dataclass(frozen=True)
-class StageStatus:
-    """One stage as it stands or as a build left it."""
-
-    stage: str
-    state: str  # "fresh", "stale", "built", "never"
-    why: tuple[str, ...]
-    rows: Mapping[str, int]
-    funnel: Mapping[str, int]
-    seconds: float = 0.0
 
 
 def fingerprint(stage: Stage, store: Store, config: Config) -> dict[str, Any]:
@@ -82,24 +68,25 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _status(stage: Stage, store: Store, config: Config) -> StageStatus:
+def _status(stage: Stage, store: Store, config: Config) -> StageAnswer:
     snapshot = store.current(stage.name)
     if snapshot is None:
-        return StageStatus(stage.name, "never", ("never built",), {}, {})
+        return StageAnswer(stage=stage.name, state="never", why=["never built"], rows={}, funnel={})
     why = changes(snapshot.fingerprint, fingerprint(stage, store, config))
     rows = {t: snapshot.rows(t) for t in stage.makes}
-    return StageStatus(stage.name, "stale" if why else "fresh", tuple(why), rows, snapshot.funnel)
+    state = "stale" if why else "fresh"
+    return StageAnswer(stage=stage.name, state=state, why=why, rows=rows, funnel=dict(snapshot.funnel))
 
 
-def statuses(store: Store, config: Config) -> list[StageStatus]:
+def statuses(store: Store, config: Config) -> list[StageAnswer]:
     """Return each stage's state; a stage after a stale one is stale too, because its input will change."""
-    found: list[StageStatus] = []
+    found: list[StageAnswer] = []
     stale_tables: dict[str, str] = {}
     for stage in STAGES:
         status = _status(stage, store, config)
         behind = sorted({stale_tables[t] for t in stage.needs if t in stale_tables})
         if status.state == "fresh" and behind:
-            status = StageStatus(stage.name, "stale", tuple(behind), status.rows, status.funnel)
+            status = status.model_copy(update={"state": "stale", "why": behind})
         if status.state != "fresh":
             stale_tables |= dict.fromkeys(stage.makes, f"{stage.name} is stale")
         found.append(status)
@@ -139,8 +126,8 @@ def build(
     *,
     stages: list[Stage] | None = None,
     full_refresh: bool = False,
-    on_stage: Callable[[StageStatus], None] = lambda _: None,
-) -> list[StageStatus]:
+    on_stage: Callable[[StageAnswer], None] = lambda _: None,
+) -> list[StageAnswer]:
     """Run the stale ones of the given stages, in order; return what happened to each."""
     from flywheel.pipeline.build.workers import Crew  # polars and all stages: `status` gets by without
 
@@ -152,8 +139,10 @@ def build(
                 started = time.monotonic()
                 snapshot = _run(stage, store, config, crew)
                 rows = {t: snapshot.rows(t) for t in stage.makes}
-                why = status.why or ("full refresh",)
-                status = StageStatus(stage.name, "built", why, rows, snapshot.funnel, time.monotonic() - started)
+                status = StageAnswer(
+                    stage=stage.name, state="built", why=status.why or ["full refresh"], rows=rows,
+                    funnel=dict(snapshot.funnel), seconds=round(time.monotonic() - started, 3),
+                )  # fmt: skip
             on_stage(status)
             done.append(status)
     return done

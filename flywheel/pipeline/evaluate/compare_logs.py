@@ -20,7 +20,7 @@ from flywheel.pipeline.evaluate.leakage import trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, scored_sides
 from flywheel.present import count, metric_name
 from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
-from flywheel.results import CoverageGap, LogsEvalAnswer
+from flywheel.results.rounds import CoverageGap, LogsEvalAnswer
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
 from flywheel.stages.evaluate.logs.score import NOT_JUDGED, SUITE, Served, serve

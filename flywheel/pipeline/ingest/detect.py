@@ -10,7 +10,7 @@ from typing import Any
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, Sample, list_extensions, load_extension
-from flywheel.results import ReaderRow, ReadersAnswer
+from flywheel.results.data import ReaderRow, ReadersAnswer
 from flywheel.stages.ingest.detect import SAMPLE_RECORDS, Detection, confidences, detect
 from flywheel.stages.ingest.framed import Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits

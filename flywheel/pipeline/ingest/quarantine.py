@@ -15,7 +15,7 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.records import Quarantined
-from flywheel.results import QuarantineAnswer, QuarantineReason, QuarantineRetry
+from flywheel.results.data import QuarantineAnswer, QuarantineReason, QuarantineRetry
 from flywheel.stages.ingest.sources import placed
 
 MEANING = {

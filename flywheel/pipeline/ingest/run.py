@@ -18,6 +18,7 @@ import polars as pl
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.results.data import IngestAnswer, LostFields
 from flywheel.stages.ingest.batches import Batch
 from flywheel.stages.ingest.dedup import Ids, dedup
 from flywheel.stages.ingest.events import ingest
@@ -34,8 +35,8 @@ _SHOWN = 3
 
 
 @dataclass
-class IngestResult:
-    """What one `flywheel ingest` did."""
+class _Counts:
+    """Counts of one ingest run."""
 
     files: int = 0
     unchanged: int = 0
@@ -49,7 +50,27 @@ class IngestResult:
     redacted: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
     lost: dict[str, LostCounts] = field(default_factory=dict)
-    first_bad: list[str] = field(default_factory=list)
+    first_quarantined: list[str] = field(default_factory=list)
+
+    def answer(self, *, dry_run: bool) -> IngestAnswer:
+        """Return the counts as the command's result."""
+        lost = sorted(self.lost.items())
+        return IngestAnswer(
+            files=self.files,
+            unchanged=self.unchanged,
+            formats=dict(sorted(self.formats.items())),
+            read=self.read,
+            kept=self.kept,
+            duplicate=self.duplicate,
+            forgotten=self.forgotten,
+            ignored=dict(sorted(self.ignored.items())),
+            quarantined=dict(sorted(self.quarantined.items())),
+            first_quarantined=self.first_quarantined,
+            events=self.events,
+            redacted=dict(sorted(self.redacted.items())),
+            lost=[LostFields(format=f, sampled=c.total, fields=dict(sorted(c.by_path.items()))) for f, c in lost],
+            dry_run=dry_run,
+        )
 
     def funnel(self) -> dict[str, int]:
         """Return the counts in the form of `Funnel.as_dict`."""
@@ -81,7 +102,7 @@ class _Intake:
         self.forgotten = Forgotten(before.extra.get(FORGOTTEN, ()) if before else ())
         self.parts: list[Part] = list(before.parts) if before else []
 
-    def add(self, batch: Batch, result: IngestResult) -> None:
+    def add(self, batch: Batch, result: _Counts) -> None:
         """Take in one batch and count its records by outcome."""
         ours = batch.events.filter(~self.forgotten.refused(batch.events))
         refused = _records(batch.events) - _records(ours)
@@ -101,9 +122,11 @@ class _Intake:
                 result.lost[source_format].add(fields)
             else:
                 result.lost[source_format] = fields
-        room = max(0, _SHOWN - len(result.first_bad))
+        room = max(0, _SHOWN - len(result.first_quarantined))
         for row in batch.quarantined.head(room).iter_rows(named=True):
-            result.first_bad.append(f"{row['source_file']}:{row['source_line']}: {row['reason']}: {row['detail']}")
+            result.first_quarantined.append(
+                f"{row['source_file']}:{row['source_line']}: {row['reason']}: {row['detail']}"
+            )
         if batch.quarantined.height:
             self._bad.append(batch.quarantined)
         self._again |= {state.path: state.from_line for state in batch.states}
@@ -187,10 +210,10 @@ def without(store: Store, parts: Sequence[Part], gone: pl.Expr) -> list[Part]:
     return kept
 
 
-def _refuse_too_bad(result: IngestResult, limit: float) -> None:
+def _refuse_too_bad(result: _Counts, limit: float) -> None:
     bad = sum(result.quarantined.values())
     if result.read and bad / result.read > limit:
-        shown = "\n  ".join(result.first_bad)
+        shown = "\n  ".join(result.first_quarantined)
         raise IngestError(
             f"{bad:,} of {result.read:,} records are unreadable ({bad / result.read:.1%}, limit {limit:.1%}); "
             f"nothing was stored. The first:\n  {shown}",
@@ -214,7 +237,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     key: bytes,
     dry_run: bool = False,
     again: frozenset[str] = frozenset(),
-) -> IngestResult:
+) -> IngestAnswer:
     """Read log files into the store; the same files twice change nothing.
 
     Args:
@@ -236,7 +259,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     known: Mapping[str, SourceState] = {
         path: SourceState.from_dict(state) for path, state in sources.items() if path not in again
     }
-    result, intake = IngestResult(files=len(found)), _Intake(store, before)
+    result, intake = _Counts(files=len(found)), _Intake(store, before)
     readers = load_readers(config.ingest, project)
     for batch in ingest(found, root=project, known=known, cfg=config.ingest, key=key, readers=readers):
         intake.add(batch, result)
@@ -261,4 +284,4 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
                 funnel=result.funnel(),
                 extra=extra,
             )
-    return result
+    return result.answer(dry_run=dry_run)

@@ -12,7 +12,7 @@ from flywheel.io.files import read_rows
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.context import Context
 from flywheel.records import RoundManifest
-from flywheel.results import DiffAnswer, DiffMetric
+from flywheel.results.rounds import DiffAnswer, DiffMetric
 
 __all__ = ["compare_rounds"]
 

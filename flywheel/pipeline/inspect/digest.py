@@ -19,7 +19,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.present import metric_change
-from flywheel.results import (
+from flywheel.results.inspect import (
     DigestAnswer,
     DigestChange,
     DigestCost,

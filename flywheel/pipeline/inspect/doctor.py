@@ -20,11 +20,9 @@ from flywheel.io import files
 from flywheel.models.load import base_identity, describe_device
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
-from flywheel.results import DoctorCheck
+from flywheel.results.setup import DoctorAnswer, DoctorCheck
 from flywheel.stages.evaluate.suites.own_cases import read_cases
 from flywheel.store import Part
-
-__all__ = ["examine"]
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 _PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "polars", "pyarrow", "duckdb")
@@ -34,8 +32,8 @@ _AHEAD = timedelta(hours=24)
 _PRIVATE = 0o077
 
 
-def examine(ctx: Context, key_file: Path) -> list[DoctorCheck]:
-    """Return every check; one that cannot be made is a failed one."""
+def doctor(ctx: Context, key_file: Path) -> DoctorAnswer:
+    """Run every check; one that cannot be run has failed."""
     checks: tuple[tuple[str, Callable[[], Iterator[DoctorCheck]]], ...] = (
         ("python", _python),
         ("packages", _packages),
@@ -50,16 +48,17 @@ def examine(ctx: Context, key_file: Path) -> list[DoctorCheck]:
         ("hooks", lambda: _hooks(ctx)),
         ("extensions", _extensions),
     )
-    found = []
+    results: list[DoctorCheck] = []
     for name, check in checks:
         try:
-            found += list(check())
+            results += check()
         except FlywheelError as error:
-            found.append(DoctorCheck(name=name, state=FAILED, says=error.message, fix=error.hint))
+            results.append(DoctorCheck(name=name, state=FAILED, says=error.message, fix=error.hint))
         except Exception as error:  # noqa: BLE001 - a damaged store must not end the check of the rest
-            told = f"cannot be checked ({where(error)})"
-            found.append(DoctorCheck(name=name, state=FAILED, says=told, fix="mend what else failed, then look again"))
-    return found
+            message = f"cannot be checked ({where(error)})"
+            fix = "fix the other failures first, then run `flywheel doctor` again"
+            results.append(DoctorCheck(name=name, state=FAILED, says=message, fix=fix))
+    return DoctorAnswer(healthy=all(check.state != FAILED for check in results), checks=results)
 
 
 def _one(name: str, says: str, *, wrong: str = "", fix: str = "") -> DoctorCheck:

@@ -17,12 +17,11 @@ from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round, explain_row
 from flywheel.pipeline.inspect.show import show
+from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Belief, Vote, scope_of
 from flywheel.stages.labelling.priors import PRAISE_ALONE
 from flywheel.stats.delays import late_after_silence
-
-__all__ = ["explain", "explain_episode"]
 
 Record = Mapping[str, Any]
 
@@ -170,12 +169,16 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def explain(ctx: Context, subject: str) -> list[str]:
-    """Return sentences with numbers: why a stage is stale, a round or the gate held, an episode got its reward.
+def explain(ctx: Context, subject: str) -> ExplainAnswer:
+    """Explain in sentences with numbers: a stage's state, a round's verdict, an episode's reward, a row's origin.
 
     Raises:
-        UsageError: nothing has that name or id.
+        UsageError: no object has that name or id.
     """
+    return ExplainAnswer(subject=subject, lines=_lines(ctx, subject))
+
+
+def _lines(ctx: Context, subject: str) -> list[str]:
     if subject == "gate" or subject in rule_names(ctx.config.gate):
         return explain_gate(ctx, subject)
     if subject in {s.name for s in STAGES}:

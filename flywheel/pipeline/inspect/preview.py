@@ -16,7 +16,7 @@ from flywheel.models.preview import segments
 from flywheel.models.windows import open_window, tokens_of
 from flywheel.pipeline.context import Context
 from flywheel.records.methods import TrainedTable
-from flywheel.results import Preview, PreviewSegment
+from flywheel.results.inspect import Preview, PreviewSegment
 
 __all__ = ["preview"]
 

@@ -12,7 +12,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.preview import preview
 from flywheel.records import TRAINED_TABLES
-from flywheel.results import ShowAnswer
+from flywheel.results.inspect import ShowAnswer
 
 __all__ = ["episode_id", "show"]
 

@@ -6,17 +6,35 @@ from collections.abc import Sequence
 from typing import Any
 
 from flywheel.errors import FlywheelError, StoreError
-from flywheel.pipeline.build.run import StageStatus
+from flywheel.pipeline.build.run import statuses
 from flywheel.pipeline.context import Context, served_name
 from flywheel.present import metric_change
 from flywheel.records import EvalReport
 from flywheel.registry.registry import Registry
-from flywheel.results import ChampionAnswer, LogRow
+from flywheel.results.data import StageAnswer, StatusAnswer
+from flywheel.results.deploy import ChampionAnswer
+from flywheel.results.rounds import LogAnswer, LogRow
 
-__all__ = ["champion", "log_rows", "next_command", "source_files"]
+
+def status(ctx: Context) -> StatusAnswer:
+    """Return what is new, stale and pending."""
+    stages = statuses(ctx.store, ctx.config)
+    known, new = _source_files(ctx)
+    snapshots = [ctx.store.current(name) for name in ("ingest", *(s.stage for s in stages))]
+    return StatusAnswer(
+        project=ctx.config.name or ctx.project.name,
+        store=ctx.config.store,
+        store_bytes=sum(p.size_bytes for s in snapshots if s for p in s.parts),
+        **ctx.registry.aliases(),
+        next_round=ctx.registry.next_number(),
+        source_files=known,
+        new_files=new,
+        stages=stages,
+        next=_next_command(ctx, stages, known=known, new=new),
+    )
 
 
-def source_files(ctx: Context) -> tuple[int, int]:
+def _source_files(ctx: Context) -> tuple[int, int]:
     """Return how many files were ingested and how many under `ingest.sources` are new or have another size."""
     from flywheel.stages.ingest.sources import discover, shown_path
 
@@ -33,7 +51,7 @@ def source_files(ctx: Context) -> tuple[int, int]:
     return len(sources), new
 
 
-def next_command(ctx: Context, stages: Sequence[StageStatus], *, known: int, new: int) -> str:
+def _next_command(ctx: Context, stages: Sequence[StageAnswer], *, known: int, new: int) -> str:
     """Return the one command that brings the wheel forward."""
     if new or not known:
         return "flywheel ingest" if new else "flywheel ingest LOGS"
@@ -50,11 +68,11 @@ def _headline(report: EvalReport | None) -> str:
     return metric_change(rows[0]) if rows else ""
 
 
-def log_rows(registry: Registry) -> list[LogRow]:
-    """Return a line for each round, newest first."""
+def log(registry: Registry, limit: int | None = None) -> LogAnswer:
+    """Return rounds and decisions, newest first."""
     aliases = registry.aliases()
     rows = []
-    for number in reversed(registry.numbers()):
+    for number in list(reversed(registry.numbers()))[:limit]:
         manifest = registry.manifest(number)
         rows.append(
             LogRow(
@@ -67,7 +85,7 @@ def log_rows(registry: Registry) -> list[LogRow]:
                 aliases=[f"@{name}" for name, at in aliases.items() if at == number],
             )
         )
-    return rows
+    return LogAnswer(rounds=rows, decisions=list(reversed(registry.promotions()))[:limit])
 
 
 def champion(ctx: Context) -> ChampionAnswer:

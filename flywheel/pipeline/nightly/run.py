@@ -25,7 +25,7 @@ from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_i
 from flywheel.pipeline.train.run import train_round
 from flywheel.present import count, the_round
 from flywheel.records import Need, Promotion
-from flywheel.results import RunAnswer, RunStage
+from flywheel.results.operations import RunAnswer, RunStage
 
 __all__ = ["find_recipe", "recipe_names", "run_recipe"]
 

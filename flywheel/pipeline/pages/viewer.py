@@ -19,7 +19,7 @@ from flywheel.pipeline.inspect.show import episode_id
 from flywheel.pipeline.pages.round_page import Cases
 from flywheel.pipeline.pages.views import Shower
 from flywheel.report import BundleData, bundle_pages, episode_page
-from flywheel.results import ViewAnswer
+from flywheel.results.inspect import ViewAnswer
 
 __all__ = ["view"]
 

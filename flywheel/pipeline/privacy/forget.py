@@ -25,7 +25,7 @@ from flywheel.pipeline.privacy.find import Belongings, belongings
 from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
 from flywheel.pipeline.serve.deploy import deployments
 from flywheel.records import Certificate, TaintedRound
-from flywheel.results import ForgetAnswer
+from flywheel.results.operations import ForgetAnswer
 from flywheel.stages.ingest.forgotten import user_mark
 from flywheel.stages.ingest.redact import Redactor
 from flywheel.store import FORGETTING

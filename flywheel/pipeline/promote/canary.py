@@ -25,7 +25,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, read_store, scored_sides
 from flywheel.present import count, margin, p_value, percent
 from flywheel.records import content_id
-from flywheel.results import CanaryAnswer
+from flywheel.results.deploy import CanaryAnswer
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stats.online import e_process
 from flywheel.stats.sequence import confidence_sequence, sample_ratio_p

@@ -21,14 +21,39 @@ from flywheel.io.user_files import read_text
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.run import ingest_logs
-from flywheel.pipeline.rewards.sample import Draw, answers_path, draws
+from flywheel.pipeline.rewards.sample import Draw, answers_path, draws, latest_draw, open_draw
 from flywheel.records import canonical_json
-from flywheel.results import AuditAnswer, AuditQuestion, AuditTurn
+from flywheel.results.rewards import AuditAnswer, AuditQuestion, AuditTurn
 from flywheel.stages.ingest.redact import Redactor
 
-__all__ = ["ask_all", "audit_answer", "questions", "read_answers", "record", "write_questions"]
-
 SHOWN_CHARS = 4000  # of one message
+Ask = Callable[[AuditQuestion], tuple[float, str] | None]
+
+
+def audit(  # noqa: PLR0913 - the command's options
+    ctx: Context, n: int, key: bytes, *, new: bool, out: Path | None, ask: Ask | None, reviewer: str
+) -> AuditAnswer:
+    """Draw a sample or continue with an unfinished one; write its questions, or ask them and record the answers.
+
+    Raises:
+        UsageError: there is no episode to audit.
+    """
+    draw = open_draw(ctx, n, new=new)
+    if out is not None:
+        files.atomic_write(out, "".join(f"{question.model_dump_json()}\n" for question in questions(ctx, draw)))
+    recorded = record(ctx, _ask_all(ctx, draw, ask), reviewer=reviewer, key=key) if ask is not None else 0
+    return _answer(latest_draw(ctx), recorded, {}, out)
+
+
+def record_file(ctx: Context, path: Path, key: bytes, *, reviewer: str) -> AuditAnswer:
+    """Record a file of answered questions.
+
+    Raises:
+        UsageError: there is no sample, or the file cannot be read.
+    """
+    answers, skipped = read_answers(ctx, path)
+    recorded = record(ctx, answers, reviewer=reviewer, key=key)
+    return _answer(latest_draw(ctx), recorded, skipped, None)
 
 
 # --- questions ------------------------------------------------------------------------------------------------------
@@ -102,41 +127,28 @@ def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:
     return "", episode, float(success), files.encodable(str(row.get("comment") or ""))
 
 
-def ask_all(
-    ctx: Context,
-    drawn: Draw,
-    ask: Callable[[AuditQuestion], tuple[float, str] | None],
-    *,
-    reviewer: str,
-    key: bytes,
-) -> int:
-    """Ask what waits until all is answered or Ctrl-C ends it, and record the answers; what was answered is kept."""
+def _ask_all(ctx: Context, draw: Draw, ask: Ask) -> dict[str, tuple[float, str]]:
+    """Return the answers to the open questions; Ctrl-C ends and keeps the answers so far."""
     answers: dict[str, tuple[float, str]] = {}
     try:
-        for question in questions(ctx, drawn):
+        for question in questions(ctx, draw):
             answer = ask(question)
             if answer is not None:
                 answers[question.episode_id] = answer
     except KeyboardInterrupt:
-        ctx.say("stopped; the same command goes on from here")
-    return record(ctx, answers, reviewer=reviewer, key=key)
+        ctx.say("stopped; the same command continues from here")
+    return answers
 
 
-def write_questions(ctx: Context, drawn: Draw, path: Path) -> None:
-    """Write what waits as JSON lines, for `read_answers`."""
-    files.atomic_write(path, "".join(f"{question.model_dump_json()}\n" for question in questions(ctx, drawn)))
-
-
-def audit_answer(drawn: Draw, recorded: int, left: Mapping[str, int], out: Path | None) -> AuditAnswer:
-    """Return the command's answer."""
+def _answer(draw: Draw, recorded: int, skipped: Mapping[str, int], out: Path | None) -> AuditAnswer:
     return AuditAnswer(
-        draw=drawn.number,
-        eligible=drawn.eligible,
-        strata=drawn.strata,
-        drawn=len(drawn.rows),
-        answered=len(drawn.answered),
+        draw=draw.number,
+        eligible=draw.eligible,
+        strata=draw.strata,
+        drawn=len(draw.rows),
+        answered=len(draw.answered),
         recorded=recorded,
-        left_out=dict(sorted(left.items())),
+        left_out=dict(sorted(skipped.items())),
         file="" if out is None else str(out),
     )
 

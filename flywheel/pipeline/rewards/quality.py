@@ -17,7 +17,7 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.sample import TALK, intents
-from flywheel.results import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
+from flywheel.results.rewards import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.stages.labelling.posterior import Belief, Vote
 from flywheel.stages.labelling.priors import full_log_odds
 from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed

@@ -16,7 +16,7 @@ from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.vllm import Served, Server
 from flywheel.registry.registry import round_name
-from flywheel.results import DeployAnswer
+from flywheel.results.deploy import DeployAnswer
 
 __all__ = ["LOG", "deploy_vllm", "deployments", "refuse_unsound"]
 

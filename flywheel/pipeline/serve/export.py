@@ -5,6 +5,7 @@ In: the current tables. Out: a folder, written whole or not at all; the same tab
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from flywheel.errors import UsageError
@@ -15,12 +16,10 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.holdout import evaluation_texts
 from flywheel.records import Split, canonical_json
-from flywheel.results import ExportAnswer, ExportFile
+from flywheel.results.data import ExportAnswer, ExportFile
 from flywheel.stages.datasets.export import FORMS, export_rows
 from flywheel.stages.datasets.unpaired import unpaired, weighed
 from flywheel.stages.selection.decontaminate import clear
-
-__all__ = ["export"]
 
 MANIFEST = "dataset.json"
 
@@ -49,20 +48,29 @@ window the longest ones itself (the longest has {longest:,} characters).
 """
 
 
-def export(ctx: Context, folder: Path, kinds: list[str], split: Split) -> ExportAnswer:
-    """Write the named forms, all of them without a name.
+def check_forms(forms: Sequence[str], split: str) -> None:
+    """Refuse an unknown form or split, before any table is built.
 
     Raises:
-        UsageError: an unknown form, or a folder that flywheel did not write.
+        UsageError: there is no such form or split.
     """
-    unknown = sorted(set(kinds) - FORMS.keys())
-    if unknown:
+    if unknown := sorted(set(forms) - FORMS.keys()):
         raise UsageError(f"unknown form `{unknown[0]}`", hint=f"forms: {', '.join(FORMS)}")
+    if split not in tuple(Split):
+        raise UsageError(f"unknown split `{split}`", hint=f"splits: {', '.join(Split)}")
+
+
+def export(ctx: Context, folder: Path, forms: Sequence[str], split: str) -> ExportAnswer:
+    """Write the named forms, or all of them where none is named.
+
+    Raises:
+        UsageError: a folder that flywheel did not write.
+    """
     if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
-        raise UsageError(f"`{folder}` is no dataset of flywheel's", hint="name a folder that is new or empty")
+        raise UsageError(f"`{folder}` was not written by `flywheel export`", hint="choose a new or empty folder")
     with files.atomic_folder(folder) as partial:
-        found = [_write(ctx, partial, kind, split) for kind in FORMS if kind in kinds or not kinds]
-        answer = ExportAnswer(folder=str(folder), split=split.value, files=found, inputs=_inputs(ctx, found))
+        datasets = [_write(ctx, partial, form, Split(split)) for form in FORMS if form in forms or not forms]
+        answer = ExportAnswer(folder=str(folder), split=split, files=datasets, inputs=_inputs(ctx, datasets))
         files.write_json(partial / MANIFEST, answer.model_dump(mode="json", exclude={"folder"}))
         files.atomic_write(partial / "README.md", _card(ctx, answer))
     return answer

@@ -19,7 +19,7 @@ from flywheel.models.load import base_identity
 from flywheel.models.merge import merge
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.deploy import refuse_unsound
-from flywheel.results import MergeAnswer
+from flywheel.results.deploy import MergeAnswer
 
 __all__ = ["find_converter", "merge_round"]
 
@@ -28,7 +28,7 @@ CONVERTERS = ("convert_hf_to_gguf.py", "convert_hf_to_gguf", "convert-hf-to-gguf
 PLACE = "LLAMA_CPP"  # environment variable: llama.cpp's checkout
 
 
-def merge_round(ctx: Context, number: int, folder: Path, *, gguf: bool = False, name: str = "") -> MergeAnswer:
+def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = False) -> MergeAnswer:
     """Write a round merged into its base.
 
     Args:
@@ -36,12 +36,13 @@ def merge_round(ctx: Context, number: int, folder: Path, *, gguf: bool = False, 
         number: the round.
         folder: where to; must not exist, be empty, or be an earlier one of these.
         gguf: also make `model.gguf`.
-        name: by what name it is served; '' for the project's name and the round.
 
     Raises:
         UsageError: the folder holds something else, the round may not serve, or there is no converter.
         FlywheelError: the base is not the one it was trained on, or the logits differ.
     """
+    if number is None:
+        raise UsageError("the base model is champion: there is no adapter to merge", hint="name a round with --round")
     refuse_unsound(ctx, number)
     if folder.exists() and any(folder.iterdir()) and not (folder / ABOUT).exists():
         raise UsageError(f"`{folder}` is not empty and is no merged model", hint="give an empty folder with --to")
@@ -60,7 +61,7 @@ def merge_round(ctx: Context, number: int, folder: Path, *, gguf: bool = False, 
         answer = MergeAnswer(
             folder=str(folder),
             round=number,
-            name=name or served_name(ctx, number),
+            name=served_name(ctx, number),
             base_model=manifest.base_model,
             adapter_sha256=manifest.adapter_sha256,
             weights_sha256=files.hash_text("".join(files.hash_file(path) for path in weights)),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-__all__ = ["tell_mlflow"]
-
 ALIASES = ("champion", "challenger")
 ROUND, ADAPTER, REPORT, STATE = "flywheel.round", "flywheel.adapter_sha256", "flywheel.report_sha256", "flywheel.state"
 _LOCAL = "sqlite:///"
@@ -33,7 +31,7 @@ _CALM = {  # nothing is sent that was not asked for, and a server that is away h
 }
 
 
-def tell_mlflow(ctx: Context) -> bool:
+def log_to_mlflow(ctx: Context) -> bool:
     """Bring MLflow in line with the rounds, where the project has one; return whether it is.
 
     Whatever goes wrong is said in one sentence.

@@ -6,13 +6,16 @@ import gzip
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.config import Config
 from flywheel.errors import IngestError, StoreError
-from flywheel.pipeline.ingest.run import IngestResult, ingest_logs
+from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.store import Store
+
+if TYPE_CHECKING:
+    from flywheel.results.data import IngestAnswer
 
 KEY = b"k"
 
@@ -31,7 +34,7 @@ def line(conversation: str, seq: int, text: str) -> str:
 LINES = [line(f"c{n % 5}", n, f"question {n}") for n in range(20)]
 
 
-def run(project: Path, **changes: Any) -> tuple[Store, IngestResult]:
+def run(project: Path, **changes: Any) -> tuple[Store, IngestAnswer]:
     store = Store(project / ".flywheel")
     store.create()
     config = Config.model_validate({"ingest": changes.pop("ingest", {})})
@@ -43,7 +46,7 @@ def events(store: Store) -> list[str]:
     return sorted(store.table("events", "ingest").collect()["event_id"].to_list())
 
 
-def adds_up(result: IngestResult) -> bool:
+def adds_up(result: IngestAnswer) -> bool:
     bad = sum(result.quarantined.values()) + sum(result.ignored.values())
     return result.read == result.kept + result.duplicate + bad
 
@@ -142,7 +145,7 @@ def test_a_few_bad_lines_are_quarantined_with_file_and_line(project: Path) -> No
     row = store.table("quarantine", "ingest").collect().row(0, named=True)
     assert (row["source_file"], row["source_line"]) == ("logs/a.jsonl", 11)
     assert sum(result.quarantined.values()) == 1
-    assert result.first_bad[0].startswith("logs/a.jsonl:11: ")
+    assert result.first_quarantined[0].startswith("logs/a.jsonl:11: ")
     assert adds_up(result)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from flywheel.pipeline.inspect.doctor import examine
+from flywheel.pipeline.inspect.doctor import doctor as checks_of
 from flywheel.project import KEY_FILE, Project
 from tests.projects import TINY_CONFIG
 
 if TYPE_CHECKING:
-    from flywheel.results import DoctorCheck
+    from flywheel.results.setup import DoctorCheck
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_a_model_that_is_not_there_is_a_failure(folder: Path) -> None:
 def test_events_from_the_future_are_a_warning(folder: Path) -> None:
     ctx = Project(folder).context
     early = type(ctx)(ctx.project, ctx.config, ctx.store, ctx.registry, clock=lambda: datetime(2020, 1, 1, tzinfo=UTC))
-    (clock,) = [check for check in examine(early, folder / KEY_FILE) if check.name == "clock"]
+    (clock,) = [check for check in checks_of(early, folder / KEY_FILE).checks if check.name == "clock"]
 
     assert clock.state == "warning"
     assert "ahead of this machine's clock" in clock.says

@@ -18,7 +18,7 @@ from tests.nights import poison, write_night
 from tests.projects import FLYWHEEL, write_config
 
 if TYPE_CHECKING:
-    from flywheel.results import RunAnswer
+    from flywheel.results.operations import RunAnswer
 
 _TABLES = [
     "links", "episodes", "tasks", "opinions", "rewards", "reliability", "returns", "examples", "pairs", "groups",

@@ -14,7 +14,7 @@ from flywheel.errors import UsageError
 from flywheel.pipeline.rewards.quality import transport
 
 if TYPE_CHECKING:
-    from flywheel.results import AuditQuestion
+    from flywheel.results.rewards import AuditQuestion
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_the_merged_model_has_the_adapters_logits(project: Project, tmp_path: Pa
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    answer = project.merge(tmp_path / "merged")
+    answer = project.deploy_merge(tmp_path / "merged")
 
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "merged")
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", use_safetensors=True).eval()
@@ -63,7 +63,7 @@ def test_the_merged_model_has_the_adapters_logits(project: Project, tmp_path: Pa
     about = json.loads((tmp_path / "merged" / ABOUT).read_text())
     assert (about["name"], about["round"], about["adapter_sha256"]) == ("shop-round-1", 1, answer.adapter_sha256)
     assert not list((tmp_path / "merged").glob("adapter*"))
-    again = project.merge(tmp_path / "merged")
+    again = project.deploy_merge(tmp_path / "merged")
     assert again.weights_sha256 == answer.weights_sha256
 
 
@@ -71,7 +71,7 @@ def test_nothing_else_is_overwritten(project: Project, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
 
     with pytest.raises(UsageError, match="is no merged model"):
-        project.merge(tmp_path)
+        project.deploy_merge(tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
@@ -81,7 +81,7 @@ def test_another_base_is_refused(project: Project, tmp_path: Path) -> None:
     registry.folder(2).joinpath("adapter").symlink_to(registry.folder(1) / "adapter")
 
     with pytest.raises(FlywheelError, match="not the one that round 2 was trained on"):
-        project.merge(tmp_path / "merged", target="2")
+        project.deploy_merge(tmp_path / "merged", target="2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -90,7 +90,7 @@ def test_gguf_needs_the_converter(project: Project, tmp_path: Path, monkeypatch:
     monkeypatch.delenv("LLAMA_CPP", raising=False)
 
     with pytest.raises(UsageError, match=r"convert_hf_to_gguf\.py") as refused:
-        project.merge(tmp_path / "merged", gguf=True)
+        project.deploy_merge(tmp_path / "merged", gguf=True)
     assert "LLAMA_CPP" in refused.value.hint
     assert list(tmp_path.iterdir()) == []
 
@@ -112,11 +112,11 @@ def test_gguf_is_made_by_the_converter(
     monkeypatch.setitem(os.environ, "LLAMA_CPP", str(converter.parent))
 
     if works:
-        answer = project.merge(tmp_path / "merged", gguf=True)
+        answer = project.deploy_merge(tmp_path / "merged", gguf=True)
         assert Path(answer.gguf).read_bytes() == b"GGUF"
     else:
         with pytest.raises(FlywheelError, match="LlamaForCausalLM is not supported"):
-            project.merge(tmp_path / "merged", gguf=True)
+            project.deploy_merge(tmp_path / "merged", gguf=True)
         assert not (tmp_path / "merged").exists()
 
 
@@ -125,7 +125,7 @@ def test_a_real_converter_makes_a_model_with_the_merged_weights(project: Project
     from gguf import GGUFReader
     from safetensors.torch import load_file
 
-    answer = project.merge(tmp_path / "merged", gguf=True)
+    answer = project.deploy_merge(tmp_path / "merged", gguf=True)
 
     found = GGUFReader(answer.gguf)
     tensor = next(t for t in found.tensors if t.name == "blk.0.ffn_down.weight")

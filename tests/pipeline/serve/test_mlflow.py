@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flywheel.config import Config, MlflowConfig
 from flywheel.io import files
-from flywheel.pipeline.serve.mlflow import tell_mlflow
+from flywheel.pipeline.serve.mlflow import log_to_mlflow
 from flywheel.project import Project
 from flywheel.records import Certificate, TaintedRound
 from flywheel.registry.registry import ADAPTER_WEIGHTS
@@ -65,7 +65,7 @@ def test_a_round_is_a_run_and_a_version_and_aliases_move(tmp_path: Path) -> None
     project.promote(2, force=True, reason="second")
     assert rounds(project) == {"champion": "2"}
     project.registry.point(challenger=1)
-    assert tell_mlflow(project.context)
+    assert log_to_mlflow(project.context)
     assert rounds(project) == {"champion": "2", "challenger": "1"}
     project.rollback("base", reason="bad")
     assert rounds(project) == {"challenger": "1"}
@@ -87,7 +87,7 @@ def test_a_round_is_a_run_and_a_version_and_aliases_move(tmp_path: Path) -> None
 @with_mlflow
 def test_the_same_twice_changes_nothing(tmp_path: Path) -> None:
     project = make(tmp_path / "shop")
-    tell_mlflow(project.context)
+    log_to_mlflow(project.context)
 
     def state() -> list[Any]:
         found = client(project)
@@ -97,14 +97,14 @@ def test_the_same_twice_changes_nothing(tmp_path: Path) -> None:
         return [runs, history, [v.version for v in found.search_model_versions("name='shop'")]]
 
     before = state()
-    assert tell_mlflow(project.context)
+    assert log_to_mlflow(project.context)
     assert state() == before
 
 
 @with_mlflow
 def test_what_learnt_from_a_forgotten_user_is_withdrawn(tmp_path: Path) -> None:
     project = make(tmp_path / "shop")
-    tell_mlflow(project.context)
+    log_to_mlflow(project.context)
     tainted = [TaintedRound(round=1, adapter_sha256="x", rows=3, why="trained on 3 of the user's rows")]
     project.registry.certify(
         Certificate(
@@ -113,13 +113,13 @@ def test_what_learnt_from_a_forgotten_user_is_withdrawn(tmp_path: Path) -> None:
         )
     )  # fmt: skip
 
-    assert tell_mlflow(project.context)
+    assert log_to_mlflow(project.context)
 
     found = client(project)
     assert [v.tags["flywheel.round"] for v in found.search_model_versions("name='shop'")] == ["2"]
     copies = [p.read_text() for p in (project.folder / "mlruns").rglob(ADAPTER_WEIGHTS)]
     assert copies == ["weights 2"]
-    assert tell_mlflow(project.context)
+    assert log_to_mlflow(project.context)
 
 
 @with_mlflow
@@ -148,5 +148,5 @@ def test_without_the_section_nothing_is_told(tmp_path: Path) -> None:
 
     project.promote(1, force=True, reason="first")
 
-    assert not tell_mlflow(project.context)
+    assert not log_to_mlflow(project.context)
     assert said == []

@@ -1,20 +1,62 @@
-"""What `flywheel report` answers: a span of time in numbers."""
+"""Results of inspect: one thing in full, why it is so, and a report on a span of time."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document
-
-__all__ = ["DigestAnswer", "DigestChange", "DigestCost", "DigestExample", "DigestIntent", "DigestRate", "DigestRound"]
+from flywheel.records import Document, Record
 
 
-class DigestRate(Document):
+class PreviewSegment(Record):
+    """Consecutive tokens of what the model reads."""
+
+    text: str
+    trained: bool = Field(description="Whether they are in the loss.")
+    tokens: int
+
+
+class Preview(Record):
+    """One side of a row as it would be trained, under the base model's tokenizer and template."""
+
+    side: str = Field(description="chosen, rejected, completion, or the member of a group.")
+    segments: list[PreviewSegment] = Field(description="Their texts, one after the other, are what the model reads.")
+
+
+class ShowAnswer(Document):
+    """`flywheel show`."""
+
+    document: ClassVar[str] = "cli/show"
+
+    kind: str = Field(description="round, episode, pair, example or group.")
+    record: dict[str, Any]
+    preview: list[Preview] = Field(default=[], description="Of a pair, example or group: which tokens are trained.")
+    rendering: str = Field(default="", description="How messages and tools become text, or why there is no preview.")
+
+
+class ViewAnswer(Document):
+    """`flywheel view`."""
+
+    document: ClassVar[str] = "cli/view"
+
+    page: str = Field(description="File to open in a browser; with a fragment where one episode was asked for.")
+    round: int | None = Field(description="Round whose trained tokens are marked; null without one.")
+    episodes: int
+    pages: int = Field(description="Files that hold them.")
+
+
+class ExplainAnswer(Document):
+    """`flywheel explain`."""
+
+    document: ClassVar[str] = "cli/explain"
+
+    subject: str
+    lines: list[str]
+
+
+class DigestRate(Record):
     """How often something succeeded, as far as is known."""
-
-    document: ClassVar[str] = "cli/digest_rate"
 
     n: int = Field(description="Episodes whose outcome is known or likely.")
     rate: float | None = Field(description="Mean probability of success; null without any.")
@@ -22,10 +64,8 @@ class DigestRate(Document):
     high: float | None
 
 
-class DigestRound(Document):
+class DigestRound(Record):
     """A round that was decided on in this time."""
-
-    document: ClassVar[str] = "cli/digest_round"
 
     round: int
     decision: str
@@ -38,10 +78,8 @@ class DigestRound(Document):
     train_s: float | None
 
 
-class DigestChange(Document):
+class DigestChange(Record):
     """An intent that surely went better or worse than in the span before."""
-
-    document: ClassVar[str] = "cli/digest_change"
 
     intent: str
     before: DigestRate
@@ -50,10 +88,8 @@ class DigestChange(Document):
     high: float
 
 
-class DigestExample(Document):
+class DigestExample(Record):
     """A task at which the agent failed."""
-
-    document: ClassVar[str] = "cli/digest_example"
 
     episode: str = Field(description="The attempt that most surely failed.")
     request: str = Field(description="What was asked, shortened.")
@@ -62,10 +98,8 @@ class DigestExample(Document):
     against: list[str] = Field(description="Signals that voted against it.")
 
 
-class DigestIntent(Document):
+class DigestIntent(Record):
     """What users wanted and did not get: episodes by the last tool that was called."""
-
-    document: ClassVar[str] = "cli/digest_intent"
 
     intent: str
     failures: float = Field(description="Expected failures: the sum of P(failure).")
@@ -73,10 +107,8 @@ class DigestIntent(Document):
     examples: list[DigestExample]
 
 
-class DigestCost(Document):
+class DigestCost(Record):
     """What it took; null where the logs do not say."""
-
-    document: ClassVar[str] = "cli/digest_cost"
 
     usd: float | None
     input_tokens: int | None

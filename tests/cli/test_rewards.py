@@ -16,7 +16,7 @@ import jsonschema
 import polars as pl
 import pytest
 from flywheel import Project
-from flywheel.cli.judge import shown
+from flywheel.cli.rewards import excerpt
 from flywheel.pipeline.admin.schemas import schema_document
 from tests.cli.test_wheel import masked
 from tests.projects import FLYWHEEL
@@ -113,6 +113,6 @@ def _until(terminal: int, words: bytes) -> None:
 
 
 def test_log_text_cannot_drive_the_terminal() -> None:
-    assert shown("a\x1b[2Jb\x07\u202ec\x9b") == "a\ufffd[2Jb\ufffd\ufffdc\ufffd"
-    assert shown("one\ntwo").splitlines()[1].strip() == "two"
-    assert shown("x" * 1000).endswith("(300 more)")
+    assert excerpt("a\x1b[2Jb\x07\u202ec\x9b") == "a\ufffd[2Jb\ufffd\ufffdc\ufffd"
+    assert excerpt("one\ntwo").splitlines()[1].strip() == "two"
+    assert excerpt("x" * 1000).endswith("(300 more)")

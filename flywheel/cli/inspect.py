@@ -1,0 +1,223 @@
+"""Inspect: one object in full, why it is so, and a report on a span of time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flywheel.cli.completing import rounds, subjects
+from flywheel.cli.progress import working
+from flywheel.cli.render import coloured, columns
+from flywheel.cli.session import session
+
+if TYPE_CHECKING:
+    from flywheel.results.inspect import (
+        DigestAnswer,
+        DigestChange,
+        DigestCost,
+        DigestIntent,
+        DigestRate,
+        Preview,
+        ShowAnswer,
+    )
+
+commands = typer.Typer()
+OPEN, CLOSE = "\u27e6", "\u27e7"  # around trained tokens
+_LONG = {"prompt", "tools", "chosen", "rejected", "completion", "completions_G"}
+_GREEN, _PLAIN = "\x1b[32m", "\x1b[0m"
+_HOUR_S = 3600
+
+
+@commands.command()
+def show(
+    ctx: typer.Context,
+    subject: Annotated[
+        str, typer.Argument(help="Round number, alias or id.", metavar="SUBJECT", autocompletion=rounds)
+    ],
+) -> None:
+    """Print one object in full.
+
+    A round by number or alias; an episode, pair, example or group by the first digits of its id. For a row to train on,
+    also the text that the model reads, with the trained tokens marked.
+    """
+    current = session(ctx)
+    answer = current.project().show(subject)
+    if answer.rendering:
+        lines = _preview_lines(answer)
+    else:
+        lines = [answer.kind, json.dumps(answer.record, indent=1, ensure_ascii=False)]
+    current.out.result(lines, answer)
+
+
+def _preview_lines(a: ShowAnswer) -> list[str]:
+    """Return a row's fields and its text, with trained tokens between marks, and green where there is colour."""
+    fields = columns([[name, _field(value)] for name, value in a.record.items() if name not in _LONG])
+    return [a.kind, *fields, a.rendering, *_sides(a.preview)]
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    return ", ".join(map(_field, value)) if isinstance(value, list) else str(value)
+
+
+def _sides(sides: Sequence[Preview]) -> Iterator[str]:
+    """Yield each side; a prompt that all sides share is shown once."""
+    prompts = [side.segments[0].text for side in sides if side.segments]
+    shared = prompts[0] if prompts and len(set(prompts)) == 1 else ""
+    if shared:
+        yield from ("", f"--- prompt: {sides[0].segments[0].tokens:,} tokens, not trained", shared)
+    for side in sides:
+        trained = sum(segment.tokens for segment in side.segments if segment.trained)
+        yield from ("", f"--- {side.side}: {trained:,} tokens trained, between {OPEN} and {CLOSE}")
+        texts = []
+        for segment in side.segments[1 if shared else 0 :]:
+            text = f"{OPEN}{segment.text}{CLOSE}" if segment.trained else segment.text
+            texts.append(f"{_GREEN}{text}{_PLAIN}" if segment.trained and coloured() else text)
+        yield "".join(texts)
+
+
+@commands.command()
+def view(
+    ctx: typer.Context,
+    subject: Annotated[
+        str | None, typer.Argument(help="Round or episode; default: the newest round.", metavar="ROUND|EPISODE")
+    ] = None,
+    *,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Write a folder that any web server can serve.", metavar="DIR")
+    ] = None,
+    opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write pages that show the episodes in a browser.
+
+    Steps, tool calls and results, rewards with their evidence, pairs side by side, trained tokens shaded. The pages
+    need no server and no network. An episode becomes a single page.
+    """
+    current = session(ctx)
+    with working(current.out, "writing pages"):
+        answer = current.project().view(subject, bundle=bundle)
+    counts = f"{answer.episodes:,} episodes on {answer.pages:,} pages" if answer.episodes > 1 else "1 episode"
+    current.out.result([counts, f"open  {answer.page}"], answer)
+    if opened:
+        import webbrowser
+
+        path, _, fragment = answer.page.partition("#")
+        webbrowser.open(Path(path).as_uri() + (f"#{fragment}" if fragment else ""))
+
+
+@commands.command()
+def explain(
+    ctx: typer.Context,
+    subject: Annotated[
+        str, typer.Argument(help="Stage, round, gate or id.", metavar="SUBJECT", autocompletion=subjects)
+    ],
+) -> None:
+    """Explain an object in sentences with numbers.
+
+    Why a stage is stale, a round was held, an episode got its reward; where a pair, an example or a group comes from;
+    what each gate rule requires, and its result for the newest round.
+    """
+    current = session(ctx)
+    answer = current.project().explain(subject)
+    current.out.result(answer.lines, answer)
+
+
+@commands.command()
+def report(
+    ctx: typer.Context,
+    *,
+    since: Annotated[str, typer.Option("--since", help="How far back: 7d, 24h, 2w.", metavar="SPAN")] = "7d",
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="End of the span; default: the newest event.", metavar="TIME")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a mail or a channel.")] = False,
+) -> None:
+    """Report what the agent learnt, still fails at, and cost.
+
+    A week, or any span, compared with the span before. It ends with the newest event, not today, so that the same
+    project gives the same report.
+    """
+    current = session(ctx)
+    a = current.project().report(since, as_of=as_of)
+    title = f"{a.project}, {a.since[:16]} to {a.until[:16]}".replace("T", " ")
+    lines = [f"# {title}", ""] if markdown else [title]
+    for heading, items in _report_parts(a, _as_code if markdown else "“{}”".format):
+        if markdown:
+            indented = (f"{'  ' if item.startswith('  ') else ''}- {item.strip()}" for item in items)
+            lines += [f"## {heading}", "", *indented, ""]
+        else:
+            lines += [heading, *(f"  {item}" for item in items)]
+    examples = [example for intent in a.failing for example in intent.examples]
+    following = f"next  flywheel view {examples[0].episode[:12]}" if examples else "next  flywheel status"
+    current.out.result([*lines, following], a)
+
+
+def _as_code(text: str) -> str:
+    """Return log text as code, so that it cannot contain Markdown or HTML."""
+    return f"`` {text.replace('`', chr(39))} ``"
+
+
+def _report_parts(a: DigestAnswer, quote: Callable[[str], str]) -> list[tuple[str, list[str]]]:
+    """Return the report by heading."""
+    traffic = [f"{a.episodes:,} episodes ({a.episodes_before:,} in the span before)", f"success {_rate(a.success)}"]
+    traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
+    traffic += [f"{a.without_time:,} episodes have no time and are not counted"] if a.without_time else []
+    failing = [line for intent in a.failing for line in _failing(intent, quote)] or ["no known failures"]
+    cost = _cost(a.cost, a.cost_before if a.episodes_before else None)
+    return [("traffic", traffic), ("learnt", _learnt(a)), ("still fails at", failing), ("cost", cost)]
+
+
+def _rate(rate: DigestRate) -> str:
+    if rate.rate is None or rate.low is None or rate.high is None:
+        return "unknown: no signal voted"
+    return f"{rate.rate:.1%} [{rate.low:.1%}, {rate.high:.1%}], n {rate.n:,}"
+
+
+def _learnt(a: DigestAnswer) -> list[str]:
+    lines = [
+        f"round {r.round} {r.decision.replace('_', ' ')}: {r.method} on {r.rows:,} rows"
+        + (f"; {r.metric}; {r.wins} wins, {r.regressions} regressions" if r.metric else "")
+        for r in a.rounds
+    ]
+    lines += [f"better at {_change(c)}" for c in a.better] + [f"worse at {_change(c)}" for c in a.worse]
+    champion = "the base model" if a.champion is None else f"round {a.champion}"
+    return [*(lines or ["no decision on a round, and no intent changed significantly"]), f"champion {champion}"]
+
+
+def _change(c: DigestChange) -> str:
+    return f"{c.intent}: {_rate(c.before)} → {_rate(c.now)}, difference [{100 * c.low:+.1f}, {100 * c.high:+.1f}] pp"
+
+
+def _failing(intent: DigestIntent, quote: Callable[[str], str]) -> list[str]:
+    lines = [f"{intent.intent}: {intent.failures:,.1f} failures expected, success {_rate(intent.success)}"]
+    for example in intent.examples:
+        against = f"; against: {', '.join(example.against)}" if example.against else ""
+        times = f", {example.attempts} attempts" if example.attempts > 1 else ""
+        success = f"P(success) {example.p_success:.2f}"
+        lines.append(f"  {example.episode[:12]}  {quote(example.request)} {success}{times}{against}")
+    return lines
+
+
+def _cost(now: DigestCost, before: DigestCost | None) -> list[str]:
+    lines = []
+    for name, field, text in (
+        ("dollars", "usd", "{:,.2f}".format),
+        ("input tokens", "input_tokens", "{:,}".format),
+        ("output tokens", "output_tokens", "{:,}".format),
+        ("model time", "latency_s", _duration),
+    ):
+        value, earlier = getattr(now, field), getattr(before, field, None)
+        lines.append(
+            f"{name} {'not logged' if value is None else text(value)}"
+            + (f" (before: {text(earlier)})" if earlier is not None else "")
+        )
+    return [*lines, f"training {now.train_s:,.1f} s"] if now.train_s else lines
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / _HOUR_S:,.1f} h" if seconds >= _HOUR_S else f"{seconds:,.1f} s"

@@ -1,0 +1,158 @@
+"""Rewards: how reliable they are, and audits by a person."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flywheel.cli.progress import working
+from flywheel.cli.render import columns
+from flywheel.cli.session import session
+from flywheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer, SignalRow
+
+commands = typer.Typer()
+_SHOWN_CHARS = 700  # of one message on the terminal
+# Characters that control a terminal or the direction of text.
+_UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+@commands.command()
+def rewards(ctx: typer.Context) -> None:
+    """Show how reliable the rewards are.
+
+    Coverage and worth of each signal, calibration against known outcomes, what ratings show about all users, and drift
+    by policy, intent and month.
+    """
+    current = session(ctx)
+    answer = current.project().rewards()
+    current.out.result(_rewards_lines(answer), answer)
+
+
+def _rewards_lines(a: RewardsAnswer) -> list[str]:
+    known = f"{a.known:,} known ({a.audited:,} by audit, {a.verified:,} by a recorded outcome)"
+    unused = f"{a.provisional:,} not mature yet, {a.suspect:,} with a suspect reward"
+    lines = [
+        f"episodes {a.episodes:,}: {known}, {unused}",
+        f"P(success) before any vote: {a.prior:.2f}",
+        *(f"! {note}" for note in a.warnings),
+        "",
+    ]
+    head = ["signal", "", "family", "votes", "coverage", "agreement", "odds ratio", "source", "80 % arrive within"]
+    lines += columns([head, *map(_signal_row, a.signals)], right=(3, 4, 5, 6))
+    if a.calibration:
+        rows = [[c.what, f"{c.n:,}", f"{c.ece:.3f}", f"{c.brier:.3f}"] for c in a.calibration]
+        lines += ["", *columns([["calibration", "n", "ECE", "Brier"], *rows], right=(1, 2, 3))]
+    if a.transport:
+        head = ["transport", "", "n", "users", "truth - p", "interval", "verdict"]
+        rows = [
+            [t.by, t.group, f"{t.n:,}", f"{t.clusters:,}", f"{t.residual:+.3f}",
+             "-" if t.low is None or t.high is None else f"[{t.low:+.3f}, {t.high:+.3f}]", t.verdict]
+            for t in a.transport
+        ]  # fmt: skip
+        lines += ["", *columns([head, *rows], right=(2, 3, 4))]
+    if a.ratings is not None:
+        r = a.ratings
+        lines += [
+            "",
+            f"ratings: {r.ratings:,} ({r.response:.1%} of all episodes), {r.mean:.0%} good",
+            f"  between {r.low:.0%} and {r.high:.0%} of all episodes satisfied their user: {r.sentence}",
+        ]
+    head = ["by", "", "episodes", "known", "mean P", "drift", ""]
+    rows = [
+        [g.by, g.name, f"{g.episodes:,}", f"{g.known:,}", "-" if g.p_mean is None else f"{g.p_mean:.2f}",
+         "-" if g.drift is None else f"{g.drift:+.2f}", "notable" if g.notable else ""]
+        for g in a.groups
+    ]  # fmt: skip
+    lines += ["", *columns([head, *rows], right=(2, 3, 4, 5))]
+    return [*lines, "next  flywheel audit" if not a.audited else "next  flywheel explain EPISODE"]
+
+
+def _signal_row(s: SignalRow) -> list[str]:
+    sign = "+" if s.sign > 0 else "-"
+    agreement = "-" if s.agreement is None else f"{s.agreement:.0%} of {s.checked:,}"
+    odds = "" if s.source == "decides alone" else f"{s.odds:.2f}"
+    arrival = "" if s.mature_after_s is None else _span(s.mature_after_s)
+    return [s.signal, sign, s.family, f"{s.votes:,}", f"{s.coverage:.1%}", agreement, odds, s.source, arrival]
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+@commands.command()
+def audit(
+    ctx: typer.Context,
+    *,
+    n: Annotated[int, typer.Option("--n", help="Episodes to sample.", min=1)] = 200,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the questions to a file.", metavar="FILE")] = None,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", help="Record the answers in such a file.", metavar="FILE")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Draw a new sample even if the last one is unfinished.")] = False,
+    reviewer: Annotated[str, typer.Option("--reviewer", help="Your name; stored as a pseudonym.")] = "reviewer",
+) -> None:
+    """Ask a person whether episodes succeeded.
+
+    Samples episodes by score, intent and signals, each with a known probability, and asks about one after the other on
+    the terminal; or writes the questions with --out and records the file with --answers. Answers are events: they
+    decide their episodes, estimate how reliable the signals are, and calibrate the other episodes.
+    """
+    current = session(ctx)
+    project = current.project()
+    if answers is not None:
+        answer = project.audit_answers(answers.resolve(), reviewer=reviewer)
+    else:
+        if out is None and not sys.stdin.isatty():
+            raise UsageError("there is no terminal to ask on", hint="flywheel audit --out questions.jsonl")
+        with working(current.out, "sampling"):
+            answer = project.audit(n, new=new, out=out.resolve() if out is not None else None)
+        if out is None and answer.answered < answer.drawn:
+            answer = project.audit(n, ask=_Asker(answer), reviewer=reviewer)
+    current.out.result(_audit_lines(answer), answer)
+
+
+def _audit_lines(a: AuditAnswer) -> list[str]:
+    lines = [f"sample {a.draw}: {a.drawn:,} of {a.eligible:,} episodes in {a.strata:,} strata, {a.answered:,} answered"]
+    lines += [f"recorded {a.recorded:,} answers"] if a.recorded else []
+    lines += [f"skipped {count:,}: {reason}" for reason, count in a.left_out.items()]
+    if a.file:
+        return [*lines, f"wrote {a.file}", f"next  set `success` in it, then flywheel audit --answers {a.file}"]
+    return [*lines, "next  flywheel build" if a.recorded else "next  flywheel rewards"]
+
+
+class _Asker:
+    """Asks on the terminal; Ctrl-C or q ends."""
+
+    def __init__(self, sample: AuditAnswer) -> None:
+        self._number, self._total = sample.answered, sample.drawn
+
+    def __call__(self, question: AuditQuestion) -> tuple[float, str] | None:
+        self._number += 1
+        typer.echo(f"\n── {self._number} of {self._total}  episode {question.episode_id[:12]} ──", err=True)
+        for turn in question.conversation:
+            typer.echo(f"{turn.role:>9}  {excerpt(turn.text)}", err=True)
+        while True:
+            reply = typer.prompt("Did it do what was asked? [y]es [n]o [h]alf [s]kip [q]uit", err=True).strip().lower()
+            if reply[:1] == "q":
+                raise KeyboardInterrupt
+            if reply[:1] in {"y", "n", "h"}:
+                return {"y": 1.0, "n": 0.0, "h": 0.5}[reply[0]], ""
+            if reply[:1] == "s":
+                return None
+
+
+def excerpt(text: str) -> str:
+    """Return log text without control characters, cut to a readable length."""
+    safe = _UNSAFE.sub("\ufffd", text)
+    cut = safe if len(safe) <= _SHOWN_CHARS else f"{safe[:_SHOWN_CHARS]} ... ({len(safe) - _SHOWN_CHARS:,} more)"
+    return cut.replace("\n", "\n           ")

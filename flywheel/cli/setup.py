@@ -1,0 +1,97 @@
+"""Setup: a new project, its configuration, its health, and its extensions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flywheel.cli.render import columns, mark
+from flywheel.cli.session import session
+
+commands = typer.Typer()
+
+
+@commands.command()
+def init(
+    ctx: typer.Context,
+    directory: Annotated[Path, typer.Argument(help="Folder of the project.", metavar="[DIR]")] = Path(),
+    *,
+    demo: Annotated[bool, typer.Option("--demo", help="Add sample logs.")] = False,
+) -> None:
+    """Start a project: write flywheel.toml and a nightly pipeline.
+
+    flywheel.toml shows every default. A .gitignore covers the store and large files of rounds.
+    """
+    from flywheel.project import Project
+
+    current = session(ctx)
+    answer = Project.init((current.folder or Path()) / directory, demo=demo)
+    lines = [f"wrote  {name}" for name in answer.made] + ["next   flywheel ingest" + ("" if demo else " LOGS")]
+    current.out.result(lines, answer)
+
+
+@commands.command()
+def config(
+    ctx: typer.Context,
+    *,
+    origin: Annotated[bool, typer.Option("--origin", help="Show where each value is set.")] = False,
+) -> None:
+    """Print every configuration value.
+
+    With --origin, also whether it is a default, or the file and line that set it.
+    """
+    current = session(ctx)
+    answer = current.project().settings(current.config)
+    lines = [
+        f"{value.key} = {json.dumps(value.value, ensure_ascii=False)}" + (f"  # {value.origin}" if origin else "")
+        for value in answer.values
+    ]
+    current.out.result(lines, answer)
+
+
+@commands.command()
+def doctor(ctx: typer.Context) -> None:
+    """Check whether a nightly run would succeed.
+
+    Environment, device, disk, key, store, clock, model, rounds and extensions, each problem with a fix. Exit 1 when a
+    check fails; warnings do not fail.
+    """
+    current = session(ctx)
+    answer = current.project().doctor()
+    lines = []
+    for check in answer.checks:
+        lines.append(f"{mark(passed=check.state == 'ok')} {check.name:<10}  {check.says}")
+        if check.fix:
+            lines.append(f"  {'':<10}  fix: {check.fix}")
+    failed = sum(check.state == "failed" for check in answer.checks)
+    warnings = sum(check.state == "warning" for check in answer.checks)
+    end = "no problems found" if not failed and not warnings else f"{failed} failed, {warnings} warnings"
+    current.out.result([*lines, end], answer)
+    if failed:
+        raise typer.Exit(1)
+
+
+@commands.command()
+def plugins(ctx: typer.Context) -> None:
+    """List the installed extensions by group."""
+    current = session(ctx)
+    answer = current.project().plugins()
+    rows = [[e["group"], e["name"], e["target"], f"{e['distribution']} {e['version']}"] for e in answer.extensions]
+    current.out.result(columns(rows), answer)
+
+
+@commands.command()
+def schema(
+    name: Annotated[str | None, typer.Argument(help="Name of a schema; without it, all names.")] = None,
+) -> None:
+    """Print a published JSON Schema."""
+    from flywheel.pipeline.admin.schemas import all_schemas
+    from flywheel.project import Project
+
+    if name is None:
+        typer.echo("\n".join(sorted(all_schemas())))
+    else:
+        typer.echo(json.dumps(Project.schema(name), indent=1, ensure_ascii=False))

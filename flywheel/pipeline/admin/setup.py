@@ -1,0 +1,57 @@
+"""Setup: a project's starting files, its configuration values and the installed extensions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from flywheel.config import CONFIG_FILE, Config, origins, render_default_config
+from flywheel.errors import UsageError
+from flywheel.extensions import list_extensions
+from flywheel.io import files
+from flywheel.results.setup import ConfigAnswer, ConfigValue, InitAnswer, PluginsAnswer
+
+_IGNORED = """# flywheel: the store, the redaction key, and large files of rounds
+.flywheel/
+.flywheel.key
+rounds/*/adapter/
+rounds/*/data/
+rounds/*/work/
+rounds/*/report.html
+"""
+
+
+def init(folder: Path, *, demo: bool) -> InitAnswer:
+    """Write flywheel.toml, a nightly pipeline and a .gitignore; with `demo`, sample logs too.
+
+    Raises:
+        UsageError: the folder already has a flywheel.toml.
+    """
+    if (folder / CONFIG_FILE).exists():
+        raise UsageError(f"`{folder / CONFIG_FILE}` already exists", hint="edit it, or choose another folder")
+    nightly = (files.shipped("pipelines") / "dpo_nightly.toml").read_text(encoding="utf-8")
+    written = ["pipelines/nightly.toml"]
+    files.atomic_write(folder / written[0], nightly.replace('name = "dpo_nightly"', 'name = "nightly"'))
+    if not (folder / ".gitignore").exists():
+        files.atomic_write(folder / ".gitignore", _IGNORED)
+        written.append(".gitignore")
+    if demo:
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        for source in sorted(files.shipped("sample_logs").iterdir()):
+            if source.name.endswith((".jsonl", ".jsonl.gz")):
+                shutil.copyfile(source, folder / "logs" / source.name)
+                written.append(f"logs/{source.name}")
+    files.atomic_write(folder / CONFIG_FILE, render_default_config())
+    return InitAnswer(made=[CONFIG_FILE, *written])
+
+
+def settings(config: Config, file: Path) -> ConfigAnswer:
+    """Return every configuration value with its origin: a line of the file, or the default."""
+    values = origins(file, config)
+    return ConfigAnswer(values=[ConfigValue(key=key, value=value, origin=origin) for key, value, origin in values])
+
+
+def plugins() -> PluginsAnswer:
+    """Return the installed extensions, without loading them."""
+    columns = ("group", "name", "target", "distribution", "version")
+    return PluginsAnswer(extensions=[{c: getattr(e, c) for c in columns} for e in list_extensions()])

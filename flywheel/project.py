@@ -1,0 +1,704 @@
+"""The Python API: a project, opened from its folder, with one method for each command.
+
+from flywheel import Project
+project = Project(".")
+project.ingest(["logs"]); project.build(); project.train(); project.evaluate(promote=True)
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flywheel.config import CONFIG_FILE, Config, load_config
+from flywheel.errors import UsageError
+from flywheel.io import files
+from flywheel.pipeline.build.run import build, select_stages
+from flywheel.pipeline.context import Context
+from flywheel.registry.registry import Registry
+from flywheel.store import FORGETTING, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from flywheel.pipeline.admin.gc import Kept
+    from flywheel.records import Plan, Promotion, RoundManifest
+    from flywheel.results.data import (
+        BuildAnswer,
+        ExportAnswer,
+        IngestAnswer,
+        QuarantineAnswer,
+        QuarantineRetry,
+        ReadersAnswer,
+        StageAnswer,
+        StatusAnswer,
+    )
+    from flywheel.results.deploy import CanaryAnswer, ChampionAnswer, DeployAnswer, MergeAnswer
+    from flywheel.results.inspect import DigestAnswer, ExplainAnswer, ShowAnswer, ViewAnswer
+    from flywheel.results.operations import ForgetAnswer, GcAnswer, RunAnswer
+    from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
+    from flywheel.results.rounds import DiffAnswer, EvalAnswer, LogAnswer, LogsEvalAnswer
+    from flywheel.results.setup import ConfigAnswer, DoctorAnswer, InitAnswer, PluginsAnswer
+
+KEY_FILE = ".flywheel.key"
+
+
+def find_project(start: Path) -> Path:
+    """Return the nearest folder at or above `start` that has a flywheel.toml, else `start` itself."""
+    start = start.resolve()
+    return next((f for f in (start, *start.parents) if (f / CONFIG_FILE).exists()), start)
+
+
+class Project:
+    """A folder with logs, a store and rounds.
+
+    A method has the name of its command, and methods come in the groups and the order of `flywheel --help`. Where an
+    option or a subcommand does another job, its name is added: `ingest --follow` is `ingest_follow`, `deploy vllm` is
+    `deploy_vllm`. Two names differ: `eval` is `evaluate`, because Python has an `eval`, and `config` is `settings`,
+    because `config` is the configuration itself.
+
+    Args:
+        folder: the project's folder; no configuration file is needed.
+        config: configuration to use instead of the folder's flywheel.toml.
+        say: receives progress messages.
+
+    Raises:
+        ConfigError: flywheel.toml is not valid.
+        StoreError: the store has another layout.
+    """
+
+    def __init__(
+        self, folder: Path | str = ".", *, config: Config | None = None, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        if not self.folder.is_dir():
+            raise UsageError(f"`{folder}` is not a folder", hint="pass the project's folder with -C")
+        self.config = config if config is not None else load_config(self.folder / CONFIG_FILE)
+        self.store = Store(self.folder / self.config.store)
+        self.registry = Registry(self.folder / self.config.rounds)
+        self._say = say
+
+    @property
+    def context(self) -> Context:
+        """The project as pipeline functions take it."""
+        return Context(self.folder, self.config, self.store, self.registry, self._say, key=self._key_for_reading)
+
+    @contextmanager
+    def locked(self, command: str) -> Iterator[Context]:
+        """Hold the project's lock; on entry, clean up and finish what an interrupted command left.
+
+        Raises:
+            BusyError: another process holds the lock.
+        """
+        with files.ProjectLock(self.store.root, command):
+            self.store.create()
+            files.remove_partials(self.registry.root)
+            self.registry.recover()
+            if (self.store.root / FORGETTING).exists():
+                from flywheel.pipeline.privacy.forget import resume
+
+                resume(self.context)
+            yield self.context
+
+    def key(self) -> bytes:
+        """Return the redaction key: FLYWHEEL_KEY, else the project's key file, created on first use."""
+        if key := os.environ.get("FLYWHEEL_KEY"):
+            return key.encode()
+        path = self.folder / KEY_FILE
+        if not path.exists():
+            files.atomic_write(path, secrets.token_hex(32) + "\n")
+            path.chmod(0o600)
+        return path.read_text(encoding="ascii").strip().encode()
+
+    def _key_for_reading(self) -> bytes:
+        """Return the redaction key, or a random one where there is none: a read-only command leaves no file behind."""
+        has_key = os.environ.get("FLYWHEEL_KEY") or (self.folder / KEY_FILE).exists()
+        return self.key() if has_key else secrets.token_hex(32).encode()
+
+    def _log_to_mlflow(self) -> None:
+        """Log rounds to MLflow where [mlflow] names a server; a failure there fails no command."""
+        if self.config.mlflow.tracking_uri:
+            from flywheel.pipeline.serve.mlflow import log_to_mlflow
+
+            log_to_mlflow(self.context)
+
+    # --- setup --------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def init(folder: Path | str = ".", *, demo: bool = False) -> InitAnswer:
+        """Write a project's starting files; with `demo`, sample logs too.
+
+        Raises:
+            UsageError: the folder already has a flywheel.toml.
+        """
+        from flywheel.pipeline.admin.setup import init
+
+        return init(Path(folder).resolve(), demo=demo)
+
+    def settings(self, file: Path | None = None) -> ConfigAnswer:
+        """Return every configuration value with its origin; `file` replaces flywheel.toml."""
+        from flywheel.pipeline.admin.setup import settings
+
+        return settings(self.config, file or self.folder / CONFIG_FILE)
+
+    def doctor(self) -> DoctorAnswer:
+        """Check environment, disk, store, model and rounds; changes nothing."""
+        from flywheel.pipeline.inspect.doctor import doctor
+
+        return doctor(self.context, self.folder / KEY_FILE)
+
+    def plugins(self) -> PluginsAnswer:
+        """Return the installed extensions, without loading them."""
+        from flywheel.pipeline.admin.setup import plugins
+
+        return plugins()
+
+    @staticmethod
+    def schema(name: str) -> dict[str, Any]:
+        """Return a published JSON Schema.
+
+        Raises:
+            UsageError: no schema has that name; the hint lists all.
+        """
+        from flywheel.pipeline.admin.schemas import schema_document
+
+        return schema_document(name)
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def ingest(
+        self, paths: Sequence[Path | str] = (), *, log_format: str | None = None, dry_run: bool = False
+    ) -> IngestAnswer:
+        """Read new log lines into the store; lines that were ingested before change nothing.
+
+        Raises:
+            IngestError: no file was found, or too many records are unreadable.
+        """
+        from flywheel.pipeline.ingest.run import default_sources, ingest_logs
+
+        config = self.config
+        if log_format is not None:
+            config = config.model_copy(update={"ingest": config.ingest.model_copy(update={"format": log_format})})
+        sources = [Path(p) for p in paths] or default_sources(config, self.folder)
+        with self.locked("ingest") as ctx:
+            return ingest_logs(ctx.store, config, self.folder, sources, key=self.key(), dry_run=dry_run)
+
+    def ingest_follow(
+        self,
+        paths: Sequence[Path | str] = (),
+        *,
+        log_format: str | None = None,
+        interval_s: float = 10.0,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> Iterator[IngestAnswer]:
+        """Ingest files as they grow, and yield a result whenever there was a new record, until the caller stops.
+
+        The lock is held only while reading.
+
+        Raises:
+            IngestError: no file was found, or too many records are unreadable.
+        """
+        from flywheel.pipeline.ingest.follow import follow
+
+        sources = [Path(p) for p in paths] or [self.folder / s for s in self.config.ingest.sources]
+        return follow(lambda grown: self.ingest(grown, log_format=log_format), sources, interval_s, sleep)
+
+    def quarantine(self, *, reason: str | None = None, file: str | None = None, limit: int = 20) -> QuarantineAnswer:
+        """Return the records that ingest refused: counts by reason with what they mean, and the first rows.
+
+        Raises:
+            UsageError: there is no such reason.
+        """
+        from flywheel.pipeline.ingest.quarantine import quarantine
+
+        return quarantine(self.context, reason=reason, file=file, limit=limit)
+
+    def quarantine_retry(self) -> QuarantineRetry:
+        """Read the files with quarantined records again.
+
+        Raises:
+            UsageError: the quarantine is empty.
+        """
+        from flywheel.pipeline.ingest.quarantine import retry
+
+        with self.locked("quarantine") as ctx:
+            return retry(ctx, self.key())
+
+    def readers(self, file: Path | None = None) -> ReadersAnswer:
+        """Return the installed readers; with a file, each one's confidence and the detected format.
+
+        Raises:
+            IngestError: the file cannot be read.
+        """
+        from flywheel.pipeline.ingest.detect import readers
+
+        return readers(self.config.ingest, self.folder, file)
+
+    def build(
+        self,
+        *,
+        select: str | None = None,
+        full_refresh: bool = False,
+        on_stage: Callable[[StageAnswer], None] = lambda _: None,
+    ) -> BuildAnswer:
+        """Bring the derived tables up to date; fresh stages are skipped.
+
+        Raises:
+            UsageError: `select` names no stage.
+        """
+        from flywheel.results.data import BuildAnswer
+
+        stages = select_stages(select)
+        with self.locked("build") as ctx:
+            states = build(
+                ctx.store, ctx.config, self.folder, stages=stages, full_refresh=full_refresh, on_stage=on_stage
+            )
+        return BuildAnswer(stages=states)
+
+    def status(self) -> StatusAnswer:
+        """Return what is new, stale and pending; reads JSON files only."""
+        from flywheel.pipeline.inspect.status import status
+
+        return status(self.context)
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a SQL query over the tables; it can read nothing else and change nothing.
+
+        Raises:
+            UsageError: the text is not a query that the tables can answer.
+        """
+        from flywheel.pipeline.inspect.query import query
+
+        return query(self.context, sql)
+
+    def export(self, folder: Path | str, *, forms: Sequence[str] = (), split: str = "train") -> ExportAnswer:
+        """Write the mined rows as datasets in TRL's forms; stale tables are built first.
+
+        Raises:
+            UsageError: an unknown form or split, or a folder that flywheel did not write.
+        """
+        from flywheel.pipeline.serve.export import check_forms, export
+
+        check_forms(forms, split)
+        with self.locked("export") as ctx:
+            build(ctx.store, ctx.config, self.folder)
+            return export(ctx, Path(folder).resolve(), forms, split)
+
+    # --- rewards ------------------------------------------------------------------------------------------------------
+
+    def rewards(self) -> RewardsAnswer:
+        """Return coverage and reliability of the signals, calibration, and drift by policy, intent and month.
+
+        Raises:
+            UsageError: no table was built yet.
+        """
+        from flywheel.pipeline.rewards.quality import rewards_answer
+
+        return rewards_answer(self.context)
+
+    def audit(
+        self,
+        n: int = 200,
+        *,
+        new: bool = False,
+        out: Path | None = None,
+        ask: Callable[[AuditQuestion], tuple[float, str] | None] | None = None,
+        reviewer: str = "reviewer",
+    ) -> AuditAnswer:
+        """Draw a stratified sample of episodes for a reviewer, or continue with an unfinished one.
+
+        Args:
+            n: episodes to draw.
+            new: draw a new sample even if the last one is unfinished.
+            out: file for the questions, as JSON lines.
+            ask: returns a value in [0, 1] and a comment, or None to skip; KeyboardInterrupt ends.
+            reviewer: stored as a pseudonym.
+
+        Raises:
+            UsageError: there is no episode to audit.
+        """
+        from flywheel.pipeline.build.registry import stages_for
+        from flywheel.pipeline.rewards.audit import audit
+
+        with self.locked("audit") as ctx:
+            build(ctx.store, ctx.config, self.folder, stages=stages_for("returns"))
+            return audit(ctx, n, self.key(), new=new, out=out, ask=ask, reviewer=reviewer)
+
+    def audit_answers(self, path: Path, *, reviewer: str = "reviewer") -> AuditAnswer:
+        """Record the answers in a file as events.
+
+        Raises:
+            UsageError: there is no sample, or the file cannot be read.
+        """
+        from flywheel.pipeline.rewards.audit import record_file
+
+        with self.locked("audit") as ctx:
+            return record_file(ctx, path, self.key(), reviewer=reviewer)
+
+    # --- rounds -------------------------------------------------------------------------------------------------------
+
+    def plan(self, number: int | None = None, *, method: str | None = None) -> Plan:
+        """Return what the next round would contain; builds stale tables first, trains nothing.
+
+        Args:
+            number: of the round.
+            method: instead of `train.method`.
+
+        Raises:
+            UsageError: the number is not the next round's, or there is no such method.
+            TrainError: there is too little data.
+        """
+        from flywheel.pipeline.train.plan import check_number, make_plan
+
+        with self.locked("plan") as opened:
+            ctx = opened.with_method(method)
+            number = check_number(ctx, number)
+            build(ctx.store, ctx.config, self.folder)
+            return make_plan(ctx, number).plan
+
+    def train(
+        self,
+        number: int | None = None,
+        *,
+        method: str | None = None,
+        plan: Plan | None = None,
+        force: bool = False,
+        reason: str = "",
+        on_metrics: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> RoundManifest:
+        """Train a round: build stale tables, plan, execute. A trained round is returned as it is.
+
+        With `force` and a reason, which the manifest records, a red monitor does not block training.
+
+        Raises:
+            UsageError: the number is not the next round's, the round was started under another configuration, or
+                `force` has no reason.
+            TrainError: there is too little data, a monitor is red, or training failed.
+        """
+        from flywheel.pipeline.train.plan import check_number
+        from flywheel.pipeline.train.run import train_round
+
+        reason = _reason("train", reason) if force else ""
+        with self.locked("train") as opened:
+            ctx = opened.with_method(method)
+            number = check_number(ctx, number)
+            if number not in ctx.registry.numbers():
+                build(ctx.store, ctx.config, self.folder)
+            manifest = train_round(ctx, number, plan=plan, reason=reason, on_metrics=on_metrics)
+            self._log_to_mlflow()
+            return manifest
+
+    def evaluate(
+        self,
+        number: int | None = None,
+        *,
+        against: str | None = None,
+        suites: Sequence[str] | None = None,
+        promote: bool = False,
+    ) -> EvalAnswer:
+        """Evaluate a round against the champion; with `promote`, let the gate decide and move the champion.
+
+        Raises:
+            UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
+            EvalError: there is no case to evaluate on.
+        """
+        from flywheel.pipeline.evaluate.run import evaluate
+        from flywheel.pipeline.pages.round_page import write_page
+        from flywheel.pipeline.promote.promotion import decide_round
+        from flywheel.results.rounds import EvalAnswer
+
+        if promote and against is not None:
+            raise UsageError("--promote compares with the champion", hint="drop --against or --promote")
+        with self.locked("eval") as ctx:
+            report = evaluate(ctx, number, against=against, suites=suites)
+            promotion = decide_round(ctx, report.round, by="eval --promote") if promote else None
+            page = write_page(ctx, report.round)
+            self._log_to_mlflow()
+            return EvalAnswer(report=report, promotion=promotion, page=str(page))
+
+    def evaluate_logs(
+        self, logs: Sequence[Path | str], *, old: str | None = None, new: str | None = None
+    ) -> LogsEvalAnswer:
+        """Compare two policies from their logs alone; writes nothing.
+
+        Args:
+            logs: the old policy's file, folder or glob, then the new one's; or one for both, with `old` and `new`.
+            old: policy or model of the old side; all of its log by default.
+            new: policy or model of the new side.
+
+        Raises:
+            UsageError: the sides are ambiguous, or no episode has that policy.
+            IngestError: no file was found, or too many records are unreadable.
+            EvalError: a log has no conversation.
+        """
+        from flywheel.pipeline.evaluate.compare_logs import compare_logs
+
+        return compare_logs(self.context, [Path(p) for p in logs], old, new, self._key_for_reading())
+
+    def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
+        """Apply the gate to a stored report; or, with `force` and a reason, move the champion without it.
+
+        Raises:
+            UsageError: `force` has no reason, or the round cannot be promoted.
+            EvalError: the round has no evaluation.
+        """
+        from flywheel.pipeline.pages.round_page import write_page
+        from flywheel.pipeline.promote import promotion
+
+        reason = _reason("promote N", reason) if force else ""
+        with self.locked("promote") as ctx:
+            if force:
+                decision = promotion.force(ctx, number, reason=reason, by="promote --force")
+            else:
+                decision = promotion.decide_round(ctx, number, by="promote")
+            write_page(ctx, number)
+            self._log_to_mlflow()
+            return decision
+
+    def rollback(self, to: str | None = None, *, reason: str = "") -> Promotion:
+        """Move the champion back to the previous one, or to a named round or `base`.
+
+        Raises:
+            UsageError: there is no earlier champion.
+        """
+        from flywheel.pipeline.promote.promotion import roll_back
+
+        with self.locked("rollback") as ctx:
+            decision = roll_back(ctx, to, reason=reason, by="rollback")
+            self._log_to_mlflow()
+            return decision
+
+    def log(self, limit: int | None = None) -> LogAnswer:
+        """Return rounds and decisions, newest first."""
+        from flywheel.pipeline.inspect.status import log
+
+        return log(self.registry, limit)
+
+    def diff(self, first: str, second: str) -> DiffAnswer:
+        """Return the differences between two rounds, named by number or alias.
+
+        Raises:
+            UsageError: a name is not a round's.
+        """
+        from flywheel.pipeline.inspect.diff import compare_rounds
+
+        return compare_rounds(self.context, first, second)
+
+    # --- deploy -------------------------------------------------------------------------------------------------------
+
+    def champion(self) -> ChampionAnswer:
+        """Return what to serve: base model, adapter, hashes and the decision behind it.
+
+        Raises:
+            StoreError: the adapter's files do not match the manifest.
+        """
+        from flywheel.pipeline.inspect.status import champion
+
+        return champion(self.context)
+
+    def canary(
+        self,
+        logs: Sequence[Path | str] = (),
+        *,
+        old: str | None = None,
+        new: str | None = None,
+        share: float | None = None,
+    ) -> CanaryAnswer:
+        """Compare an old policy and its canary on attempts since the last look, and decide.
+
+        Args:
+            logs: the old side's, then the canary's; one for both; none for the ingested logs.
+            old: policy or model of the old side.
+            new: policy or model of the canary.
+            share: of users that the canary should get; canary.share by default.
+
+        Raises:
+            UsageError: the sides are ambiguous, or no episode has that policy.
+            StoreError: the canary's file was changed.
+        """
+        from flywheel.pipeline.promote.canary import watch
+
+        with self.locked("canary") as ctx:
+            return watch(ctx, [Path(p) for p in logs], old, new, self.key(), share)
+
+    def deploy_vllm(  # noqa: PLR0913 - one parameter an option
+        self,
+        url: str,
+        *,
+        target: str = "@champion",
+        path: str = "",
+        name: str = "",
+        token: str = "",
+        keep: int = 1,
+        timeout_s: float = 120.0,
+    ) -> DeployAnswer:
+        """Load a round into a running vLLM server, and keep the previous adapter loaded for a rollback.
+
+        Args:
+            url: the server's address.
+            target: round, alias or `base`.
+            path: the adapter's folder as the server sees it; '' for the path here.
+            name: of the model on the server; '' for the project's name and the round.
+            token: the server's API key; '' for none.
+            keep: earlier adapters that stay loaded.
+            timeout_s: for one request.
+
+        Raises:
+            UsageError: the round may not serve, or the server has another model of that name.
+            FlywheelError: the server refuses or does not answer.
+        """
+        from flywheel.pipeline.serve.deploy import deploy_vllm
+        from flywheel.pipeline.serve.vllm import Server
+
+        with self.locked("deploy") as ctx:
+            server = Server(url, token, timeout_s)
+            return deploy_vllm(ctx, server, ctx.registry.resolve(target), path=path, name=name, keep=keep)
+
+    def deploy_merge(self, folder: Path | str, *, target: str = "@champion", gguf: bool = False) -> MergeAnswer:
+        """Merge a round into its base model, write it in transformers format and compare the logits.
+
+        Args:
+            folder: new, empty, or written by an earlier merge.
+            target: round or alias.
+            gguf: also write `model.gguf` with llama.cpp's converter.
+
+        Raises:
+            UsageError: the folder holds other files, the round may not serve, or the converter is missing.
+            FlywheelError: the base model has changed, or the logits differ.
+        """
+        from flywheel.pipeline.serve.merge import merge_round
+
+        with self.locked("deploy") as ctx:
+            return merge_round(ctx, ctx.registry.resolve(target), Path(folder).resolve(), gguf=gguf)
+
+    # --- inspect ------------------------------------------------------------------------------------------------------
+
+    def show(self, subject: str) -> ShowAnswer:
+        """Return a round, an episode with its steps and rewards, a pair, an example or a group in full.
+
+        Raises:
+            UsageError: no object has that name or id.
+        """
+        from flywheel.pipeline.inspect.show import show
+
+        return show(self.context, subject)
+
+    def view(self, subject: str | None = None, *, bundle: Path | None = None) -> ViewAnswer:
+        """Write the episode viewer as a folder of pages, or one episode as one page, and return what to open.
+
+        Args:
+            subject: a round, whose trained tokens are marked, or an episode; the newest round by default.
+            bundle: the folder to write; one within the store by default.
+
+        Raises:
+            UsageError: no table was built, no object has that name, or the folder holds other files.
+        """
+        from flywheel.pipeline.pages.viewer import view
+
+        return view(self.context, subject, bundle.resolve() if bundle else None)
+
+    def explain(self, subject: str) -> ExplainAnswer:
+        """Return the reasons, in sentences with numbers: of a stage, round, episode, pair, example, group or the gate.
+
+        Raises:
+            UsageError: no object has that name or id.
+        """
+        from flywheel.pipeline.inspect.explain import explain
+
+        return explain(self.context, subject)
+
+    def report(self, since: str = "7d", *, as_of: str | None = None) -> DigestAnswer:
+        """Return a span of time in numbers: what was learnt, what still fails, what it cost.
+
+        Args:
+            since: length of the span: 7d, 24h, 2w.
+            as_of: its end, a date or a time; the newest event by default, never the clock.
+
+        Raises:
+            UsageError: an invalid span or date, or logs without times.
+        """
+        from flywheel.pipeline.inspect.digest import digest, moment, span
+
+        return digest(self.context, span(since), moment(as_of) if as_of is not None else None)
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        pipeline: str = "nightly",
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        on_stage: Callable[[str, str], None] = lambda _name, _outcome: None,
+    ) -> RunAnswer:
+        """Run a pipeline under one lock.
+
+        Raises:
+            ConfigError: there is no such pipeline, or its file is not valid.
+            FlywheelError: a stage failed.
+        """
+        from flywheel.pipeline.nightly.run import run_recipe
+
+        with self.locked(f"run {pipeline}") as ctx:
+            answer = run_recipe(ctx, pipeline, key=self.key(), since=since, until=until, on_stage=on_stage)
+            self._log_to_mlflow()
+            return answer
+
+    def schedule(self, scheduler: str, *, at: str = "02:30", pipeline: str = "nightly") -> str:
+        """Return a schedule for cron, systemd or airflow that runs a pipeline of this project; installs nothing.
+
+        Raises:
+            UsageError: an unknown scheduler, or not a time of day.
+        """
+        from flywheel.pipeline.nightly.schedule import schedule
+
+        command = Path(shutil.which("flywheel") or Path(sys.executable).with_name("flywheel")).absolute()
+        return schedule(scheduler, folder=self.folder, command=command, at=at, pipeline=pipeline)
+
+    def forget(self, user: str, *, dry_run: bool = False) -> ForgetAnswer:
+        """Remove a user's data, and withdraw adapters that learnt from it; with `dry_run`, only count it.
+
+        Args:
+            user: the id as logs write it, or the pseudonym as the tables show it.
+            dry_run: change nothing.
+
+        Raises:
+            UsageError: the project has never had data of this user.
+        """
+        from flywheel.pipeline.privacy.forget import forget
+
+        with self.locked("forget") as ctx:
+            answer = forget(ctx, user, key=self.key(), dry_run=dry_run)
+            if not dry_run:
+                self._log_to_mlflow()
+            return answer
+
+    def gc(self, kept: Kept | None = None, *, dry_run: bool = False) -> GcAnswer:
+        """Remove files that are no longer needed, or count them.
+
+        Args:
+            kept: how much stays; by default also what a round's provenance needs.
+            dry_run: remove nothing.
+        """
+        from flywheel.pipeline.admin.gc import collect
+
+        with self.locked("gc") as ctx:
+            return collect(ctx, kept, dry_run=dry_run)
+
+
+def _reason(command: str, reason: str) -> str:
+    """Return the reason for a forced action.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if not reason.strip():
+        raise UsageError("--force needs a reason", hint=f"flywheel {command} --force --reason 'why'")
+    return reason.strip()

@@ -1,0 +1,61 @@
+"""Results of operations: a pipeline's run, a forgotten user, collected garbage."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from flywheel.records import Certificate, Document, Need, Record
+
+
+class RunStage(Record):
+    """One stage of a pipeline run."""
+
+    stage: str
+    outcome: str
+    seconds: float
+
+
+class RunAnswer(Document):
+    """`flywheel run`."""
+
+    document: ClassVar[str] = "cli/run"
+
+    pipeline: str
+    stages: list[RunStage]
+    exit_code: int
+    page: str = Field(description="The report page; '' when none was made.")
+    text: str = Field(default="", description="The night in one sentence.")
+    missing: list[Need] = Field(default=[], description="What a waiting night waits for.")
+
+
+class ForgetAnswer(Document):
+    """`flywheel forget`."""
+
+    document: ClassVar[str] = "cli/forget"
+
+    user: str = Field(description="The user's pseudonym.")
+    dry_run: bool = Field(description="Whether nothing was changed.")
+    already: bool = Field(description="Whether the user had been forgotten before.")
+    certificate: Certificate = Field(description="What went, or would go; with --dry-run it stands nowhere else.")
+
+
+class GcRow(Record):
+    """One kind of thing that nothing needs any more."""
+
+    what: str
+    count: int
+    size_bytes: int
+    why: str = Field(description="Why it can go.")
+
+
+class GcAnswer(Document):
+    """`flywheel gc`."""
+
+    document: ClassVar[str] = "cli/gc"
+
+    dry_run: bool = Field(description="Whether nothing was removed.")
+    rows: list[GcRow]
+    count: int = Field(description="Files and folders.")
+    size_bytes: int

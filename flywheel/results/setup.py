@@ -1,0 +1,59 @@
+"""Results of setup: a new project, its configuration, checks and extensions."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from flywheel.records import Document, Record
+
+
+class InitAnswer(Document):
+    """`flywheel init`."""
+
+    document: ClassVar[str] = "cli/init"
+
+    made: list[str] = Field(description="Files written.")
+
+
+class ConfigValue(Record):
+    """One value of the configuration."""
+
+    key: str = Field(description="Dotted name.")
+    value: Any
+    origin: str = Field(description="'default', or file and line.")
+
+
+class ConfigAnswer(Document):
+    """`flywheel config`."""
+
+    document: ClassVar[str] = "cli/config"
+
+    values: list[ConfigValue]
+
+
+class DoctorCheck(Record):
+    """One check of `flywheel doctor`."""
+
+    name: str
+    state: str = Field(description="ok, warning or failed.")
+    says: str
+    fix: str = Field(default="", description="A command or an edit; '' when nothing is wrong.")
+
+
+class DoctorAnswer(Document):
+    """`flywheel doctor`."""
+
+    document: ClassVar[str] = "cli/doctor"
+
+    healthy: bool = Field(description="Whether no check failed.")
+    checks: list[DoctorCheck]
+
+
+class PluginsAnswer(Document):
+    """`flywheel plugins`."""
+
+    document: ClassVar[str] = "cli/plugins"
+
+    extensions: list[dict[str, str]]
