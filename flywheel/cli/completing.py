@@ -26,7 +26,7 @@ def subjects(incomplete: str) -> list[str]:
 
 def pipelines(incomplete: str) -> list[str]:
     """Complete a pipeline's name."""
-    from flywheel.pipeline.nightly.run import recipe_names
+    from flywheel.pipeline.nightly.pipelines import recipe_names
 
     return [name for name in recipe_names(_folder()) if name.startswith(incomplete)]
 

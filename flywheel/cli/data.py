@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from flywheel import present
 from flywheel.cli.completing import stages
 from flywheel.cli.progress import working
-from flywheel.cli.render import columns, funnel_lines, size
+from flywheel.cli.render import columns, funnel_lines
 from flywheel.cli.session import Session, session
 from flywheel.errors import UsageError
 
@@ -196,11 +197,10 @@ def status(ctx: typer.Context) -> None:
 
 
 def _status_lines(a: StatusAnswer) -> list[str]:
-    champion = "base model" if a.champion is None else f"round {a.champion}"
     challenger = "none" if a.challenger is None else f"round {a.challenger}"
     head = [
-        ["project", f"{a.project}   store {a.store} ({size(a.store_bytes)})"],
-        ["rounds", f"champion {champion}   challenger {challenger}   next {a.next_round}"],
+        ["project", f"{a.project}   store {a.store} ({present.size(a.store_bytes)})"],
+        ["rounds", f"champion {present.round_name(a.champion)}   challenger {challenger}   next {a.next_round}"],
         ["logs", f"{a.source_files:,} files ingested, {a.new_files:,} new or grown"],
     ]
     stages = [

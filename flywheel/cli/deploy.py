@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel import present
 from flywheel.cli.completing import rounds
 from flywheel.cli.progress import working
-from flywheel.cli.render import columns, size
+from flywheel.cli.render import columns
 from flywheel.cli.session import session
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def champion(ctx: typer.Context) -> None:
     current = session(ctx)
     a = current.project().champion()
     rows = [
-        ["champion", "the base model: no round is champion" if a.round is None else f"round {a.round}"],
+        ["champion", present.round_name(a.round)],
         ["base", f"{a.base_model} @ {a.base_model_sha256[:12]}"],
         *([["adapter", a.adapter], ["sha256", a.adapter_sha256]] if a.adapter else []),
         *([["decision", f"{a.decision} at {a.decided_at}: {a.reason}"]] if a.decision else []),
@@ -78,11 +79,11 @@ def canary(
 
 
 def _canary_lines(a: CanaryAnswer) -> list[str]:
-    span = f"[{a.low * 100:+.1f}, {a.high * 100:+.1f}] pp at every look"
+    span = f"{present.interval(a.low, a.high, unit=True)} at every look"
     rows = [
-        ["old", f"{a.old}   {a.mean_old:.1%} of {a.n_old:,}"],
-        ["new", f"{a.new}   {a.mean_new:.1%} of {a.n_new:,}"],
-        ["delta", f"{a.delta * 100:+.1f} pp, 95 % interval {span}; pairs {a.pairs:,}"],
+        ["old", f"{a.old}   {present.percent(a.mean_old)} of {a.n_old:,}"],
+        ["new", f"{a.new}   {present.percent(a.mean_new)} of {a.n_new:,}"],
+        ["delta", f"{present.points(a.delta)}, 95 % interval {span}; pairs {a.pairs:,}"],
         ["look", f"{a.night}" + ("" if a.looked else ", no new attempts since")],
     ]
     decision = a.decision.upper().replace("_", " ")
@@ -144,7 +145,7 @@ def merge(
         a = current.project().deploy_merge(to, target=target, gguf=gguf)
     rows = [
         ["round", f"{a.round} on {a.base_model}"],
-        ["weights", f"{size(a.size_bytes)} @ {a.weights_sha256[:12]}"],
+        ["weights", f"{present.size(a.size_bytes)} @ {a.weights_sha256[:12]}"],
         ["checked", f"logits differ by at most {a.largest_difference:.2g}"],
         ["folder", a.folder],
         *([["gguf", a.gguf]] if a.gguf else []),

@@ -20,7 +20,7 @@ from flywheel.pipeline.admin.schemas import write_schemas
 ROOT = Path(__file__).resolve().parents[2]
 _MEANING = {
     ExitCode.DONE: "done, also when there was nothing to do",
-    ExitCode.FAILED: "failed; the error says what to do",
+    ExitCode.FAILED: "failed; the error shows what to do",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.HELD: "the gate held: evaluated, not promoted; a normal night; of `canary`: continue",
     ExitCode.BUSY: "another run holds the project's lock; try again",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flywheel import present
 from flywheel.cli.completing import rounds, subjects
 from flywheel.cli.progress import working
 from flywheel.cli.render import coloured, columns
@@ -29,7 +30,6 @@ commands = typer.Typer()
 OPEN, CLOSE = "\u27e6", "\u27e7"  # around trained tokens
 _LONG = {"prompt", "tools", "chosen", "rejected", "completion", "completions_G"}
 _GREEN, _PLAIN = "\x1b[32m", "\x1b[0m"
-_HOUR_S = 3600
 
 
 @commands.command()
@@ -175,7 +175,7 @@ def _report_parts(a: DigestAnswer, quote: Callable[[str], str]) -> list[tuple[st
 def _rate(rate: DigestRate) -> str:
     if rate.rate is None or rate.low is None or rate.high is None:
         return "unknown: no signal voted"
-    return f"{rate.rate:.1%} [{rate.low:.1%}, {rate.high:.1%}], n {rate.n:,}"
+    return f"{present.percent(rate.rate)} {present.percent_interval(rate.low, rate.high)}, n {rate.n:,}"
 
 
 def _learnt(a: DigestAnswer) -> list[str]:
@@ -185,12 +185,15 @@ def _learnt(a: DigestAnswer) -> list[str]:
         for r in a.rounds
     ]
     lines += [f"better at {_change(c)}" for c in a.better] + [f"worse at {_change(c)}" for c in a.worse]
-    champion = "the base model" if a.champion is None else f"round {a.champion}"
-    return [*(lines or ["no decision on a round, and no intent changed significantly"]), f"champion {champion}"]
+    return [
+        *(lines or ["no decision on a round, and no intent changed significantly"]),
+        f"champion {present.round_name(a.champion)}",
+    ]
 
 
 def _change(c: DigestChange) -> str:
-    return f"{c.intent}: {_rate(c.before)} → {_rate(c.now)}, difference [{100 * c.low:+.1f}, {100 * c.high:+.1f}] pp"
+    difference = present.interval(c.low, c.high, unit=True)
+    return f"{c.intent}: {_rate(c.before)} → {_rate(c.now)}, difference {difference}"
 
 
 def _failing(intent: DigestIntent, quote: Callable[[str], str]) -> list[str]:
@@ -209,15 +212,11 @@ def _cost(now: DigestCost, before: DigestCost | None) -> list[str]:
         ("dollars", "usd", "{:,.2f}".format),
         ("input tokens", "input_tokens", "{:,}".format),
         ("output tokens", "output_tokens", "{:,}".format),
-        ("model time", "latency_s", _duration),
+        ("model time", "latency_s", present.duration),
     ):
         value, earlier = getattr(now, field), getattr(before, field, None)
         lines.append(
             f"{name} {'not logged' if value is None else text(value)}"
             + (f" (before: {text(earlier)})" if earlier is not None else "")
         )
-    return [*lines, f"training {now.train_s:,.1f} s"] if now.train_s else lines
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / _HOUR_S:,.1f} h" if seconds >= _HOUR_S else f"{seconds:,.1f} s"
+    return [*lines, f"training {present.duration(now.train_s)}"] if now.train_s else lines

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from flywheel import present
 from flywheel.cli.completing import pipelines
 from flywheel.cli.progress import working
-from flywheel.cli.render import columns, size
+from flywheel.cli.render import columns
 from flywheel.cli.session import confirm, session
 from flywheel.errors import ExitCode
 
@@ -90,8 +91,7 @@ def _forget_lines(a: ForgetAnswer) -> list[str]:
     lines = [f"{a.user}: {'would be removed' if a.dry_run else 'removed'}", *columns(rows, right=(1,))]
     lines += [f"round {taint.round} is tainted: {taint.why}" for taint in c.tainted]
     if c.champion_before != c.champion_after:
-        champion = "the base model" if c.champion_after is None else f"round {c.champion_after}"
-        lines.append(f"champion: round {c.champion_before} → {champion}")
+        lines.append(f"champion: round {c.champion_before} → {present.the_round(c.champion_after)}")
     if c.voided:
         rounds = ", ".join(map(str, c.voided))
         lines.append(f"void: evaluations of rounds {rounds}: {c.holdout_share:.0%} of their cases were the user's")
@@ -129,6 +129,6 @@ def gc(  # noqa: PLR0913 - one parameter an option
         confirm("remove adapters or tables of older rounds?", yes=yes)
     kept = Kept(snapshots=snapshots, days=days, rounds=rounds, provenance=not tables)
     answer = current.project().gc(kept, dry_run=dry_run)
-    rows = [[row.what, f"{row.count:,}", size(row.size_bytes), row.why] for row in answer.rows]
-    total = f"{size(answer.size_bytes)} {'would be removed' if dry_run else 'removed'}"
+    rows = [[row.what, f"{row.count:,}", present.size(row.size_bytes), row.why] for row in answer.rows]
+    total = f"{present.size(answer.size_bytes)} {'would be removed' if dry_run else 'removed'}"
     current.out.result([*columns(rows, right=(1, 2)), total if rows else "nothing to remove"], answer)

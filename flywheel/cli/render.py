@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from flywheel import present
+
 if TYPE_CHECKING:
     from flywheel.records import EvalReport, MetricRow, MonitorRow, OffPolicyEstimate, RuleResult
 
@@ -31,48 +33,28 @@ def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
     return lines
 
 
-def size(n: int) -> str:
-    """Return a number of bytes with its unit."""
-    value, units = float(n), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:  # noqa: PLR2004 - SI prefixes
-        value, units = value / 1000, units[1:]
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
-
-
 def funnel_lines(funnel: Mapping[str, int]) -> list[str]:
     """Return a funnel as indented lines."""
     return [f"  {count:>9,}  {name}" for name, count in funnel.items() if count or not name.startswith("note")]
 
 
-def _number(value: float | None, *, binary: bool) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1%}" if binary else f"{value:.3f}"
-
-
-def _difference(row: MetricRow, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value * 100:+.1f} pp" if row.binary else f"{value:+.3f}"
-
-
 def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[str]:
     """Return an evaluation as a table: each metric with n, both values, difference and interval."""
-    baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
+    baseline = old or present.round_name(report.baseline)
     references = list(dict.fromkeys(r.rival for r in report.rivals))
-    rows = [["metric", "n", old or baseline, new or f"round {report.round}", "delta", "95 % interval", *references]]
+    rows = [["metric", "n", baseline, new or f"round {report.round}", "delta", "95 % interval", *references]]
     for m in report.metrics:
         name = m.metric if m.slice == "all" else f"  {m.slice}"
-        span = "-" if m.low is None else f"[{_difference(m, m.low)}, {_difference(m, m.high)}]"
         rows.append(
-            [name + (" *" if m.primary and m.slice == "all" else ""), str(m.n), _number(m.baseline, binary=m.binary),
-             _number(m.value, binary=m.binary), _difference(m, m.delta), span,
+            [name + (" *" if m.primary and m.slice == "all" else ""), str(m.n),
+             *(present.level(value, binary=m.binary) for value in (m.baseline, m.value)),
+             present.difference(m.delta, binary=m.binary), present.interval(m.low, m.high, binary=m.binary, unit=True),
              *(_reference(report, m, reference) for reference in references)]
         )  # fmt: skip
     notes = ["* primary: the gate tests superiority on it"]
     if references:
         notes.append("baselines are for reference only; (n) = cases scored, if fewer")
-    return [*columns(rows, right=(1, 2, 3, 4)), *notes, *measure_lines(report, old or baseline, new)]
+    return [*columns(rows, right=(1, 2, 3, 4)), *notes, *measure_lines(report, baseline, new)]
 
 
 def _reference(report: EvalReport, row: MetricRow, name: str) -> str:
@@ -80,22 +62,21 @@ def _reference(report: EvalReport, row: MetricRow, name: str) -> str:
     scored = next((r for r in report.rivals if (r.rival, r.suite, r.metric) == key), None)
     if scored is None or scored.value is None or row.slice != "all":
         return ""
-    return _number(scored.value, binary=row.binary) + ("" if scored.n == row.n else f" ({scored.n})")
+    return present.level(scored.value, binary=row.binary) + ("" if scored.n == row.n else f" ({scored.n})")
 
 
 def measure_lines(report: EvalReport, old: str, new: str) -> list[str]:
     """Return measures other than scores: means of both sides and their ratio, and seconds a case."""
     rows = [["measured", "n", old, new or f"round {report.round}", "ratio", "95 % interval"]]
     for m in report.measures:
-        span = "-" if m.low is None or m.high is None else f"[{m.low:.2f}, {m.high:.2f}]"
-        values = ("-" if value is None else f"{value:.4g}" for value in (m.baseline, m.value, m.ratio))
-        rows.append([f"{m.measure} of {m.suite}, {m.unit}", str(m.n), *values, span])
+        values = (present.number(value) for value in (m.baseline, m.value, m.ratio))
+        rows.append([f"{m.measure} of {m.suite}, {m.unit}", str(m.n), *values, present.plain_interval(m.low, m.high)])
     sides = ["base" if report.baseline == "base" else f"round {report.baseline}", f"round {report.round}"]
     for suite in dict.fromkeys(
         name.partition(": a case of ")[0] for name in report.timings_s if ": a case of " in name
     ):
         seconds = [report.timings_s.get(f"{suite}: a case of {side}") for side in sides]
-        rows.append([f"seconds of {suite}, a case", "", *("-" if s is None else f"{s:.3g}" for s in seconds), "-", "-"])
+        rows.append([f"seconds of {suite}, a case", "", *map(present.number, seconds), "-", "-"])
     lines = columns(rows, right=(1, 2, 3, 4)) if len(rows) > 1 else []
     return lines + [f"failed  {suite}: {_some(cases)}" for suite, cases in sorted(report.failed.items())]
 
@@ -113,10 +94,11 @@ def off_policy_lines(estimates: Sequence[OffPolicyEstimate], names: Mapping[str,
     for e in estimates:
         if e.value is None or e.low is None or e.high is None:
             continue
-        spread = f"[{e.low:.3f}, {e.high:.3f}]"
         facts = f"n {e.n:,}, ESS {e.certificate['ess']:,.0f}, mean weight {e.certificate['mean_weight']:.2f}"
         label = f"off-policy {e.name}{_whose([e.target], names)}"
-        rows.append([label, f"{e.value:.3f}", spread, e.state, "; ".join([facts, *e.reasons])])
+        rows.append(
+            [label, f"{e.value:.3f}", present.plain_interval(e.low, e.high, 3), e.state, "; ".join([facts, *e.reasons])]
+        )
     lines = [
         f"off-policy {', '.join(of)}{_whose(targets, names)} REFUSED: {why}"
         for of, targets, why in refused_alike(estimates)
@@ -126,7 +108,7 @@ def off_policy_lines(estimates: Sequence[OffPolicyEstimate], names: Mapping[str,
 
 def estimate_lines(report: EvalReport) -> list[str]:
     """Return the off-policy estimates of a round and its baseline."""
-    baseline = "base" if report.baseline == "base" else f"round {report.baseline}"
+    baseline = present.round_name(report.baseline)
     return off_policy_lines(report.off_policy, {"candidate": f"round {report.round}", "baseline": baseline})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel import present
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns
 from flywheel.cli.session import session
@@ -53,7 +54,7 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
         head = ["transport", "", "n", "users", "truth - p", "interval", "verdict"]
         rows = [
             [t.by, t.group, f"{t.n:,}", f"{t.clusters:,}", f"{t.residual:+.3f}",
-             "-" if t.low is None or t.high is None else f"[{t.low:+.3f}, {t.high:+.3f}]", t.verdict]
+             present.interval(t.low, t.high, binary=False), t.verdict]
             for t in a.transport
         ]  # fmt: skip
         lines += ["", *columns([head, *rows], right=(2, 3, 4))]

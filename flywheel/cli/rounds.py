@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flywheel import present
 from flywheel.cli.completing import rounds
 from flywheel.cli.progress import training, working
 from flywheel.cli.render import (
@@ -18,7 +19,6 @@ from flywheel.cli.render import (
     monitor_lines,
     off_policy_lines,
     rule_lines,
-    size,
 )
 from flywheel.cli.session import Session, confirm, session
 from flywheel.errors import UsageError
@@ -70,15 +70,17 @@ def _show_plan(current: Session, planned: Plan, options: str, *, detailed: bool)
 
 def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
     """Return a plan as lines; `options` are passed on to the training command."""
-    parent = "the base model" if p.parent is None else f"round {p.parent}"
     mix = ": " + ", ".join(f"{n:,} {kind}" for kind, n in p.card.mix.items()) if len(p.card.mix) > 1 else ""
     rows = [
-        [f"round {p.round}", f"from {parent} ({p.start_reason})"],
+        [f"round {p.round}", f"from {present.the_round(p.parent)} ({p.start_reason})"],
         ["base", f"{p.base_model} @ {p.base_model_sha256[:12]}"],
         ["method", f"{p.method}: {p.method_reason}"],
         ["reference", p.reference],
         ["rows", f"{p.rows:,} of {p.tasks:,} tasks{mix}, dataset {p.dataset_sha256[:12]}"],
-        ["budget", f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({size(p.characters)} of text)"],
+        [
+            "budget",
+            f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({present.size(p.characters)} of text)",
+        ],
         *_card_rows(p.card),
     ]
     lines = columns(rows) + funnel_lines(p.counts) + monitor_lines(p.monitors, verbose=verbose)
@@ -161,8 +163,8 @@ def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
     rows = [
         ["method", f"{m.method}: {m.method_reason}"],
         ["rows", f"{m.counts.get('kept', 0):,}"],
-        ["adapter", f"{m.adapter_sha256[:12]}   {size(sum(o.size_bytes for o in m.outputs))}"],
-        ["time", f"{m.timings_s.get('total', 0):.1f} s"],
+        ["adapter", f"{m.adapter_sha256[:12]}   {present.size(sum(o.size_bytes for o in m.outputs))}"],
+        ["time", present.duration(m.timings_s.get("total", 0))],
     ]
     rows += [["forced", m.forced]] if m.forced else []
     rows += [[name, f"{value:,.0f}" if value.is_integer() else f"{value:.4f}"] for name, value in m.checks.items()]
@@ -256,7 +258,9 @@ def _logs_lines(a: LogsEvalAnswer) -> list[str]:
     )
     lines += metric_lines(a.report, old="old", new="new")
     for k, rates in a.pass_k.items():
-        before, after = (f"{rates[side]:.1%} of {rates[f'{side}_tasks']:,.0f} tasks" for side in ("old", "new"))
+        before, after = (
+            f"{present.percent(rates[side])} of {rates[f'{side}_tasks']:,.0f} tasks" for side in ("old", "new")
+        )
         lines.append(f"pass^{k}  {before} -> {after}")
     amounts = [
         [name, f"{means['n']:,.0f}", f"{means['old']:,.6g}", f"{means['new']:,.6g}"]
@@ -279,7 +283,7 @@ def _side(a: LogsEvalAnswer, side: str) -> str:
         return name
     low, high = numbers[f"{side}_low"], numbers[f"{side}_high"]
     of = f"{numbers[f'{side}_successes']:,.0f} of {numbers['n']:,.0f}"
-    return f"{name}   {of} ({numbers[side]:.1%}, 95 % interval [{low:.1%}, {high:.1%}])"
+    return f"{name}   {of} ({present.percent(numbers[side])}, 95 % interval {present.percent_interval(low, high)})"
 
 
 @commands.command()
@@ -320,16 +324,7 @@ def rollback(
 
 
 def _decision_lines(p: Promotion) -> list[str]:
-    champion = "the base model" if p.champion_after is None else f"round {p.champion_after}"
-    verdict = f"{p.verdict}: " if p.verdict else ""
-    words = {
-        "promoted": f"round {p.round} is champion",
-        "held": f"round {p.round} is held, {champion} stays champion",
-        "forced": f"round {p.round} is champion by force: {p.reason}",
-        "rolled_back": f"round {p.round} is rolled back, {champion} is champion",
-        "forgotten": f"round {p.round} learnt from a forgotten user, {champion} is champion",
-    }
-    return [*rule_lines(p.rules), verdict + words[p.decision]]
+    return [*rule_lines(p.rules), present.decision(p)]
 
 
 @commands.command()

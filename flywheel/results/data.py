@@ -10,11 +10,11 @@ from flywheel.records import Document, Quarantined, Record
 
 
 class LostFields(Record):
-    """Fields of a format whose values no event holds, as a sample of its records shows."""
+    """Fields of a format whose values are in no event, from a sample of its records."""
 
     format: str
     sampled: int = Field(description="Records looked at.")
-    fields: dict[str, int] = Field(description="In how many of them each field was lost.")
+    fields: dict[str, int] = Field(description="Number of these records in which each field was lost.")
 
 
 class IngestAnswer(Document):
@@ -23,19 +23,19 @@ class IngestAnswer(Document):
     document: ClassVar[str] = "cli/ingest"
 
     files: int = Field(description="Files found.")
-    unchanged: int = Field(description="Files that held nothing new.")
+    unchanged: int = Field(description="Files without new records.")
     formats: dict[str, int] = Field(description="Files read, by format.")
     read: int = Field(description="Records read: lines, array elements or rows.")
     kept: int = Field(description="Records that gave at least one new event.")
     duplicate: int = Field(description="Records whose events were all known.")
     forgotten: int = Field(default=0, description="Records refused because their user was forgotten.")
-    ignored: dict[str, int] = Field(description="Understood records that hold no event, by reason.")
+    ignored: dict[str, int] = Field(description="Valid records without an event, by reason.")
     quarantined: dict[str, int] = Field(description="Unreadable records, by reason.")
     first_quarantined: list[str] = Field(description="file:line: reason of the first few.")
     events: int = Field(description="New events.")
     redacted: dict[str, int] = Field(description="Replaced values, by kind.")
-    lost: list[LostFields] = Field(default=[], description="What the sources have and no event holds, by format.")
-    dry_run: bool = Field(description="Whether nothing was stored.")
+    lost: list[LostFields] = Field(default=[], description="Fields of the sources that no event has, by format.")
+    dry_run: bool = Field(description="True if no record was stored.")
 
 
 class QuarantineReason(Record):
@@ -43,7 +43,7 @@ class QuarantineReason(Record):
 
     reason: str
     records: int
-    meaning: str = Field(description="What the reason means and what helps.")
+    meaning: str = Field(description="Meaning of the reason, and a remedy.")
 
 
 class QuarantineAnswer(Document):
@@ -51,11 +51,11 @@ class QuarantineAnswer(Document):
 
     document: ClassVar[str] = "cli/quarantine"
 
-    records: int = Field(description="Quarantined records; the following are of those that were asked for.")
+    records: int = Field(description="Quarantined records that match the filters; the other counts are of these.")
     files: int
     size_bytes: int
     reasons: list[QuarantineReason]
-    rows: list[Quarantined] = Field(description="The first of them; the text itself is never stored.")
+    rows: list[Quarantined] = Field(description="The first of them; their text is never stored.")
 
 
 class QuarantineRetry(Document):
@@ -63,8 +63,8 @@ class QuarantineRetry(Document):
 
     document: ClassVar[str] = "cli/quarantine_retry"
 
-    files: int = Field(description="Files read once more.")
-    gone: list[str] = Field(description="Files that are no longer there; their rows stay.")
+    files: int = Field(description="Files read again.")
+    gone: list[str] = Field(description="Files that no longer exist; their rows stay.")
     before: int = Field(description="Quarantined records before.")
     after: int = Field(description="Quarantined records now.")
     read: int
@@ -76,9 +76,9 @@ class ReaderRow(Record):
 
     name: str
     reader_version: int
-    reads: str = Field(description="What it reads, in a few words.")
+    reads: str = Field(description="The logs it reads, in a few words.")
     distribution: str
-    confidence: float | None = Field(default=None, description="How sure it is of the file that was asked about.")
+    confidence: float | None = Field(default=None, description="Confidence that it can read the given file.")
 
 
 class ReadersAnswer(Document):
@@ -87,7 +87,7 @@ class ReadersAnswer(Document):
     document: ClassVar[str] = "cli/readers"
 
     readers: list[ReaderRow]
-    verdict: str = Field(default="", description="What the file is taken for, or what its records look like.")
+    verdict: str = Field(default="", description="The file's detected format, or the shape of its records.")
 
 
 class StageAnswer(Record):

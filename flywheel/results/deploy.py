@@ -15,7 +15,7 @@ class ChampionAnswer(Document):
     document: ClassVar[str] = "cli/champion"
 
     round: int | None = Field(description="Its number; null while the base model serves.")
-    name: str = Field(description="What a server should call it, and what logs should say as the policy.")
+    name: str = Field(description="Name for servers, which logs should give as the policy.")
     base_model: str = Field(description="Base model as configured.")
     base_model_sha256: str
     adapter: str = Field(description="Folder of the adapter; '' while the base model serves.")
@@ -24,7 +24,7 @@ class ChampionAnswer(Document):
     parent: int | None
     decision: str = Field(description="The decision that made it champion: promoted, forced, rolled_back, or ''.")
     decided_at: str = Field(description="When; ISO time, or ''.")
-    reason: str = Field(description="The gate's verdict, or the reason that was given.")
+    reason: str = Field(description="The gate's verdict, or the given reason.")
 
 
 class CanaryAnswer(Document):
@@ -35,16 +35,16 @@ class CanaryAnswer(Document):
     decision: str = Field(description="continue (exit 3), promote (exit 0) or roll_back (exit 5).")
     reasons: list[str]
     night: int = Field(description="Looks so far, this one included.")
-    looked: bool = Field(description="Whether anything was fresh; if not, this is the last look's answer.")
+    looked: bool = Field(description="Whether there were new attempts; if not, this is the last look's result.")
     old: str
     new: str
-    n_old: int = Field(description="Judged attempts of the old policy, over all looks.")
+    n_old: int = Field(description="Attempts of the old policy with a known outcome, over all looks.")
     n_new: int
     pairs: int = Field(description="Differences between blocks of users, in the order they were looked at.")
     mean_old: float
     mean_new: float
     delta: float
-    low: float = Field(description="Lower end of the 95 % confidence sequence of delta, true at every look.")
+    low: float = Field(description="Lower end of the 95 % confidence sequence of delta, valid at every look.")
     high: float
     log_e_harm: float = Field(description="Largest log E of 'worse by the margin' so far.")
     log_e_better: float = Field(description="Largest log E of 'better' so far.")
@@ -58,13 +58,13 @@ class DeployAnswer(Document):
     document: ClassVar[str] = "cli/deploy_vllm"
 
     url: str = Field(description="The server, without credentials.")
-    name: str = Field(description="What the server calls it; what logs should say as the policy.")
+    name: str = Field(description="Model name on the server, which logs should give as the policy.")
     round: int | None = Field(description="null: the base model serves.")
     adapter_sha256: str
-    path: str = Field(description="The adapter's folder as the server was told.")
-    previous: str = Field(description="What was served before and is still loaded, for a rollback; '' for none.")
-    unloaded: list[str] = Field(description="What was unloaded.")
-    probe: str = Field(description="Finish reason of the probe's answer.")
+    path: str = Field(description="The adapter's folder as the server sees it.")
+    previous: str = Field(description="Earlier adapter that is still loaded, for a rollback; '' for none.")
+    unloaded: list[str] = Field(description="Adapters that were unloaded.")
+    probe: str = Field(description="Finish reason of the probe's completion.")
     at: str = Field(description="When; ISO time.")
 
 

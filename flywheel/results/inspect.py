@@ -21,7 +21,7 @@ class Preview(Record):
     """One side of a row as it would be trained, under the base model's tokenizer and template."""
 
     side: str = Field(description="chosen, rejected, completion, or the member of a group.")
-    segments: list[PreviewSegment] = Field(description="Their texts, one after the other, are what the model reads.")
+    segments: list[PreviewSegment] = Field(description="Concatenated, their texts are what the model reads.")
 
 
 class ShowAnswer(Document):
@@ -56,7 +56,7 @@ class ExplainAnswer(Document):
 
 
 class DigestRate(Record):
-    """How often something succeeded, as far as is known."""
+    """A success rate over the episodes with a known outcome."""
 
     n: int = Field(description="Episodes whose outcome is known or likely.")
     rate: float | None = Field(description="Mean probability of success; null without any.")
@@ -65,21 +65,21 @@ class DigestRate(Record):
 
 
 class DigestRound(Record):
-    """A round that was decided on in this time."""
+    """A round with a decision in the span."""
 
     round: int
     decision: str
     at: str
     method: str
     rows: int
-    metric: str = Field(description="The primary metric beside the baseline; '' where it was not evaluated.")
+    metric: str = Field(description="The primary metric of baseline and round; '' where it was not evaluated.")
     wins: int
     regressions: int
     train_s: float | None
 
 
 class DigestChange(Record):
-    """An intent that surely went better or worse than in the span before."""
+    """An intent whose success changed significantly from the span before."""
 
     intent: str
     before: DigestRate
@@ -89,17 +89,17 @@ class DigestChange(Record):
 
 
 class DigestExample(Record):
-    """A task at which the agent failed."""
+    """A task that the agent failed."""
 
-    episode: str = Field(description="The attempt that most surely failed.")
-    request: str = Field(description="What was asked, shortened.")
+    episode: str = Field(description="The attempt that most probably failed.")
+    request: str = Field(description="The request, shortened.")
     attempts: int
     p_success: float
     against: list[str] = Field(description="Signals that voted against it.")
 
 
 class DigestIntent(Record):
-    """What users wanted and did not get: episodes by the last tool that was called."""
+    """An intent with failures: episodes by the last tool that was called."""
 
     intent: str
     failures: float = Field(description="Expected failures: the sum of P(failure).")
@@ -108,14 +108,14 @@ class DigestIntent(Record):
 
 
 class DigestCost(Record):
-    """What it took; null where the logs do not say."""
+    """Cost; null where the logs do not have it."""
 
     usd: float | None
     input_tokens: int | None
     output_tokens: int | None
     latency_s: float | None
     logged: int = Field(description="Episodes whose cost in dollars is logged.")
-    train_s: float = Field(description="Seconds of training of the rounds decided on.")
+    train_s: float = Field(description="Seconds of training of these rounds.")
 
 
 class DigestAnswer(Document):
@@ -124,11 +124,11 @@ class DigestAnswer(Document):
     document: ClassVar[str] = "cli/report"
 
     project: str
-    since: str = Field(description="Where the span begins.")
-    until: str = Field(description="Where it ends: the newest event, unless given.")
+    since: str = Field(description="Start of the span.")
+    until: str = Field(description="End of the span: the newest event, unless given.")
     episodes: int
     episodes_before: int = Field(description="In the span of the same length before.")
-    without_time: int = Field(description="Episodes that could not be placed, and are not counted.")
+    without_time: int = Field(description="Episodes without a time, which are not counted.")
     success: DigestRate
     success_before: DigestRate
     champion: int | None

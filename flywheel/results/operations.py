@@ -26,8 +26,8 @@ class RunAnswer(Document):
     stages: list[RunStage]
     exit_code: int
     page: str = Field(description="The report page; '' when none was made.")
-    text: str = Field(default="", description="The night in one sentence.")
-    missing: list[Need] = Field(default=[], description="What a waiting night waits for.")
+    text: str = Field(default="", description="The run in one sentence.")
+    missing: list[Need] = Field(default=[], description="Data that a waiting run still needs.")
 
 
 class ForgetAnswer(Document):
@@ -38,16 +38,16 @@ class ForgetAnswer(Document):
     user: str = Field(description="The user's pseudonym.")
     dry_run: bool = Field(description="Whether nothing was changed.")
     already: bool = Field(description="Whether the user had been forgotten before.")
-    certificate: Certificate = Field(description="What went, or would go; with --dry-run it stands nowhere else.")
+    certificate: Certificate = Field(description="What was removed, or would be; with --dry-run it is not stored.")
 
 
 class GcRow(Record):
-    """One kind of thing that nothing needs any more."""
+    """One kind of file that is no longer needed."""
 
     what: str
     count: int
     size_bytes: int
-    why: str = Field(description="Why it can go.")
+    why: str = Field(description="Why it can be removed.")
 
 
 class GcAnswer(Document):

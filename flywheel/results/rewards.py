@@ -14,21 +14,21 @@ class SignalRow(Record):
     """One sign of one signal in `rewards`."""
 
     signal: str
-    sign: int = Field(description="1 speaks for success, -1 against it.")
+    sign: int = Field(description="1 for success, -1 against it.")
     family: str
     votes: int = Field(description="Episodes on which it votes.")
     coverage: float = Field(description="Share of all episodes.")
     checked: int = Field(description="Votes on episodes whose outcome a reviewer or a verifier knows.")
-    agreement: float | None = Field(description="Share of them that the outcome agrees with.")
-    odds: float = Field(description="By what a vote multiplies the odds of success; 1 says nothing.")
+    agreement: float | None = Field(description="Share of them that agree with the outcome.")
+    odds: float = Field(description="Factor on the odds of success of one vote; 1 is neutral.")
     source: str = Field(description="prior, fitted, fitted with gold; a verifier decides alone.")
     mature_after_s: float | None = Field(
-        description="Seconds after the end until 80 % of its evidence has come; null when it never comes late."
+        description="Seconds after the end until 80 % of its evidence has arrived; null where none arrives late."
     )
 
 
 class CalibrationRow(Record):
-    """How far probabilities are off."""
+    """Calibration of the probabilities."""
 
     what: str
     n: int
@@ -55,7 +55,7 @@ class TransportRow(Record):
 
 
 class RatingsRow(Record):
-    """What users' ratings say of all episodes."""
+    """What users' ratings imply for all episodes."""
 
     ratings: int = Field(description="Rated episodes.")
     response: float = Field(description="Their share.")
@@ -63,7 +63,7 @@ class RatingsRow(Record):
     weighted_mean: float | None = Field(
         description="The same, each weighted by 1 / P(rated) within policy, intent and month."
     )
-    low: float = Field(description="Worst-case bounds of everybody's satisfaction.")
+    low: float = Field(description="Worst-case bounds of the satisfaction over all episodes.")
     high: float
     sentence: str
 
@@ -87,16 +87,16 @@ class RewardsAnswer(Document):
 
     episodes: int
     known: int = Field(description="Episodes on which any signal votes.")
-    provisional: int = Field(description="Too young to learn from.")
+    provisional: int = Field(description="Not mature enough to learn from.")
     audited: int
     verified: int = Field(description="Episodes with a recorded outcome.")
-    suspect: int = Field(description="Implausible rewards, which count for nothing.")
+    suspect: int = Field(description="Implausible rewards, which get no weight.")
     prior: float = Field(description="P(success) before any vote.")
     warnings: list[str]
     signals: list[SignalRow]
     calibration: list[CalibrationRow]
     transport: list[TransportRow]
-    ratings: RatingsRow | None = Field(description="null when nobody rated.")
+    ratings: RatingsRow | None = Field(description="null without ratings.")
     groups: list[GroupRow]
 
 
@@ -126,11 +126,11 @@ class AuditAnswer(Document):
 
     document: ClassVar[str] = "cli/audit"
 
-    draw: int = Field(description="Number of the draw.")
-    eligible: int = Field(description="Episodes it was drawn from.")
+    draw: int = Field(description="Number of the sample.")
+    eligible: int = Field(description="Episodes that could be sampled.")
     strata: int = Field(description="By score, intent and pattern of signals.")
     drawn: int
-    answered: int = Field(description="Of the draw, so far.")
+    answered: int = Field(description="Of the sample, so far.")
     recorded: int = Field(description="Answers recorded by this command.")
-    left_out: dict[str, int] = Field(description="Lines of the answers' file that were not recorded, by reason.")
-    file: str = Field(description="Questions written, '' if none were.")
+    left_out: dict[str, int] = Field(description="Lines of the file that were not recorded, by reason.")
+    file: str = Field(description="File with the questions; '' if none was written.")

@@ -36,10 +36,10 @@ class LogsEvalAnswer(Document):
     verdict: Verdict
     reasons: list[str] = Field(description="Why, one sentence a rule; first those that decided.")
     needed_n: int | None = Field(description="Cases still needed in all, where more of them could decide.")
-    old: str = Field(description="The policy or the files that are compared with.")
-    new: str = Field(description="The policy or the files that are judged.")
-    outcome: str = Field(description="recorded: the log's own outcomes; p_success: what the reward signals make of it.")
-    unit: str = Field(description="What is drawn as a whole: task, or user where every case has one.")
+    old: str = Field(description="The policy or the files of the baseline.")
+    new: str = Field(description="The policy or the files that are evaluated.")
+    outcome: str = Field(description="recorded: outcomes in the log; p_success: estimated from the reward signals.")
+    unit: str = Field(description="Unit of resampling: task, or user where every case has one.")
     cases: int = Field(description="Paired cases.")
     paired_by: dict[str, int] = Field(description="Cases paired by task id and by the text of the request.")
     numbers: dict[str, float] = Field(
@@ -47,14 +47,16 @@ class LogsEvalAnswer(Document):
     )
     report: EvalReport = Field(description="Every metric and slice with n, interval and p-values.")
     rules: list[RuleResult]
-    worse: list[str] = Field(description="Metrics and slices that are surely worse.")
-    suspect: list[str] = Field(description="Metrics and slices that look worse, without proof.")
+    worse: list[str] = Field(description="Metrics and slices that are significantly worse.")
+    suspect: list[str] = Field(description="Metrics and slices that look worse, but not significantly.")
     gaps: list[CoverageGap]
-    only_new: int = Field(description="Cases that only the new policy has; they say nothing.")
+    only_new: int = Field(description="Cases that only the new policy has; they are not compared.")
     colliding: list[str] = Field(description="Task ids that both logs use for different requests; not paired.")
     pass_k: dict[str, dict[str, float]] = Field(description="k → old, new, tasks: all of k attempts succeed.")
-    amounts: dict[str, dict[str, float]] = Field(description="Cost, latency, tokens, steps: old, new, n; not judged.")
-    off_policy: list[OffPolicyEstimate] = Field(description="They inform and may veto; they never promote.")
+    amounts: dict[str, dict[str, float]] = Field(
+        description="Cost, latency, tokens, steps: old, new, n; no rule reads them."
+    )
+    off_policy: list[OffPolicyEstimate] = Field(description="Estimates may veto a promotion; they never cause one.")
     notes: list[str]
 
 
@@ -66,7 +68,7 @@ class LogRow(Record):
     method: str
     parent: int | None
     rows: int
-    metric: str = Field(description="Primary metric with its interval, for people; '' when not evaluated.")
+    metric: str = Field(description="Primary metric with its interval as text; '' when not evaluated.")
     aliases: list[str]
 
 
@@ -91,7 +93,7 @@ class DiffMetric(Record):
 
 
 class DiffAnswer(Document):
-    """`flywheel diff`: what is between two rounds."""
+    """`flywheel diff`: the differences between two rounds."""
 
     document: ClassVar[str] = "cli/diff"
 

@@ -26,7 +26,7 @@ def test_what_forget_and_gc_say(folder: Path) -> None:
     assert "--yes" in asked.stderr
 
     dry = flywheel(folder, "forget", "--user", "ann", "--dry-run").stdout.splitlines()
-    assert dry[0] == f"{ANN}: what would go"
+    assert dry[0] == f"{ANN}: would be removed"
     assert "conversations  1" in dry
     assert dry[-3:] == [
         "round 1 is tainted: trained on 1 of the user's rows",
@@ -35,16 +35,16 @@ def test_what_forget_and_gc_say(folder: Path) -> None:
     ]
 
     done = flywheel(folder, "forget", "--user", "ann", "--yes").stdout.splitlines()
-    assert done[0] == f"{ANN}: what went"
+    assert done[0] == f"{ANN}: removed"
     assert done[-2:] == ["certificate appended to rounds/forgotten.jsonl", "next  flywheel train --round 2"]
 
     again = flywheel(folder, "forget", "--user", ANN, "--yes").stdout
-    assert re.fullmatch(rf"{ANN} was forgotten already, at .* UTC; nothing is left\n", again)
+    assert re.fullmatch(rf"{ANN} was already forgotten at .* UTC; there is no data left\n", again)
 
     cleaned = flywheel(folder, "gc").stdout.splitlines()
     assert cleaned == [
         "tainted adapters  1  9 B  they learnt from users who were forgotten",
-        "9 B went",
+        "9 B removed",
     ]
     assert flywheel(folder, "gc").stdout == "nothing to remove\n"
     answer = json.loads(flywheel(folder, "--json", "gc", "--dry-run").stdout)

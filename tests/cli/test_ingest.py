@@ -75,7 +75,7 @@ def test_an_unfinished_line_leaves_the_quarantine_when_it_is_finished(project: P
     assert [(r["source_line"], r["reason"]) for r in rows] == [(31, "truncated")]
     log.write_text(lines(30) + json.dumps(record(70)) + "\n")
     assert json.loads(flywheel(project, "ingest", "--json").stdout)["kept"] == 1
-    assert flywheel(project, "quarantine").stdout == "nothing is quarantined\n"
+    assert flywheel(project, "quarantine").stdout == "the quarantine is empty\n"
 
 
 def test_what_a_source_has_and_no_event_holds_is_counted(project: Path) -> None:
@@ -86,7 +86,11 @@ def test_what_a_source_has_and_no_event_holds_is_counted(project: Path) -> None:
     (project / "logs" / "b.jsonl").write_text(lines(1, 90))
     told = flywheel(project, "ingest", "-v").stdout
     fields = ("response.system_fingerprint", "response.object", "region")
-    assert "lost of openai, in 1 sampled records:\n" + "".join(f"  100%  {name}\n" for name in fields) in told
+    assert (
+        "fields of openai that no event holds, in 1 sampled records:\n"
+        + "".join(f"  100%  {name}\n" for name in fields)
+        in told
+    )
 
 
 SECRETS = {

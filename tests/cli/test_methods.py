@@ -32,6 +32,6 @@ def test_an_unknown_method_is_named_with_those_there_are(project: Path, command:
     done = flywheel(project, *command, "--method", "ppo", check=False)
 
     assert done.returncode == 1
-    assert "no training method `ppo`" in done.stderr
+    assert "unknown training method `ppo`" in done.stderr
     assert "auto, sft, dpo, grpo, kto, grpo-replay" in done.stderr
     assert "Traceback" not in done.stderr

@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
+from flywheel import present
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.sample import TALK, intents
-from flywheel.present import metric_change
 from flywheel.results.inspect import (
     DigestAnswer,
     DigestChange,
@@ -134,14 +134,14 @@ def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[Dig
         if made.at <= start or (end is not None and made.at > end):
             continue
         manifest, report = ctx.registry.manifest(made.round), ctx.registry.report(made.round)
-        rows = [m for m in report.metrics if m.primary and m.slice == "all"] if report else []
+        row = present.primary_row(report)
         yield DigestRound(
             round=made.round,
             decision=made.decision,
             at=made.at.isoformat(),
             method=manifest.method,
             rows=manifest.counts.get("kept", 0),
-            metric=metric_change(rows[0]) if rows else "",
+            metric=present.metric_change(row) if row else "",
             wins=len(report.wins) if report else 0,
             regressions=len(report.regressions) if report else 0,
             train_s=manifest.timings_s.get("total"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from flywheel import present
 from flywheel.errors import FlywheelError, StoreError
 from flywheel.pipeline.build.run import statuses
 from flywheel.pipeline.context import Context, served_name
-from flywheel.present import metric_change
-from flywheel.records import EvalReport
 from flywheel.registry.registry import Registry
 from flywheel.results.data import StageAnswer, StatusAnswer
 from flywheel.results.deploy import ChampionAnswer
@@ -63,17 +62,12 @@ def _next_command(ctx: Context, stages: Sequence[StageAnswer], *, known: int, ne
     return "flywheel plan"
 
 
-def _headline(report: EvalReport | None) -> str:
-    rows = [m for m in report.metrics if m.primary and m.slice == "all"] if report else []
-    return metric_change(rows[0]) if rows else ""
-
-
 def log(registry: Registry, limit: int | None = None) -> LogAnswer:
     """Return rounds and decisions, newest first."""
     aliases = registry.aliases()
     rows = []
     for number in list(reversed(registry.numbers()))[:limit]:
-        manifest = registry.manifest(number)
+        manifest, row = registry.manifest(number), present.primary_row(registry.report(number))
         rows.append(
             LogRow(
                 round=number,
@@ -81,7 +75,7 @@ def log(registry: Registry, limit: int | None = None) -> LogAnswer:
                 method=manifest.method,
                 parent=manifest.parent,
                 rows=manifest.counts.get("kept", 0),
-                metric=_headline(registry.report(number)),
+                metric=present.metric_change(row) if row else "",
                 aliases=[f"@{name}" for name, at in aliases.items() if at == number],
             )
         )

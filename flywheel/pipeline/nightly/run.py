@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-from flywheel.config import Pipeline, load_pipeline, merge_overrides
-from flywheel.errors import ConfigError, EvidenceError, ExitCode, UsageError
-from flywheel.io import files
-from flywheel.io.user_files import read_text
-from flywheel.pipeline.build.registry import check_order
+from flywheel.config import merge_overrides
+from flywheel.errors import EvidenceError, ExitCode, UsageError
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.run import evaluate
 from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 from flywheel.pipeline.nightly.journal import Journal
 from flywheel.pipeline.nightly.notify import notify
+from flywheel.pipeline.nightly.pipelines import find_recipe
 from flywheel.pipeline.pages.round_page import write_page
 from flywheel.pipeline.promote.promotion import decide_round
 from flywheel.pipeline.train.plan import make_plan
@@ -27,39 +24,8 @@ from flywheel.present import count, the_round
 from flywheel.records import Need, Promotion
 from flywheel.results.operations import RunAnswer, RunStage
 
-__all__ = ["find_recipe", "recipe_names", "run_recipe"]
-
 _UNDECIDED = {"trained", "evaluated"}
 _AFTER_TRAINING = {"eval", "gate", "report"}
-
-# The shipped pipeline behind a name for which the project has no file.
-_DEFAULTS = {"nightly": "dpo_nightly"}
-
-
-def recipe_names(project: Path) -> list[str]:
-    """Return the names that `flywheel run` knows here."""
-    folders = (project / "pipelines", files.shipped("pipelines"))
-    return sorted({*_DEFAULTS, *(p.stem for f in folders if f.is_dir() for p in f.glob("*.toml"))})
-
-
-def find_recipe(project: Path, name: str) -> Pipeline:
-    """Return a pipeline by name: the project's file, else the shipped one; its order is checked.
-
-    Raises:
-        ConfigError: there is none of that name, or its stages are not in order.
-    """
-    shipped = files.shipped("pipelines")
-    candidates = (
-        project / "pipelines" / f"{name}.toml",
-        shipped / f"{name}.toml",
-        shipped / f"{_DEFAULTS.get(name)}.toml",
-    )
-    path = next((p for p in candidates if p.is_file()), None)
-    if path is None:
-        raise ConfigError(f"no pipeline named `{name}`", hint=f"known here: {', '.join(recipe_names(project))}")
-    pipeline = load_pipeline(read_text(path, ConfigError), path.name)
-    check_order(pipeline.stages, path.name)
-    return pipeline
 
 
 class _Run:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flywheel.errors import ExitCode, UsageError
 from flywheel.io import files
-from flywheel.pipeline.nightly.run import find_recipe
+from flywheel.pipeline.nightly.pipelines import find_recipe
 
 __all__ = ["SCHEDULERS", "schedule"]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from flywheel.errors import ConfigError, UsageError
 from flywheel.io.files import shipped
-from flywheel.pipeline.nightly.run import find_recipe, recipe_names, stages_between
+from flywheel.pipeline.nightly.pipelines import find_recipe, recipe_names
+from flywheel.pipeline.nightly.run import stages_between
 
 
 @pytest.mark.parametrize("name", [p.stem for p in shipped("pipelines").glob("*.toml")])

@@ -17,7 +17,7 @@ import pytest
 import typer.main
 from flywheel.cli.app import app
 from flywheel.errors import UsageError
-from flywheel.pipeline.nightly.run import find_recipe
+from flywheel.pipeline.nightly.pipelines import find_recipe
 from flywheel.pipeline.nightly.schedule import schedule
 from tests.projects import FLYWHEEL
 

@@ -108,7 +108,7 @@ def _exported(project: Project, folder: Path, split: str) -> Path:
 def test_a_folder_of_the_users_own_is_never_replaced(project: Project, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
 
-    with pytest.raises(UsageError, match="no dataset of flywheel's"):
+    with pytest.raises(UsageError, match="was not written by `flywheel export`"):
         project.export(tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "x"
 
