@@ -43,7 +43,7 @@ def test_what_forget_and_gc_say(folder: Path) -> None:
 
     cleaned = flywheel(folder, "gc").stdout.splitlines()
     assert cleaned == [
-        "tainted adapters  1  9 B  they learnt from users who were forgotten",
+        "tainted adapters  1  9 B  trained on data of forgotten users",
         "9 B removed",
     ]
     assert flywheel(folder, "gc").stdout == "nothing to remove\n"

@@ -1,8 +1,8 @@
-"""`flywheel gc`: removes what nothing needs any more, and says how much that is.
+"""`flywheel gc`: removes files that are no longer needed.
 
-In: the store, the rounds, and how much is kept. Out: counts and bytes. What a round's provenance names stays, so does
-what `diff` and `explain` read; a removed adapter leaves its manifest, data and evaluation. Killed anywhere, the same
-command again removes the rest: whatever refers to a file goes, or says that it is gone, before the file does.
+In: the store, the rounds, and how much is kept. Out: counts and bytes. Tables in a round's provenance are kept, and so
+are the files that `diff` and `explain` read; a removed adapter leaves its manifest, data and evaluation. References to
+a file are removed or marked before the file, so that after a kill the same command removes the rest.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from flywheel.store import Snapshot
 
 @dataclass(frozen=True)
 class Kept:
-    """How much stays: snapshots of each stage, days of a cached value, rounds with their adapters (0: all of them)."""
+    """How much is kept: snapshots of each stage, days of a cached value, rounds with their adapters (0: all)."""
 
     snapshots: int = 3
     days: int = 30
     rounds: int = 0
-    tainted: bool = True  # adapters that learnt from forgotten users
+    tainted: bool = True  # remove adapters that learnt from forgotten users
     provenance: bool = True  # tables that rounds were made from
 
 
 @dataclass(frozen=True)
 class _Find:
-    """Something that can go: its paths, and what is written down before they do."""
+    """Files that can be removed, and an action to take first."""
 
     what: str
     why: str
@@ -40,11 +40,11 @@ class _Find:
 
 
 def collect(ctx: Context, kept: Kept | None = None, *, dry_run: bool = False) -> GcAnswer:
-    """Remove what `kept` does not keep, or only count it.
+    """Remove the files that `kept` does not cover, or only count them.
 
     Args:
         ctx: the project, locked.
-        kept: how much stays.
+        kept: how much is kept.
         dry_run: remove nothing.
     """
     rows: dict[str, GcRow] = {}
@@ -58,10 +58,8 @@ def collect(ctx: Context, kept: Kept | None = None, *, dry_run: bool = False) ->
             find.first()
             for path in find.paths:
                 _remove(path)
-    found = list(rows.values())
-    return GcAnswer(
-        dry_run=dry_run, rows=found, count=sum(r.count for r in found), size_bytes=sum(r.size_bytes for r in found)
-    )
+    count, size_bytes = (sum(getattr(row, name) for row in rows.values()) for name in ("count", "size_bytes"))
+    return GcAnswer(dry_run=dry_run, rows=list(rows.values()), count=count, size_bytes=size_bytes)
 
 
 def _size(path: Path) -> int:
@@ -78,7 +76,7 @@ def _remove(path: Path) -> None:
 
 def _finds(ctx: Context, kept: Kept) -> Iterator[_Find]:
     for path in ctx.store.orphans():
-        yield _Find("orphan parts", "no snapshot names them: a command was interrupted", (path,))
+        yield _Find("orphan parts", "in no snapshot: left by an interrupted command", (path,))
     yield from _snapshots(ctx, kept)
     yield from _cache(ctx, kept)
     yield from _leftovers(ctx)
@@ -102,7 +100,7 @@ def _snapshots(ctx: Context, kept: Kept) -> Iterator[_Find]:
         gone = sorted({part.path for part in snapshot.parts} - named)
         named |= set(gone)
         parts = tuple(at for one in gone if (at := ctx.store.root / one).exists())
-        yield _Find("old snapshots", "no round was made from them, newer ones stand", (path, *parts))
+        yield _Find("old snapshots", "newer ones exist, and no round was made from them", (path, *parts))
 
 
 def _named(ctx: Context) -> Iterator[str]:
@@ -116,22 +114,22 @@ def _cache(ctx: Context, kept: Kept) -> Iterator[_Find]:
     before = ctx.clock() - timedelta(days=kept.days)
     for path in sorted(p for p in (ctx.store.root / "cache").rglob("*") if p.is_file()):
         if datetime.fromtimestamp(path.stat().st_mtime, UTC) < before:
-            yield _Find("cached values", f"older than {kept.days} days; they can be computed again", (path,))
+            yield _Find("cached values", f"older than {kept.days} days; can be computed again", (path,))
 
 
 def _leftovers(ctx: Context) -> Iterator[_Find]:
-    """Yield checkpoints of rounds that are done, and folders of rounds that were never begun for good."""
+    """Yield checkpoints of trained rounds, and folders of rounds without a manifest."""
     root = ctx.registry.root
     folders = sorted(p for p in root.iterdir() if p.name.isdigit() and p.is_dir()) if root.exists() else []
     for folder in folders:
         if not (folder / "manifest.json").exists():
-            yield _Find("unfinished rounds", "without a manifest a round is begun anew", (folder,))
+            yield _Find("unfinished rounds", "without a manifest a round starts again", (folder,))
         elif (folder / "work").exists() and ctx.registry.manifest(int(folder.name)).adapter_sha256:
             yield _Find("checkpoints", "their rounds are trained", (folder / "work",))
 
 
 def _adapters(ctx: Context, kept: Kept) -> Iterator[_Find]:
-    """Yield adapters that nothing serves, starts from or goes back to; their manifests say so first."""
+    """Yield adapters that no alias needs; their manifests are marked first."""
     made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
     newest = set(made[-kept.rounds :]) if kept.rounds else set(made)
     needed = {n for alias in ctx.registry.aliases().values() for n in ctx.registry.lineage(alias)}
@@ -141,8 +139,8 @@ def _adapters(ctx: Context, kept: Kept) -> Iterator[_Find]:
         if not folder.exists() or number in needed:
             continue
         if kept.tainted and number in tainted:
-            yield _Find("tainted adapters", "they learnt from users who were forgotten", (folder,),
-                        _erase(ctx, number, "it learnt from a user who was forgotten"))  # fmt: skip
+            yield _Find("tainted adapters", "trained on data of forgotten users", (folder,),
+                        _erase(ctx, number, "it was trained on data of a forgotten user"))  # fmt: skip
         elif number not in newest:
             yield _Find("old adapters", f"not of the newest {kept.rounds} rounds, and no alias needs them", (folder,),
                         _erase(ctx, number, f"flywheel gc --keep-rounds {kept.rounds}"))  # fmt: skip

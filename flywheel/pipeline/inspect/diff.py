@@ -1,4 +1,4 @@
-"""What is between two rounds: how they were made, which rows each was trained on, and how each was judged.
+"""`flywheel diff`: what changed between two rounds in settings, tables, trained rows and metrics.
 
 In: two rounds' folders. Out: a `DiffAnswer`; equal rounds give an empty one.
 """
@@ -14,16 +14,14 @@ from flywheel.pipeline.context import Context
 from flywheel.records import RoundManifest
 from flywheel.results.rounds import DiffAnswer, DiffMetric
 
-__all__ = ["compare_rounds"]
-
 _MADE = ("method", "parent", "reference", "base_model", "base_model_sha256", "seed", "versions", "state")
 
 
 def compare_rounds(ctx: Context, first: str, second: str) -> DiffAnswer:
-    """Return what differs from the first round to the second.
+    """Return the changes from the first round to the second.
 
     Raises:
-        UsageError: a name is no round's, or is the base model's.
+        UsageError: a name is not a round's, or is the base model's.
     """
     before, now = (_round(ctx, name) for name in (first, second))
     rows = [_rows(ctx, manifest) for manifest in (before, now)]
@@ -32,7 +30,7 @@ def compare_rounds(ctx: Context, first: str, second: str) -> DiffAnswer:
         now=now.round,
         made=_changes({name: getattr(before, name) for name in _MADE}, {name: getattr(now, name) for name in _MADE}),
         config=_changes(before.config, now.config),
-        inputs=sorted(table for table in {*before.inputs, *now.inputs} if _of(before, table) != _of(now, table)),
+        inputs=_changed_tables(before, now),
         rows_added=len(rows[1].keys() - rows[0].keys()),
         rows_dropped=len(rows[0].keys() - rows[1].keys()),
         rows_kept=len(rows[0].keys() & rows[1].keys()),
@@ -46,7 +44,7 @@ def compare_rounds(ctx: Context, first: str, second: str) -> DiffAnswer:
 def _round(ctx: Context, name: str) -> RoundManifest:
     number = ctx.registry.resolve(name)
     if number is None:
-        raise UsageError(f"`{name}` is the base model: it was not trained here", hint="flywheel log")
+        raise UsageError(f"`{name}` is the base model, which is not a round", hint="flywheel log")
     return ctx.registry.manifest(number)
 
 
@@ -54,24 +52,22 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [line.removeprefix("config ") for line in changes({"settings": before}, {"settings": now})]
 
 
-def _of(manifest: RoundManifest, table: str) -> str | None:
-    return manifest.inputs.get(table, {}).get("sha256")
+def _changed_tables(before: RoundManifest, now: RoundManifest) -> list[str]:
+    hashes = [{table: value.get("sha256") for table, value in m.inputs.items()} for m in (before, now)]
+    return sorted(table for table in {*before.inputs, *now.inputs} if hashes[0].get(table) != hashes[1].get(table))
 
 
 def _rows(ctx: Context, manifest: RoundManifest) -> dict[str, str]:
     """Return the ids of a round's rows with their tasks."""
-    found: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for data in manifest.dataset:
         path = ctx.registry.folder(manifest.round) / data.path
-        found |= {row["id"]: row["task_id"] for row in read_rows(path, optional=True)}
-    return found
+        rows |= {row["id"]: row["task_id"] for row in read_rows(path, optional=True)}
+    return rows
 
 
 def _metrics(ctx: Context, before: int, now: int) -> list[DiffMetric]:
-    """Return the metrics of both evaluations.
-
-    Each stands beside its own baseline and cases: no difference is taken between them.
-    """
+    """Return the metrics of both evaluations, without differences: each evaluation has cases of its own."""
     reports = [ctx.registry.report(number) for number in (before, now)]
     rows = [
         {(m.suite, m.metric): m for m in report.metrics if m.slice == "all"} if report else {} for report in reports

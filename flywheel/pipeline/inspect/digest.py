@@ -1,7 +1,7 @@
-"""A span of time in numbers: what the agent learnt, what it still fails at, what it cost.
+"""`flywheel report`: what the agent learnt, still fails at, and cost in a span of time.
 
-In: the tables and the decisions. Out: a `DigestAnswer`. No clock is asked: the span ends with the newest event unless
-its end is given, so that the same project gives the same answer on any day.
+In: the tables and the decisions. Out: a `DigestAnswer`. The span ends with the newest event unless its end is given,
+never with the clock, so that the same project gives the same answer on any day.
 """
 
 from __future__ import annotations
@@ -30,52 +30,49 @@ from flywheel.results.inspect import (
 )
 from flywheel.stats.paired import newcombe, wilson
 
-__all__ = ["digest", "moment", "span"]
-
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _MOST_INTENTS, _MOST_EXAMPLES, _MOST_CHANGES = 5, 3, 5
 _EXCERPT = 100
 
 
 def span(text: str) -> timedelta:
-    """Return how long `7d`, `24h` or `2w` is.
+    """Return the length of `7d`, `24h` or `2w`.
 
     Raises:
-        UsageError: the text is no span.
+        UsageError: the text is not a span.
     """
-    found = re.fullmatch(r"(\d{1,4})([hdw])", text)
-    if not found or int(found[1]) == 0:
-        raise UsageError(f"`{text}` is no span of time", hint="7d, 24h or 2w")
-    return int(found[1]) * _UNITS[found[2]]
+    match = re.fullmatch(r"(\d{1,4})([hdw])", text)
+    if not match or int(match[1]) == 0:
+        raise UsageError(f"`{text}` is not a span of time", hint="7d, 24h or 2w")
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def moment(text: str) -> datetime:
-    """Return the moment that a date or a time names: of a date its end, of a time without a zone that in UTC.
+    """Return the time that a text names: the end of a date; a time without a zone is in UTC.
 
     Raises:
         UsageError: the text is neither.
     """
     try:
-        found = datetime.fromisoformat(text)
+        time_of = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"`{text}` is no date", hint="2026-10-04 or 2026-10-04T18:00:00Z") from None
+        raise UsageError(f"`{text}` is not a date", hint="2026-10-04 or 2026-10-04T18:00:00Z") from None
     if re.fullmatch(r"\d{4}-\d\d-\d\d|\d{8}", text):
-        found = datetime.combine(found.date(), time.max)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+        time_of = datetime.combine(time_of.date(), time.max)
+    return time_of if time_of.tzinfo else time_of.replace(tzinfo=UTC)
 
 
 def digest(ctx: Context, since: timedelta, as_of: datetime | None) -> DigestAnswer:
     """Return the digest of the span that ends with `as_of`, or with the newest event.
 
     Raises:
-        UsageError: nothing was built, or the logs have no times.
+        UsageError: no table was built, or the logs have no times.
     """
     end = as_of or _newest(ctx)
     start = end - since
-    whole = _whole(ctx)
-    known = pl.col("at")
-    now = whole.filter((known > start) & (known <= end))
-    before = whole.filter((known > start - since) & (known <= start))
+    episodes, at = _episodes(ctx), pl.col("at")
+    now = episodes.filter((at > start) & (at <= end))
+    before = episodes.filter((at > start - since) & (at <= start))
     rounds = list(_rounds(ctx, start, as_of))
     better, worse = _changes(before, now)
     return DigestAnswer(
@@ -84,7 +81,7 @@ def digest(ctx: Context, since: timedelta, as_of: datetime | None) -> DigestAnsw
         until=end.isoformat(),
         episodes=now.height,
         episodes_before=before.height,
-        without_time=whole["at"].null_count(),
+        without_time=episodes["at"].null_count(),
         success=_rate(now),
         success_before=_rate(before),
         champion=ctx.registry.champion,
@@ -98,19 +95,19 @@ def digest(ctx: Context, since: timedelta, as_of: datetime | None) -> DigestAnsw
 
 
 def _newest(ctx: Context) -> datetime:
-    found = read_table(ctx.store, "events").select(pl.col("ts").max()).collect().item()
-    if not isinstance(found, datetime):
-        raise UsageError("no event has a time", hint="flywheel ingest LOGS; or say when with --as-of 2026-10-04")
-    return found
+    newest = read_table(ctx.store, "events").select(pl.col("ts").max()).collect().item()
+    if not isinstance(newest, datetime):
+        raise UsageError("no event has a time", hint="flywheel ingest LOGS; or pass --as-of 2026-10-04")
+    return newest
 
 
-def _whole(ctx: Context) -> pl.DataFrame:
-    """Return one row an episode: when, what it was about, how it went, what it took."""
-    took = ("cost_usd", "input_tokens", "output_tokens", "latency_s")
+def _episodes(ctx: Context) -> pl.DataFrame:
+    """Return one row an episode: time, intent, success, cost."""
+    costs = ("cost_usd", "input_tokens", "output_tokens", "latency_s")
     returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     return (
         read_table(ctx.store, "episodes")
-        .select("episode_id", "task_id", *took, at=pl.coalesce("ended", "started"))
+        .select("episode_id", "task_id", *costs, at=pl.coalesce("ended", "started"))
         .join(returns.select("episode_id", "p_success", "known"), on="episode_id", how="left")
         .join(intents(ctx), on="episode_id", how="left")
         .with_columns(pl.col("intent").fill_null(TALK), pl.col("known").fill_null(value=False))
@@ -120,25 +117,25 @@ def _whole(ctx: Context) -> pl.DataFrame:
 
 
 def _rate(rows: pl.DataFrame) -> DigestRate:
-    told = rows.filter(pl.col("known"))
-    if told.is_empty():
+    known = rows.filter(pl.col("known"))
+    if known.is_empty():
         return DigestRate(n=0, rate=None, low=None, high=None)
-    good = float(told["p_success"].sum())
-    limits = wilson(good, told.height)
-    return DigestRate(n=told.height, rate=good / told.height, low=limits.low, high=limits.high)
+    successes = float(known["p_success"].sum())
+    limits = wilson(successes, known.height)
+    return DigestRate(n=known.height, rate=successes / known.height, low=limits.low, high=limits.high)
 
 
 def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[DigestRound]:
-    """Yield what was decided since `start`: up to `end`, or up to the last decision where no end was given."""
-    for made in ctx.registry.promotions():
-        if made.at <= start or (end is not None and made.at > end):
+    """Yield the decisions after `start`: up to `end`, or to the last one where no end is given."""
+    for promotion in ctx.registry.promotions():
+        if promotion.at <= start or (end is not None and promotion.at > end):
             continue
-        manifest, report = ctx.registry.manifest(made.round), ctx.registry.report(made.round)
+        manifest, report = ctx.registry.manifest(promotion.round), ctx.registry.report(promotion.round)
         row = present.primary_row(report)
         yield DigestRound(
-            round=made.round,
-            decision=made.decision,
-            at=made.at.isoformat(),
+            round=promotion.round,
+            decision=promotion.decision,
+            at=promotion.at.isoformat(),
             method=manifest.method,
             rows=manifest.counts.get("kept", 0),
             metric=present.metric_change(row) if row else "",
@@ -149,33 +146,33 @@ def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[Dig
 
 
 def _changes(before: pl.DataFrame, now: pl.DataFrame) -> tuple[list[DigestChange], list[DigestChange]]:
-    """Return the intents whose success surely rose, and those where it surely fell, the largest change first."""
-    found = []
+    """Return the intents whose success rose significantly, and those where it fell, the largest change first."""
+    changes = []
     for name in sorted(set(before["intent"].to_list()) & set(now["intent"].to_list())):
         old, new = (_rate(rows.filter(pl.col("intent") == name)) for rows in (before, now))
         if old.rate is not None and new.rate is not None:
             limits = newcombe(new.rate * new.n, new.n, old.rate * old.n, old.n)
-            found.append(DigestChange(intent=name, before=old, now=new, low=limits.low, high=limits.high))
-    better = sorted((c for c in found if c.low > 0), key=lambda c: (-c.low, c.intent))
-    worse = sorted((c for c in found if c.high < 0), key=lambda c: (c.high, c.intent))
+            changes.append(DigestChange(intent=name, before=old, now=new, low=limits.low, high=limits.high))
+    better = sorted((c for c in changes if c.low > 0), key=lambda c: (-c.low, c.intent))
+    worse = sorted((c for c in changes if c.high < 0), key=lambda c: (c.high, c.intent))
     return better[:_MOST_CHANGES], worse[:_MOST_CHANGES]
 
 
 def _failing(ctx: Context, now: pl.DataFrame) -> list[DigestIntent]:
     """Return the intents with the most expected failures, each with the tasks that failed most."""
-    told = now.filter(pl.col("known")).with_columns(failure=1 - pl.col("p_success"))
+    known = now.filter(pl.col("known")).with_columns(failure=1 - pl.col("p_success"))
     ranked = (
-        told.group_by("intent")
+        known.group_by("intent")
         .agg(failures=pl.col("failure").sum())
         .sort("failures", "intent", descending=[True, False])
     )
-    found = []
+    failing = []
     for name, failures in ranked.filter(pl.col("failures") > 0).head(_MOST_INTENTS).iter_rows():
-        rows = told.filter(pl.col("intent") == name)
-        found.append(
+        rows = known.filter(pl.col("intent") == name)
+        failing.append(
             DigestIntent(intent=name, failures=failures, success=_rate(rows), examples=list(_examples(ctx, rows)))
         )
-    return found
+    return failing
 
 
 def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[DigestExample]:
@@ -199,9 +196,10 @@ def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[DigestExample]:
 
 def _request(ctx: Context, episode: str) -> str:
     first = read_table(ctx.store, "steps").filter((pl.col("episode_id") == episode) & (pl.col("index") == 0))
-    seen: list[Any] = first.select("observation").collect()["observation"].to_list()
-    said = [m.get("content") for m in (json.loads(seen[0]) if seen else []) if m.get("role") == "user"]
-    text = " ".join(str(said[0] or "")[: 4 * _EXCERPT].split()) if said else ""
+    observations: list[Any] = first.select("observation").collect()["observation"].to_list()
+    messages = json.loads(observations[0]) if observations else []
+    requests = [m.get("content") for m in messages if m.get("role") == "user"]
+    text = " ".join(str(requests[0] or "")[: 4 * _EXCERPT].split()) if requests else ""
     return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
 
 

@@ -1,6 +1,6 @@
-"""Whether a night would go through: the environment, the disk, the store, the model, the rounds, each with a fix.
+"""`flywheel doctor`: checks of environment, disk, store, model and rounds, each problem with a fix.
 
-In: a project. Out: one line a check. Nothing is written, nothing is fetched.
+In: a project. Out: one result a check. It writes and downloads nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from flywheel.store import Part
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 _PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "polars", "pyarrow", "duckdb")
-_TRIED_TRL = "1.16"
+_TESTED_TRL = "1.16"
 _LEAST_FREE = 5 * 10**9  # bytes: a night's adapter, checkpoints and tables
 _AHEAD = timedelta(hours=24)
-_PRIVATE = 0o077
+_OTHERS = 0o077  # permission bits of other users
 
 
 def doctor(ctx: Context, key_file: Path) -> DoctorAnswer:
@@ -61,65 +61,65 @@ def doctor(ctx: Context, key_file: Path) -> DoctorAnswer:
     return DoctorAnswer(healthy=all(check.state != FAILED for check in results), checks=results)
 
 
-def _one(name: str, says: str, *, wrong: str = "", fix: str = "") -> DoctorCheck:
-    """Return a check that holds, or is a warning where `wrong` says something."""
+def _check(name: str, says: str, *, wrong: str = "", fix: str = "") -> DoctorCheck:
+    """Return a check that passed, or a warning with the text of `wrong`."""
     return DoctorCheck(name=name, state=WARNING if wrong else OK, says=wrong or says, fix=fix if wrong else "")
 
 
 def _python() -> Iterator[DoctorCheck]:
     cores, machine = os.cpu_count() or 1, platform.machine()
-    yield _one("python", f"Python {platform.python_version()} on {platform.system()} {machine}, {cores} cores")
+    yield _check("python", f"Python {platform.python_version()} on {platform.system()} {machine}, {cores} cores")
 
 
 def _packages() -> Iterator[DoctorCheck]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             yield DoctorCheck(name="packages", state=FAILED, says=f"{name} is missing", fix=f"pip install {name}")
-    told = ", ".join(f"{name} {number}" for name, number in found.items())
-    other = found.get("trl", _TRIED_TRL).rsplit(".", 1)[0] != _TRIED_TRL
-    wrong = f"{told}: training was tried with trl {_TRIED_TRL} only" if other else ""
-    yield _one("packages", told, wrong=wrong, fix=f"pip install 'trl=={_TRIED_TRL}.*', or run your tests")
+    listed = ", ".join(f"{name} {number}" for name, number in versions.items())
+    other = versions.get("trl", _TESTED_TRL).rsplit(".", 1)[0] != _TESTED_TRL
+    wrong = f"{listed}: training is tested with trl {_TESTED_TRL} only" if other else ""
+    yield _check("packages", listed, wrong=wrong, fix=f"pip install 'trl=={_TESTED_TRL}.*', or run your tests")
 
 
 def _device() -> Iterator[DoctorCheck]:
-    yield _one("device", describe_device())
+    yield _check("device", describe_device())
 
 
 def _disk(ctx: Context) -> Iterator[DoctorCheck]:
     folder = next(path for path in (ctx.store.root, *ctx.store.root.parents) if path.exists())
     free = shutil.disk_usage(folder).free
-    told = f"{free / 10**9:.1f} GB free"
-    yield _one("disk", told, wrong=told if free < _LEAST_FREE else "", fix="free some space: a night needs about 5 GB")
+    space = f"{free / 10**9:.1f} GB free"
+    wrong = space if free < _LEAST_FREE else ""
+    yield _check("disk", space, wrong=wrong, fix="free some space: a nightly run needs about 5 GB")
     for path in (ctx.project, folder):
         if not os.access(path, os.W_OK):
             yield DoctorCheck(
-                name="disk", state=FAILED, says=f"`{path}` is not writable", fix="give this user the right to write"
+                name="disk", state=FAILED, says=f"`{path}` is not writable", fix="grant this user write permission"
             )
 
 
 def _key(path: Path) -> Iterator[DoctorCheck]:
     if os.environ.get("FLYWHEEL_KEY"):
-        yield _one("key", "pseudonyms are made with FLYWHEEL_KEY")
+        yield _check("key", "pseudonyms use FLYWHEEL_KEY")
     elif not path.exists():
-        yield _one("key", "no key yet: the first ingest makes one")
+        yield _check("key", "no key yet: the first ingest creates one")
     else:
-        open_to = path.stat().st_mode & _PRIVATE
-        wrong = f"`{path.name}` can be read by others" if open_to else ""
-        yield _one("key", f"`{path.name}` is private; keep a copy: without it pseudonyms change", wrong=wrong,
+        wrong = f"other users can read `{path.name}`" if path.stat().st_mode & _OTHERS else ""
+        yield _check("key", f"`{path.name}` is private; keep a copy: without it pseudonyms change", wrong=wrong,
                    fix=f"chmod 600 {path.name}")  # fmt: skip
 
 
 def _hooks(ctx: Context) -> Iterator[DoctorCheck]:
-    """Check that a hook could be run; nobody is told anything for it."""
+    """Check that a hook could be run, without running it."""
     cfg, word = ctx.config.notify, (shlex.split(ctx.config.notify.command) or [""])[0]
     found = shutil.which(str(ctx.project / word) if "/" in word else word)  # as it is looked for when it is run
     if word and found is None:
-        yield _one("hooks", "", wrong=f"`{word}` of notify.command is not found", fix="give its whole path")
+        yield _check("hooks", "", wrong=f"`{word}` of notify.command is not found", fix="write its full path")
     elif cfg.webhook and cfg.token_env and not os.environ.get(cfg.token_env):
-        yield _one(
+        yield _check(
             "hooks",
             "",
             wrong=f"{cfg.token_env} is not set, and the webhook gets no token",
@@ -127,7 +127,10 @@ def _hooks(ctx: Context) -> Iterator[DoctorCheck]:
         )
     else:
         hooks = [name for name in ("command", "webhook") if getattr(cfg, name)]
-        yield _one("hooks", f"told: {' and '.join(hooks)}" if hooks else "nobody is told how a night ended: [notify]")
+        yield _check(
+            "hooks",
+            f"notifications by {' and '.join(hooks)}" if hooks else "no notifications ([notify] in flywheel.toml)",
+        )
 
 
 def _store(ctx: Context) -> Iterator[DoctorCheck]:
@@ -139,20 +142,18 @@ def _store(ctx: Context) -> Iterator[DoctorCheck]:
         yield DoctorCheck(
             name="store",
             state=FAILED,
-            says=f"`{path}` is {'missing' if path in missing else 'not as it was written'}",
+            says=f"`{path}` is {'missing' if path in missing else 'changed since it was written'}",
             fix="restore the store from a backup" if raw else "flywheel build --full-refresh",
         )
     left = sum(1 for _ in ctx.store.root.rglob(f"*{files.PARTIAL}")) if ctx.store.root.exists() else 0
-    told = (
-        f"{len(parts):,} parts, {sum(p.size_bytes for p in parts.values()) / 10**6:,.1f} MB, all as they were written"
-    )
-    more = f"; {left} leftovers of an interrupted run, swept by the next" if left else ""
+    size = sum(p.size_bytes for p in parts.values()) / 10**6
+    more = f"; {left} partial files of an interrupted run, which the next run removes" if left else ""
     if not missing and not changed:
-        yield _one("store", told + more)
+        yield _check("store", f"{len(parts):,} parts, {size:,.1f} MB, every hash matches{more}")
 
 
 def _as_written(path: Path, part: Part) -> bool:
-    """Whether a part has the bytes it was written with; every byte is read where the size is right."""
+    """Whether a part still has its size and hash."""
     return path.stat().st_size == part.size_bytes and files.hash_file(path) == part.sha256
 
 
@@ -166,35 +167,34 @@ def _parts(ctx: Context) -> Iterator[Part]:
 def _clock(ctx: Context) -> Iterator[DoctorCheck]:
     newest = ctx.store.table("events", "ingest").select("ts").max().collect().item()
     if newest is None:
-        yield _one("clock", "no event with a time yet")
+        yield _check("clock", "no event with a time yet")
         return
     ahead = newest - ctx.clock()
     wrong = f"the newest event is {ahead.total_seconds() / 3600:.0f} h ahead of this machine's clock"
-    yield _one("clock", f"newest event {newest:%Y-%m-%d %H:%M} UTC", wrong=wrong if ahead > _AHEAD else "",
-               fix="set the clock of this machine, or of the one that logs")  # fmt: skip
+    yield _check("clock", f"newest event {newest:%Y-%m-%d %H:%M} UTC", wrong=wrong if ahead > _AHEAD else "",
+               fix="set the clock of this machine, or of the logging one")  # fmt: skip
 
 
 def _model(ctx: Context) -> Iterator[DoctorCheck]:
-    found = base_identity(ctx.config.model)
-    yield _one("model", f"{ctx.config.model.base} @ {found.sha256[:12]}")
+    yield _check("model", f"{ctx.config.model.base} @ {base_identity(ctx.config.model).sha256[:12]}")
 
 
 def _rounds(ctx: Context) -> Iterator[DoctorCheck]:
     trained = ctx.registry.trained()
     problems = ctx.registry.problems(trained)
     for problem in problems:
-        yield DoctorCheck(name="rounds", state=FAILED, says=problem, fix="flywheel rollback moves to a sound round")
+        yield DoctorCheck(name="rounds", state=FAILED, says=problem, fix="flywheel rollback returns to an intact round")
     champion = ctx.registry.champion
-    who = "no champion: the base model serves" if champion is None else f"round {champion} is champion"
+    who = "no champion: the base model is served" if champion is None else f"round {champion} is champion"
     if not problems:
-        yield _one("rounds", f"{len(trained)} trained, every adapter as its manifest says; {who}")
+        yield _check("rounds", f"{len(trained)} trained, every adapter matches its manifest; {who}")
 
 
 def _cases(ctx: Context) -> Iterator[DoctorCheck]:
-    """Read the project's own cases, where it has any, so that a bad line is found before the night."""
+    """Read the project's own cases, if any, so that a bad line is found before a nightly run."""
     cases = read_cases(ctx.project, ctx.config.eval)
     if cases:
-        yield _one("cases", f"{len(cases):,} own cases in {ctx.config.eval.cases}, every check can be used")
+        yield _check("cases", f"{len(cases):,} own cases in {ctx.config.eval.cases}, every check is valid")
 
 
 def _extensions() -> Iterator[DoctorCheck]:
@@ -205,7 +205,7 @@ def _extensions() -> Iterator[DoctorCheck]:
             load_extension(extension.group, extension.name)
         except FlywheelError as error:
             broken.append(error)
-    for one in broken:
-        yield DoctorCheck(name="extensions", state=FAILED, says=one.message, fix=one.hint)
+    for error in broken:
+        yield DoctorCheck(name="extensions", state=FAILED, says=error.message, fix=error.hint)
     if not broken:
-        yield _one("extensions", f"all {count} load")
+        yield _check("extensions", f"all {count} can be loaded")

@@ -1,6 +1,6 @@
-"""Why an episode got its reward, in sentences with numbers: each vote and what it is worth, what is missing, and when.
+"""`flywheel explain`: why a stage, a round, the gate, an episode's reward or a row to train on is as it is.
 
-In: an episode with its rewards and returns, as `show` gives it. Out: lines for people.
+In: a name or an id. Out: sentences with numbers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 
 import polars as pl
 
+from flywheel.extensions import load_extension
 from flywheel.pipeline.build.registry import STAGES, stage_of
 from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.explain_round import explain_gate, explain_round, explain_row
 from flywheel.pipeline.inspect.show import show
+from flywheel.present import metric_change, round_name, the_round
 from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Belief, Vote, scope_of
@@ -24,153 +25,17 @@ from flywheel.stages.labelling.priors import PRAISE_ALONE
 from flywheel.stats.delays import late_after_silence
 
 Record = Mapping[str, Any]
-
-
-def explain_episode(ctx: Context, record: Record) -> list[str]:
-    """Return the sentences; `record` is an episode with its `rewards` and `returns`."""
-    table = ctx.store.table("reliability", stage_of("reliability")).collect()
-    belief = Belief.read(table)
-    whole = next((r for r in record["returns"] if r["step"] is None), None)
-    who = f"policy {record['policy']}, {record['stop_reason']}"
-    lines = [f"episode {record['episode_id']}: {record['n_steps']} steps by {who}."]
-    if whole is not None:
-        lines += _value(ctx, whole, record)
-        lines += _probability(ctx, whole, record, belief, table)
-        lines += _waiting(record, belief)
-        lines += _weight(whole)
-    lines += _others(record)
-    lines += [
-        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {r['n_support']} episodes"
-        for r in record["returns"]
-        if r["step"] is not None
-    ]
-    return lines
-
-
-def _value(ctx: Context, whole: Record, record: Record) -> Iterator[str]:
-    cfg = ctx.config.rewards
-    if whole["basis"] == "suspect":
-        yield "Its reward is suspect: what was recorded cannot have been earned. It counts for nothing, trains nothing."
-    elif not whole["known"]:
-        yield "Its outcome is not known: no signal voted; it trains nothing."
-    elif cfg.scheme == "rules":
-        yield f"R = {whole['value']:+.3f} by [rewards.rules]: {record['n_steps']} steps, risk {whole['risk']:.2f}."
-    else:
-        yield (
-            f"R = {whole['value']:+.3f} = {cfg.alpha:g} x (2 x {whole['p_success']:.2f} - 1) - {cfg.beta:g} x cost "
-            f"{whole['cost']:.2f} - {cfg.gamma:g} x risk {whole['risk']:.2f}."
-        )
-
-
-def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
-    """Return each signal's vote, summed over steps as `returns` does, with its rows."""
-    rows: dict[tuple[str, str], list[Record]] = {}
-    for row in record["rewards"]:
-        if row["kind"] in {"outcome", "implicit"}:
-            rows.setdefault((row["signal"], row["family"]), []).append(row)
-    found = {}
-    for key, mine in sorted(rows.items()):
-        weights = math.fsum(r["weight"] for r in mine)
-        score = math.fsum(r["score"] * r["weight"] for r in mine) / weights if weights else 0.0
-        found[key] = Vote(*key, score, weights / len(mine)), mine
-    return found
-
-
-def _probability(ctx: Context, whole: Record, record: Record, belief: Belief, table: pl.DataFrame) -> Iterator[str]:
-    votes = _votes(record)
-    if not votes:
-        return
-    scope = scope_of(ctx.config.rewards.scope, _time(record["started"]), record["policy"])
-    parts = {(part.vote.signal, part.vote.family): part for part in belief.parts([v for v, _ in votes.values()], scope)}
-    by = {"audit": "a reviewer's answer", "verifier": "a recorded outcome, which decides alone"}.get(whole["basis"])
-    number = whole["n_support"]
-    start = f"P(success) {whole['p_success']:.2f} by " + (by or f"{number} signal{'s' if number != 1 else ''}")
-    yield f"{start}, from {belief.prior(scope):.2f} before any vote:" if by is None else f"{start}:"
-    for key, (vote, rows) in votes.items():
-        evidence = ", ".join(e[:8] for row in rows for e in row["evidence"]) or "none"
-        said = f"  {vote.signal} ({vote.family}) votes {vote.score:+.2f}{_where(rows)}"
-        if vote.family in {"audit", "verifier"}:
-            agrees = (vote.score > 0) == (whole["p_success"] > 0.5)  # noqa: PLR2004 (more likely than not)
-            worth = "decides" if vote.family == whole["basis"] else "agrees" if agrees else "is overruled"
-        elif key in parts:
-            part = parts[key]
-            worth = f"odds x {math.exp(part.log_odds):.2f} ({part.source})"
-        else:
-            worth = "says nothing"
-        yield f"{said}: {worth}; evidence {evidence}"
-    if by is None and whole["p_raw"] == PRAISE_ALONE:
-        yield f"  Held at {PRAISE_ALONE}: praise alone proves no more."
-    yield from _calibrated(whole, table)
-
-
-def _where(rows: list[Record]) -> str:
-    steps = [str(row["step"]) for row in rows if row["step"] is not None]
-    return f" on step {', '.join(steps)}" if steps else ""
-
-
-def _calibrated(whole: Record, table: pl.DataFrame) -> Iterator[str]:
-    row = table.filter(pl.col("kind") == "calibration")
-    if row.is_empty():
-        yield "  Uncalibrated: too few episodes have been audited (flywheel audit)."
-    elif whole["basis"] != "audit":
-        n, ece = row["n"][0], row["value"][0]
-        yield (
-            f"  Calibrated from {whole['p_raw']:.2f} to {whole['p_success']:.2f} by {n} audited episodes "
-            f"(ECE {ece:.3f}, cross-fitted)."
-        )
-
-
-def _waiting(record: Record, belief: Belief) -> Iterator[str]:
-    """Yield what may still come: how much of it would have come by now, and when 80 % of it will have."""
-    ended = _time(record["ended"])
-    age = belief.age(ended)
-    spoken = {r["signal"] for r in record["rewards"] if r["weight"] > 0}
-    if age is None or ended is None:
-        yield "Its log has no times: nothing is waited for."
-        return
-    for late, share in belief.waiting(spoken, age):
-        ever = late.delays.at(late.horizon)
-        come = late_after_silence(ever, share)
-        if share < 1:
-            due = next((t for t in late.delays.times if late.delays.at(t) >= 0.8 * ever), late.horizon)
-            yield (
-                f"  {late.signal} is silent so far, {age / 86400:.1f} d after the end: {share:.0%} of what comes has "
-                f"come by then, P(it comes yet) {come:.3f}; 80 % by {_stamp(ended.timestamp() + due)}"
-            )
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _weight(whole: Record) -> Iterator[str]:
-    if not whole["known"]:
-        return
-    sure = abs(2 * whole["p_success"] - 1)
-    yield (
-        f"Weight {whole['weight']:.2f} = decided {sure:.2f} x mature {whole['maturity']:.2f} x trust "
-        f"{whole['trust']:.2f}."
-    )
-    if whole["provisional"]:
-        yield "It is too young to learn from: evidence may still come."
-
-
-def _others(record: Record) -> Iterator[str]:
-    for row in record["rewards"]:
-        where = "episode" if row["step"] is None else f"step {row['step']}"
-        evidence = ", ".join(e[:8] for e in row["evidence"]) or "none"
-        if row["kind"] == "cost":
-            yield f"  cost: {row['score']:g} {row['family']}, before it is compared with the task's other attempts"
-        elif row["kind"] == "risk":
-            yield f"  {row['signal']}: severity {row['score']:.2f} at {where}; evidence {evidence}"
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+_ARRIVED = 0.8  # share of late evidence after which an episode counts as mature
+_RULE_SETTINGS = {
+    "superiority": ("alpha", "initial_wealth", "min_cases"),
+    "non_inferior": ("margin",),
+    "slices": ("slice_margin", "found_margin", "found_share"),
+    "validity": ("max_gap",),
+}
 
 
 def explain(ctx: Context, subject: str) -> ExplainAnswer:
-    """Explain in sentences with numbers: a stage's state, a round's verdict, an episode's reward, a row's origin.
+    """Explain a stage, a round, the gate or one of its rules, an episode, a pair, an example or a group.
 
     Raises:
         UsageError: no object has that name or id.
@@ -179,13 +44,251 @@ def explain(ctx: Context, subject: str) -> ExplainAnswer:
 
 
 def _lines(ctx: Context, subject: str) -> list[str]:
-    if subject == "gate" or subject in rule_names(ctx.config.gate):
-        return explain_gate(ctx, subject)
+    rules = rule_names(ctx.config.gate)
+    if subject == "gate" or subject in rules:
+        return _gate(ctx, rules if subject == "gate" else [subject])
     if subject in {s.name for s in STAGES}:
         return explain_stage(ctx.store, ctx.config, subject)
-    shown = show(ctx, subject)
-    if shown.kind == "round":
-        return explain_round(ctx, int(shown.record["round"]))
-    if shown.kind == "episode":
-        return explain_episode(ctx, shown.record)
-    return explain_row(shown.kind, shown.record)
+    answer = show(ctx, subject)
+    if answer.kind == "round":
+        return _round(ctx, int(answer.record["round"]))
+    if answer.kind == "episode":
+        return _episode(ctx, answer.record)
+    return {"pair": _pair, "example": _example, "group": _group}[answer.kind](answer.record)
+
+
+# --- gate and rounds --------------------------------------------------------------------------------------------------
+
+
+def _gate(ctx: Context, names: list[str]) -> list[str]:
+    """Return what each rule requires, with the project's settings, and its result in the newest decision."""
+    decisions = [p for p in ctx.registry.promotions() if p.rules]
+    last = decisions[-1] if decisions else None
+    lines = []
+    for name in names:
+        settings = ", ".join(f"gate.{key} {getattr(ctx.config.gate, key)}" for key in _RULE_SETTINGS.get(name, ()))
+        doc = (load_extension("gates", name, search=ctx.project).__doc__ or "no description").strip().splitlines()[0]
+        lines.append(f"{name}: {doc}" + (f" ({settings})" if settings else ""))
+        if last is not None:
+            results = [rule for rule in last.rules if rule.rule == name]
+            lines += [f"  {'✓' if r.passed else '✗'} round {last.round}: {r.message}" for r in results]
+    if last is None:
+        return [*lines, "The gate has not decided on a round yet: flywheel eval --promote"]
+    return [*lines, f"Gate verdict for round {last.round}: {last.verdict} (the most severe rule wins)."]
+
+
+def _round(ctx: Context, number: int) -> list[str]:
+    """Return how a round was trained and evaluated, the result of each rule, and the decisions on it."""
+    manifest = ctx.registry.manifest(number)
+    lines = [
+        f"round {number} is {manifest.state}: {manifest.method} from {the_round(manifest.parent)}.",
+        f"Reference policy: {manifest.reference}.",
+        f"Method: {manifest.method}: {manifest.method_reason}",
+    ]
+    if manifest.error:
+        lines.append(f"It failed: {manifest.error}")
+    lines += _withdrawn(ctx, number)
+    report = ctx.registry.report(number)
+    if report is not None:
+        cases = f"{report.n_cases} cases of {report.n_tasks} held-out tasks"
+        lines.append(f"Evaluated against {round_name(report.baseline)} on {cases}.")
+        lines += [f"  {metric_change(m)}" for m in report.metrics if m.slice == "all"]
+    for decision in (p for p in ctx.registry.promotions() if p.round == number):
+        lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
+        lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}" for r in decision.rules]
+    return lines
+
+
+def _withdrawn(ctx: Context, number: int) -> Iterator[str]:
+    """Yield what a round lost after its evaluation: to forgotten users, or by gc."""
+    for certificate in ctx.registry.certificates():
+        for taint in certificate.tainted:
+            if taint.round == number:
+                yield f"Tainted since {certificate.at:%Y-%m-%d}: {taint.why}; never champion or parent again."
+        if number in certificate.voided:
+            yield f"Its evaluation is void: {certificate.holdout_share:.0%} of its episodes were a forgotten user's."
+    if reason := ctx.registry.manifest(number).erased:
+        yield f"Its adapter was removed: {reason}."
+
+
+# --- rows to train on -------------------------------------------------------------------------------------------------
+
+
+def _pair(record: Record) -> list[str]:
+    users = len(record["users"])
+    return [
+        f"pair {record['pair_id']} by builder {record['builder']}, split {record['split']}.",
+        f"Margin {record['margin']:.2f}, P(chosen better) {record['p_better']:.2f}, weight {record['weight']:.2f}.",
+        f"  chosen: step {record['chosen_step']} of episode {record['chosen_episode']}",
+        f"  rejected: step {record['rejected_step']} of episode {record['rejected_episode']}",
+        f"  both made the same calls in the {record['same_prefix_until']} steps before.",
+        f"  from {users} {'user' if users == 1 else 'users'}." if users else "  the log names no user.",
+        "`flywheel explain pairs` counts the dropped candidates by builder and reason.",
+    ]
+
+
+def _example(record: Record) -> list[str]:
+    kind = "desirable" if record["label"] else "undesirable"
+    reason = {
+        "outcome": f"its episode succeeded with probability {record['p_success']:.2f}",
+        "correction": "a user corrected the step, and this is the correction",
+    }[record["source"]]
+    return [
+        f"example {record['example_id']}, split {record['split']}: {kind}, because {reason}.",
+        f"Weight {record['weight']:.2f}; from step {record['step']} of episode {record['episode_id']}.",
+        f"`flywheel explain {record['episode_id'][:12]}` explains the episode's reward.",
+    ]
+
+
+def _group(record: Record) -> list[str]:
+    members = zip(
+        record["episodes_G"], record["policies_G"], record["rewards_G"], record["advantages_G"], record["behaviour_G"],
+        strict=False,
+    )  # fmt: skip
+    return [
+        f"group {record['group_id']}, split {record['split']}: {len(record['episodes_G'])} attempts at one task.",
+        "An attempt's advantage is its return minus the mean of the others; advantages sum to 0.",
+        *(
+            f"  episode {episode[:12]} by {policy}: return {reward:+.3f}, advantage {advantage:+.3f}, "
+            f"log-probabilities {behaviour}"
+            for episode, policy, reward, advantage, behaviour in members
+        ),
+    ]
+
+
+# --- an episode's reward ----------------------------------------------------------------------------------------------
+
+
+def _episode(ctx: Context, record: Record) -> list[str]:
+    """Return each vote with its worth, the missing evidence, and the resulting reward and weight.
+
+    Args:
+        ctx: the project.
+        record: an episode with its `rewards` and `returns`, as `show` returns it.
+    """
+    table = ctx.store.table("reliability", stage_of("reliability")).collect()
+    belief = Belief.read(table)
+    outcome = next((r for r in record["returns"] if r["step"] is None), None)
+    policy = f"policy {record['policy']}, {record['stop_reason']}"
+    lines = [f"episode {record['episode_id']}: {record['n_steps']} steps by {policy}."]
+    if outcome is not None:
+        lines += _value(ctx, outcome, record)
+        lines += _probability(ctx, outcome, record, belief, table)
+        lines += _waiting(record, belief)
+        lines += _weight(outcome)
+    lines += _costs_and_risks(record)
+    lines += [
+        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {r['n_support']} episodes"
+        for r in record["returns"]
+        if r["step"] is not None
+    ]
+    return lines
+
+
+def _value(ctx: Context, outcome: Record, record: Record) -> Iterator[str]:
+    cfg = ctx.config.rewards
+    if outcome["basis"] == "suspect":
+        yield "Its reward is suspect: the recorded value is implausible. It has no weight and is not trained on."
+    elif not outcome["known"]:
+        yield "Its outcome is unknown: no signal voted. It is not trained on."
+    elif cfg.scheme == "rules":
+        yield f"R = {outcome['value']:+.3f} by [rewards.rules]: {record['n_steps']} steps, risk {outcome['risk']:.2f}."
+    else:
+        yield (
+            f"R = {outcome['value']:+.3f} = {cfg.alpha:g} x (2 x {outcome['p_success']:.2f} - 1) - {cfg.beta:g} x cost "
+            f"{outcome['cost']:.2f} - {cfg.gamma:g} x risk {outcome['risk']:.2f}."
+        )
+
+
+def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
+    """Return each signal's vote, averaged over its rows as `returns` does, with these rows."""
+    by_signal: dict[tuple[str, str], list[Record]] = {}
+    for row in record["rewards"]:
+        if row["kind"] in {"outcome", "implicit"}:
+            by_signal.setdefault((row["signal"], row["family"]), []).append(row)
+    votes = {}
+    for key, rows in sorted(by_signal.items()):
+        weights = math.fsum(r["weight"] for r in rows)
+        score = math.fsum(r["score"] * r["weight"] for r in rows) / weights if weights else 0.0
+        votes[key] = Vote(*key, score, weights / len(rows)), rows
+    return votes
+
+
+def _probability(ctx: Context, outcome: Record, record: Record, belief: Belief, table: pl.DataFrame) -> Iterator[str]:
+    votes = _votes(record)
+    if not votes:
+        return
+    p_success, basis = outcome["p_success"], outcome["basis"]
+    scope = scope_of(ctx.config.rewards.scope, _time(record["started"]), record["policy"])
+    parts = {(part.vote.signal, part.vote.family): part for part in belief.parts([v for v, _ in votes.values()], scope)}
+    decider = {"audit": "a reviewer's answer", "verifier": "a recorded outcome, which decides alone"}.get(basis)
+    signals = f"{outcome['n_support']} signal{'s' if outcome['n_support'] != 1 else ''}"
+    prior = "" if decider else f", from {belief.prior(scope):.2f} before any vote"
+    yield f"P(success) {p_success:.2f} by {decider or signals}{prior}:"
+    for key, (vote, rows) in votes.items():
+        if vote.family in {"audit", "verifier"}:
+            agrees = (vote.score > 0) == (p_success > 0.5)  # noqa: PLR2004 (more likely than not)
+            worth = "decides" if vote.family == basis else "agrees" if agrees else "is overruled"
+        elif key in parts:
+            worth = f"odds x {math.exp(parts[key].log_odds):.2f} ({parts[key].source})"
+        else:
+            worth = "no effect"
+        steps = [str(row["step"]) for row in rows if row["step"] is not None]
+        place = f" on step {', '.join(steps)}" if steps else ""
+        evidence = ", ".join(e[:8] for row in rows for e in row["evidence"]) or "none"
+        yield f"  {vote.signal} ({vote.family}) votes {vote.score:+.2f}{place}: {worth}; evidence {evidence}"
+    if decider is None and outcome["p_raw"] == PRAISE_ALONE:
+        yield f"  Capped at {PRAISE_ALONE}: positive feedback alone is weak evidence."
+    calibration = table.filter(pl.col("kind") == "calibration")
+    if calibration.is_empty():
+        yield "  Uncalibrated: too few episodes have been audited (flywheel audit)."
+    elif basis != "audit":
+        n, ece = calibration["n"][0], calibration["value"][0]
+        change = f"from {outcome['p_raw']:.2f} to {p_success:.2f}"
+        yield f"  Calibrated {change} by {n} audited episodes (ECE {ece:.3f}, cross-fitted)."
+
+
+def _waiting(record: Record, belief: Belief) -> Iterator[str]:
+    """Yield the evidence that may still arrive: the share of it that would have by now, and when 80 % will have."""
+    ended = _time(record["ended"])
+    age = belief.age(ended)
+    voted = {r["signal"] for r in record["rewards"] if r["weight"] > 0}
+    if age is None or ended is None:
+        yield "Its log has no times: no late evidence is expected."
+        return
+    for late, share in belief.waiting(voted, age):
+        ever = late.delays.at(late.horizon)
+        p_later = late_after_silence(ever, share)
+        if share < 1:
+            due_s = next((t for t in late.delays.times if late.delays.at(t) >= _ARRIVED * ever), late.horizon)
+            due = datetime.fromtimestamp(ended.timestamp() + due_s, UTC)
+            yield (
+                f"  {late.signal} has not voted, {age / 86400:.1f} d after the end: {share:.0%} of its votes arrive "
+                f"by then, P(a later vote) {p_later:.3f}; {_ARRIVED:.0%} by {due:%Y-%m-%d %H:%M}"
+            )
+
+
+def _weight(outcome: Record) -> Iterator[str]:
+    if not outcome["known"]:
+        return
+    decided = abs(2 * outcome["p_success"] - 1)
+    yield (
+        f"Weight {outcome['weight']:.2f} = decided {decided:.2f} x mature {outcome['maturity']:.2f} x trust "
+        f"{outcome['trust']:.2f}."
+    )
+    if outcome["provisional"]:
+        yield "It is not mature yet and not trained on: evidence may still arrive."
+
+
+def _costs_and_risks(record: Record) -> Iterator[str]:
+    for row in record["rewards"]:
+        place = "episode" if row["step"] is None else f"step {row['step']}"
+        evidence = ", ".join(e[:8] for e in row["evidence"]) or "none"
+        if row["kind"] == "cost":
+            yield f"  cost: {row['score']:g} {row['family']}, before comparison with the task's other attempts"
+        elif row["kind"] == "risk":
+            yield f"  {row['signal']}: severity {row['score']:.2f} at {place}; evidence {evidence}"
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -18,14 +18,12 @@ from flywheel.pipeline.context import Context
 from flywheel.records.methods import TrainedTable
 from flywheel.results.inspect import Preview, PreviewSegment
 
-__all__ = ["preview"]
-
 
 def preview(ctx: Context, table: TrainedTable, record: Mapping[str, Any]) -> tuple[list[Preview], str]:
-    """Return the sides of a row and how they are rendered; no side, and why, where the base model cannot tell."""
+    """Return the sides of a row and how they are rendered; without a tokenizer, no sides and the reason."""
     try:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
-        prompt, told = _as_trained(ctx, chat, table, record)
+        prompt, note = _as_trained(ctx, chat, table, record)
         sides = [
             Preview(
                 side=name,
@@ -35,13 +33,13 @@ def preview(ctx: Context, table: TrainedTable, record: Mapping[str, Any]) -> tup
         ]
     except FlywheelError as error:
         return [], f"no preview: {error.message}"
-    return sides, rendering(chat) + told
+    return sides, rendering(chat) + note
 
 
 def _as_trained(
     ctx: Context, chat: ChatFormat, table: TrainedTable, record: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return the prompt that a round would train on, and what it says of rows that are too long."""
+    """Return the prompt that a round would train on, and a note where the row is too long."""
     prompt, train = list(record["prompt"]), ctx.config.train
     if not table.sides:
         return prompt, ""
@@ -52,7 +50,7 @@ def _as_trained(
     long = f"; {tokens:,} tokens, train.max_length is {train.max_length:,}"
     window = open_window(chat, prompt, record["tools"], actions, train.max_length)
     if window is None or train.long_rows == "refuse":
-        return prompt, f"{long}: a round refuses it"
+        return prompt, f"{long}: a round leaves it out"
     return window.prompt, f"{long}: {window.told()}"
 
 

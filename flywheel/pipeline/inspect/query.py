@@ -1,7 +1,7 @@
-"""SQL over the store, read-only: DuckDB gets the tables as they stand, and nothing else.
+"""`flywheel query`: read-only SQL over the current tables, run by DuckDB.
 
-In: one SQL text. Out: its rows as an Arrow table. The engine is sealed (`flywheel.sql_sandbox`): no query can read
-beside the store or write anywhere.
+In: one SQL text. Out: its rows as an Arrow table. The engine is sealed (`flywheel.sql_sandbox`): a query can read only
+the tables, and write nothing.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from flywheel.pipeline.context import Context
 from flywheel.records import TABLES
 from flywheel.sql_sandbox import is_query, sealed
 
-__all__ = ["query"]
-
-# Errors of these kinds speak of the text and of names; others may quote a value of a log.
 _HINT = f"only these tables can be read: {', '.join(sorted(TABLES))}; `DESCRIBE episodes` lists columns"
-_TELLING = ("ParserException", "BinderException", "CatalogException", "PermissionException")
+# Errors whose messages quote only the query and names; the others may quote a value of a log.
+_SAFE = ("ParserException", "BinderException", "CatalogException", "PermissionException")
 
 
 def query(ctx: Context, sql: str) -> pa.Table:
     """Return the rows of a query over the current tables (events, episodes, steps, rewards, pairs, ...).
 
     Raises:
-        UsageError: the text is no query that this engine can answer.
+        UsageError: the text is not a query that DuckDB can answer.
     """
     import duckdb
 
@@ -39,19 +37,19 @@ def query(ctx: Context, sql: str) -> pa.Table:
     with sealed(tables) as engine:
         try:
             if not is_query(engine, sql):
-                raise UsageError("only one query at a time, and nothing but a query", hint=_HINT)
+                raise UsageError("expected exactly one query, and no other statement", hint=_HINT)
             rows = engine.sql(sql).to_arrow_table()
         except duckdb.Error as error:
             kind = type(error).__name__
-            told = str(error).splitlines()[0] if kind in _TELLING else f"{kind}: a value does not fit"
-            raise UsageError(told, hint=_HINT) from None
+            message = str(error).splitlines()[0] if kind in _SAFE else f"{kind}: a value has the wrong type or range"
+            raise UsageError(message, hint=_HINT) from None
     if not isinstance(rows, pa.Table):  # pragma: no cover - a query always gives a table
         raise TypeError
     return rows
 
 
 def _dataset(ctx: Context, table: str) -> object:
-    """Return a table as Arrow: its parts, read as far as a query needs them, or its rows under their tasks."""
+    """Return a table as Arrow: its parts, which DuckDB reads as far as needed, or its rows with their tasks."""
     if table in RECORDED:
         return read_table(ctx.store, table).collect().to_arrow()
 

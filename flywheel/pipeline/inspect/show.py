@@ -14,8 +14,6 @@ from flywheel.pipeline.inspect.preview import preview
 from flywheel.records import TRAINED_TABLES
 from flywheel.results.inspect import ShowAnswer
 
-__all__ = ["episode_id", "show"]
-
 _KEYS = {"episodes": "episode_id"} | {name: TRAINED_TABLES[name].key for name in ("pairs", "examples", "groups")}
 _LEAST_ID = 6
 
@@ -44,15 +42,15 @@ def _plain(value: Any) -> Any:
 
 
 def show(ctx: Context, subject: str) -> ShowAnswer:
-    """Return one thing in full: a round, or an episode, pair, example or group by the first digits of its id.
+    """Return a round, or an episode, pair, example or group by the first digits of its id.
 
     Raises:
-        UsageError: nothing, or more than one thing, has that name.
+        UsageError: no object, or more than one, has that name.
     """
     if subject.isdigit() or subject.startswith("@") or subject == "latest":
         number = ctx.registry.resolve(subject)
         if number is None:
-            raise UsageError(f"`{subject}` is the base model: there is no round to show", hint="flywheel log")
+            raise UsageError(f"`{subject}` is the base model, which is not a round", hint="flywheel log")
         record = ctx.registry.manifest(number).model_dump(mode="json")
         record["aliases"] = [a for a, at in ctx.registry.aliases().items() if at == number]
         return ShowAnswer(kind="round", record=record)
@@ -68,31 +66,31 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
 
 
 def episode_id(ctx: Context, wanted: str) -> str:
-    """Return the episode whose id begins so.
+    """Return the id of the episode whose id begins so.
 
     Raises:
-        UsageError: none, or more than one, does.
+        UsageError: no episode has that id, or more than one.
     """
-    found = _find(ctx, "episodes", wanted) if len(wanted) >= _LEAST_ID else None
-    if found is None or found.is_empty():
+    episodes = _find(ctx, "episodes", wanted) if len(wanted) >= _LEAST_ID else None
+    if episodes is None or episodes.is_empty():
         raise UsageError(
-            f"no episode is named `{wanted}`",
+            f"there is no episode `{wanted}`",
             hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode's id",
         )
-    if found.height > 1:
-        raise UsageError(f"`{wanted}` begins {found.height} ids of episodes", hint="type more of the id")
-    return str(found["episode_id"][0])
+    if episodes.height > 1:
+        raise UsageError(f"{episodes.height} episodes have an id with `{wanted}`", hint="type more digits of the id")
+    return str(episodes["episode_id"][0])
 
 
 def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
     if len(wanted) >= _LEAST_ID:
         for table in _KEYS:
-            found = _find(ctx, table, wanted)
-            if found.height > 1:
-                raise UsageError(f"`{wanted}` begins {found.height} ids of {table}", hint="type more of the id")
-            if found.height == 1:
-                return table, found.row(0, named=True)
+            rows = _find(ctx, table, wanted)
+            if rows.height > 1:
+                raise UsageError(f"{rows.height} {table} have an id with `{wanted}`", hint="type more digits of the id")
+            if rows.height == 1:
+                return table, rows.row(0, named=True)
     raise UsageError(
-        f"nothing is named `{wanted}`",
+        f"there is no object `{wanted}`",
         hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode, pair, example or group id",
     )

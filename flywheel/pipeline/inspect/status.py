@@ -1,4 +1,4 @@
-"""What is new, stale and pending: `status`, `log` and `champion`. JSON files only: no polars, no torch."""
+"""`flywheel status`, `log` and `champion`; they read JSON files only, without polars and torch."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def status(ctx: Context) -> StatusAnswer:
 
 
 def _source_files(ctx: Context) -> tuple[int, int]:
-    """Return how many files were ingested and how many under `ingest.sources` are new or have another size."""
+    """Return the number of ingested files, and of files under `ingest.sources` that are new or have another size."""
     from flywheel.stages.ingest.sources import discover, shown_path
 
     snapshot = ctx.store.current("ingest")
     sources: dict[str, dict[str, Any]] = dict(snapshot.extra["sources"]) if snapshot else {}
     try:
-        found = discover([ctx.project / s for s in ctx.config.ingest.sources])
+        files = discover([ctx.project / s for s in ctx.config.ingest.sources])
     except FlywheelError:
-        found = []
+        files = []
     new = 0
-    for path in found:
+    for path in files:
         state = sources.get(shown_path(path, ctx.project))
         new += state is None or state["size_bytes"] != path.stat().st_size
     return len(sources), new
 
 
 def _next_command(ctx: Context, stages: Sequence[StageAnswer], *, known: int, new: int) -> str:
-    """Return the one command that brings the wheel forward."""
+    """Return the command to run next."""
     if new or not known:
         return "flywheel ingest" if new else "flywheel ingest LOGS"
     if any(s.state != "fresh" for s in stages):
@@ -86,7 +86,7 @@ def champion(ctx: Context) -> ChampionAnswer:
     """Return what to serve, and the decision behind it.
 
     Raises:
-        StoreError: the champion's adapter is missing or is not the one that was judged.
+        StoreError: the champion's adapter is missing, or is not the one that was evaluated.
     """
     from flywheel.models.load import base_identity
 
