@@ -1,8 +1,8 @@
-"""`flywheel deploy vllm`: the champion into a running server, the one before kept beside it, and a line in the log.
+"""`flywheel deploy vllm`: load a champion into a running server, keep the one before, and log the deployment.
 
 In: a server and a round. Out: rounds/deployments.jsonl, chained by hash, a line a deployment. The new adapter is loaded
-and has answered a probe before anything is unloaded; what does not answer is unloaded again. Only adapters that this
-log names are ever unloaded.
+and has answered a probe before another is unloaded; one that does not answer is unloaded again. Only adapters in this
+log are ever unloaded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from flywheel.pipeline.serve.vllm import Served, Server
 from flywheel.registry.registry import round_name
 from flywheel.results.deploy import DeployAnswer
 
-__all__ = ["LOG", "deploy_vllm", "deployments", "refuse_unsound"]
-
 LOG = "deployments.jsonl"
 
 
 def deployments(ctx: Context) -> list[dict[str, Any]]:
-    """Return what was deployed, oldest first.
+    """Return the deployments, oldest first.
 
     Raises:
         StoreError: the log was changed.
@@ -39,41 +37,41 @@ def deployments(ctx: Context) -> list[dict[str, Any]]:
 def deploy_vllm(
     ctx: Context, server: Server, number: int | None, *, path: str = "", name: str = "", keep: int = 1
 ) -> DeployAnswer:
-    """Have a server serve a round, or the base.
+    """Load a round into a server, or return it to the base model.
 
     Args:
         ctx: the project, locked.
-        server: where to.
+        server: the vLLM server.
         number: the round; None for the base model, for which only older adapters are unloaded.
-        path: the adapter's folder as the server sees it; '' for the same as here.
-        name: what the server is to call it; '' for the project's name and the round.
-        keep: how many adapters that were deployed before stay loaded.
+        path: the adapter's folder as the server sees it; '' for the path here.
+        name: of the model on the server; '' for the project's name and the round.
+        keep: number of earlier adapters that stay loaded.
 
     Raises:
-        UsageError: the round may not serve, or its name stands for something else.
+        UsageError: the round may not serve, or the server has another model of that name.
         FlywheelError: the server refuses or does not answer.
     """
     refuse_unsound(ctx, number)
-    log = [one for one in deployments(ctx) if one["url"] == server.url]
+    log = [entry for entry in deployments(ctx) if entry["url"] == server.url]
     models = server.models()
     if number is None:
-        called, told = _base(models), ""
-        finished = server.probe(called)
+        name, path = _base(models), ""
+        finish_reason = server.probe(name)
     else:
-        called, told = name or served_name(ctx, number), path or str(ctx.registry.adapter(number))
-        finished = _load(server, models, called, told)
-    previous, gone = _older(ctx, log, {m.name for m in models} - {called}, keep)
-    for one in gone:
-        server.unload(one)
+        name, path = name or served_name(ctx, number), path or str(ctx.registry.adapter(number))
+        finish_reason = _load(server, models, name, path)
+    previous, unloaded = _older(ctx, log, {m.name for m in models} - {name}, keep)
+    for adapter in unloaded:
+        server.unload(adapter)
     answer = DeployAnswer(
         url=server.url,
-        name=called,
+        name=name,
         round=number,
         adapter_sha256=ctx.registry.manifest(number).adapter_sha256 if number is not None else "",
-        path=told,
+        path=path,
         previous=previous,
-        unloaded=gone,
-        probe=finished,
+        unloaded=unloaded,
+        probe=finish_reason,
         at=ctx.clock().isoformat(),
     )
     hash_chain.append(ctx.registry.root / LOG, answer.model_dump(mode="json"), head=None)
@@ -81,37 +79,39 @@ def deploy_vllm(
 
 
 def refuse_unsound(ctx: Context, number: int | None) -> None:
-    """Refuse a round that may not serve: rolled back, tainted, or not what its manifest names.
+    """Refuse a round that may not serve: rolled back, tainted, or with files that do not match its manifest.
 
     Raises:
-        UsageError: it may not serve.
-        StoreError: a file of it was changed or is missing.
+        UsageError: it was rolled back or is tainted.
+        StoreError: one of its files was changed or is missing.
     """
     if number is None:
         return
     retired = {p.round for p in ctx.registry.promotions() if p.decision == "rolled_back"}
     if number in ctx.registry.tainted or number in retired:
-        why = "was rolled back" if number in retired else "learnt from a user who was forgotten"
-        raise UsageError(f"{round_name(number)} {why} and is not served", hint="`flywheel champion` says what to serve")
+        why = "was rolled back" if number in retired else "was trained on data of a forgotten user"
+        raise UsageError(
+            f"{round_name(number)} {why} and may not serve", hint="`flywheel champion` shows what to serve"
+        )
     problems = ctx.registry.problems([number])
     if problems:
-        raise StoreError("; ".join(problems), hint="`flywheel rollback --yes` moves the champion to a sound round")
+        raise StoreError("; ".join(problems), hint="`flywheel rollback --yes` moves the champion to an intact round")
 
 
 def _base(models: Sequence[Served]) -> str:
-    found = [m.name for m in models if not m.parent]
-    if not found:
+    bases = [m.name for m in models if not m.parent]
+    if not bases:
         raise FlywheelError("the server lists no base model", hint="is it a vLLM server?")
-    return found[0]
+    return bases[0]
 
 
 def _load(server: Server, models: Sequence[Served], name: str, path: str) -> str:
-    """Load an adapter if it is not loaded, and have it answer; one that does not answer is unloaded again."""
+    """Load an adapter unless it is loaded, and probe it; one that does not answer is unloaded again."""
     known = next((m for m in models if m.name == name), None)
     if known is not None and known.root != path:
         raise UsageError(
-            f"the server has another model under the name `{name}`, from `{known.root}`",
-            hint="choose another name with --name, or say with --path how the server sees the adapter's folder",
+            f"the server has another model named `{name}`, from `{known.root}`",
+            hint="choose another name with --name, or pass the adapter's folder as the server sees it with --path",
         )
     if known is None:
         server.load(name, path)
@@ -124,9 +124,9 @@ def _load(server: Server, models: Sequence[Served], name: str, path: str) -> str
 
 
 def _older(ctx: Context, log: Sequence[dict[str, Any]], loaded: set[str], keep: int) -> tuple[str, list[str]]:
-    """Return which adapter stays for a rollback, and which go: older ones, and those that may not serve again."""
+    """Return the adapter that stays for a rollback, and those to unload: older ones, and those that may not serve."""
     retired = {p.round for p in ctx.registry.promotions() if p.decision == "rolled_back"} | ctx.registry.tainted
-    order = dict.fromkeys(one["name"] for one in reversed(log) if one["round"] is not None and one["name"] in loaded)
-    of = {one["name"]: one["round"] for one in log}
-    sound = [name for name in order if of[name] not in retired][:keep]
-    return (sound[0] if sound else ""), [name for name in order if name not in sound]
+    ours = dict.fromkeys(e["name"] for e in reversed(log) if e["round"] is not None and e["name"] in loaded)
+    round_of = {entry["name"]: entry["round"] for entry in log}
+    kept = [name for name in ours if round_of[name] not in retired][:keep]
+    return (kept[0] if kept else ""), [name for name in ours if name not in kept]

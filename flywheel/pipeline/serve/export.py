@@ -1,6 +1,7 @@
-"""Writing datasets into a folder that `datasets.load_dataset` opens: one JSONL file a form, a card, and the hashes.
+"""`flywheel export`: datasets for other trainers, as a folder that `datasets.load_dataset` opens.
 
-In: the current tables. Out: a folder, written whole or not at all; the same tables give the same bytes.
+In: the current tables. Out: one JSONL file a form, a card and hashes, written completely or not at all; the same tables
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def export(ctx: Context, folder: Path, forms: Sequence[str], split: str) -> Expo
 def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
     form, funnel = FORMS[kind], Funnel()
     table = read_table(ctx.store, form.table).collect()
-    if kind == "unpaired":  # what a round of KTO takes
+    if kind == "unpaired":  # as a KTO round reads it
         table = weighed(unpaired(table, read_table(ctx.store, "pairs").collect(), funnel, split))
     rows = export_rows(table, form, split, funnel)
     if split == Split.TRAIN:
@@ -97,27 +98,23 @@ def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
     )
 
 
-def _inputs(ctx: Context, found: list[ExportFile]) -> dict[str, str]:
-    stages = sorted({stage_of(FORMS[one.form].table) for one in found} | _also(found))
-    snapshots = ((stage, ctx.store.current(stage)) for stage in stages)
+def _inputs(ctx: Context, datasets: list[ExportFile]) -> dict[str, str]:
+    stages = {stage_of(FORMS[file.form].table) for file in datasets}
+    stages |= {"pairs"} if any(file.form == "unpaired" for file in datasets) else set()  # paired actions are left out
+    snapshots = ((stage, ctx.store.current(stage)) for stage in sorted(stages))
     return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
 
 
-def _also(found: list[ExportFile]) -> set[str]:
-    """Return what decides on rows besides their own table: an action of a pair is not unpaired."""
-    return {"pairs"} if any(one.form == "unpaired" for one in found) else set()
-
-
 def _card(ctx: Context, answer: ExportAnswer) -> str:
-    configs = [f"- config_name: {one.form}\n  data_files: {one.path}" for one in answer.files if one.rows]
-    rows = [f"| `{one.path}` | {one.trainers} | {one.rows:,} | `{one.sha256[:16]}` |" for one in answer.files]
+    configs = [f"- config_name: {file.form}\n  data_files: {file.path}" for file in answer.files if file.rows]
+    rows = [f"| `{f.path}` | {f.trainers} | {f.rows:,} | `{f.sha256[:16]}` |" for f in answer.files]
     inputs = ", ".join(f"{table} `{sha256[:16]}`" for table, sha256 in answer.inputs.items())
     return _CARD.format(
         configs="\n".join(configs) or "[]",
         name=ctx.config.name or "flywheel dataset",
         split=answer.split,
         rows="\n".join(rows),
-        first=next((one.form for one in answer.files if one.rows), answer.files[0].form),
+        first=next((file.form for file in answer.files if file.rows), answer.files[0].form),
         inputs=inputs or "empty tables",
-        longest=max((one.longest for one in answer.files), default=0),
+        longest=max((file.longest for file in answer.files), default=0),
     )

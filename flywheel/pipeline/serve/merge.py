@@ -1,7 +1,7 @@
-"""`flywheel deploy merge`: a round as one plain model, in safetensors and if asked for in GGUF.
+"""`flywheel deploy merge`: a round as one plain model in safetensors, and optionally in GGUF.
 
-In: a trained round. Out: a folder, written whole or not at all, with `flywheel.json` beside the weights: what it is,
-and by what name logs should call it. GGUF is made by llama.cpp's own converter, which the user installs.
+In: a trained round. Out: a folder, written completely or not at all; `flywheel.json` in it describes the model and its
+name for logs. GGUF is written by llama.cpp's own converter, which the user installs.
 """
 
 from __future__ import annotations
@@ -21,40 +21,36 @@ from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.deploy import refuse_unsound
 from flywheel.results.deploy import MergeAnswer
 
-__all__ = ["find_converter", "merge_round"]
-
 ABOUT = "flywheel.json"
 CONVERTERS = ("convert_hf_to_gguf.py", "convert_hf_to_gguf", "convert-hf-to-gguf")
 PLACE = "LLAMA_CPP"  # environment variable: llama.cpp's checkout
 
 
 def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = False) -> MergeAnswer:
-    """Write a round merged into its base.
+    """Merge a round into its base model and write it.
 
     Args:
         ctx: the project, locked.
         number: the round.
-        folder: where to; must not exist, be empty, or be an earlier one of these.
-        gguf: also make `model.gguf`.
+        folder: new, empty, or written by an earlier merge.
+        gguf: also write `model.gguf`.
 
     Raises:
-        UsageError: the folder holds something else, the round may not serve, or there is no converter.
-        FlywheelError: the base is not the one it was trained on, or the logits differ.
+        UsageError: the folder holds other files, the round may not serve, or the converter is missing.
+        FlywheelError: the base model has changed since training, or the logits differ.
     """
     if number is None:
         raise UsageError("the base model is champion: there is no adapter to merge", hint="name a round with --round")
     refuse_unsound(ctx, number)
     if folder.exists() and any(folder.iterdir()) and not (folder / ABOUT).exists():
-        raise UsageError(f"`{folder}` is not empty and is no merged model", hint="give an empty folder with --to")
+        raise UsageError(f"`{folder}` is not empty and not a merged model", hint="pass an empty folder with --to")
     converter = find_converter() if gguf else None
     manifest, cfg = ctx.registry.manifest(number), ctx.config.model
     base = ModelConfig(base=manifest.base_model, revision=cfg.revision, dtype=cfg.dtype, download=cfg.download)
     if base_identity(base).sha256 != manifest.base_model_sha256:
-        raise FlywheelError(
-            f"the base model is not the one that round {number} was trained on", hint="set [model] base back to it"
-        )
+        raise FlywheelError(f"round {number} was trained on another base model", hint="set [model] base to that model")
     with files.atomic_folder(folder) as partial:
-        made = merge(base, ctx.registry.folder(number) / "adapter", partial)
+        merged = merge(base, ctx.registry.folder(number) / "adapter", partial)
         weights = sorted(partial.glob("*.safetensors"))
         if converter is not None:
             _convert(converter, partial, partial / "model.gguf")
@@ -66,7 +62,7 @@ def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = 
             adapter_sha256=manifest.adapter_sha256,
             weights_sha256=files.hash_text("".join(files.hash_file(path) for path in weights)),
             size_bytes=sum(path.stat().st_size for path in weights),
-            largest_difference=made.largest_difference,
+            largest_difference=merged.largest_difference,
             gguf=str(folder / "model.gguf") if gguf else "",
         )
         files.write_json(partial / ABOUT, answer.model_dump(mode="json", exclude={"folder", "gguf"}))
@@ -74,20 +70,20 @@ def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = 
 
 
 def find_converter() -> Path:
-    """Return llama.cpp's converter: in the folder that LLAMA_CPP names, else on the PATH.
+    """Return llama.cpp's converter: from the folder in LLAMA_CPP, else from the PATH.
 
     Raises:
-        UsageError: there is none.
+        UsageError: it is not installed.
     """
-    given = os.environ.get(PLACE)
-    inside = [Path(given) / name for name in CONVERTERS] if given else []
-    on_path = [Path(found) for name in CONVERTERS if (found := shutil.which(name))]
+    checkout = os.environ.get(PLACE)
+    inside = [Path(checkout) / name for name in CONVERTERS] if checkout else []
+    on_path = [Path(program) for name in CONVERTERS if (program := shutil.which(name))]
     for path in (*inside, *on_path):
         if path.is_file():
             return path
     raise UsageError(
-        f"llama.cpp's converter ({CONVERTERS[0]}) is not here",
-        hint=f"clone https://github.com/ggml-org/llama.cpp and set {PLACE} to its folder; or leave --gguf out",
+        f"llama.cpp's converter ({CONVERTERS[0]}) is not installed",
+        hint=f"clone https://github.com/ggml-org/llama.cpp and set {PLACE} to its folder; or drop --gguf",
     )
 
 
@@ -98,7 +94,7 @@ def _convert(converter: Path, model: Path, out: Path) -> None:
         capture_output=True, text=True, check=False, errors="replace",
     )  # fmt: skip
     if done.returncode != 0 or not out.is_file():
-        last = (done.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise FlywheelError(
             f"{converter.name} ended with {done.returncode}: {last[:300]}",
             hint="does this llama.cpp know the model's architecture? update it; the merged safetensors need no GGUF",

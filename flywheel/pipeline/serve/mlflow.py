@@ -1,8 +1,7 @@
-"""Rounds in MLflow: each a run and a version of one registered model, whose aliases move with ours.
+"""Rounds in MLflow: each a run and a version of one registered model, whose aliases follow the registry's.
 
-In: the registry as it stands. Out: an MLflow that says the same. Everything is compared and only what is missing or
-different is written, so whatever failed once is made good by the next command, and the same twice changes nothing. A
-failure is told and never fails a round.
+In: the registry. Out: the same state in MLflow. Only missing or different values are written, so that the next command
+repairs a failed one, and a second run changes nothing. A failure is reported and never fails a round.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 ALIASES = ("champion", "challenger")
 ROUND, ADAPTER, REPORT, STATE = "flywheel.round", "flywheel.adapter_sha256", "flywheel.report_sha256", "flywheel.state"
 _LOCAL = "sqlite:///"
-_CALM = {  # nothing is sent that was not asked for, and a server that is away holds nobody up
+_ENVIRONMENT = {  # no telemetry, and no long wait for a server that is down
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -32,28 +31,28 @@ _CALM = {  # nothing is sent that was not asked for, and a server that is away h
 
 
 def log_to_mlflow(ctx: Context) -> bool:
-    """Bring MLflow in line with the rounds, where the project has one; return whether it is.
+    """Write the rounds to MLflow where the project has one; return whether that succeeded.
 
-    Whatever goes wrong is said in one sentence.
+    A failure is reported in one sentence.
     """
     if not ctx.config.mlflow.tracking_uri:
         return False
     try:
         _Tracking(ctx).sync()
     except ImportError:
-        ctx.say("MLflow was not told: it is not installed (pip install 'flywheel-rl[mlflow]')")
-    except Exception as error:  # noqa: BLE001 - a library and a server that are not ours; a round never fails for them
-        ctx.say(f"MLflow was not told: {type(error).__name__}; the next command tries again")
+        ctx.say("MLflow skipped: mlflow is not installed (pip install 'flywheel-rl[mlflow]')")
+    except Exception as error:  # noqa: BLE001 - a round never fails because of MLflow
+        ctx.say(f"MLflow failed: {type(error).__name__}; the next command tries again")
     else:
         return True
     return False
 
 
 class _Tracking:
-    """One project in one MLflow."""
+    """A project in MLflow."""
 
     def __init__(self, ctx: Context) -> None:
-        for name, value in _CALM.items():
+        for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
 
@@ -65,7 +64,7 @@ class _Tracking:
         self.model = cfg.model or project
 
     def sync(self) -> None:
-        """Write what is missing or different."""
+        """Write missing and different values."""
         experiment = self._experiment()
         runs = {
             (run.data.tags[ROUND], run.data.tags[ADAPTER]): run
@@ -77,7 +76,7 @@ class _Tracking:
         for manifest in self._rounds():
             key = str(manifest.round), manifest.adapter_sha256
             run = runs.get(key) or self._run(experiment, manifest)
-            self._judged(run, manifest)
+            self._evaluation(run, manifest)
             versions[manifest.round] = known.get(run.info.run_id) or self._version(run, manifest)
         self._withdraw(runs, known)
         self._point(versions)
@@ -89,30 +88,30 @@ class _Tracking:
                 yield self._ctx.registry.manifest(number)
 
     def _experiment(self) -> str:
-        found = self.client.get_experiment_by_name(self.experiment)
-        if found is not None:
-            return str(found.experiment_id)
+        experiment = self.client.get_experiment_by_name(self.experiment)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         place = (self._ctx.project / "mlruns").as_uri() if self._local else None
         return str(self.client.create_experiment(self.experiment, artifact_location=place))
 
     def _versions(self) -> dict[str, str]:
-        """Return run → version of the registered model, which is made if it is not there."""
+        """Return run → version of the registered model, which is created if it is missing."""
         names = {m.name for m in self.client.search_registered_models(max_results=1000)}
         if self.model not in names:
             self.client.create_registered_model(self.model, description="Rounds of flywheel; see their runs.")
-        found = self.client.search_model_versions(f"name='{self.model}'", max_results=10_000)
-        return {str(v.run_id): str(v.version) for v in found}
+        versions = self.client.search_model_versions(f"name='{self.model}'", max_results=10_000)
+        return {str(v.run_id): str(v.version) for v in versions}
 
     def _run(self, experiment: str, manifest: RoundManifest) -> Run:
         from mlflow.entities import Metric, Param
 
         name = served_name(self._ctx, manifest.round)
         run = self.client.create_run(experiment, run_name=name, tags={"flywheel.policy": name})
-        told = {
+        values = {
             "method": manifest.method, "base_model": manifest.base_model, "parent": manifest.parent,
             "rows": manifest.counts.get("kept", 0), "seed": manifest.seed, "dataset_sha256": manifest.dataset[0].sha256,
         }  # fmt: skip
-        params = [Param(key, str(value)) for key, value in told.items()]
+        params = [Param(key, str(value)) for key, value in values.items()]
         self.client.log_batch(run.info.run_id, params=params)
         metrics = [Metric(*row, 0, step) for step, row in _curves(training_metrics(self._folder(manifest)))]
         for begin in range(0, len(metrics), 1000):
@@ -120,7 +119,7 @@ class _Tracking:
         if self._ctx.config.mlflow.adapters:
             self.client.log_artifacts(run.info.run_id, str(self._folder(manifest) / "adapter"), "adapter")
         self.client.set_terminated(run.info.run_id, "FINISHED")
-        # These two say that the run is whole; one that was cut off before them is made anew.
+        # These two mark the run as complete; an interrupted one is written again.
         self.client.set_tag(run.info.run_id, ADAPTER, manifest.adapter_sha256)
         self.client.set_tag(run.info.run_id, ROUND, str(manifest.round))
         return self.client.get_run(run.info.run_id)
@@ -128,8 +127,8 @@ class _Tracking:
     def _folder(self, manifest: RoundManifest) -> Path:
         return self._ctx.registry.folder(manifest.round)
 
-    def _judged(self, run: Run, manifest: RoundManifest) -> None:
-        """Write down a round's evaluation and state, where they have changed."""
+    def _evaluation(self, run: Run, manifest: RoundManifest) -> None:
+        """Log a round's evaluation and state, where they have changed."""
         report, sha256 = self._ctx.registry.report(manifest.round), self._ctx.registry.report_sha256(manifest.round)
         if report is not None and run.data.tags.get(REPORT) != sha256:
             for row in report.metrics:
@@ -145,11 +144,10 @@ class _Tracking:
         inside = f"{run.info.artifact_uri}/adapter"
         source = inside if self._ctx.config.mlflow.adapters else (self._folder(manifest) / "adapter").as_uri()
         tags = {ROUND: str(manifest.round), ADAPTER: manifest.adapter_sha256}
-        made = self.client.create_model_version(self.model, source, run.info.run_id, tags=tags)
-        return str(made.version)
+        return str(self.client.create_model_version(self.model, source, run.info.run_id, tags=tags).version)
 
     def _withdraw(self, runs: dict[tuple[str, str], Run], known: dict[str, str]) -> None:
-        """Take back the versions of rounds that learnt from a user who was forgotten, with what was copied of them."""
+        """Delete versions and copied adapters of rounds that were trained on forgotten users."""
         for (number, _), run in runs.items():
             if int(number) in self._ctx.registry.tainted:
                 if run.info.run_id in known:
@@ -170,7 +168,7 @@ class _Tracking:
 
 
 def _uri(uri: str, project: Path) -> str:
-    """Return an address in which a file's relative path is the project's, wherever the command was typed."""
+    """Return the address with a relative path resolved from the project's folder."""
     path = uri.removeprefix(_LOCAL)
     return f"{_LOCAL}{(project / path).resolve()}" if uri.startswith(_LOCAL) and path else uri
 
@@ -183,7 +181,7 @@ def _curves(rows: list[dict[str, Any]]) -> Iterator[tuple[int, tuple[str, float]
 
 
 def _remove_copy(uri: str) -> None:
-    """Remove a run's files where they lie on this machine; elsewhere `mlflow gc` removes those of deleted runs."""
+    """Remove a run's files on this machine; elsewhere `mlflow gc` removes those of deleted runs."""
     import shutil
     from urllib.parse import unquote, urlsplit
 

@@ -1,8 +1,8 @@
-"""Talking to a running vLLM: which models it serves, loading and unloading an adapter, one probe.
+"""A client for a running vLLM: list models, load and unload an adapter, send a probe.
 
-In: a URL and a token. Out: what the server says, or an error that says what to do. The requests and answers are those
-of vLLM's own source (entrypoints/serve/lora and entrypoints/openai/models): `/v1/load_lora_adapter` and
-`/v1/unload_lora_adapter` answer 200 with a sentence, or an error body; older servers have its fields at the top.
+In: a URL and a token. Out: the server's answer, or an error with a hint. Requests and answers follow vLLM's source
+(entrypoints/serve/lora and entrypoints/openai/models): `/v1/load_lora_adapter` and `/v1/unload_lora_adapter` answer 200
+with a sentence, or an error body, whose fields older servers have at the top level.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from typing import IO, Any
 
 from flywheel.errors import FlywheelError, UsageError
 
-__all__ = ["Served", "Server"]
-
-_SHOWN = 300  # characters of a server's own words
+_SHOWN = 300  # characters of a server's message
 _HINTS = (
-    ("has already been loaded", "another adapter stands under this name; unload it, or choose another with --name"),
+    ("has already been loaded", "another adapter has this name; unload it, or choose another name with --name"),
     ("max_lora_rank", "start vLLM with a larger --max-lora-rank, or train with a smaller [train.lora] r"),
-    ("No adapter found", "the server does not see this folder; mount it there and say with --path how it is called"),
+    ("No adapter found", "the server does not see this folder; mount it there and pass its path with --path"),
     ("LoRA is not enabled", "start vLLM with --enable-lora"),
     ("max_loras", "start vLLM with a larger --max-loras"),
     ("unexpected modules", "vLLM adapts fewer layers than were trained: set [train.lora] target_modules"),
@@ -42,7 +40,7 @@ class Served:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A token goes where the user said, and nowhere else."""
+    """Follow no redirect: a token goes only to the user's URL."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -50,7 +48,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         del req, fp, code, msg, headers, newurl
 
 
-class _Refused(Exception):  # noqa: N818 - an answer, handled here
+class _Refused(Exception):  # noqa: N818 - an answer, handled below
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
         self.status, self.kind, self.message = status, kind, message
@@ -83,11 +81,11 @@ class Server:
         """Return what the server lists.
 
         Raises:
-            FlywheelError: it does not answer, or is no such server.
+            FlywheelError: it does not answer, or is not a vLLM server.
         """
-        found = self._ask("GET", "/v1/models")
+        answer = self._ask("GET", "/v1/models")
         try:
-            rows = json.loads(found)["data"]
+            rows = json.loads(answer)["data"]
             return [Served(str(r["id"]), str(r.get("root") or ""), r.get("parent")) for r in rows]
         except (ValueError, KeyError, TypeError):
             raise FlywheelError(f"{self.url}/v1/models lists no models", hint="is it a vLLM server?") from None
@@ -96,12 +94,12 @@ class Server:
         """Load an adapter under a name.
 
         Raises:
-            FlywheelError: the server refuses; says why and what helps.
+            FlywheelError: the server refuses, with its reason and a hint.
         """
         self._ask("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": path})
 
     def unload(self, name: str) -> None:
-        """Unload an adapter; one that is not loaded is no error."""
+        """Unload an adapter; one that is not loaded is ignored."""
         try:
             self._answer("POST", "/v1/unload_lora_adapter", {"lora_name": name})
         except _Refused as refusal:
@@ -109,7 +107,7 @@ class Server:
                 raise self._error("/v1/unload_lora_adapter", refusal) from None
 
     def probe(self, name: str) -> str:
-        """Have a model answer one word and return why it stopped; without a chat template as plain text.
+        """Request one token and return the finish reason; without a chat template as a plain completion.
 
         Raises:
             FlywheelError: it does not answer.
@@ -123,13 +121,13 @@ class Server:
             plain = {"model": name, "prompt": "ping", "max_tokens": 1, "temperature": 0}
             answer = self._ask("POST", "/v1/completions", plain)
         try:
-            found = json.loads(answer)
-            said, stopped = str(found["model"]), str(found["choices"][0]["finish_reason"])
+            completion = json.loads(answer)
+            model, finish_reason = str(completion["model"]), str(completion["choices"][0]["finish_reason"])
         except (ValueError, KeyError, TypeError, IndexError):
             raise FlywheelError(f"the probe of `{name}` got no completion", hint=f"is {self.url} vLLM?") from None
-        if said != name:
-            raise FlywheelError(f"asked for `{name}`, `{said[:80]}` answered", hint="does a proxy route by itself?")
-        return stopped
+        if model != name:
+            raise FlywheelError(f"requested `{name}`, `{model[:80]}` answered", hint="does a proxy route by itself?")
+        return finish_reason
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> str:
         try:
@@ -152,23 +150,23 @@ class Server:
             reason = getattr(error, "reason", None) or error
             raise FlywheelError(
                 f"{self.url} does not answer: {type(error).__name__}: {reason}",
-                hint="does the server run, and does --url reach it from this machine?",
+                hint="is the server running, and can this machine reach --url?",
             ) from None
 
     def _error(self, path: str, refusal: _Refused) -> FlywheelError:
-        """Return an error with the server's words and what helps."""
-        said = f"{self.url}{path}: {refusal.status}: {refusal.message[:_SHOWN]}"
+        """Return an error with the server's message and a hint."""
+        message = f"{self.url}{path}: {refusal.status}: {refusal.message[:_SHOWN]}"
         if refusal.status in {401, 403}:
-            return FlywheelError(said, hint="set the server's token in the environment variable of --token-env")
+            return FlywheelError(message, hint="set the server's token in the environment variable of --token-env")
         missing = refusal.status in {404, 405} and "lora_adapter" in path
         if missing and refusal.kind != "NotFoundError":  # the route itself is missing
-            return FlywheelError(said, hint=_NO_ENDPOINT)
+            return FlywheelError(message, hint=_NO_ENDPOINT)
         hint = next((hint for mark, hint in _HINTS if mark.lower() in refusal.message.lower()), "see the server's log")
-        return FlywheelError(said, hint=hint)
+        return FlywheelError(message, hint=hint)
 
 
 def _refusal(error: urllib.error.HTTPError) -> _Refused:
-    """Return what a server's error says: {"error": {...}}, the same flat, FastAPI's {"detail": ...}, or text."""
+    """Parse a server's error: {"error": {...}}, the same flat, FastAPI's {"detail": ...}, or text."""
     text = error.read().decode("utf-8", "replace")
     try:
         body = json.loads(text)

@@ -141,7 +141,7 @@ def test_a_folder_that_the_server_does_not_see(project: Project, server: VLLM, t
 
     (tmp_path / "mnt").symlink_to(project.registry.folder(2) / "adapter")
     assert project.deploy_vllm(server.url, path=str(tmp_path / "mnt")).path == str(tmp_path / "mnt")
-    with pytest.raises(UsageError, match="another model under the name"):
+    with pytest.raises(UsageError, match="another model named"):
         project.deploy_vllm(server.url)
 
 

@@ -70,7 +70,7 @@ def test_the_merged_model_has_the_adapters_logits(project: Project, tmp_path: Pa
 def test_nothing_else_is_overwritten(project: Project, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
 
-    with pytest.raises(UsageError, match="is no merged model"):
+    with pytest.raises(UsageError, match="not a merged model"):
         project.deploy_merge(tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
@@ -80,7 +80,7 @@ def test_another_base_is_refused(project: Project, tmp_path: Path) -> None:
     registry.save(registry.manifest(1).model_copy(update={"round": 2, "base_model_sha256": "0" * 64}))
     registry.folder(2).joinpath("adapter").symlink_to(registry.folder(1) / "adapter")
 
-    with pytest.raises(FlywheelError, match="not the one that round 2 was trained on"):
+    with pytest.raises(FlywheelError, match="round 2 was trained on another base model"):
         project.deploy_merge(tmp_path / "merged", target="2")
     assert list(tmp_path.iterdir()) == []
 

@@ -130,7 +130,7 @@ def test_an_mlflow_that_is_away_fails_nothing(tmp_path: Path) -> None:
     decided = project.promote(1, force=True, reason="first")
 
     assert (decided.decision, project.registry.champion) == ("forced", 1)
-    assert [line for line in said if "MLflow was not told" in line]
+    assert [line for line in said if "MLflow failed" in line]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mlflow") is not None, reason="mlflow is installed")
@@ -139,7 +139,7 @@ def test_without_mlflow_it_is_said_and_nothing_fails(tmp_path: Path) -> None:
     project = make(tmp_path / "shop", say=said.append)
 
     assert project.promote(1, force=True, reason="first").decision == "forced"
-    assert said == ["MLflow was not told: it is not installed (pip install 'flywheel-rl[mlflow]')"]
+    assert said == ["MLflow skipped: mlflow is not installed (pip install 'flywheel-rl[mlflow]')"]
 
 
 def test_without_the_section_nothing_is_told(tmp_path: Path) -> None:
