@@ -52,4 +52,4 @@ def test_what_forget_and_gc_say(folder: Path) -> None:
 
     unknown = flywheel(folder, "forget", "--user", "nobody", "--yes", check=False)
     assert unknown.returncode == 1
-    assert "nothing in the store is of this user" in unknown.stderr
+    assert "the store has no data of this user" in unknown.stderr

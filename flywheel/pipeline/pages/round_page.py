@@ -24,7 +24,7 @@ __all__ = ["Cases", "write_page"]
 _EPISODES = 40  # in the page; all of them are a `flywheel show` away
 _PAIRS = 12
 _BINS = 20
-_SILENT = 1e-9  # a sum of votes that is no vote
+_SILENT = 1e-9  # a smaller sum of votes is silence
 _LEAST_BOTH, _MOST_AGREEMENTS = 5, 24  # episodes on which two signals must have voted; rows
 
 
@@ -91,7 +91,7 @@ def _bins() -> pl.Expr:
 
 
 def _agreements(ctx: Context) -> list[Agreement]:
-    """Return how often two signals that voted on an episode judged it alike, the commonest two first."""
+    """Return how often two signals agree on the episodes that both voted on, the most frequent two first."""
     votes = _table(ctx, "rewards").filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
     cast = (
         votes.group_by("episode_id", "signal")
@@ -184,7 +184,7 @@ def _history(ctx: Context, number: int) -> list[PastRound]:
 
 
 def _interval(row: MetricRow) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of a rate, its cases counted as many as they are worth beside their tasks' likeness."""
+    """Return the 95 % interval of a rate, with the number of cases divided by their design effect."""
     if not row.binary or row.value is None:
         return None, None
     worth = row.n / max(1.0, row.design_effect)

@@ -1,7 +1,7 @@
 """Writing the episodes' viewer: a folder that opens from disk or from any web server, or one episode as one file.
 
-In: the tables, and a round. Out: `index.html`, pages of some episodes each, the round's report beside them; written
-whole or not at all, the same tables give the same bytes. Only a folder that this wrote is replaced.
+In: the tables, and a round. Out: `index.html`, pages of some episodes each, and the round's report; written completely
+or not at all, the same tables give the same bytes. Only a folder that this wrote is replaced.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def view(ctx: Context, subject: str | None, bundle: Path | None) -> ViewAnswer:
     if not ids:
         raise UsageError("there are no episodes yet", hint="flywheel build")
     if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
-        raise UsageError(f"`{folder}` is no viewer of flywheel's", hint="name a folder that is new or empty")
+        raise UsageError(f"`{folder}` was not written by `flywheel view`", hint="choose a new or empty folder")
     answer = _write(ctx, folder, number, ids)
     if episode:
         answer = answer.model_copy(update={"page": f"{answer.page}#episode-{episode}"})

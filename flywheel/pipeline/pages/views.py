@@ -1,6 +1,6 @@
-"""Episodes as the report and the viewer show them: steps, chips with what they rest on, pairs, and what was trained.
+"""Episodes as report and viewer show them: steps, rewards with evidence, pairs, trained tokens.
 
-In: the tables as they stand, and the rows of a round. Out: `EpisodeView`s, in batches, so that a bundle of any size
+In: the current tables, and the rows of a round. Out: `EpisodeView`s, in batches, so that a bundle of any size
 needs the memory of one batch.
 """
 
@@ -199,7 +199,7 @@ def _chips(rewards: Sequence[Record], step: int | None, says: Mapping[str, str])
 
 
 def _said(ctx: Context, wanted: set[str]) -> dict[str, str]:
-    """Return what each event says, in a line."""
+    """Return each event's text in one line."""
     events = read_table(ctx.store, "events").filter(pl.col("event_id").is_in(sorted(wanted)))
     rows = events.select("event_id", "kind", "tool_name", "payload").collect()
     return {event: _line(kind, tool, json.loads(payload)) for event, kind, tool, payload in rows.iter_rows()}

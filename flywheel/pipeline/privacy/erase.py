@@ -1,7 +1,7 @@
-"""Taking a user's belongings out of the store, the rounds and the audits; each step may be cut off and done again.
+"""Delete a user's data from the store, the rounds and the audits; each step can be interrupted and repeated.
 
-In: `Belongings`. Out: nothing that is theirs: no event, no row made of one, no old snapshot, no row of a round's
-dataset, no cached value, no page.
+In: `Belongings`. After it there is no event of the user, no row made of one, no old snapshot, no row in a round's
+dataset, no cached value and no page.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ from flywheel.stages.ingest.forgotten import name_mark, user_mark
 from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.signals.audit import AUDITS
 
-__all__ = ["audit_lines", "cleanse_audits", "cleanse_pages", "cleanse_round", "empty_cache", "purge", "rebuild"]
-
 _KEPT = ("adapter/", "tracking/")  # weights; numbers and settings
 _LASTING = {"manifest.json", "config.toml", "metrics.jsonl", "train.log", DATASET, ORIGINS, "eval/report.json"}
 
 
 def purge(ctx: Context, mine: Belongings) -> None:
-    """Commit events without the user's, and that they are refused from now on; what was made of them is stale."""
+    """Commit the events without the user's, and refuse the user from now on; derived tables become stale."""
     before = ctx.store.current("ingest")
     marks = {user_mark(mine.user), *map(name_mark, (*mine.conversations, *mine.names))}
     if before is None or marks <= set(before.extra.get(FORGOTTEN, ())):
@@ -51,13 +49,13 @@ def purge(ctx: Context, mine: Belongings) -> None:
 
 
 def rebuild(ctx: Context, mine: Belongings) -> list[str]:
-    """Make the tables that were built anew from what is left, and remove every older snapshot; return what failed."""
-    _let_clusters_go(ctx, mine)
+    """Rebuild the built tables and remove every older snapshot; return notes on failures."""
+    _clear_clusters(ctx, mine)
     notes, built = [], [stage for stage in STAGES if ctx.store.current(stage.name) is not None]
     try:
         build(ctx.store, ctx.config, ctx.project, stages=built)
     except FlywheelError as error:
-        notes.append(f"the tables could not be built again and were removed: {error.message}")
+        notes.append(f"the tables could not be rebuilt and were removed: {error.message}")
         for stage in STAGES:
             ctx.store.prune(stage.name, 0)
     for name in ctx.store.stages():
@@ -67,8 +65,8 @@ def rebuild(ctx: Context, mine: Belongings) -> list[str]:
     return notes
 
 
-def _let_clusters_go(ctx: Context, mine: Belongings) -> None:
-    """Forget which requests were found alike, as the user's may have joined them; what tasks were called stays."""
+def _clear_clusters(ctx: Context, mine: Belongings) -> None:
+    """Clear the clusters of similar requests, which the user's may have joined; task names stay."""
     if ctx.store.current("tasks") is None:
         return
     tasks = ctx.store.table("tasks", "tasks").filter(~pl.col("episode_id").is_in(mine.episodes))
@@ -78,10 +76,10 @@ def _let_clusters_go(ctx: Context, mine: Belongings) -> None:
 
 
 def cleanse_round(ctx: Context, number: int, rows: list[str], *, tainted: bool) -> None:
-    """Take rows out of a round's dataset; a round that was not trained yet goes as a whole and is begun anew."""
+    """Remove rows from a round's dataset; an untrained round is removed completely and starts again."""
     folder = ctx.registry.folder(number)
     if number not in ctx.registry.numbers():
-        shutil.rmtree(folder, ignore_errors=True)  # cut off below
+        shutil.rmtree(folder, ignore_errors=True)  # interrupted below
         return
     manifest = ctx.registry.manifest(number)
     if not manifest.adapter_sha256:
@@ -106,19 +104,19 @@ def _drop_lines(path: Path, ids: set[str]) -> None:
 
 
 def _hashed(folder: Path, manifest: RoundManifest) -> list[FileHash]:
-    """Return a manifest's dataset as it stands on disk."""
+    """Return a manifest's dataset files with their hashes on disk."""
     return [
-        one
-        if not (path := folder / one.path).exists()
-        else FileHash(path=one.path, sha256=files.hash_file(path), size_bytes=path.stat().st_size)
-        for one in manifest.dataset
+        FileHash(path=file.path, sha256=files.hash_file(path), size_bytes=path.stat().st_size)
+        if (path := folder / file.path).exists()
+        else file
+        for file in manifest.dataset
     ]
 
 
 def cleanse_pages(ctx: Context) -> list[str]:
-    """Write every round's page anew from what is left, and remove whatever else was made of rows; return what failed.
+    """Write every round's page again and remove its other derived files; return notes on failures.
 
-    A page shows episodes, whoever's they are.
+    Every page is affected, because a page shows episodes of any user.
     """
     notes = []
     for number in (n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256):
@@ -132,38 +130,38 @@ def cleanse_pages(ctx: Context) -> list[str]:
             if had:
                 write_page(ctx, number)
         except FlywheelError as error:
-            notes.append(f"the page of round {number} was removed and could not be written anew: {error.message}")
+            notes.append(f"the page of round {number} was removed and could not be written again: {error.message}")
     return notes
 
 
 def empty_cache(ctx: Context) -> None:
-    """Remove every cached value and page: each can be made again, and some hold what was said to a user's request."""
+    """Remove every cached value and page: they can be made again, and some hold answers to a user's request."""
     for name in ("cache", "view"):
         shutil.rmtree(ctx.store.root / name, ignore_errors=True)
 
 
 def audit_lines(ctx: Context, mine: Belongings, key: bytes) -> dict[str, list[str]]:
-    """Return each audit file's lines or rows that are the user's, drawn or answered."""
+    """Return the hashes of each answer file's lines that are about the user, or by the user as reviewer."""
     redactor = Redactor(ctx.config.ingest.redact, key)
-    found: dict[str, list[str]] = {}
+    hashes: dict[str, list[str]] = {}
     folder = ctx.project / AUDITS
     for path in sorted(folder.glob("*.answers.jsonl")) if folder.is_dir() else ():
         for line in files.lines(path.read_text(encoding="utf-8")):
             row = json.loads(line)
             reviewer = str(row.get("payload", {}).get("reviewer", ""))
             if row.get("conversation_id") in mine.conversations or redactor.user(reviewer) == mine.user:
-                found.setdefault(path.name, []).append(files.hash_text(line))
-    return found
+                hashes.setdefault(path.name, []).append(files.hash_text(line))
+    return hashes
 
 
 def cleanse_audits(ctx: Context, mine: Belongings, lines: dict[str, list[str]]) -> None:
-    """Take the user's conversations out of draws and answers."""
+    """Remove the user's conversations from samples and answers."""
     folder = ctx.project / AUDITS
     for name, hashes in lines.items():
         text = files.lines((folder / name).read_text(encoding="utf-8"))
-        files.atomic_write(folder / name, "".join(f"{one}\n" for one in text if files.hash_text(one) not in hashes))
+        files.atomic_write(folder / name, "".join(f"{line}\n" for line in text if files.hash_text(line) not in hashes))
     for path in sorted((folder / ".draws").glob("*.json")):
-        draw = files.read_json(path)
-        rows = [row for row in draw["rows"] if row["conversation_id"] not in mine.conversations]
-        if len(rows) < len(draw["rows"]):
-            files.write_json(path, {**draw, "rows": rows})
+        sample = files.read_json(path)
+        rows = [row for row in sample["rows"] if row["conversation_id"] not in mine.conversations]
+        if len(rows) < len(sample["rows"]):
+            files.write_json(path, {**sample, "rows": rows})

@@ -1,10 +1,9 @@
-"""What of a project is a user's: conversations, single judgements, rows of tables, rows that rounds were trained on.
+"""Find a user's data in a project: conversations, single feedback events, table rows, rows of round datasets.
 
-In: a pseudonym and the project as it stands. Out: `Belongings`, as ids and counts; nothing is changed.
+In: a pseudonym and the project. Out: `Belongings`, as ids and counts; the project is not changed.
 
-A conversation is the user's where the user says or asks something in it, and where nobody is named as speaking and the
-user is who judged it most. Everything recorded of it goes, whoever recorded it. Of other people's conversations only
-the user's own judgements go.
+A conversation is the user's where the user is a speaker, or where no speaker is named and the user gave most of the
+feedback. All its events are found, from any user. In other users' conversations only the user's own feedback is found.
 """
 
 from __future__ import annotations
@@ -29,25 +28,21 @@ from flywheel.registry.registry import DATASET
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.ingest.forgotten import LATE
 
-__all__ = ["Belongings", "belongings", "row_ids"]
-
 _OF_EPISODES = ("episodes", "steps", "tasks", "opinions", "corrections", "rewards", "returns")
 
 
 @dataclass(frozen=True)
 class Belongings:
-    """What is a user's; JSON-ready, so that a forgetting that was cut off goes on with it."""
+    """A user's data; JSON-ready, so that an interrupted `forget` can resume with it."""
 
     user: str
     conversations: list[str] = field(default_factory=list)  # as recorded
-    events: list[str] = field(default_factory=list)  # the user's judgements of other people's conversations
-    names: list[str] = field(default_factory=list)  # kind:id by which a late judgement could mean these conversations
+    events: list[str] = field(default_factory=list)  # the user's feedback on other users' conversations
+    names: list[str] = field(default_factory=list)  # kind:id with which late feedback refers to these conversations
     episodes: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  # rows by table
-    rounds: dict[str, list[str]] = field(default_factory=dict)  # round → ids of its rows that go
-    unknown: dict[str, int] = field(
-        default_factory=dict
-    )  # round → how many of them go as nobody can tell whose they are
+    rounds: dict[str, list[str]] = field(default_factory=dict)  # round → ids of its rows to remove
+    unknown: dict[str, int] = field(default_factory=dict)  # round → number of these rows whose owner is unknown
     holdout_share: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,7 +51,7 @@ class Belongings:
 
 
 def belongings(ctx: Context, user: str) -> Belongings:
-    """Return what is the user's; without any event, nothing is."""
+    """Return the user's data; empty without any event."""
     events = _homed(ctx)
     theirs = _conversations(events, user)
     inside = pl.col("home").is_in(theirs)
@@ -81,7 +76,7 @@ def belongings(ctx: Context, user: str) -> Belongings:
 
 
 def _homed(ctx: Context) -> pl.DataFrame:
-    """Return every event's names with its `home`: the conversation it belongs to; `single` where it came alone."""
+    """Return every event's names with its `home`, the conversation it belongs to, and `single` for joined events."""
     table = ctx.store.table("events", "ingest")
     links = build_links(table.select(LINKED).collect(), Funnel())
     alone = links.filter(pl.col("state") == "joined")["event_id"].drop_nulls()
@@ -108,26 +103,26 @@ def _conversations(events: pl.DataFrame, user: str) -> list[str]:
 
 
 def _reviews(ctx: Context, user: str) -> list[str]:
-    """Return the user's own answers in audits, whose reviewer stands in the payload."""
+    """Return the user's own audit answers, whose payload has the reviewer."""
     theirs = (pl.col("kind") == "feedback") & pl.col("payload").str.contains(f'"reviewer":"{user}"', literal=True)
-    found = ctx.store.table("events", "ingest").filter(theirs).select("event_id").collect()
-    return sorted(found["event_id"])
+    answers = ctx.store.table("events", "ingest").filter(theirs).select("event_id").collect()
+    return sorted(answers["event_id"])
 
 
 def _names(events: pl.DataFrame, inside: pl.Expr) -> list[str]:
-    """Return the names that mean the user's conversations and no other."""
+    """Return the names that refer to the user's conversations only."""
     spoken = events.filter(~pl.col("kind").is_in(LATE)).with_columns(mine=inside)
-    told = [
+    names = [
         spoken.select("mine", name=pl.col("ids")).explode("name"),
         spoken.select("mine", name="span:" + pl.col("span_id")),
         spoken.select("mine", name="call:" + pl.col("tool_call_id")),
     ]
-    names = pl.concat(told).drop_nulls("name").group_by("name").agg(pl.col("mine").all())
-    return sorted(names.filter("mine")["name"])
+    owned = pl.concat(names).drop_nulls("name").group_by("name").agg(pl.col("mine").all())
+    return sorted(owned.filter("mine")["name"])
 
 
 def _counts(ctx: Context, user: str, episodes: list[str]) -> dict[str, int]:
-    """Return how many rows of each derived table are the user's."""
+    """Return the number of the user's rows in each derived table."""
     of = {name: pl.col("episode_id").is_in(episodes) for name in _OF_EPISODES}
     of |= {name: _rests_on(table, episodes) for name, table in TRAINED_TABLES.items()}
     of["pairs"] |= pl.col("users").list.contains(user)
@@ -162,7 +157,7 @@ def row_ids(path: Path) -> Iterator[str]:
 
 
 def _rounds(ctx: Context, user: str, episodes: set[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Return each round's rows that go: the user's, and those of which nobody can tell any more whose they are."""
+    """Return each round's rows to remove: the user's and those of unknown owner, with the number of the latter."""
     found: dict[str, list[str]] = {}
     unknown: dict[str, int] = {}
     for number in ctx.registry.numbers():

@@ -1,15 +1,14 @@
-"""`flywheel forget`: everything of a user out, adapters that learnt from them out of service, and a certificate.
+"""`flywheel forget`: delete a user's data, withdraw adapters that were trained on it, and write a certificate.
 
-In: a user's id or pseudonym. Out: one line in rounds/forgotten.jsonl. What is to go is written down first, in
-`forgetting.json` in the store, and removed last: whoever is killed in between goes on with the next command, whichever
-it is, before that command looks at anything.
+In: a user's id or pseudonym. Out: one line in rounds/forgotten.jsonl. The intent is written first, to `forgetting.json`
+in the store, and removed last: after a kill, the next command of any kind resumes before it reads other files.
 
-    champion to the newest clean round → events → tables anew → old snapshots → rounds → caches, audits → pages →
+    champion to the newest clean round → events → rebuilt tables → old snapshots → rounds → caches, audits → pages →
     certificate
 
-A round is tainted if it was trained on a row of the user's, or descends from one that was. What other people's rows are
-worth may also have depended on the user; so the next round starts from the base, on tables made without them, and is
-then the round that would have been trained had the user never been there.
+A round is tainted if it was trained on one of the user's rows, or descends from such a round. The user may also have
+influenced the worth of other users' rows. So the next round starts from the base model, on tables built without the
+user: it is the round that would have been trained had the user never existed.
 """
 
 from __future__ import annotations
@@ -30,22 +29,20 @@ from flywheel.stages.ingest.forgotten import user_mark
 from flywheel.stages.ingest.redact import Redactor
 from flywheel.store import FORGETTING
 
-__all__ = ["forget", "resume"]
-
-VOID = 0.05  # share of the held-out episodes from which evaluations on them are void
+VOID = 0.05  # an evaluation is void where the user has a larger share of the held-out episodes
 
 
 def forget(ctx: Context, user: str, *, key: bytes, dry_run: bool = False) -> ForgetAnswer:
-    """Forget a user, or say what would go.
+    """Delete a user's data, or count it.
 
     Args:
         ctx: the project, locked.
         user: the id as logs write it, or the pseudonym as the tables show it.
-        key: the project's redaction key, under which pseudonyms are made.
+        key: the project's redaction key.
         dry_run: change nothing.
 
     Raises:
-        UsageError: nothing is theirs, and nothing ever was.
+        UsageError: the project has never had data of this user.
     """
     mine = belongings(ctx, Redactor(ctx.config.ingest.redact, key).user(user))
     if not mine.counts:
@@ -55,8 +52,7 @@ def forget(ctx: Context, user: str, *, key: bytes, dry_run: bool = False) -> For
     if not dry_run:
         intent = {"belongings": mine.as_dict(), "audits": lines, "certificate": certificate.model_dump(mode="json")}
         files.write_json(ctx.store.root / FORGETTING, intent)
-        found = resume(ctx)
-        certificate = found if found is not None else certificate
+        certificate = resume(ctx) or certificate
     return ForgetAnswer(user=mine.user, dry_run=dry_run, already=False, certificate=certificate)
 
 
@@ -65,8 +61,8 @@ def _nothing(ctx: Context, user: str) -> ForgetAnswer:
     earlier = [c for c in ctx.registry.certificates() if c.user_sha256 == user_mark(user)]
     if not earlier:
         raise UsageError(
-            "nothing in the store is of this user",
-            hint="an id as the logs write it, or a pseudonym: flywheel query 'SELECT DISTINCT user FROM episodes'",
+            "the store has no data of this user",
+            hint="pass an id as in the logs, or a pseudonym: flywheel query 'SELECT DISTINCT user FROM episodes'",
         )
     return ForgetAnswer(user=user, dry_run=False, already=True, certificate=earlier[-1])
 
@@ -74,8 +70,8 @@ def _nothing(ctx: Context, user: str) -> ForgetAnswer:
 def _planned(ctx: Context, mine: Belongings, *, audits: int) -> Certificate:
     tainted = _tainted(ctx, mine)
     champion = ctx.registry.champion
-    out = {one.round for one in tainted}
-    judged = [n for n in ctx.registry.numbers() if ctx.registry.report(n) is not None]
+    withdrawn = {taint.round for taint in tainted}
+    evaluated = [n for n in ctx.registry.numbers() if ctx.registry.report(n) is not None]
     return Certificate(
         user_sha256=user_mark(mine.user),
         at=ctx.clock(),
@@ -89,65 +85,65 @@ def _planned(ctx: Context, mine: Belongings, *, audits: int) -> Certificate:
         after={},
         tainted=tainted,
         champion_before=champion,
-        champion_after=newest_clean(ctx, out) if champion in out else champion,
-        rebase_round=_next(ctx, mine, out),
+        champion_after=newest_clean(ctx, withdrawn) if champion in withdrawn else champion,
+        rebase_round=_next(ctx, mine, withdrawn),
         holdout_share=mine.holdout_share,
-        voided=judged if mine.holdout_share > VOID else [],
+        voided=evaluated if mine.holdout_share > VOID else [],
         notes=[
-            f"round {number}: nobody can tell any more whose {count:,} of its rows are; they went too"
+            f"round {number}: {count:,} rows of unknown owner are removed too"
             for number, count in sorted(mine.unknown.items())
         ]
-        + _still_served(ctx, out),
+        + _still_served(ctx, withdrawn),
     )
 
 
 def _still_served(ctx: Context, tainted: set[int]) -> list[str]:
-    """Return which servers were last told to serve a tainted round."""
-    last = {one["url"]: one for one in deployments(ctx)}
+    """Return a note for each server whose newest deployment is a tainted round."""
+    last = {entry["url"]: entry for entry in deployments(ctx)}
     return [
-        f"{url} was told to serve round {one['round']}: flywheel deploy vllm --url {url}"
-        for url, one in sorted(last.items())
-        if one["round"] in tainted
+        f"round {entry['round']} is deployed at {url}: flywheel deploy vllm --url {url}"
+        for url, entry in sorted(last.items())
+        if entry["round"] in tainted
     ]
 
 
 def _next(ctx: Context, mine: Belongings, tainted: set[int]) -> int:
-    """Return the round that will be trained next: one that was begun on the user's rows is begun anew."""
-    stays = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
-    begun = [n for n in ctx.registry.numbers() if n not in stays]
-    clean = [n for n in begun if str(n) not in mine.rounds and n not in tainted]
-    return clean[0] if clean else (stays or [0])[-1] + 1
+    """Return the next round to train: an unfinished one on the user's rows starts again."""
+    trained = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
+    unfinished = [n for n in ctx.registry.numbers() if n not in trained]
+    clean = [n for n in unfinished if str(n) not in mine.rounds and n not in tainted]
+    return clean[0] if clean else (trained or [0])[-1] + 1
 
 
 def _tainted(ctx: Context, mine: Belongings) -> list[TaintedRound]:
-    found = []
+    tainted = []
     for number in ctx.registry.numbers():
         rows = len(mine.rounds.get(str(number), ()))
         parents = [n for n in ctx.registry.lineage(number)[1:] if str(n) in mine.rounds]
         if rows or parents:
             why = f"trained on {rows:,} of the user's rows" if rows else f"descends from round {parents[0]}"
             adapter = ctx.registry.manifest(number).adapter_sha256
-            found.append(TaintedRound(round=number, adapter_sha256=adapter, rows=rows, why=why))
-    return found
+            tainted.append(TaintedRound(round=number, adapter_sha256=adapter, rows=rows, why=why))
+    return tainted
 
 
 def _hashes(ctx: Context) -> dict[str, str]:
     """Return the hash of every table and of every round's dataset."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for stage, tables in (("ingest", ("events",)), *((s.name, s.makes) for s in STAGES)):
         snapshot = ctx.store.current(stage)
         if snapshot is not None:
-            found |= {table: snapshot.table_sha256(table) for table in tables}
+            hashes |= {table: snapshot.table_sha256(table) for table in tables}
     for number in ctx.registry.numbers():
-        found |= {f"round {number}": one.sha256 for one in ctx.registry.manifest(number).dataset}
-    return found
+        hashes |= {f"round {number}": file.sha256 for file in ctx.registry.manifest(number).dataset}
+    return hashes
 
 
 def resume(ctx: Context) -> Certificate | None:
-    """Do what is written down to be forgotten, from wherever it was cut off; None where nothing is.
+    """Carry out the recorded intent, from any interruption; None where there is none.
 
     Raises:
-        StoreError: the disk refuses.
+        StoreError: a write to the disk failed.
     """
     path = ctx.store.root / FORGETTING
     if not path.exists():
@@ -155,22 +151,22 @@ def resume(ctx: Context) -> Certificate | None:
     intent = files.read_json(path)
     mine = Belongings(**intent["belongings"])
     planned = Certificate.model_validate(intent["certificate"])
-    certificate = _done_before(ctx, planned) or _carry_out(ctx, mine, planned, intent["audits"])
+    certificate = _certified(ctx, planned) or _carry_out(ctx, mine, planned, intent["audits"])
     path.unlink()
     return certificate
 
 
-def _done_before(ctx: Context, planned: Certificate) -> Certificate | None:
+def _certified(ctx: Context, planned: Certificate) -> Certificate | None:
     same = [c for c in ctx.registry.certificates() if (c.user_sha256, c.at) == (planned.user_sha256, planned.at)]
     return same[-1] if same else None
 
 
 def _carry_out(ctx: Context, mine: Belongings, planned: Certificate, audits: dict[str, Any]) -> Certificate:
-    tainted = {one.round for one in planned.tainted}
+    tainted = {taint.round for taint in planned.tainted}
     replace_tainted(ctx, tainted, by="forget")
-    ctx.say("taking the user's events out")
+    ctx.say("deleting the user's events")
     erase.purge(ctx, mine)
-    ctx.say("building the tables without them")
+    ctx.say("rebuilding the tables")
     notes = erase.rebuild(ctx, mine)
     for number in sorted({*tainted, *map(int, mine.rounds)}):
         erase.cleanse_round(ctx, number, mine.rounds.get(str(number), []), tainted=number in tainted)
@@ -178,8 +174,6 @@ def _carry_out(ctx: Context, mine: Belongings, planned: Certificate, audits: dic
     erase.cleanse_audits(ctx, mine, audits)
     notes += erase.cleanse_pages(ctx)
     after = {name: _hashes(ctx).get(name, "") for name in planned.before}
-    made = planned.model_copy(
-        update={"after": after, "champion_after": ctx.registry.champion, "notes": [*planned.notes, *notes]}
-    )
-    ctx.registry.certify(made)
+    final = {"after": after, "champion_after": ctx.registry.champion, "notes": [*planned.notes, *notes]}
+    ctx.registry.certify(planned.model_copy(update=final))
     return ctx.registry.certificates()[-1]

@@ -1,7 +1,7 @@
-"""An audit: drawn episodes shown to a reviewer, and the answers brought back as events.
+"""`flywheel audit`: sampled episodes shown to a reviewer, and the answers recorded as events.
 
-In: a draw (`flywheel.pipeline.rewards.sample`). Out: questions, and `audits/NNNN.answers.jsonl`, which ingest reads,
-like any log, redaction included. Answers to episodes that were not sampled are refused.
+In: a sample (`flywheel.pipeline.rewards.sample`). Out: questions, and `audits/NNNN.answers.jsonl`, which ingest reads
+and redacts like any log. Answers for episodes outside the samples are refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def record_file(ctx: Context, path: Path, key: bytes, *, reviewer: str) -> Audit
 
 
 def questions(ctx: Context, drawn: Draw) -> Iterator[AuditQuestion]:
-    """Yield what a reviewer must see of each episode that waits: never its score, which would lead them."""
+    """Yield the conversation of each open episode, without its score, which would bias the reviewer."""
     steps = read_table(ctx.store, "steps").filter(pl.col("episode_id").is_in(drawn.waiting))
     tails = read_table(ctx.store, "episodes").filter(pl.col("episode_id").is_in(drawn.waiting))
     rows = steps.select("episode_id", "index", "observation", "resets_context", "action")
@@ -92,14 +92,14 @@ def _cut(text: str) -> str:
 
 
 def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]], Counter[str]]:
-    """Return the answers of a file (episode → value, comment), and why lines were left out.
+    """Return a file's answers (episode → value, comment), and the skipped lines by reason.
 
     Raises:
-        UsageError: the file cannot be read, or there is no draw.
+        UsageError: the file cannot be read, or there is no sample.
     """
     drawn = {episode for before in draws(ctx) for episode in before.rows}
     if not drawn:
-        raise UsageError("nothing was drawn yet", hint="flywheel audit --out questions.jsonl")
+        raise UsageError("there is no sample yet", hint="flywheel audit --out questions.jsonl")
     found: dict[str, tuple[float, str]] = {}
     left: Counter[str] = Counter()
     for line in files.lines(read_text(path, UsageError)):
@@ -119,7 +119,7 @@ def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:
     row = row if isinstance(row, dict) else {}
     episode, success = str(row.get("episode_id")), row.get("success")
     if episode not in drawn:
-        return "not drawn", "", 0.0, ""
+        return "not in a sample", "", 0.0, ""
     if success is None:
         return "not answered", "", 0.0, ""
     if not isinstance(success, bool | int | float) or not 0 <= success <= 1:
@@ -154,12 +154,12 @@ def _answer(draw: Draw, recorded: int, skipped: Mapping[str, int], out: Path | N
 
 
 def record(ctx: Context, answers: Mapping[str, tuple[float, str]], *, reviewer: str, key: bytes) -> int:
-    """Append answers to their draws' files and ingest them; return how many were new events.
+    """Append answers to the files of their samples and ingest them; return the number of new events.
 
     Args:
         ctx: the project, locked.
         answers: episode → value in [0, 1], comment.
-        reviewer: whose they are; a second answer of one reviewer replaces the first.
+        reviewer: stored as a pseudonym; a reviewer's second answer replaces the first.
         key: the project's redaction key.
     """
     who, touched = Redactor(ctx.config.ingest.redact, key).user(reviewer), []

@@ -1,7 +1,6 @@
-"""`flywheel rewards`: what the signals cover, how far they are believed, how well probabilities hold, what drifts.
+"""`flywheel rewards`: coverage and reliability of signals, calibration, drift.
 
-In: the tables as they stand. Out: a `RewardsAnswer`. Nothing here is used for training; `transport` is what monitors
-read.
+In: the current tables. Out: a `RewardsAnswer`. Training does not use it; monitors read `transport`.
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ def _calibration(what: str, scores: list[float], truth: list[float], weights: li
 
 
 class _Audited(NamedTuple):
-    """An episode that was drawn and answered."""
+    """An audited episode."""
 
     episode_id: str
     score: float  # of the signals alone
@@ -211,7 +210,7 @@ def transport(ctx: Context) -> dict[str, list[Transport]]:
 
 
 def _checked(votes: pl.DataFrame, belief: Belief) -> Iterator[tuple[float, float]]:
-    """Yield what the signals without the verifier say, and what the verifier said, where both say something."""
+    """Yield P(success) by the other signals and the verifier's outcome, for episodes that have both."""
     verdicts = votes.filter(pl.col("family") == VERIFIER).group_by("episode_id").agg(y=(pl.col("score").mean() + 1) / 2)
     verdicts = verdicts.sort("episode_id").head(_CHECKED)
     others = votes.filter(~pl.col("family").is_in([AUDIT, VERIFIER]) & (pl.col("score") != 0))
@@ -228,7 +227,7 @@ def _checked(votes: pl.DataFrame, belief: Belief) -> Iterator[tuple[float, float
 
 
 def _ratings(whole: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
-    """Return what users' ratings say of everybody; None where nobody rated."""
+    """Return bounds on the satisfaction over all episodes from the ratings; None without ratings."""
     rated = votes.filter((pl.col("signal") == "thumbs") & (pl.col("score") != 0))
     rated = rated.group_by("episode_id").agg(good=(pl.col("score").mean() > 0).cast(pl.Float64))
     if rated.is_empty():

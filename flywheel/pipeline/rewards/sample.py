@@ -1,6 +1,6 @@
-"""Whom an audit asks about: episodes drawn by strata, each with the probability that it was drawn.
+"""The sample of an audit: episodes by strata, each with its inclusion probability.
 
-In: the tables as they stand. Out: `audits/.draws/NNNN.json`, with what was answered in `audits/NNNN.answers.jsonl`.
+In: the current tables. Out: `audits/.draws/NNNN.json`; the answers are in `audits/NNNN.answers.jsonl`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from flywheel.pipeline.context import Context
 from flywheel.stages.signals.audit import AUDITS
 from flywheel.stats.sampling import draw
 
-__all__ = ["TALK", "Draw", "answers_path", "draws", "intents", "latest_draw", "open_draw"]
-
 P_BINS = 5
 TALK = "(no tool)"
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One drawn sample: episode id → conversation id and inclusion probability, in the order of asking."""
+    """A sample: episode id → conversation id and inclusion probability, in the order of questions."""
 
     number: int
     rows: Mapping[str, tuple[str, float]]
@@ -36,31 +34,31 @@ class Draw:
 
     @property
     def waiting(self) -> list[str]:
-        """Episodes that nobody has answered for yet."""
+        """Episodes without an answer."""
         return [episode for episode in self.rows if episode not in self.answered]
 
 
 def open_draw(ctx: Context, n: int, *, new: bool = False) -> Draw:
-    """Return the newest draw if it still waits for answers, else a new one of n episodes.
+    """Return the newest sample if it is unfinished, else a new one of n episodes.
 
     Raises:
-        UsageError: no episode is left to be judged, or none was built.
+        UsageError: no episode was built, or all have been sampled.
     """
     numbers = _numbers(ctx)
     if numbers and not new:
-        found = _stored(ctx, numbers[-1])
-        if found.waiting:
-            return found
-    return _drawn(ctx, n, (numbers or [0])[-1] + 1, numbers)
+        newest = _stored(ctx, numbers[-1])
+        if newest.waiting:
+            return newest
+    return _new(ctx, n, (numbers or [0])[-1] + 1, numbers)
 
 
 def latest_draw(ctx: Context) -> Draw:
-    """Return the newest draw as it stands; there must be one."""
+    """Return the newest sample; there must be one."""
     return _stored(ctx, _numbers(ctx)[-1])
 
 
 def draws(ctx: Context) -> list[Draw]:
-    """Return every draw so far as it stands, the oldest first."""
+    """Return every sample, oldest first."""
     return [_stored(ctx, number) for number in _numbers(ctx)]
 
 
@@ -73,7 +71,7 @@ def _path(ctx: Context, number: int) -> Path:
 
 
 def answers_path(ctx: Context, number: int) -> Path:
-    """Return the file of a draw's answers, which ingest reads like any log."""
+    """Return the file of a sample's answers, which ingest reads like any log."""
     return ctx.project / AUDITS / f"{number:04d}.answers.jsonl"
 
 
@@ -86,11 +84,11 @@ def _stored(ctx: Context, number: int) -> Draw:
     return Draw(number, rows, raw["strata"], raw["eligible"], done)
 
 
-def _drawn(ctx: Context, n: int, number: int, before: list[int]) -> Draw:
+def _new(ctx: Context, n: int, number: int, before: list[int]) -> Draw:
     asked = {episode for earlier in before for episode in _stored(ctx, earlier).rows}
     frame = _eligible(ctx).filter(~pl.col("episode_id").is_in(sorted(asked)))
     if frame.is_empty():
-        hint = "every episode was drawn before" if asked else "flywheel ingest, then flywheel build"
+        hint = "every episode is already in a sample" if asked else "flywheel ingest, then flywheel build"
         raise UsageError("there is no episode to audit", hint=hint)
     strata = _strata(frame, n)
     chosen = draw(strata, n, seed=f"audit {number}")
@@ -104,7 +102,7 @@ def _drawn(ctx: Context, n: int, number: int, before: list[int]) -> Draw:
 
 
 def _eligible(ctx: Context) -> pl.DataFrame:
-    """Return the episodes that may be drawn, with what they are stratified by."""
+    """Return the episodes that may be sampled, with the columns of the strata."""
     whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     spoken = (
         read_table(ctx.store, "rewards")
@@ -127,7 +125,7 @@ def _eligible(ctx: Context) -> pl.DataFrame:
 
 
 def intents(ctx: Context) -> pl.LazyFrame:
-    """Return (episode_id, intent): the last tool an episode called, which is mostly the one that settles the matter."""
+    """Return (episode_id, intent): the last tool an episode called, mostly the one that completes the request."""
     return (
         read_table(ctx.store, "steps")
         .select("episode_id", "index", "tool_names")
@@ -138,7 +136,7 @@ def intents(ctx: Context) -> pl.LazyFrame:
 
 
 def _strata(frame: pl.DataFrame, n: int) -> dict[str, list[str]]:
-    """Return the episodes by score, intent and pattern of signals; fewer of these where n could not cover them."""
+    """Return the episodes by score, intent and pattern of signals; by fewer of these where n cannot cover them."""
     rows = frame.with_columns(score=(frame["p_raw"] * P_BINS).floor().clip(0, P_BINS - 1).cast(int))
     for by in (("score", "intent", "pattern"), ("score", "pattern"), ("score",)):
         strata: dict[str, list[str]] = {}

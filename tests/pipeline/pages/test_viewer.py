@@ -115,7 +115,7 @@ def test_one_episode_is_one_page(project: Project, bundle: Path) -> None:
 def test_a_folder_of_somebody_else_is_left_alone(project: Project, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
 
-    with pytest.raises(UsageError, match="no viewer of flywheel's"):
+    with pytest.raises(UsageError, match="was not written by"):
         project.view(bundle=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 

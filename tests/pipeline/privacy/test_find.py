@@ -154,7 +154,7 @@ def test_servers_that_still_serve_it_are_named(turned: Project) -> None:
 
     notes = turned.forget("ann").certificate.notes
 
-    assert notes == ["http://gpu:8000 was told to serve round 3: flywheel deploy vllm --url http://gpu:8000"]
+    assert notes == ["round 3 is deployed at http://gpu:8000: flywheel deploy vllm --url http://gpu:8000"]
 
 
 def test_void_evaluations_are_named(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_answers_are_events_and_decide(project: Project, tmp_path: Path) -> None
 
 
 def test_what_was_not_asked_is_refused(project: Project, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing was drawn"):
+    with pytest.raises(UsageError, match="there is no sample yet"):
         project.audit_answers(tmp_path / "a.jsonl")
     project.audit(5, out=tmp_path / "q.jsonl")
     with pytest.raises(UsageError, match="cannot be read: No such file"):
@@ -104,7 +104,7 @@ def test_what_was_not_asked_is_refused(project: Project, tmp_path: Path) -> None
     done = project.audit_answers(tmp_path / "a.jsonl")
     assert done.recorded == 1
     wrong = "`success` is not true, false, or a number from 0 to 1"
-    assert done.left_out == {"not JSON": 2, "not answered": 1, "not drawn": 2, wrong: 2}
+    assert done.left_out == {"not JSON": 2, "not answered": 1, "not in a sample": 2, wrong: 2}
 
 
 def test_asking_goes_on_where_it_stopped(project: Project) -> None:
