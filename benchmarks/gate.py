@@ -25,8 +25,9 @@ import numpy as np
 from flywheel.config import GateConfig
 from flywheel.extensions import GateInput, GateRule
 from flywheel.records import EvalReport, MetricRow, Promotion, Verdict
+from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import compare
-from flywheel.stages.evaluate.logs.score import Attempt, serve
+from flywheel.stages.evaluate.logs.score import serve
 from flywheel.stages.gate import Decision, decide, no_deterioration, non_inferior, slices, superiority, validity
 from flywheel.stats.clusters import cluster, mean_difference
 from flywheel.stats.paired import mcnemar_better

@@ -1,4 +1,4 @@
-"""Sections on what a round is judged by, and when it may become champion."""
+"""Sections on how a round is evaluated, and when it may become champion."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
 
-__all__ = ["CanaryConfig", "EvalConfig", "GateConfig", "SliceRule"]
-
 SliceColumn = Literal["policy", "model", "user", "source_format", "tool_signature", "started"]
 
 
 class SliceRule(Section):
-    """A declared slice of tasks: what stands here must all hold; patterns are shell patterns but for `request`.
+    """A declared slice of tasks: all conditions must hold; patterns are shell patterns, except `request`.
 
     Columns are those of the table episodes that are known before the policy acts: policy, model, user, source_format,
     tool_signature, started (2026-11-21T08:00:00).
@@ -31,11 +29,11 @@ class SliceRule(Section):
     intent: str = Field(default="", description="Pattern of the found cluster that the request is in; '' for any.")
     tag: str = Field(default="", description="Pattern of a tag of the episode; '' for any.")
     where: dict[SliceColumn, str] = Field(default={}, description="Column of the episode = pattern; all must hold.")
-    guarded: bool = Field(default=True, description="Whether it can hold a promotion; false: shown and never judged.")
+    guarded: bool = Field(default=True, description="Whether it can hold a promotion; false: shown only.")
 
 
 class EvalConfig(Section):
-    """What a round is judged on."""
+    """How a round is evaluated."""
 
     suites: list[str] = Field(
         default=["next_action", "preference", "replay", "cases", "safety", "forgetting"],
@@ -52,13 +50,13 @@ class EvalConfig(Section):
     )
     few_shot: int = Field(default=3, ge=0, description="Successes in the prompt of the baseline few_shot.")
     off_policy_cases: int = Field(
-        default=100, ge=0, description="Most held-out attempts that off-policy estimates rest on; 0: there are none."
+        default=100, ge=0, description="Most held-out attempts for off-policy estimates; 0: no estimates."
     )
     replay_cases: int = Field(default=50, ge=1, description="Most turns in which a policy is rolled out in the replay.")
     max_new_tokens: int = Field(default=96, ge=1, description="Longest generated action in tokens.")
     batch_size: int = Field(default=8, ge=1, description="Prompts generated or scored together.")
     seed: int = Field(default=0, ge=0, description="Seed of everything sampled.")
-    slices: list[SliceRule] = Field(default=[], description="Declared slices, beside those that are found.")
+    slices: list[SliceRule] = Field(default=[], description="Declared slices, in addition to those that are found.")
     user_tiers: str = Field(default="", description="CSV file with the columns user and tier, for slices by tier.")
     cases: str = Field(default="evals/*.jsonl", description="Files with the project's own cases, a pattern.")
     checks: dict[str, str] = Field(
@@ -86,34 +84,37 @@ class GateConfig(Section):
     initial_wealth: float = Field(default=0.05, gt=0, lt=1, description="LORD++ starting wealth w0.")
     margin: float = Field(default=0.03, gt=0, lt=1, description="Non-inferiority margin of guardrail metrics.")
     slice_margin: float = Field(
-        default=0.1, gt=0, lt=1, description="Loss that every declared slice must be shown not to have had."
+        default=0.1, gt=0, lt=1, description="Largest loss that may remain possible for a declared slice."
     )
     found_margin: float = Field(
-        default=0.2, gt=0, lt=1, description="Loss of a found slice; what looks more like it than like none is held."
+        default=0.2,
+        gt=0,
+        lt=1,
+        description="Loss of a found slice; a slice that looks more like this loss than none holds the round.",
     )
     found_share: float = Field(
-        default=0.05, ge=0, le=1, description="Share of the cases from which on a found slice can hold by that."
+        default=0.05, ge=0, le=1, description="Least share of the cases for a found slice to hold a round by that."
     )
     min_cases: int = Field(default=5, ge=1, description="Fewest paired cases on the primary metric.")
     max_gap: float = Field(
-        default=0.0, ge=0, lt=1, description="Share of the old policy's cases that a new one's logs may lack."
+        default=0.0, ge=0, lt=1, description="Share of the old policy's cases that the new one's logs may lack."
     )
     limits: dict[str, float] = Field(
         default={"kl_to_base": 1.0, "perplexity_ratio": 2.0},
-        description="Most that a measure may be, by its name; a candidate above is rejected.",
+        description="Largest value of a measure, by its name; a candidate above it is rejected.",
     )
     growth: dict[str, float] = Field(
         default={"tokens": 0.1},
-        description="Share by which a measure may exceed that of a champion round; a candidate surely above is held.",
+        description="Share by which a measure may exceed that of a champion round; a candidate clearly above is held.",
     )
 
 
 class CanaryConfig(Section):
-    """When a canary goes on, is promoted or rolled back."""
+    """When a canary continues, is promoted or is rolled back."""
 
-    margin: float = Field(default=0.03, gt=0, lt=1, description="Harm that the guard watches for: worse by this much.")
-    harm_alpha: float = Field(default=0.01, gt=0, lt=1, description="Chance of a false alarm, over all nights.")
+    margin: float = Field(default=0.03, gt=0, lt=1, description="Harm to detect: worse by this much.")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="Chance of a false promotion, over all nights.")
     share: float = Field(default=0.0, ge=0, lt=1, description="Share of users the canary should get; 0: not checked.")
-    srm_p: float = Field(default=0.001, gt=0, lt=1, description="p-value of the share below which counts are broken.")
-    least: int = Field(default=100, ge=1, description="Fewest judged attempts of the canary before it is promoted.")
+    least: int = Field(
+        default=100, ge=1, description="Fewest attempts of the canary, with an outcome, before it is promoted."
+    )

@@ -17,6 +17,7 @@ from flywheel.io.user_files import read_text
 
 CONFIG_FILE = "flywheel.toml"
 _RENAMED = {"eval.rivals": "eval.baselines", "eval.rival_cases": "eval.baseline_cases"}
+_FIXED = {"canary.harm_alpha": "0.01", "canary.srm_p": "0.001"}  # keys that are constants now
 
 
 def _line_of(text: str, path: tuple[str | int, ...]) -> int:
@@ -53,6 +54,8 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
         hint = f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
         if dotted in _RENAMED:
             hint = f"it is `{_RENAMED[dotted]}` now"
+        elif dotted in _FIXED:
+            hint = f"remove it: it is always {_FIXED[dotted]}"
         elif near:
             hint = f"did you mean `{near[0]}`?"
         return ConfigError(f"`{file}` line {line}: unknown key `{dotted}`", hint=hint)

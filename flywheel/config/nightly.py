@@ -1,4 +1,4 @@
-"""Sections on the nightly job: how much new evidence a round needs, and who is told of it."""
+"""Sections on the nightly job: how much new evidence a round needs, and who is notified."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from pydantic import Field, field_validator
 
 from flywheel.config._section import Section
 
-__all__ = ["NightlyConfig", "NotifyConfig", "Outcome"]
-
 Outcome = Literal["promoted", "held", "waiting", "done", "failed"]
 
 
 class NightlyConfig(Section):
-    """How much new evidence the nightly job waits for before it trains and judges another round."""
+    """How much new evidence the nightly job waits for before it trains and evaluates another round."""
 
     min_new_rows: int = Field(
-        default=8, ge=0, description="Rows that no round was trained on yet; a changed configuration needs none."
+        default=8, ge=0, description="Fewest rows that no round was trained on yet; a changed configuration needs none."
     )
     patience: int = Field(
-        default=2, ge=1, description="Held rounds in a row after which the next needs as many tasks as would decide."
+        default=2, ge=1, description="Held rounds in a row after which the next waits for enough tasks to decide."
     )
     difference: float = Field(
         default=0.1,
         gt=0,
         lt=1,
-        description="Improvement that these tasks must be enough to see, where the last decision could name no number.",
+        description="Improvement to detect with these tasks, where the last decision gave no number of cases.",
     )
 
 
 class NotifyConfig(Section):
-    """Hooks that get a night's document (schema `night`); one that fails never fails the night."""
+    """Hooks that get a night's document (schema `night`); a hook that fails never fails the night."""
 
     command: str = Field(
         default="", description="Command line that gets the document on standard input; no shell; '' for none."
@@ -44,7 +42,7 @@ class NotifyConfig(Section):
     )
     on: list[Outcome] = Field(
         default=["promoted", "held", "failed"],
-        description="Outcomes that are told: promoted, held, waiting, done, failed.",
+        description="Outcomes that are sent: promoted, held, waiting, done, failed.",
     )
     timeout_s: float = Field(default=30.0, gt=0, description="Seconds that a hook may take.")
 

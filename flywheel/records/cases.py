@@ -9,18 +9,6 @@ from pydantic import ConfigDict, Field
 from flywheel.records.base import Document, Record
 from flywheel.records.events import Message
 
-__all__ = [
-    "CallCheck",
-    "Check",
-    "EvalCase",
-    "ExactCheck",
-    "GoldenRow",
-    "PythonCheck",
-    "RegexCheck",
-    "SchemaCheck",
-    "SqlCheck",
-]
-
 _ON = (
     "What is checked: 'text' (the answer's text), 'json' (that text, or its one code block, as JSON), 'call' (the "
     "first tool call as {name, arguments}), 'calls' (all of them), or 'arguments.NAME' (an argument of the first call; "
@@ -66,7 +54,7 @@ class SqlCheck(_Check):
 
     check: Literal["sql"]
     tables: dict[str, list[dict[str, Any]] | str] = Field(
-        description="Name → rows, or a .csv, .jsonl or .parquet file beside the file of cases."
+        description="Name → rows, or a .csv, .jsonl or .parquet file next to the file of cases."
     )
     rows: list[list[Any]] | None = Field(default=None, description="The rows it must give; or `reference`.")
     reference: str | None = Field(default=None, description="A query that gives the rows it must give.")
@@ -78,18 +66,18 @@ class CallCheck(Record):
 
     check: Literal["calls"]
     any_of: list[list[dict[str, Any]]] = Field(
-        min_length=1, description="Accepted answers, each a list of {name, arguments}; [] is no call at all."
+        min_length=1, description="Accepted answers, each a list of {name, arguments}; [] for no calls."
     )
     free_text: list[str] = Field(default=[], description="Arguments, as tool.argument, that are compared as prose.")
     ignore: list[str] = Field(default=[], description="Arguments, as tool.argument, that are not compared.")
 
 
 class PythonCheck(Record):
-    """A function says so, which the configuration or a plugin names; code never stands in a file of cases."""
+    """A function of the configuration or a plugin accepts it; a file of cases never holds code."""
 
     check: Literal["python"]
     name: str = Field(pattern=r"^[\w.-]+$", description="A key of eval.checks, or a name in the flywheel.checks group.")
-    given: dict[str, Any] = Field(default={}, description="What the function is given beside the answer.")
+    given: dict[str, Any] = Field(default={}, description="Further arguments of the function, next to the answer.")
 
 
 Check = Annotated[
@@ -98,7 +86,7 @@ Check = Annotated[
 
 
 class Asked(Document):
-    """What a line that a user wrote asks the model."""
+    """The prompt of a line that a user wrote."""
 
     id: str = Field(default="", description="Name of the line, unique over all files; '' is its file and line.")
     prompt: str | list[Message] = Field(description="A user's message, or the messages before the answer.")
@@ -125,7 +113,7 @@ class EvalCase(Asked):
 
 
 class GoldenRow(Asked):
-    """A row of the user's own that rounds are trained on beside the logs: the right answer, or a better and a worse."""
+    """A row of the user's own that rounds are trained on as well: the right answer, or a better and a worse one."""
 
     document: ClassVar[str] = "golden_row"
 

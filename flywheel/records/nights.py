@@ -1,4 +1,4 @@
-"""What a night came to: the one document that the nightly job keeps and that its hooks are sent.
+"""The outcome of a night: the document that the nightly job keeps and sends to its hooks.
 
 In: nothing. Out: `Night`. It holds names of stages, counts, numbers and our own sentences; no text of a log.
 """
@@ -12,8 +12,6 @@ from pydantic import Field
 
 from flywheel.records.base import Document, Record
 from flywheel.records.rounds import MetricRow, Verdict
-
-__all__ = ["Need", "Night", "NightStage"]
 
 
 class Need(Record):
@@ -42,11 +40,11 @@ class Night(Document):
     document: ClassVar[str] = "night"
 
     schema_version: int = 1
-    night: str = Field(description="Id. A night that was killed goes on under its id, and may be sent twice.")
+    night: str = Field(description="Id. A night that was killed resumes under its id, and may be sent twice.")
     project: str = Field(description="Name of the project.")
     pipeline: str
     began_at: datetime
-    ended_at: datetime | None = Field(default=None, description="null while it goes on.")
+    ended_at: datetime | None = Field(default=None, description="null while it runs.")
     outcome: Literal["running", "promoted", "held", "waiting", "done", "failed"] = Field(
         default="running",
         description="waiting: too little new evidence; done: a pipeline without a decision; failed: a stage failed.",
@@ -57,17 +55,17 @@ class Night(Document):
     text: str = Field(default="", description="One sentence for people.")
     stages: list[NightStage] = Field(default=[], description="In the order in which they ran.")
     missing: list[Need] = Field(default=[], description="What a waiting night waits for.")
-    round: int | None = Field(default=None, description="The round that was trained or judged.")
+    round: int | None = Field(default=None, description="The round that was trained or evaluated.")
     champion: int | None = Field(default=None, description="The champion at the end; null while the base model serves.")
-    verdict: Verdict | None = Field(default=None, description="What the gate said of the round.")
+    verdict: Verdict | None = Field(default=None, description="The gate's verdict on the round.")
     rules: dict[str, bool] = Field(default={}, description="Each rule of the gate, and whether it passed.")
-    metric: MetricRow | None = Field(default=None, description="The primary metric, beside the champion's.")
+    metric: MetricRow | None = Field(default=None, description="The primary metric, compared with the champion's.")
     failed_stage: str = Field(default="", description="The stage that failed.")
-    error: str = Field(default="", description="Why, as the command line says it.")
+    error: str = Field(default="", description="Why, in the words of the command line.")
     hint: str = Field(default="", description="What to do about it.")
     page: str = Field(default="", description="Path of the round's report page.")
     next: str = Field(default="", description="The command to type next.")
 
     def stage(self, name: str) -> NightStage | None:
-        """Return what became of a stage, or None if it was not begun."""
+        """Return the entry of a stage, or None if it was not begun."""
         return next((s for s in self.stages if s.stage == name), None)

@@ -12,22 +12,6 @@ from flywheel.records.base import Document, Record
 from flywheel.records.estimates import OffPolicyEstimate
 from flywheel.records.methods import Method
 
-__all__ = [
-    "FRESH",
-    "BaselineRow",
-    "DataCard",
-    "EvalReport",
-    "FileHash",
-    "MeasureRow",
-    "MetricRow",
-    "MonitorRow",
-    "Plan",
-    "Promotion",
-    "RoundManifest",
-    "RuleResult",
-    "Verdict",
-]
-
 FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
 
 
@@ -40,18 +24,18 @@ class FileHash(Record):
 
 
 class MonitorRow(Record):
-    """What one monitor against gaming says of the newest window of the logs."""
+    """The level of one monitor against reward hacking in the newest window of the logs."""
 
     monitor: str = Field(description="What is watched.")
     level: Literal["green", "amber", "red", "unknown"] = Field(
-        description="red blocks training; unknown is no green: there was not enough to tell."
+        description="red blocks training; unknown: too few units to measure it, which does not count as green."
     )
     value: float | None = Field(default=None, description="What was measured; null when unknown.")
     amber: float | None = Field(default=None, description="Threshold of amber.")
     red: float | None = Field(default=None, description="Threshold of red; null where it never is.")
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one.")
+    low: float | None = Field(default=None, description="Lower end of the 95% interval, where there is one.")
     high: float | None = Field(default=None, description="Upper end of it.")
-    n: int = Field(default=0, ge=0, description="Units it rests on: episodes, tasks or users, as the sentence says.")
+    n: int = Field(default=0, ge=0, description="Units it rests on: episodes, tasks or users, named in the sentence.")
     sentence: str = Field(description="One sentence with the numbers.")
 
 
@@ -99,9 +83,9 @@ class DataCard(Record):
     max_length: int = Field(ge=0, description="train.max_length.")
     fitting: int = Field(ge=0, description="Rows that fit into it, as they are or as a window.")
     windowed: int = Field(
-        default=0, ge=0, description="Rows of which only the newest turns fit: the prompt says what is left out."
+        default=0, ge=0, description="Rows of which only the newest turns fit: the prompt notes what is left out."
     )
-    too_long: int = Field(ge=0, description="Rows that do not fit either way: they are refused whole, never cut.")
+    too_long: int = Field(ge=0, description="Rows that do not fit either way: they are refused, never cut.")
     mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
     longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
     mix: dict[str, int] = Field(
@@ -147,7 +131,7 @@ class Plan(Document):
 
 
 class MetricRow(Record):
-    """One metric of a round beside the baseline's, on the same cases."""
+    """One metric of a round compared with the baseline's, on the same cases."""
 
     suite: str
     metric: str
@@ -155,34 +139,34 @@ class MetricRow(Record):
         default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
     )
     standing: Literal["found", "declared", "unguarded"] = Field(
-        default="found", description="Of a slice: found, declared, or declared and not to be judged."
+        default="found", description="Of a slice: found, declared, or declared and not part of the decision."
     )
     n: int = Field(ge=0, description="Paired cases.")
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
     value: float | None = Field(default=None, description="Candidate's mean.")
     delta: float | None = Field(default=None, description="value - baseline.")
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval of delta.")
-    high: float | None = Field(default=None, description="Upper end of the 95 % interval of delta.")
+    low: float | None = Field(default=None, description="Lower end of the 95% interval of delta.")
+    high: float | None = Field(default=None, description="Upper end of the 95% interval of delta.")
     method: str = Field(default="", description="How the interval was made.")
     wins: int = Field(default=0, ge=0, description="Cases only the candidate got right (binary metrics).")
     losses: int = Field(default=0, ge=0, description="Cases only the baseline got right (binary metrics).")
     binary: bool = Field(default=True, description="Whether each case scores 0 or 1.")
-    primary: bool = Field(default=False, description="Whether superiority is judged on this row.")
+    primary: bool = Field(default=False, description="Whether superiority is tested on this row.")
     n_tasks: int = Field(default=0, ge=0, description="Distinct units among the paired cases; 0 when not counted.")
-    unit: str = Field(default="task", description="What is drawn as a whole: task, or user.")
+    unit: str = Field(default="task", description="What is resampled as one: task, or user.")
     design_effect: float = Field(
         default=1.0, ge=1, description="Cases that are worth one independent case, because tasks have several."
     )
     p_better: float | None = Field(
-        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is no better', tasks as units."
+        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is not better', tasks as units."
     )
     p_worse: float | None = Field(
-        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is no worse', tasks as units."
+        default=None, ge=0, le=1, description="One-sided p-value of 'the candidate is not worse', tasks as units."
     )
 
 
 class MeasureRow(Record):
-    """Something measured of a round beside the baseline, on the same cases; no score, so lower is not always better."""
+    """Something measured of a round and the baseline on the same cases; not a score, so lower is not always better."""
 
     suite: str
     measure: str
@@ -191,7 +175,7 @@ class MeasureRow(Record):
     baseline: float | None = Field(default=None, description="Baseline's mean; null when there are no cases.")
     value: float | None = Field(default=None, description="Candidate's mean.")
     ratio: float | None = Field(default=None, description="value / baseline; null where the baseline's is 0.")
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval of the ratio.")
+    low: float | None = Field(default=None, description="Lower end of the 95% interval of the ratio.")
     high: float | None = Field(default=None, description="Upper end of it.")
 
 
@@ -216,14 +200,14 @@ class CaseGap(Record):
 
 
 class EvalReport(Document):
-    """One round judged beside another on cases that no training row touched; or two policies, from their logs."""
+    """One round compared with another on cases that no training row touched; or two policies, from their logs."""
 
     document: ClassVar[str] = "eval_report"
 
     schema_version: int = 1
     round: int = Field(ge=0, description="0 where two policies are compared from their logs.")
     baseline: str = Field(description="'base' or a round number; of logs, the old policy.")
-    candidate_adapter_sha256: str = Field(description="Adapter that was judged.")
+    candidate_adapter_sha256: str = Field(description="Adapter that was evaluated.")
     baseline_adapter_sha256: str = Field(description="'' for the base model.")
     cases_sha256: str = Field(description="Hash over the cases: a repeated evaluation of the same is the same.")
     n_cases: int = Field(ge=0)
@@ -240,7 +224,7 @@ class EvalReport(Document):
     )
     off_policy: list[OffPolicyEstimate] = Field(
         default_factory=list,
-        description="What held-out attempts say both policies would have earned; they may veto, never promote.",
+        description="What both policies would have earned in held-out attempts; they may veto, never promote.",
     )
     failed: dict[str, list[str]] = Field(
         default_factory=dict, description="Own cases that the candidate failed, by suite: their ids."
@@ -254,7 +238,7 @@ class EvalReport(Document):
 
 
 class Verdict(StrEnum):
-    """What the gate says."""
+    """The gate's verdict."""
 
     PROMOTE = "PROMOTE"
     REJECT = "REJECT"
@@ -280,13 +264,13 @@ class Promotion(Document):
     schema_version: int = 1
     round: int = Field(ge=1)
     decision: Literal["promoted", "held", "forced", "rolled_back", "forgotten"] = Field(
-        description="forgotten: the champion had learnt from a user who was forgotten."
+        description="forgotten: the champion was trained on data of a user who was forgotten."
     )
     verdict: Verdict | None = Field(default=None, description="null for forced moves and rollbacks.")
     champion_before: int | None = Field(default=None)
     champion_after: int | None = Field(default=None)
     rules: list[RuleResult] = Field(default_factory=list)
-    report_sha256: str = Field(default="", description="Hash of the evaluation report that was judged.")
+    report_sha256: str = Field(default="", description="Hash of the evaluation report that was decided on.")
     adapter_sha256: str = Field(default="", description="Adapter that the champion alias now names.")
     by: str = Field(description="Command that decided.")
     at: datetime

@@ -1,4 +1,4 @@
-"""What each stage of the table runs: its tables and settings out of what the build hands over, its rows back.
+"""The functions behind the stage table: each takes its tables and settings from the build and returns its rows.
 
 In: the needed tables of one slice, the configuration, a funnel, the project's folder. Out: the tables that it makes.
 Imported by name where a stage runs, so that `flywheel status` loads no stage.
@@ -65,15 +65,15 @@ def rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
 
 
 def _signals(config: Config, project: Path) -> dict[str, Signal]:
-    names = dict.fromkeys([*config.rewards.signals, "audit"])  # an answer that was asked for always counts
+    names = dict.fromkeys([*config.rewards.signals, "audit"])  # an answer to an audit always counts
     return load_extensions("rewards", names, search=project)
 
 
 def reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """How far each signal can be trusted."""
     del project
-    found = build_reliability(frames["episodes"], frames["rewards"], config.rewards, config.build.cutoff, funnel)
-    return {"reliability": found}
+    table = build_reliability(frames["episodes"], frames["rewards"], config.rewards, config.build.cutoff, funnel)
+    return {"reliability": table}
 
 
 def returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -84,7 +84,7 @@ def returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fr
 
 
 def _corrected(frames: Frames) -> pl.DataFrame:
-    """Return the steps with what users made of them: the columns `correction` and `editor`, mostly null."""
+    """Return the steps with users' corrections: the columns `correction` and `editor`, mostly null."""
     edits = frames["corrections"].select("episode_id", index="step", correction="text", editor="user")
     return frames["steps"].join(edits, on=["episode_id", "index"], how="left", maintain_order="left")
 
@@ -106,13 +106,13 @@ def pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fram
 def groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """Groups of attempts for GRPO."""
     del project
-    judged = (frames["episodes"], frames["steps"], frames["returns"])
-    return {"groups": build_groups(*judged, config.groups, funnel, config.rewards)}
+    attempts = (frames["episodes"], frames["steps"], frames["returns"])
+    return {"groups": build_groups(*attempts, config.groups, funnel, config.rewards)}
 
 
 def fixtures(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """Recorded tool results, and the scenarios to replay them in."""
     del project
-    judged = (frames["episodes"], frames["steps"], frames["returns"])
-    fixtures, scenarios = build_fixtures(*judged, config.replay, funnel)
+    attempts = (frames["episodes"], frames["steps"], frames["returns"])
+    fixtures, scenarios = build_fixtures(*attempts, config.replay, funnel)
     return {"fixtures": fixtures, "scenarios": scenarios}

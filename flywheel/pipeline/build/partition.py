@@ -1,7 +1,7 @@
-"""One partition's work: its rows are read, cut into slices, given to the stage, and what it makes is written.
+"""One partition's work: its rows are read, cut into slices and passed to the stage, and its output is written.
 
-In: a stage and the number of a partition. Out: the parts it wrote and its funnel. Slices are conversations or tasks, as
-partitions are, so they change no row; they bound what a stage holds in Python objects, however large the log.
+In: a stage and the number of a partition. Out: the parts that it wrote and its funnel. Slices are conversations or
+tasks, as partitions are, so they change no row; they bound what a stage holds in Python objects, however large the log.
 """
 
 from __future__ import annotations
@@ -28,33 +28,31 @@ from flywheel.store import Part, Store
 if TYPE_CHECKING:
     from flywheel.pipeline.build.registry import Frames
 
-__all__ = ["SLICE", "Done", "make_partition"]
-
 NOWHERE = "0" * 8  # id of what no episode was made from
-SLICE = 100_000  # rows of the largest table that a stage is given at once
+SLICE = 100_000  # rows of the largest table that a stage gets at once
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a partition."""
+    """The output of a partition."""
 
     parts: tuple[Part, ...]
     funnel: Mapping[str, int]
 
 
 def make_partition(stage: Stage, store: Store, config: Config, project: Path, partition: int) -> Done:
-    """Run a stage on one partition (on everything, for a stage over all) and write what it makes."""
+    """Run a stage on one partition (on everything, for a stage over all) and write its output."""
     total = Funnel()
-    made: dict[str, list[pl.DataFrame]] = {table: [] for table in stage.makes}
+    outputs: dict[str, list[pl.DataFrame]] = {table: [] for table in stage.makes}
     for frames in _slices(stage, _load(stage, store, config, partition)):
         funnel = Funnel()
         remembered = {f"previous {table}": store.table(table, stage.name).collect() for table in stage.remembers}
-        found = stage.function()(dict(frames) | remembered, config, funnel, project)
+        output = stage.function()(dict(frames) | remembered, config, funnel, project)
         funnel.check(stage.name)
         total.merge(funnel.as_dict())
-        for table, rows in made.items():
-            rows.append(found[table])
-    written = [store.write(table, pl.concat(rows), partition=partition) for table, rows in made.items()]
+        for table, rows in outputs.items():
+            rows.append(output[table])
+    written = [store.write(table, pl.concat(rows), partition=partition) for table, rows in outputs.items()]
     return Done(tuple(part for part in written if part is not None), total.as_dict())
 
 
@@ -102,15 +100,15 @@ def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[st
         snapshot = store.current(stage_of(table))
         parts = snapshot.parts if snapshot else ()
         if table == "events":
-            found = _events(stage, store, parts, config.build.cutoff, partition).collect()
-            frames[table] = found if stage.by == "all" else follow_threads(found)
+            events = _events(stage, store, parts, config.build.cutoff, partition).collect()
+            frames[table] = events if stage.by == "all" else follow_threads(events)
         elif table in {"links", "tasks"}:
             continue  # events, and what is made of them, are read through them
         elif stage.by == "all":
             columns = stage.columns.get(table, tuple(TABLES[table].model_fields))
             frames[table] = store.read(parts, table).select(columns).collect()
         elif "task_id" not in TABLES[table].model_fields:
-            frames[table] = store.read(parts, table).collect()  # what a stage over all made is small
+            frames[table] = store.read(parts, table).collect()  # the output of a stage over all is small
         elif stage.by == "conversation":
             frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
         else:
@@ -130,22 +128,22 @@ def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int) -
 def _events(stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime | None, partition: int) -> pl.LazyFrame:
     """Return a partition's events where they belong, wherever they were recorded; all of them for a stage over all."""
 
-    def told(chosen: Sequence[Part]) -> pl.LazyFrame:
+    def recorded(chosen: Sequence[Part]) -> pl.LazyFrame:
         events = store.read(chosen, "events")
         return events if cutoff is None else events.filter(pl.col("ts").is_null() | (pl.col("ts") <= cutoff))
 
     if stage.by == "all":
-        return told(parts).select(stage.columns.get("events", tuple(LogEvent.model_fields)))
+        return recorded(parts).select(stage.columns.get("events", tuple(LogEvent.model_fields)))
     here = [p for p in parts if p.partition == partition]
     links = store.table("links", stage_of("links")).filter(pl.col("state") == "joined").collect()
     if links.is_empty():
-        return told(here)
+        return recorded(here)
     home = links["conversation_id"].to_list()
     coming = links.filter(pl.Series([store.partition(name) == partition for name in home], dtype=pl.Boolean))
     moved = pl.col("event_id").is_in(links["event_id"].drop_nulls().implode())
-    whole = links.filter(pl.col("event_id").is_null())["source"]
-    stays = told(here).filter(~moved & ~pl.col("conversation_id").is_in(whole.implode()))
-    comes = told(parts).filter(
+    joined = links.filter(pl.col("event_id").is_null())["source"]
+    stays = recorded(here).filter(~moved & ~pl.col("conversation_id").is_in(joined.implode()))
+    comes = recorded(parts).filter(
         pl.col("event_id").is_in(coming["event_id"].drop_nulls().implode())
         | (~moved & pl.col("conversation_id").is_in(coming.filter(pl.col("event_id").is_null())["source"].implode()))
     )

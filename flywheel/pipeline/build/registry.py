@@ -2,7 +2,7 @@
 
 A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
 only `links` and `tasks`, which decide what a conversation and a task is, and `reliability`, which learns how far
-signals are believed, see some columns of everything, and what they make is small. Partitions never depend on each
+signals are trusted, see some columns of everything, and their output is small. Partitions never depend on each
 other, so a distributed engine can run the same functions. To add a stage, write its function and one line in `STAGES`;
 raise `version` when the meaning of its output changes.
 """
@@ -23,8 +23,6 @@ from flywheel.funnel import Funnel
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ACTIONS", "STAGES", "Frames", "Stage", "check_order", "stage_of", "stages_for"]
-
 Frames = Mapping[str, "pl.DataFrame"]
 StageFunction = Callable[[Frames, Config, Funnel, Path], Frames]
 _FUNCTIONS = "flywheel.pipeline.build.functions"
@@ -41,14 +39,14 @@ class Stage:
     run: str  # name of its function in `flywheel.pipeline.build.functions`
     settings: Callable[[Config], dict[str, Any]]
     extensions: Callable[[Config], tuple[str, list[str]]] | None = None
-    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # read of a table; the others whole
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns read of a table; of others all
     version: int = 1
     remembers: tuple[str, ...] = ()  # tables of its own that it gets as the last build left them
 
     def function(self) -> StageFunction:
         """Return the stage's function; its module, and with it polars and every stage, is imported now."""
-        found: StageFunction = getattr(importlib.import_module(_FUNCTIONS), self.run)
-        return found
+        function: StageFunction = getattr(importlib.import_module(_FUNCTIONS), self.run)
+        return function
 
     def extension_versions(self, config: Config) -> dict[str, str]:
         """Return name → distribution and version of every extension the stage would run."""
@@ -60,18 +58,18 @@ class Stage:
 
 
 def _built(config: Config) -> dict[str, Any]:
-    return config.build.model_dump(mode="json", exclude={"workers"})  # who works changes nothing
+    return config.build.model_dump(mode="json", exclude={"workers"})  # the number of workers changes nothing
 
 
-# What the stages that see everything read of a table.
+# Columns that the stages that see everything read.
 LINK_COLUMNS = ("event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target")
 TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started")
 LABEL_COLUMNS = ("episode_id", "user", "policy", "started", "ended", "tags")
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
 
-_LOOKED_FOR = {"signals", "score_names", "judge"}  # what decides which rewards are found; the rest combines them
+_FINDING = {"signals", "score_names", "judge"}  # settings of which rewards are found; the others combine them
 _LEARNED = {"fit", "scope", "prior_strength"}
-_JUDGED = ("tasks", "episodes", "steps", "returns")
+_LABELLED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
@@ -82,23 +80,23 @@ STAGES: tuple[Stage, ...] = (
     Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASK_COLUMNS}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",
-          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
+          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING)},
           lambda c: ("rewards", c.rewards.signals), version=4),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", "rewards",
-          lambda c: {"rewards": c.rewards.model_dump(include=_LOOKED_FOR)},
+          lambda c: {"rewards": c.rewards.model_dump(include=_FINDING)},
           lambda c: ("rewards", c.rewards.signals), version=2),
     Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS}),
     Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", "returns",
-          lambda c: {"rewards": c.rewards.model_dump(exclude={*_LOOKED_FOR, *_LEARNED} - {"scope"})}, version=3),
-    Stage("examples", (*_JUDGED, "corrections"), ("examples",), "task", "examples",
+          lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED} - {"scope"})}, version=3),
+    Stage("examples", (*_LABELLED, "corrections"), ("examples",), "task", "examples",
           lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=2),
-    Stage("pairs", (*_JUDGED, "corrections"), ("pairs",), "task", "pairs",
+    Stage("pairs", (*_LABELLED, "corrections"), ("pairs",), "task", "pairs",
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
-    Stage("groups", _JUDGED, ("groups",), "task", "groups",
+    Stage("groups", _LABELLED, ("groups",), "task", "groups",
           lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=3),
-    Stage("fixtures", _JUDGED, ("fixtures", "scenarios"), "task", "fixtures",
+    Stage("fixtures", _LABELLED, ("fixtures", "scenarios"), "task", "fixtures",
           lambda c: {"replay": c.replay.model_dump(include={"reads", "acts", "min_agreement"})}),
 )  # fmt: skip
 
@@ -122,19 +120,19 @@ def stage_of(table: str) -> str:
 
 def stages_for(table: str) -> list[Stage]:
     """Return the stages that a table is made by, directly and indirectly, in order."""
-    wanted, found = {table}, []
+    wanted, stages = {table}, list[Stage]()
     for stage in reversed(STAGES):
         if wanted & set(stage.makes):
-            found.append(stage)
+            stages.append(stage)
             wanted |= set(stage.needs)
-    return found[::-1]
+    return stages[::-1]
 
 
 def check_order(names: list[str], file: str) -> None:
     """Check by data that every stage's needs are made before it.
 
     Raises:
-        ConfigError: an unknown stage, a stage twice, or one whose input nobody makes before it.
+        ConfigError: an unknown stage, a stage twice, or one whose input no stage makes before it.
     """
     flows = {s.name: (s.needs, s.makes) for s in STAGES} | ACTIONS
     made: set[str] = set()
@@ -142,7 +140,7 @@ def check_order(names: list[str], file: str) -> None:
         if name not in flows:
             raise ConfigError(f"`{file}`: unknown stage `{name}`", hint=f"stages: {', '.join(flows)}")
         if name in names[:position]:
-            raise ConfigError(f"`{file}`: stage `{name}` stands twice", hint="remove one of them")
+            raise ConfigError(f"`{file}`: stage `{name}` is listed twice", hint="remove one of them")
         needs, makes = flows[name]
         for table in needs:
             if table not in made:

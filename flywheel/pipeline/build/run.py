@@ -1,7 +1,7 @@
-"""Bringing the derived tables up to date: fingerprints, staleness, and which stages have to run.
+"""Bring the derived tables up to date: fingerprints, staleness, and which stages have to run.
 
 A stage's fingerprint = content of the tables it needs + its resolved settings + its version + the versions of its
-extensions. Equal fingerprint: fresh, skipped. `explain` says which component changed.
+extensions. Equal fingerprint: fresh, skipped. `explain` shows which component changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flywheel.results.data import StageAnswer
 from flywheel.store import Part, Snapshot, Store
 
 if TYPE_CHECKING:
-    from flywheel.pipeline.build.workers import Crew
+    from flywheel.pipeline.build.workers import Workers
 
 
 def fingerprint(stage: Stage, store: Store, config: Config) -> dict[str, Any]:
@@ -48,24 +48,24 @@ def _flatten(value: Any, path: str = "") -> dict[str, Any]:
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differing components of two fingerprints, as short sentences."""
-    found = []
+    differing = []
     for name in sorted({*before, *now}):
         old, new = before.get(name), now.get(name)
         if old == new:
             continue
         if name.startswith("input "):
-            found.append(f"{name.removeprefix('input ')} changed")
+            differing.append(f"{name.removeprefix('input ')} changed")
         elif name == "version":
-            found.append(f"stage version {old} → {new}")
+            differing.append(f"stage version {old} → {new}")
         else:
             flat_old, flat_new = _flatten(old or {}), _flatten(new or {})
             label = "config" if name == "settings" else name
-            found += [
+            differing += [
                 f"{label} {key} {flat_old.get(key)} → {flat_new.get(key)}"
                 for key in sorted({*flat_old, *flat_new})
                 if flat_old.get(key) != flat_new.get(key)
             ]
-    return found
+    return differing
 
 
 def _status(stage: Stage, store: Store, config: Config) -> StageAnswer:
@@ -80,7 +80,7 @@ def _status(stage: Stage, store: Store, config: Config) -> StageAnswer:
 
 def statuses(store: Store, config: Config) -> list[StageAnswer]:
     """Return each stage's state; a stage after a stale one is stale too, because its input will change."""
-    found: list[StageAnswer] = []
+    states: list[StageAnswer] = []
     stale_tables: dict[str, str] = {}
     for stage in STAGES:
         status = _status(stage, store, config)
@@ -89,8 +89,8 @@ def statuses(store: Store, config: Config) -> list[StageAnswer]:
             status = status.model_copy(update={"state": "stale", "why": behind})
         if status.state != "fresh":
             stale_tables |= dict.fromkeys(stage.makes, f"{stage.name} is stale")
-        found.append(status)
-    return found
+        states.append(status)
+    return states
 
 
 def select_stages(selection: str | None) -> list[Stage]:
@@ -104,16 +104,14 @@ def select_stages(selection: str | None) -> list[Stage]:
     name = selection.removesuffix("+")
     names = [s.name for s in STAGES]
     if name not in names:
-        raise UsageError(
-            f"no stage `{name}`", hint=f"stages: {', '.join(names)}; `{names[0]}+` means it and all after it"
-        )
+        raise UsageError(f"no stage `{name}`", hint=f"stages: {', '.join(names)}; `{names[0]}+` is it and all after it")
     first = names.index(name)
     return list(STAGES[first:]) if selection.endswith("+") else [STAGES[first]]
 
 
-def _run(stage: Stage, store: Store, config: Config, crew: Crew) -> Snapshot:
+def _run(stage: Stage, store: Store, config: Config, workers: Workers) -> Snapshot:
     total, parts = Funnel(), list[Part]()
-    for done in crew.work(stage):
+    for done in workers.run(stage):
         total.merge(done.funnel)
         parts += done.parts
     return store.commit(stage.name, fingerprint=fingerprint(stage, store, config), parts=parts, funnel=total.as_dict())
@@ -128,16 +126,16 @@ def build(
     full_refresh: bool = False,
     on_stage: Callable[[StageAnswer], None] = lambda _: None,
 ) -> list[StageAnswer]:
-    """Run the stale ones of the given stages, in order; return what happened to each."""
-    from flywheel.pipeline.build.workers import Crew  # polars and all stages: `status` gets by without
+    """Run those of the stages that are stale, in order; return the state of each."""
+    from flywheel.pipeline.build.workers import Workers  # imports polars and all stages, which `status` does not need
 
     done = []
-    with Crew(store, config, project) as crew:
+    with Workers(store, config, project) as workers:
         for stage in STAGES if stages is None else stages:
             status = _status(stage, store, config)
             if status.state != "fresh" or full_refresh:
                 started = time.monotonic()
-                snapshot = _run(stage, store, config, crew)
+                snapshot = _run(stage, store, config, workers)
                 rows = {t: snapshot.rows(t) for t in stage.makes}
                 status = StageAnswer(
                     stage=stage.name, state="built", why=status.why or ["full refresh"], rows=rows,

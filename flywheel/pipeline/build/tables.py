@@ -1,4 +1,4 @@
-"""Tables as they are to be read: episodes, steps and opinions under the task that the stage `tasks` gave them."""
+"""Tables as every reader sees them: episodes, steps and opinions under the task that the stage `tasks` gave them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flywheel.store import Store
-
-__all__ = ["RECORDED", "read_table"]
 
 RECORDED = frozenset({"episodes", "steps", "opinions", "corrections"})  # made before tasks were known
 

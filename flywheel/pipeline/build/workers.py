@@ -1,7 +1,7 @@
-"""Who works on partitions: this process, or as many as there are cores when there is much to do.
+"""Worker processes for partitions: this process alone, or as many as there are cores when there is much to do.
 
-In: a stage. Out: what became of each partition, in order, whoever worked on it, so that the number of processes changes
-nothing. Workers write parts, which are named by content; only the first process commits.
+In: a stage. Out: the output of each partition, in order, whichever process made it, so that the number of processes
+changes nothing. Workers write parts, which are named by content; only the first process commits.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
 from flywheel.stages.ingest.workers import end_with_parent
 from flywheel.store import Store
 
-__all__ = ["Crew"]
-
 _WORTH = 150_000  # rows of a stage's largest table; below this, starting processes takes longer than the work
 _MOST = 16
 
-_given: tuple[Store, Config, Path] | None = None
+_prepared: tuple[Store, Config, Path] | None = None
 
 
-class Crew:
-    """Runs stages over their partitions; processes start when first needed and end with the crew.
+class Workers:
+    """Runs stages over their partitions; processes start when first needed and end with it.
 
     Args:
-        store: where tables stand.
-        config: the project's; `build.workers` says how many processes.
+        store: of the tables.
+        config: the project's; `build.workers` sets how many processes.
         project: its folder, where extensions by path are looked for.
     """
 
@@ -45,7 +43,7 @@ class Crew:
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
-        """Return the crew; no process has started yet."""
+        """Return it; no process has started yet."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
@@ -53,8 +51,8 @@ class Crew:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=kind is not None)
 
-    def work(self, stage: Stage) -> Iterator[Done]:
-        """Yield what became of each partition, in order.
+    def run(self, stage: Stage) -> Iterator[Done]:
+        """Yield the output of each partition, in order.
 
         Raises:
             StoreError: a process died.
@@ -82,21 +80,21 @@ class Crew:
 
     def _started(self, workers: int) -> ProcessPoolExecutor:
         if self._pool is None:
-            given = (self._store.root, self._config, self._project)
-            self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, given)
+            prepared = (self._store.root, self._config, self._project)
+            self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, prepared)
         return self._pool
 
 
 def _begin(root: Path, config: Config, project: Path) -> None:
     """Prepare a worker process."""
-    global _given  # noqa: PLW0603 - a pool's process has no other place to keep something
-    _given = Store(root), config, project
+    global _prepared  # noqa: PLW0603 - a pool's process has no other place to keep something
+    _prepared = Store(root), config, project
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _work(asked: tuple[str, int]) -> Done:
-    if _given is None:
+    if _prepared is None:
         raise RuntimeError("the worker was not prepared")
     name, number = asked
     stage = next(stage for stage in STAGES if stage.name == name)
-    return make_partition(stage, *_given, number)
+    return make_partition(stage, *_prepared, number)

@@ -1,8 +1,8 @@
-"""Comparing two policies from their logs alone: attempts in, the gate's verdict out; nothing is written.
+"""Compare two policies from their logs alone: attempts in, the gate's verdict out; nothing is written.
 
-The verdict is made by the rules that judge a round, on the same rows. What is different: cases are tasks that both
-served, their scores are recorded outcomes, and there is no adapter whose file could be checked. The level is that of a
-ledger's first test: whoever compares one candidate after the other makes rounds of them, which share a ledger.
+The verdict comes from the rules that decide on a round, on the same rows. The differences: cases are tasks that both
+served, their scores are recorded outcomes, and there is no adapter file to check. The level is that of a ledger's first
+test: whoever compares one candidate after the other makes rounds of them, which share a ledger.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extensions
@@ -23,32 +22,30 @@ from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResul
 from flywheel.results.rounds import CoverageGap, LogsEvalAnswer
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
-from flywheel.stages.evaluate.logs.score import NOT_JUDGED, SUITE, Served, serve
+from flywheel.stages.evaluate.logs.score import NO_OUTCOME, SUITE, Served, serve
 from flywheel.stages.evaluate.off_policy.estimators import as_record
 from flywheel.stages.evaluate.off_policy.logs import off_policy
-from flywheel.stages.evaluate.slicing import standings
-from flywheel.stages.gate import decide, rule_names
+from flywheel.stages.evaluate.slices import standings
+from flywheel.stages.gate import Decision, decide, rule_names
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
-__all__ = ["compare_logs"]
-
-NAMED = 20  # cases of a gap whose names are told
+NAMED = 20  # cases of a gap that are named
 _ROUND = re.compile(r"(?:.*[ _-])?round[ _-]?(\d+)", re.IGNORECASE)
 
 
 def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> LogsEvalAnswer:
-    """Compare an old and a new policy from what they served.
+    """Compare an old and a new policy from the attempts that they served.
 
     Args:
-        ctx: the project, for its configuration and rounds; need not be a project at all.
+        ctx: the project, for its configuration and rounds; need not have been initialised.
         logs: the old policy's files, then the new one's; or one for both, with the names of both.
         old: policy or model in the old log; all of it by default.
         new: policy or model in the new log.
         key: of redaction, for both logs.
 
     Raises:
-        UsageError: it is not clear which side is which, or nobody has the given name.
+        UsageError: it is not clear which side is which, or no policy has the given name.
         IngestError: nothing was found, or too much is unreadable.
         EvalError: a log has no conversation.
     """
@@ -56,19 +53,18 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
     (before, after), outcome, notes = scored_sides(sides)
     served = serve(before.attempts, after.attempts, rules=ctx.config.eval.slices)
     names = (old or policy_of(before) or logs[0].name, new or policy_of(after) or logs[-1].name)
-    found = compare(
+    comparison = compare(
         served.new, served.old, suite=SUITE, seed=ctx.config.eval.seed, standings=standings(ctx.config.eval.slices)
     )
-    estimates = _estimates(served, ctx.config.eval.seed)
-    report = _report(found, served, names, _leaked(ctx, new or "", after, served))
-    report = report.model_copy(update={"off_policy": estimates})
+    report = _report(comparison, served, names, _leaked(ctx, new or "", after, served))
+    report = report.model_copy(update={"off_policy": _estimates(served, ctx.config.eval.seed)})
     notes += _notes(served, sides, names)
-    decided = decide(
+    decision = decide(
         GateInput(report, None, (), _problems(served, ctx.config.gate.max_gap)),
         load_extensions("gates", rule_names(ctx.config.gate), search=ctx.project),
         ctx.config.gate,
     )
-    return _answer(_Judged(report, decided.verdict, decided.rules, outcome, names, estimates), served, notes)
+    return _answer(report, names, decision, served, outcome=outcome, notes=notes)
 
 
 def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> tuple[Log, Log]:
@@ -83,25 +79,25 @@ def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None,
         read *= 2
     if len(read) != 2:  # noqa: PLR2004 - an old and a new one
         raise UsageError(
-            f"{len(read)} logs were given", hint="--logs OLD --logs NEW; a folder or a glob may be many files"
+            f"expected two logs, got {len(read)}", hint="--logs OLD --logs NEW; a folder or a glob may be many files"
         )
     return choose(read[0], old, "old"), choose(read[1], new, "new")
 
 
 def _leaked(ctx: Context, name: str, log: Log, served: Served) -> int:
     """Return how many cases the new policy was trained on, where it is a round of this project."""
-    named = {n for a in log.attempts for n in log.names[a.episode_id]} | {name}
-    rounds = {int(m[1]) for n in named if (m := _ROUND.fullmatch(n.strip()))}
+    names = {n for a in log.attempts for n in log.names[a.episode_id]} | {name}
+    rounds = {int(m[1]) for n in names if (m := _ROUND.fullmatch(n.strip()))}
     known = [n for n in sorted(rounds) if n in ctx.registry.numbers() and n in ctx.registry.trained()]
     trained = {task for number in known for task in trained_tasks(ctx, number)}
     return sum(any(a.task_id in trained for side in both.values() for a in side) for both in served.attempts.values())
 
 
-def _report(found: Comparison, served: Served, names: tuple[str, str], leaked: int) -> EvalReport:
-    coverage = {n: count for n, count in found.coverage.items() if not n.startswith(f"{SUITE}: gap")}
+def _report(comparison: Comparison, served: Served, names: tuple[str, str], leaked: int) -> EvalReport:
+    coverage = {name: cases for name, cases in comparison.coverage.items() if not name.startswith(f"{SUITE}: gap")}
     missing = f"{SUITE}: missing: not scored for the baseline"
-    if missing in coverage:  # nobody judged the old policy's attempts there, so there is nothing to compare with
-        coverage[f"{SUITE}: missing: {NOT_JUDGED}"] = coverage.pop(missing)
+    if missing in coverage:  # the old policy's attempts have no outcome there, so there is nothing to compare with
+        coverage[f"{SUITE}: missing: {NO_OUTCOME}"] = coverage.pop(missing)
     lacking = next((gap.lacking for gap in served.gaps if gap.slice == "all"), 0)
     cases = sorted(
         (s.case_id, s.score, side) for side, scores in (("o", served.old), ("n", served.new)) for s in scores
@@ -115,64 +111,55 @@ def _report(found: Comparison, served: Served, names: tuple[str, str], leaked: i
         n_cases=len(served.attempts),
         n_tasks=len({s.task_id for s in served.old}),
         leaked_tasks=leaked,
-        metrics=[row.model_copy(update={"unit": served.unit}) for row in found.metrics],
+        metrics=[row.model_copy(update={"unit": served.unit}) for row in comparison.metrics],
         coverage=coverage | ({f"{SUITE}: lacking": lacking} if lacking else {}),
-        wins=found.wins,
-        regressions=found.regressions,
+        wins=comparison.wins,
+        regressions=comparison.regressions,
     )
 
 
 def _problems(served: Served, most: float) -> list[str]:
-    """Return the coverage gaps that are no small matter, named."""
-    found = []
+    """Return the coverage gaps beyond gate.max_gap, named."""
+    problems = []
     for gap in served.gaps:
         if gap.slice == "all" and gap.lacking <= most * gap.of:
             continue
         where = "" if gap.slice == "all" else f" where {gap.slice}"
         shown = ", ".join(gap.names[:5]) + (", ..." if len(gap.names) > 5 else "")  # noqa: PLR2004 - a line's worth
-        cases = f"{gap.lacking:,} of {count(gap.of, 'case')}"
-        found.append(f"a coverage gap: the new policy lacks {cases}{where} that the old one has ({shown})")
-    return found
+        cases = f"{count(gap.lacking)} of {count(gap.of, 'case')}"
+        problems.append(f"a coverage gap: the new policy lacks {cases}{where} that the old one has ({shown})")
+    return problems
 
 
 def _notes(served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> list[str]:
-    found = []
+    notes = []
     for log, side, name in zip(sides, ("old", "new"), names, strict=True):
-        mine = {n for a in log.attempts for n in log.names[a.episode_id]}
-        if len(mine) > 2:  # noqa: PLR2004 - one policy and its model
-            found.append(f"the {side} log ({name}) holds several policies, taken as one; --{side} NAME chooses")
+        policies = {n for a in log.attempts for n in log.names[a.episode_id]}
+        if len(policies) > 2:  # noqa: PLR2004 - one policy and its model
+            notes.append(f"the {side} log ({name}) holds several policies, taken as one; --{side} NAME chooses")
         if log.quarantined:
-            found.append(f"{log.quarantined:,} of {log.read:,} records of the {side} log are unreadable")
+            notes.append(f"{count(log.quarantined)} of {count(log.read)} records of the {side} log are unreadable")
     if served.colliding:
         shown = ", ".join(served.colliding[:5])
-        found.append(f"{count(len(served.colliding), 'task id')} stand for different requests in the two logs: {shown}")
+        notes.append(f"{count(len(served.colliding), 'task id')} with different requests in the two logs: {shown}")
     if served.only_new:
-        found.append(f"{count(served.only_new, 'case')} of the new policy only, which say nothing")
-    return found
+        notes.append(f"{count(served.only_new, 'case')} of the new policy only, not compared")
+    return notes
 
 
 def _estimates(served: Served, seed: int) -> list[OffPolicyEstimate]:
     rewards = [a.score for both in served.attempts.values() for a in both["old"] if a.score is not None]
     earned = math.fsum(rewards) / len(rewards) if rewards else None
-    return [as_record(found, "new", earned) for found in off_policy(served, seed=seed)]
+    return [as_record(estimate, "new", earned) for estimate in off_policy(served, seed=seed)]
 
 
 # --- the answer ----------------------------------------------------------------------------------------------------
 
 
-class _Judged(NamedTuple):
-    """What the gate was given, and what it said."""
-
-    report: EvalReport
-    verdict: Verdict
-    rules: list[RuleResult]
-    outcome: str
-    names: tuple[str, str]
-    estimates: list[OffPolicyEstimate]
-
-
-def _answer(judged: _Judged, served: Served, notes: list[str]) -> LogsEvalAnswer:
-    report, verdict, rules, outcome, names = judged[:5]
+def _answer(
+    report: EvalReport, names: tuple[str, str], decision: Decision, served: Served, *, outcome: str, notes: list[str]
+) -> LogsEvalAnswer:
+    verdict, rules = decision.verdict, decision.rules
     head = next((r for r in report.metrics if r.primary and r.slice == "all"), None)
     numbers = _numbers(head, rules)
     by_rule = {rule.rule: rule for rule in rules}
@@ -198,7 +185,7 @@ def _answer(judged: _Judged, served: Served, notes: list[str]) -> LogsEvalAnswer
         colliding=served.colliding[:NAMED],
         pass_k=_pass_k(served),
         amounts=_amounts(served),
-        off_policy=judged.estimates,
+        off_policy=report.off_policy,
         notes=notes,
     )
 
@@ -213,44 +200,44 @@ def _level(rule: RuleResult | None) -> float:
 
 
 def _numbers(head: MetricRow | None, rules: Sequence[RuleResult]) -> dict[str, float]:
-    found = next((dict(r.numbers) for r in rules if r.rule == "superiority"), {})
+    numbers = next((dict(r.numbers) for r in rules if r.rule == "superiority"), {})
     if head is None or head.baseline is None or head.value is None:
-        return found
-    found |= {"n": float(head.n), "units": float(head.n_tasks), "old": head.baseline, "new": head.value}
-    found |= {n: v for n, v in (("delta", head.delta), ("low", head.low), ("high", head.high)) if v is not None}
+        return numbers
+    numbers |= {"n": float(head.n), "units": float(head.n_tasks), "old": head.baseline, "new": head.value}
+    numbers |= {n: v for n, v in (("delta", head.delta), ("low", head.low), ("high", head.high)) if v is not None}
     if head.binary:
         for side, rate in (("old", head.baseline), ("new", head.value)):
-            found[f"{side}_low"], found[f"{side}_high"] = wilson(rate * head.n, head.n)
-            found[f"{side}_successes"] = float(round(rate * head.n))
-    return found
+            numbers[f"{side}_low"], numbers[f"{side}_high"] = wilson(rate * head.n, head.n)
+            numbers[f"{side}_successes"] = float(round(rate * head.n))
+    return numbers
 
 
 def _pass_k(served: Served) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    by_k: dict[str, dict[str, float]] = {}
     counts = {
         side: [(sum(a.score == 1 for a in both[side]), len(both[side])) for both in served.attempts.values()]
         for side in ("old", "new")
     }
-    most = min(max((n for _, n in made), default=0) for made in counts.values())
+    most = min(max((n for _, n in tasks), default=0) for tasks in counts.values())
     for k in (k for k in (1, 2, 3, 4, 8, 16) if most > 1 and k <= most):
-        values = {side: pass_all(made, k) for side, made in counts.items()}
+        values = {side: pass_all(tasks, k) for side, tasks in counts.items()}
         old, new = values["old"], values["new"]
         if old and new:
-            found[str(k)] = {"old": old[0], "old_tasks": old[1], "new": new[0], "new_tasks": new[1]}
-    return found
+            by_k[str(k)] = {"old": old[0], "old_tasks": old[1], "new": new[0], "new_tasks": new[1]}
+    return by_k
 
 
 def _amounts(served: Served) -> dict[str, dict[str, float]]:
-    """Return the mean of what was measured beside the outcome, over cases where both sides know it."""
-    found: dict[str, dict[str, float]] = {}
+    """Return the mean of each amount (cost, latency, ...), over cases where both sides know it."""
+    totals: dict[str, dict[str, float]] = {}
     for both in served.attempts.values():
         means = [_means(both[side]) for side in ("old", "new")]
         for name in sorted(means[0].keys() & means[1].keys()):
-            sums = found.setdefault(name, {"old": 0.0, "new": 0.0, "n": 0.0})
+            sums = totals.setdefault(name, {"old": 0.0, "new": 0.0, "n": 0.0})
             sums |= {"old": sums["old"] + means[0][name], "new": sums["new"] + means[1][name], "n": sums["n"] + 1}
     return {
         name: {"old": sums["old"] / sums["n"], "new": sums["new"] / sums["n"], "n": sums["n"]}
-        for name, sums in sorted(found.items())
+        for name, sums in sorted(totals.items())
     }
 
 

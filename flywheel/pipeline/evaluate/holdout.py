@@ -20,8 +20,6 @@ from flywheel.pipeline.evaluate.suites import chosen_suites
 from flywheel.records import Split
 from flywheel.stages.selection.decontaminate import EvaluationTexts
 
-__all__ = ["evaluation_texts", "read_holdout"]
-
 _ANSWERS = (("examples", "completion"), ("pairs", "chosen"))
 
 

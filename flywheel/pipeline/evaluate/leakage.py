@@ -19,8 +19,6 @@ from flywheel.stages.evaluate.suites.own_cases import LEAST_WORDS
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.suites.own_cases import OwnCase
 
-__all__ = ["asked_in_training", "trained_tasks"]
-
 
 def asked_in_training(ctx: Context, rounds: Iterable[int], cases: Sequence[OwnCase]) -> set[str]:
     """Return the ids of the cases whose last user message is one of a row that one of the rounds was trained on."""

@@ -1,11 +1,13 @@
-"""One side of a comparison from logs: log files → attempts, by way of a store that is thrown away.
+"""One side of a comparison from logs: log files → attempts, through a temporary store.
 
 The same readers, the same redaction and the same stages as everywhere; nothing is written into the project. Each side
-has a store of its own, because two policies' logs often use the same conversation ids.
+has its own store, because two policies' logs often use the same conversation ids.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import tempfile
 from collections import Counter
@@ -24,6 +26,7 @@ from flywheel.pipeline.build.registry import stages_for
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.ingest.run import ingest_logs
+from flywheel.present import percent
 from flywheel.stages.common.canonical import normal_text
 from flywheel.stages.evaluate.attempt import Act, Attempt
 from flywheel.stages.ingest.redact import Redactor
@@ -32,18 +35,16 @@ from flywheel.store import Store
 if TYPE_CHECKING:
     from flywheel.pipeline.context import Context
 
-__all__ = ["Log", "action_kind", "choose", "held_out", "policy_of", "read_attempts", "read_store", "scored_sides"]
-
 _RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
 
 @dataclass(frozen=True)
 class Log:
-    """What one side's files hold: attempts with their recorded outcome as score, and what else is known of each."""
+    """One side's attempts, with their recorded outcome as score, and what else is known of each."""
 
     attempts: list[Attempt]
-    guessed: dict[str, float]  # episode → probability of success, where any signal spoke
+    p_success: dict[str, float]  # episode → probability of success, where any signal has a vote
     names: dict[str, frozenset[str]]  # episode → policy and model, as the log names them
     read: int
     quarantined: int
@@ -54,52 +55,54 @@ class Log:
 
 
 def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: bytes) -> Log:
-    """Return what log files say of the attempts in them.
+    """Return the attempts in log files.
 
     Raises:
         IngestError: nothing was found, or too much is unreadable.
-        EvalError: there is no conversation in it.
+        EvalError: there is no conversation in them.
     """
     with tempfile.TemporaryDirectory(prefix="flywheel-") as folder:
         store = Store(Path(folder) / "store")
         store.create()
-        found = ingest_logs(store, config, project, paths, key=key)
+        ingested = ingest_logs(store, config, project, paths, key=key)
         build(store, config, project, stages=stages_for("returns"))
-        tables = {t: read_table(store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
-        log = _log(tables, _tiers(config, project, key))
+        log = _log(_tables(store), _tiers(config, project, key))
     if not log.attempts:
         where = ", ".join(f"`{path}`" for path in paths)
-        raise EvalError(f"no conversation in {where}", hint="`flywheel readers FILE` says what a file is taken for")
-    return replace(log, read=found.read, quarantined=sum(found.quarantined.values()))
+        raise EvalError(f"no conversation in {where}", hint="`flywheel readers FILE` shows a file's format")
+    return replace(log, read=ingested.read, quarantined=sum(ingested.quarantined.values()))
 
 
 def read_store(ctx: Context) -> Log:
     """Return the attempts of the project's own tables, which are brought up to date first."""
     build(ctx.store, ctx.config, ctx.project, stages=stages_for("returns"))
-    tables = {t: read_table(ctx.store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
-    return _log(tables, {})
+    return _log(_tables(ctx.store), {})
 
 
 def held_out(ctx: Context, episodes: pl.DataFrame) -> Log:
-    """Return the logged attempts at the held-out tasks of a round: what its slices are made of.
+    """Return the logged attempts at the held-out tasks of a round, from which its slices are made.
 
     Args:
         ctx: the project.
         episodes: the held-out rows of the table.
     """
     ids = episodes.lazy().select("episode_id")
-    talks = episodes.lazy().select("conversation_id")
-    tables = {t: read_table(ctx.store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
+    conversations = episodes.lazy().select("conversation_id")
+    tables = _tables(ctx.store)
     held = {t: table.join(ids, on="episode_id", how="semi") for t, table in tables.items() if t != "events"}
-    events = tables["events"].join(talks, on="conversation_id", how="semi")
+    events = tables["events"].join(conversations, on="conversation_id", how="semi")
     tiers = _tiers(ctx.config, ctx.project, ctx.key()) if ctx.key is not None else {}
     return _log(held | {"events": events}, tiers)
 
 
+def _tables(store: Store) -> dict[str, pl.LazyFrame]:
+    return {t: read_table(store, t) for t in ("events", "episodes", "steps", "rewards", "returns")}
+
+
 def policy_of(log: Log) -> str | None:
-    """Return how a side is called, where all its attempts have the same name."""
-    mine = (log.names[a.episode_id] - {"unknown"} for a in log.attempts)
-    names = {max(found, key=lambda n: (len(n), n)) for found in mine if found}
+    """Return a side's name, where all its attempts have the same."""
+    named = (log.names[a.episode_id] - {"unknown"} for a in log.attempts)
+    names = {max(both, key=lambda n: (len(n), n)) for both in named if both}
     return names.pop() if len(names) == 1 else None
 
 
@@ -109,38 +112,38 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
     attempts, names = [], {}
     for row in episodes.iter_rows(named=True):
         episode = row["episode_id"]
-        made = known["steps"].get(episode, _NO_STEPS)
+        steps = known["steps"].get(episode, _NO_STEPS)
         attempts.append(
             Attempt(
                 episode_id=episode,
                 task_id=row["task_id"],
-                request=_request(made["observation"] or row["tail"]),
+                request=_request(steps["observation"] or row["tail"]),
                 score=known["outcome"].get(episode),
                 name=known["task"].get(row["conversation_id"], ""),
                 user=row["user"],
                 tier=tiers.get(row["user"] or ""),
-                tools=frozenset(made["tools"]),
+                tools=frozenset(steps["tools"]),
                 tags=frozenset(row["tags"]),
-                well_formed=not made["malformed"],
+                well_formed=not steps["malformed"],
                 acts=tuple(
                     Act(key or TEXT, action_kind(action), known["chance"].get(event))
-                    for key, action, event in zip(made["keys"], made["actions"], made["events"], strict=True)
+                    for key, action, event in zip(steps["keys"], steps["actions"], steps["events"], strict=True)
                 ),
                 columns=_columns(row),
                 amounts={name: float(row[name]) for name in _AMOUNTS if row[name] is not None},
             )
         )
         names[episode] = frozenset(n for n in (row["policy"], row["model"]) if n)
-    known_returns = tables["returns"].filter(pl.col("step").is_null() & pl.col("known"))
-    guessed = dict(known_returns.select("episode_id", "p_success").collect().iter_rows())
-    return Log(attempts, guessed, names, 0, 0)
+    returns = tables["returns"].filter(pl.col("step").is_null() & pl.col("known"))
+    p_success = dict(returns.select("episode_id", "p_success").collect().iter_rows())
+    return Log(attempts, p_success, names, 0, 0)
 
 
 _COLUMNS = ("policy", "model", "user", "source_format", "tool_signature")
 
 
 def _columns(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return what declared slices may look at: what was known of an episode before its policy acted."""
+    """Return the columns that declared slices may use: what was known of an episode before its policy acted."""
     started = {"started": row["started"].isoformat()} if row["started"] is not None else {}
     return {name: str(row[name]) for name in _COLUMNS if row[name] is not None} | started
 
@@ -163,7 +166,7 @@ def action_kind(action: str) -> str:
 
 
 def _known(tables: Mapping[str, pl.LazyFrame]) -> dict[str, dict[str, Any]]:
-    """Return what other tables say of an episode: its recorded outcome, its task's name, its first words and tools."""
+    """Return what other tables know of an episode: its recorded outcome, its task's name, its first words and tools."""
     outcome = (
         tables["rewards"]
         .filter((pl.col("kind") == "outcome") & pl.col("step").is_null())
@@ -201,46 +204,43 @@ _CHANCES = ('"propensity":', '"completion_logprobs":[')  # as canonical JSON wri
 
 
 def _chance(payload: str) -> float | None:
-    """Return the log-probability of an action, as its call was logged: by its propensity, else by its tokens' sum."""
+    """Return an action's log-probability as its call was logged: its propensity, else the sum over its tokens."""
     call = orjson.loads(payload)
-    told, tokens = call.get("propensity"), call.get("completion_logprobs")
-    if isinstance(told, int | float) and not isinstance(told, bool) and 0 < told <= 1:
-        return math.log(told)
+    propensity, tokens = call.get("propensity"), call.get("completion_logprobs")
+    if isinstance(propensity, int | float) and not isinstance(propensity, bool) and 0 < propensity <= 1:
+        return math.log(propensity)
     if not isinstance(tokens, list) or not tokens or not all(isinstance(t, int | float) and t <= 0 for t in tokens):
         return None
     return math.fsum(tokens)
 
 
 def _request(observation: str) -> str:
-    told = (m.get("content") for m in orjson.loads(observation) if m.get("role") == "user")
-    return next((normal_text(text) for text in told if isinstance(text, str) and text.strip()), "")
+    requests = (m.get("content") for m in orjson.loads(observation) if m.get("role") == "user")
+    return next((normal_text(text) for text in requests if isinstance(text, str) and text.strip()), "")
 
 
 def choose(log: Log, name: str | None, side: str) -> Log:
     """Return one policy's attempts of a log, by the name of the policy or the model; all without a name.
 
     Raises:
-        UsageError: nobody in the log has that name.
+        UsageError: no policy in the log has that name.
     """
     if name is None:
         return log
-    wanted = {episode for episode, names in log.names.items() if name in names}
-    if not wanted:
+    episodes = {episode for episode, names in log.names.items() if name in names}
+    if not episodes:
         known = ", ".join(log.policies()) or "none"
         raise UsageError(f"no {side} policy named `{name}` in the logs", hint=f"policies and models in them: {known}")
-    return replace(log, attempts=[a for a in log.attempts if a.episode_id in wanted])
+    return replace(log, attempts=[a for a in log.attempts if a.episode_id in episodes])
 
 
 def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
     """Return each user's tier, by the pseudonym that the user has in the tables."""
     if not config.eval.user_tiers:
         return {}
-    import csv
-    import io
-
     path = project / config.eval.user_tiers
     if not path.is_file():
-        raise ConfigError(f"eval.user_tiers: `{path}` is no file", hint="a CSV file with the columns user and tier")
+        raise ConfigError(f"eval.user_tiers: `{path}` is not a file", hint="a CSV file with the columns user and tier")
     redactor = Redactor(config.ingest.redact, key)
     table = csv.DictReader(io.StringIO(read_text(path, ConfigError), newline=""))
     try:
@@ -253,17 +253,16 @@ def _tiers(config: Config, project: Path, key: bytes) -> dict[str, str]:
 
 
 def scored_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str]]:
-    """Return both sides with the outcome that decides as their score: the recorded one if both have it."""
+    """Return both sides scored by one outcome (the recorded one if both have it), the outcome's name, and notes."""
     shares = [sum(a.score is not None for a in log.attempts) / max(1, len(log.attempts)) for log in sides]
     if min(shares) >= _RECORDED:
         return sides, "recorded", []
-    guessed = tuple(replace(log, attempts=[_guess(a, log.guessed) for a in log.attempts]) for log in sides)
-    note = (
-        f"outcomes are recorded for {shares[0]:.0%} of the old and {shares[1]:.0%} of the new attempts, so the score "
-        "is the probability of success that the reward signals give"
+    old, new = (
+        replace(log, attempts=[replace(a, score=log.p_success.get(a.episode_id)) for a in log.attempts])
+        for log in sides
     )
-    return (guessed[0], guessed[1]), "p_success", [note]
-
-
-def _guess(attempt: Attempt, guessed: Mapping[str, float]) -> Attempt:
-    return replace(attempt, score=guessed.get(attempt.episode_id))
+    note = (
+        f"outcomes are recorded for {percent(shares[0], 0)} of the old and {percent(shares[1], 0)} of the new "
+        "attempts, so the score is P(success) from the reward signals"
+    )
+    return (old, new), "p_success", [note]

@@ -19,17 +19,15 @@ from flywheel.pipeline.evaluate.holdout import read_holdout
 from flywheel.pipeline.evaluate.leakage import asked_in_training, trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import held_out
 from flywheel.pipeline.evaluate.off_policy import off_policy_rows
-from flywheel.pipeline.evaluate.scorer import PolicyScorer, look_id
+from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport
 from flywheel.stages.evaluate.compare import build_report
-from flywheel.stages.evaluate.slicing import case_slices, standings
+from flywheel.stages.evaluate.slices import case_slices, standings
 from flywheel.stages.evaluate.suites.own_cases import OwnCases, read_cases
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.attempt import Attempt
-
-__all__ = ["evaluate", "look_id"]
 
 
 def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, int | None]:

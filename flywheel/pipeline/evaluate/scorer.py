@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from flywheel.models.policy import HFPolicy, PolicySet
     from flywheel.stages.evaluate.window import Ask
 
-__all__ = ["PolicyScorer", "Side", "look_id"]
-
-
 # Settings of what is scored, which do not change a score.
 _NO_MATTER = {"suites", "slices", "user_tiers", "baselines", "baseline_cases", "few_shot", "off_policy_cases"}
 

@@ -18,8 +18,6 @@ from flywheel.stages.evaluate.suites.own_cases import OwnCases
 if TYPE_CHECKING:
     from flywheel.extensions import Evaluator
 
-__all__ = ["Suite", "chosen_suites", "open_suite"]
-
 
 @dataclass(frozen=True)
 class Suite:

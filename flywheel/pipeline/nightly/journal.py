@@ -18,8 +18,6 @@ from flywheel.io import files
 from flywheel.pipeline.context import Context
 from flywheel.records import Need, Night, NightStage, Promotion, content_id
 
-__all__ = ["Journal", "last_night"]
-
 _FILE = "night.json"
 
 

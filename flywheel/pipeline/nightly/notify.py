@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from flywheel.config import NotifyConfig
     from flywheel.records import Night
 
-__all__ = ["notify"]
-
 _ATTEMPTS = 2  # at an address; the second one after no answer, or an error of the server's own
 _SERVER_FAULT = 500
 

@@ -14,8 +14,6 @@ from flywheel.errors import ExitCode, UsageError
 from flywheel.io import files
 from flywheel.pipeline.nightly.pipelines import find_recipe
 
-__all__ = ["SCHEDULERS", "schedule"]
-
 _WHOLE = re.MULTILINE | re.DOTALL
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\Z")
 

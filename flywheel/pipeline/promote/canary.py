@@ -4,7 +4,7 @@ In: what both served since the last look. Out: a decision with its numbers, and 
 which holds everything that was looked at before: attempts are counted once, however often their log is read. Looking
 often is safe: both verdicts come from e-processes, whose error holds over all looks together.
 
-    harm     E of "worse by the margin" reaches 1/harm_alpha                         → roll back
+    harm     E of "worse by the margin" reaches 1/HARM_ALPHA                         → roll back
     counts   the new side's share of users is not the configured one                 → roll back
     errors   more than twice the old side's share of attempts with errors, 3 nights  → roll back
     better   E of "better" reaches 1/alpha, with enough attempts                      → promote
@@ -30,9 +30,9 @@ from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stats.online import e_process
 from flywheel.stats.sequence import confidence_sequence, sample_ratio_p
 
-__all__ = ["watch"]
-
 WINDOWS, TWICE, LEAST_WINDOW = 3, 2.0, 20
+HARM_ALPHA = 0.01  # chance of a false alarm, over all looks
+SHARE_P = 0.001  # p-value of the canary's share of users below which its counts are broken
 
 
 class _Night(NamedTuple):
@@ -186,10 +186,10 @@ def _decide(
     """Return the decision and its reasons; harm first."""
     canary = sum(night["counts"][1] for night in nights)
     against = []
-    if harm >= math.log(1 / cfg.harm_alpha):
-        bound = count(1 / cfg.harm_alpha)
+    if harm >= math.log(1 / HARM_ALPHA):
+        bound = count(1 / HARM_ALPHA)
         against.append(f"worse by {margin(cfg.margin)} or more: e-value {_e_value(harm)} >= {bound}")
-    if ratio is not None and ratio < cfg.srm_p:
+    if ratio is not None and ratio < SHARE_P:
         against.append(
             f"the canary's share of users is not {percent(cfg.share)} (p {p_value(ratio)}), so the sides do not compare"
         )
@@ -204,7 +204,7 @@ def _decide(
         return "promote", [f"better: e-value {_e_value(better)} >= {count(1 / cfg.alpha)}, on {on}"]
     few = f"; {count(canary)} of at least {count(cfg.least)} canary attempts" if canary < cfg.least else ""
     evidence = (
-        f"e-value of harm {_e_value(harm)} of {count(1 / cfg.harm_alpha)}, of better {_e_value(better)} of "
+        f"e-value of harm {_e_value(harm)} of {count(1 / HARM_ALPHA)}, of better {_e_value(better)} of "
         f"{count(1 / cfg.alpha)}"
     )
     return "continue", [evidence + few]

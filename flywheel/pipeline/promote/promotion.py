@@ -12,7 +12,7 @@ from typing import Any, Literal
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.run import look_id
+from flywheel.pipeline.evaluate.scorer import look_id
 from flywheel.present import count, the_round
 from flywheel.records import EvalReport, Promotion, Verdict
 from flywheel.stages.gate import decide, rule_names

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Act", "Attempt"]
-
 
 class Act(NamedTuple):
     """One action.
@@ -15,7 +13,7 @@ class Act(NamedTuple):
     Attributes:
         key: what makes it the same as another.
         kind: the tools and which arguments they were given.
-        log_prob: of its tokens to the policy that took it, in nats, as its log says; None where it does not say.
+        log_prob: of its tokens to the policy that took it, in nats, as logged; None where it is not.
     """
 
     key: str
@@ -30,13 +28,13 @@ class Attempt:
     episode_id: str
     task_id: str
     request: str  # normal text of the first request; '' where there is none
-    score: float | None  # in [0, 1]; None where nobody judged it
+    score: float | None  # in [0, 1]; None without an outcome
     name: str = ""  # the source's name of the task
     user: str | None = None
     tier: str | None = None
     tools: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
     well_formed: bool = True
-    amounts: Mapping[str, float] = field(default_factory=dict)  # cost, latency, ...: told, not judged
+    amounts: Mapping[str, float] = field(default_factory=dict)  # cost, latency, ...: shown, not scored
     acts: tuple[Act, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)  # of the episode, known before it acted; for slices

@@ -1,4 +1,4 @@
-"""Held-out tables → cases: anchor states whose good actions are known from what became of the logged attempts.
+"""Held-out tables → cases: anchor states whose good actions are known from how the logged attempts ended.
 
 An anchor state makes a case if some logged action in it turned out well; what is good is decided by credit, not by what
 the log did, because logs contain mistakes. The cap is by hash: the same holdout gives the same cases, and one more task
@@ -21,10 +21,8 @@ from flywheel.stages.datasets.context import contexts
 if TYPE_CHECKING:
     from flywheel.extensions import Holdout
 
-__all__ = ["StateCase", "capped", "holdout_sha256", "state_cases"]
-
 GOOD_CREDIT = 0.1
-SUPPORT = 2  # episodes through an action before its credit is believed
+SUPPORT = 2  # episodes through an action before its credit counts
 SUCCEEDED = 0.7
 FAILED = 0.3
 
@@ -45,7 +43,7 @@ class StateCase:
     tool: str  # what the good action of the shown attempt calls first
 
 
-class _Made(NamedTuple):
+class _LoggedAction(NamedTuple):
     """One logged action in a state."""
 
     key: StepKey
@@ -59,49 +57,49 @@ class _Made(NamedTuple):
 @dataclass
 class _State:
     task_id: str
-    made: list[_Made] = field(default_factory=list)
+    actions: list[_LoggedAction] = field(default_factory=list)
     good: frozenset[str] = frozenset()
     bad: frozenset[str] = frozenset()
 
-    def judge(self) -> None:
+    def label(self) -> None:
         """Fill in the good and the bad actions."""
-        by_action: dict[str, list[_Made]] = {}
-        for m in self.made:
+        by_action: dict[str, list[_LoggedAction]] = {}
+        for m in self.actions:
             by_action.setdefault(m.action_key, []).append(m)
-        bad = {a for a, made in by_action.items() if _is_bad(made)}
-        good = {a for a, made in by_action.items() if _is_credited(made)}
-        good = good or {a for a, made in by_action.items() if any(_succeeded(m) for m in made)}
+        bad = {a for a, logged in by_action.items() if _is_bad(logged)}
+        good = {a for a, logged in by_action.items() if _is_credited(logged)}
+        good = good or {a for a, logged in by_action.items() if any(_succeeded(m) for m in logged)}
         self.good, self.bad = frozenset(good - bad), frozenset(bad)
 
     def shown(self) -> StepKey:
-        """Return the attempt whose context stands for the state: the first that took a good action well."""
-        able = [m for m in self.made if m.action_key in self.good]
+        """Return the attempt whose context represents the state: the first that took a good action well."""
+        able = [m for m in self.actions if m.action_key in self.good]
         return min(able, key=lambda m: (not _succeeded(m), not m.sound, m.key)).key
 
 
-def _credit(made: Sequence[_Made]) -> float | None:
-    known = [m.credit for m in made if m.credit is not None]
+def _credit(logged: Sequence[_LoggedAction]) -> float | None:
+    known = [m.credit for m in logged if m.credit is not None]
     return sum(known) / len(known) if known else None
 
 
-def _is_credited(made: Sequence[_Made]) -> bool:
-    credit = _credit(made)
-    believed = credit is not None and credit >= GOOD_CREDIT and max(m.support for m in made) >= SUPPORT
-    return believed and any(m.sound for m in made)
+def _is_credited(logged: Sequence[_LoggedAction]) -> bool:
+    credit = _credit(logged)
+    supported = credit is not None and credit >= GOOD_CREDIT and max(m.support for m in logged) >= SUPPORT
+    return supported and any(m.sound for m in logged)
 
 
-def _is_bad(made: Sequence[_Made]) -> bool:
-    credit, known = _credit(made), [m.p_success for m in made if m.p_success is not None]
+def _is_bad(logged: Sequence[_LoggedAction]) -> bool:
+    credit, known = _credit(logged), [m.p_success for m in logged if m.p_success is not None]
     return (credit is not None and credit <= -GOOD_CREDIT) or (bool(known) and max(known) <= FAILED)
 
 
-def _succeeded(made: _Made) -> bool:
-    return made.sound and made.p_success is not None and made.p_success >= SUCCEEDED
+def _succeeded(action: _LoggedAction) -> bool:
+    return action.sound and action.p_success is not None and action.p_success >= SUCCEEDED
 
 
 def _states(holdout: Holdout) -> dict[str, _State]:
-    whole = holdout.returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "p_success")
-    exact = pl.col("level") == 0  # what a tool was worth elsewhere does not say whether this call is right
+    outcomes = holdout.returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "p_success")
+    exact = pl.col("level") == 0  # what a tool was worth elsewhere does not show whether this call is right
     credit = holdout.returns.filter(pl.col("step").is_not_null() & exact).select(
         "episode_id", pl.col("step").alias("index"), pl.col("value").alias("credit"), "n_support"
     )
@@ -109,7 +107,7 @@ def _states(holdout: Holdout) -> dict[str, _State]:
     rows = (
         holdout.steps.filter(pl.col("action_key").is_not_null())
         .join(holdout.episodes.select("episode_id"), on="episode_id", how="semi")
-        .join(whole, on="episode_id", how="left")
+        .join(outcomes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .with_columns(sound=~(pl.col("malformed") | failed), n_support=pl.col("n_support").fill_null(0))
         .sort("episode_id", "index")
@@ -117,10 +115,10 @@ def _states(holdout: Holdout) -> dict[str, _State]:
             "state_key", "task_id", "episode_id", "index", "action_key", "sound", "p_success", "credit", "n_support"
         )
     )
-    found: dict[str, _State] = {}
+    states: dict[str, _State] = {}
     for state_key, task_id, episode, index, *rest in rows.iter_rows():
-        found.setdefault(state_key, _State(task_id)).made.append(_Made((episode, index), *rest))
-    return found
+        states.setdefault(state_key, _State(task_id)).actions.append(_LoggedAction((episode, index), *rest))
+    return states
 
 
 def capped(ids: Iterable[str], most: int, last: Collection[str] = ()) -> list[str]:
@@ -144,12 +142,14 @@ def state_cases(holdout: Holdout, most: int) -> list[StateCase]:
     """
     states = _states(holdout)
     for state in states.values():
-        state.judge()
+        state.label()
     spent = {key for key, state in states.items() if state.task_id in holdout.spent}
     chosen = capped((key for key, state in states.items() if state.good), most, spent)
     shown = {key: states[key].shown() for key in chosen}
     prompts = contexts(holdout.steps, set(shown.values()))
-    wanted = [m.key for key in chosen for m in states[key].made if m.action_key in states[key].good | states[key].bad]
+    wanted = [
+        m.key for key in chosen for m in states[key].actions if m.action_key in states[key].good | states[key].bad
+    ]
     wanted_ids = sorted({episode for episode, _ in wanted})
     logged = holdout.steps.filter(pl.col("episode_id").is_in(wanted_ids)).select("episode_id", "index", "action")
     actions = {(row[0], row[1]): row[2] for row in logged.iter_rows()}
@@ -171,13 +171,13 @@ def _calls(action: str) -> Calls:
 
 def _case(state_key: str, state: _State, shown: StepKey, texts: _Texts) -> StateCase:
     def written(actions: frozenset[str]) -> dict[str, list[Calls]]:
-        found: dict[str, dict[str, Calls]] = {}
-        for m in state.made:
+        ways: dict[str, dict[str, Calls]] = {}
+        for m in state.actions:
             if m.action_key in actions and (m.sound or m.action_key in state.bad):
                 calls = _calls(texts.actions[m.key])
                 text = content_id([[c["name"], c.get("arguments")] for c in calls])
-                found.setdefault(m.action_key, {}).setdefault(text, calls)
-        return {action: list(ways.values()) for action, ways in sorted(found.items())}
+                ways.setdefault(m.action_key, {}).setdefault(text, calls)
+        return {action: list(texts_of.values()) for action, texts_of in sorted(ways.items())}
 
     tools = texts.tools.get(shown[0])
     return StateCase(

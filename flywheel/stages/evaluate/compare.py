@@ -14,13 +14,11 @@ from typing import NamedTuple
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore
 from flywheel.records import FRESH, CaseGap, EvalReport, MeasureRow, MetricRow
-from flywheel.stages.evaluate.measures import measure_rows
 from flywheel.stages.evaluate.rows import Label, Pair, Standing, row, slice_rows
-from flywheel.stages.evaluate.slicing import gaps
+from flywheel.stages.evaluate.slices import gaps
+from flywheel.stats.clusters import cluster, paired_t_interval
 
-__all__ = ["Comparison", "build_report", "compare"]
-
-NAMED = 20  # cases of a gap whose names are told
+NAMED = 20  # cases of a gap that are named
 
 Scores = Mapping[str, CaseScore]
 
@@ -46,7 +44,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
     spent: Collection[str] = (),
     standings: Mapping[str, Standing] | None = None,
 ) -> Comparison:
-    """Set the candidate's scores beside the baseline's.
+    """Compare the candidate's scores with the baseline's.
 
     Args:
         candidate: its scores, in any order.
@@ -139,7 +137,7 @@ def _pairs(ours: Scores, theirs: Scores) -> list[Pair]:
 
 
 def _coverage(ours: Scores, theirs: Scores, suite: str, metric: str) -> dict[str, int]:
-    """Count cases: offered = scored + gap + missing by reason. Of metrics beside the headline only gaps are counted."""
+    """Count cases: offered = scored + gap + missing by reason. Of other metrics than the headline only gaps count."""
     have, want = _scored(ours), _scored(theirs)
     gap = len(want - have)
     if metric:
@@ -175,7 +173,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
     standings: Mapping[str, Standing] | None = None,
     seed: int = 0,
 ) -> EvalReport:
-    """Return the report of one round beside another.
+    """Return the report that compares one round with another.
 
     Args:
         candidate: scores by suite; the first suite's headline metric is the primary one.
@@ -243,3 +241,39 @@ def _gaps(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore]) -> list
     }
     found = gaps(sorted(have), have.keys() - ours, slices, {})
     return [CaseGap(slice=g.slice, lacking=g.lacking, of=g.of, names=g.names[:NAMED]) for g in found]
+
+
+# --- measures: both means and their ratio, for what is not a score ----------------------------------------------------
+
+
+def measure_rows(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore], suite: str) -> list[MeasureRow]:
+    """Return one row for each measure that either policy has, sorted by name, on the cases that both have."""
+    ours, theirs = _by_measure(candidate), _by_measure(baseline)
+    return [
+        _measure_row(suite, name, ours.get(name, {}), theirs.get(name, {}))
+        for name in sorted(ours.keys() | theirs.keys())
+    ]
+
+
+def _by_measure(scores: Sequence[CaseScore]) -> dict[str, dict[str, CaseScore]]:
+    found: dict[str, dict[str, CaseScore]] = {}
+    for score in scores:
+        if score.unit:
+            found.setdefault(score.metric, {})[score.case_id] = score
+    return found
+
+
+def _measure_row(suite: str, name: str, ours: Mapping[str, CaseScore], theirs: Mapping[str, CaseScore]) -> MeasureRow:
+    unit = next(s.unit for s in (*ours.values(), *theirs.values()))
+    cases = sorted(c for c in ours.keys() & theirs.keys() if math.isfinite(ours[c].score + theirs[c].score))
+    if not cases:
+        return MeasureRow(suite=suite, measure=name, unit=unit, n=0)
+    mine, other = [ours[c].score for c in cases], [theirs[c].score for c in cases]
+    value, base = math.fsum(mine) / len(cases), math.fsum(other) / len(cases)
+    row = MeasureRow(suite=suite, measure=name, unit=unit, n=len(cases), baseline=base, value=value)
+    if base <= 0:
+        return row
+    ratio = value / base
+    apart = [(a - ratio * b) / base for a, b in zip(mine, other, strict=True)]
+    low, high = paired_t_interval(cluster(apart, [ours[c].task_id for c in cases])) if len(cases) > 1 else (0.0, 0.0)
+    return row.model_copy(update={"ratio": ratio, "low": ratio + low, "high": ratio + high})

@@ -1,4 +1,4 @@
-"""A rival without training: a policy that is shown what succeeded, as earlier turns of the same conversation.
+"""The baseline without training: a policy that gets successes as earlier turns of the same conversation.
 
 In: rows of the table examples. Out: a few successes of training tasks, and a policy that has them before every prompt.
 What training is worth is what it adds to this.
@@ -19,8 +19,6 @@ from flywheel.stages.evaluate.window import Windowed
 if TYPE_CHECKING:
     from flywheel.extensions import Generation, Policy
 
-__all__ = ["FewShot", "demonstrations"]
-
 SUCCEEDED = 0.7
 MOST_CHARACTERS = 4_000  # of all examples together: about a thousand tokens before every prompt
 
@@ -31,8 +29,8 @@ ToolLists = Sequence[list[dict[str, Any]] | None]
 def demonstrations(examples: pl.DataFrame, most: int, seed: int) -> list[dict[str, Any]]:
     """Return at most so many successes, each {"messages": without a system message}, of as many training tasks.
 
-    Of each task one that ended well (P(success) >= .7), the longest stretch that is short enough; tasks in an order
-    that the seed draws. Nothing held out is ever among them.
+    Of each task one that ended well (P(success) >= .7), the longest stretch that is short enough; tasks in an
+    order that the seed picks. Nothing held out is ever among them.
     """
     rows = examples.filter(
         (pl.col("split") == Split.TRAIN.value) & pl.col("label") & (pl.col("p_success") >= SUCCEEDED)
@@ -51,8 +49,8 @@ class FewShot:
     """A policy that reads examples before every prompt, after its system message.
 
     Args:
-        policy: who answers.
-        name: how people name it.
+        policy: that answers.
+        name: in reports.
         examples: as `demonstrations` returns them.
     """
 

@@ -16,8 +16,6 @@ from flywheel.stages.evaluate.window import Ask, fits
 if TYPE_CHECKING:
     from flywheel.config import Config
 
-__all__ = ["own_actions", "well_formed_rate"]
-
 
 def well_formed_rate(config: Config, adapter: Path | None, asked: Sequence[tuple[Any, Any]]) -> float:
     """Return the share of prompts after which the policy's greedy action is a well-formed tool call.

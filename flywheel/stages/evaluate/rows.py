@@ -24,8 +24,6 @@ from flywheel.stats.clusters import (
 from flywheel.stats.paired import Interval
 from flywheel.stats.tango import tango_interval
 
-__all__ = ["Label", "Pair", "Standing", "row", "slice_rows"]
-
 Standing = Literal["found", "declared", "unguarded"]
 
 LEAST_SLICE = 5

@@ -10,8 +10,6 @@ from flywheel.extensions import CaseScore
 if TYPE_CHECKING:
     from flywheel.extensions import Generation, Policy
 
-__all__ = ["TOO_LONG", "Ask", "Windowed", "fits", "written_tokens"]
-
 TOO_LONG = "longer than the model's window"
 
 Messages = list[dict[str, Any]]

@@ -22,7 +22,7 @@ def test_the_whole_wheel_is_in_order() -> None:
         (["episodes"], "`episodes` needs events, which no stage before it makes", "put `ingest` before `episodes`"),
         (["ingest", "links", "episodes", "tasks", "pairs"], "`pairs` needs returns", "put `returns` before `pairs`"),
         ([*WHOLE[:-3], "gate"], "`gate` needs eval_report", "put `eval` before `gate`"),
-        (["ingest", "ingest"], "`ingest` stands twice", "remove one"),
+        (["ingest", "ingest"], "`ingest` is listed twice", "remove one"),
         (["ingets"], "unknown stage `ingets`", "ingest"),
     ],
 )

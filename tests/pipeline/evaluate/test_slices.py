@@ -8,7 +8,7 @@ from flywheel.config import SliceRule
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.evaluate.logged_attempts import held_out
 from flywheel.project import Project
-from flywheel.stages.evaluate.slicing import case_slices
+from flywheel.stages.evaluate.slices import case_slices
 
 
 def test_a_round_is_sliced_by_what_the_log_holds_of_its_held_out_tasks(tmp_path: Path, sample_logs: Path) -> None:

@@ -6,8 +6,7 @@ import math
 
 import pytest
 from flywheel.extensions import CaseScore
-from flywheel.stages.evaluate.compare import build_report, compare
-from flywheel.stages.evaluate.measures import measure_rows
+from flywheel.stages.evaluate.compare import build_report, compare, measure_rows
 
 
 def measured(*values: float, name: str = "tokens", tasks: str = "abcdefgh") -> list[CaseScore]:

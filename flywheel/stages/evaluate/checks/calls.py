@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["STRICT", "MatchRules", "same_calls", "same_text", "same_value"]
-
 _TOLERANCE = 1e-6
 _LOOSE = str.maketrans(dict.fromkeys(" ,./-_*^") | {"'": '"'})
 

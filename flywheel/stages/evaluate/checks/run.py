@@ -1,8 +1,8 @@
 """Programmatic checks of an answer: exact, regex, JSON Schema, SQL result, tool calls, a Python function.
 
 In: a check as declared. Out: a function from a generated answer to whether it passes. Whatever a model writes, a check
-ends: patterns are matched in linear time, queries run in a sealed engine under a limit, and nothing that a case or a
-model wrote is ever executed as code. What is wrong with a check itself is an error before any model is asked.
+ends: patterns are matched in linear time, queries run in a sandboxed engine under a limit, and nothing that a case or a
+model wrote is ever executed as code. A check that is itself wrong is an error before any model is asked.
 """
 
 from __future__ import annotations
@@ -27,14 +27,11 @@ from flywheel.records.cases import (
     SqlCheck,
 )
 from flywheel.stages.evaluate.checks.calls import MatchRules, same_calls, same_value
-from flywheel.stages.evaluate.checks.patterns import BadCheckError, found, known_pattern
-from flywheel.stages.evaluate.checks.schema import fits_schema
+from flywheel.stages.evaluate.checks.schema import BadCheckError, check_pattern, contains, fits_schema
 from flywheel.stages.evaluate.checks.sql import gives_rows
 
 if TYPE_CHECKING:
     from flywheel.extensions import Generation
-
-__all__ = ["Passes", "Where", "prepare", "well_formed"]
 
 MISSING = object()
 _BLOCK = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
@@ -81,12 +78,12 @@ def picked(made: Generation, on: str) -> Any:
         return text
     if on == "json":
         return _json(text)
-    plain = [{"name": c["name"], "arguments": c["arguments"]} for c in calls]
+    bare = [{"name": c["name"], "arguments": c["arguments"]} for c in calls]
     if on == "calls":
-        return plain
-    if not plain:
+        return bare
+    if not bare:
         return MISSING
-    return plain[0] if on == "call" else _deep(plain[0]["arguments"], on.split(".")[1:])
+    return bare[0] if on == "call" else _deep(bare[0]["arguments"], on.split(".")[1:])
 
 
 def _deep(value: Any, names: Sequence[str]) -> Any:
@@ -98,7 +95,7 @@ def _deep(value: Any, names: Sequence[str]) -> Any:
 
 
 def _unfenced(value: Any) -> Any:
-    """Return what stands in a text's only code block, or the text."""
+    """Return the content of a text's only code block, or the text."""
     blocks = _BLOCK.findall(value) if isinstance(value, str) else []
     return blocks[0] if len(blocks) == 1 else value
 
@@ -119,13 +116,13 @@ def _exact(check: ExactCheck, made: Generation) -> bool:
 
 
 def _regex(check: RegexCheck) -> Passes:
-    pattern = known_pattern(check.pattern)
+    pattern = check_pattern(check.pattern)
 
     def passes(made: Generation) -> bool:
         value = picked(made, check.on)
         if value is MISSING:
             return False
-        return found(pattern, value if isinstance(value, str) else canonical_json(value)) != check.absent
+        return contains(pattern, value if isinstance(value, str) else canonical_json(value)) != check.absent
 
     return passes
 
@@ -135,11 +132,9 @@ def _calls(check: CallCheck, case: EvalCase) -> Passes:
         raise BadCheckError("a call has no name", 'a call is {"name": "tool", "arguments": {...}}')
     wanted = [[{"arguments": {}, **call} for call in calls] for calls in check.any_of]
     rules = MatchRules(free_text=_named(check.free_text), ignore=_named(check.ignore))
-    return lambda made: any(same_calls(_made_calls(made), calls, case.tools, rules) for calls in wanted)
-
-
-def _made_calls(made: Generation) -> list[dict[str, Any]]:
-    return list(made.message.get("tool_calls") or [])
+    return lambda made: any(
+        same_calls(made.message.get("tool_calls") or [], calls, case.tools, rules) for calls in wanted
+    )
 
 
 def _named(names: Sequence[str]) -> frozenset[tuple[str, str]]:
@@ -154,12 +149,12 @@ def _python(check: PythonCheck, case: EvalCase, where: Where) -> Passes:
         function = load_extension("checks", where.functions.get(check.name, check.name), search=where.project)
     except FlywheelError as error:
         raise BadCheckError(error.message, f'[eval.checks] {check.name} = "module:function"') from None
-    plain = {**case.model_dump(mode="json", exclude={"checks"}), "given": check.given}
+    plain_case = {**case.model_dump(mode="json", exclude={"checks"}), "given": check.given}
 
     def passes(made: Generation) -> bool:
         """An exception is a refusal, so that an assertion will do; but a name that does not exist is a mistake."""
         try:
-            return bool(function(made, plain))
+            return bool(function(made, plain_case))
         except (NameError, ImportError, SyntaxError) as error:
             raise EvalError(
                 f"the check `{check.name}` is broken: {type(error).__name__}", hint="call it with an answer of your own"

@@ -1,7 +1,7 @@
 """Does a query that a model wrote give the expected rows: on given tables, in a sealed engine, under a limit.
 
 In: a declared check and its data files. Out: a function of the query's text. Rows are compared as a bag, or in order
-where that is asked; names of columns are not compared, numbers within 1e-6. A text that is no query, fails, or takes
+where that is asked; names of columns are not compared, numbers within 1e-6. A text that is not a query, fails, or takes
 too long or too much, gives nothing.
 """
 
@@ -18,12 +18,10 @@ import polars as pl
 
 from flywheel.sql_sandbox import is_query, limited, sealed
 from flywheel.stages.evaluate.checks.calls import same_value
-from flywheel.stages.evaluate.checks.patterns import BadCheckError
+from flywheel.stages.evaluate.checks.schema import BadCheckError
 
 if TYPE_CHECKING:
     from flywheel.records.cases import SqlCheck
-
-__all__ = ["data_files", "gives_rows"]
 
 SECONDS = 10.0
 MEMORY = "512MB"
@@ -69,7 +67,8 @@ def _table(source: Sequence[Mapping[str, Any]] | str, folder: Path) -> pl.DataFr
     }
     if not path.is_relative_to(folder.resolve()) or path.suffix not in readers:
         raise BadCheckError(
-            "a table's file is not a .csv, .jsonl or .parquet beside the cases", "name it relative to the cases' folder"
+            "a table's file is not a .csv, .jsonl or .parquet in the cases' folder",
+            "name it relative to the cases' folder",
         )
     try:
         return readers[path.suffix](path)
@@ -112,7 +111,7 @@ def _value(value: Any) -> Any:
 
 
 def _key(row: Sequence[Any]) -> str:
-    """Order rows so that numbers a rounding apart stand at the same place."""
+    """Order rows so that numbers a rounding apart take the same place."""
     return json.dumps([f"{v:.6g}" if isinstance(v, int | float) and not isinstance(v, bool) else v for v in row])
 
 

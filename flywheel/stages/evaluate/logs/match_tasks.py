@@ -3,10 +3,10 @@
 In: each side's tasks with what was asked in them (normal text of the first request of each attempt). Out: cases, each
 with the old side's and the new side's tasks that it consists of.
 
-Task ids of two logs may mean the same thing or merely look the same (numbers of lines, of two data sets). An id is
-believed where the requests behind it agree: word for word, or, where a simulated user words each attempt anew, much
-more than the requests behind different ids do. What ids cannot say, the text says: equal requests under different ids
-are one task, equal ids before different requests are two.
+Task ids of two logs may mean the same thing or merely look the same (line numbers of two data sets). An id is trusted
+where the requests behind it agree: word for word, or, where a simulated user words each attempt differently, much more
+than the requests behind different ids do. Where ids do not help, the text does: equal requests under different ids are
+one task, equal ids before different requests are two.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from typing import NamedTuple
 
 from flywheel.stages.evaluate.cases import capped
 
-__all__ = ["Case", "Matching", "likeness", "match_tasks"]
-
 GRAM = 4  # characters
 LIKE = 0.5  # texts that are certainly the same request in other words
 APART = 0.2  # how much more alike requests of one id must be than those of different ids
-WORDED = 0.8  # share of equal texts from which on texts are taken to be verbatim
-STRANGERS = 0.15  # likeness of requests that have nothing to do with each other, where too few are there to tell
+WORDED = 0.8  # share of equal texts from which on texts count as verbatim
+STRANGERS = 0.15  # likeness of unrelated requests, where there are too few to measure it
 _LOOKED_AT = 200
 
 Texts = Mapping[str, Sequence[str]]  # task id → normal texts of its attempts' first requests
@@ -85,7 +83,7 @@ def match_tasks(old: Texts, new: Texts) -> Matching:
         old: the old side's tasks with the normal texts of their first requests; [] where there is none.
         new: the new side's.
     """
-    by_id, colliding = _believed(old, new)
+    by_id, colliding = _trusted(old, new)
     if by_id == old.keys() == new.keys():
         return Matching([Case(task, (task,), (task,), "id") for task in sorted(by_id)], colliding)
     parts = _Parts()
@@ -110,7 +108,7 @@ def _named_apart(cases: list[Case]) -> list[Case]:
     return sorted(named)
 
 
-def _believed(old: Texts, new: Texts) -> tuple[set[str], list[str]]:
+def _trusted(old: Texts, new: Texts) -> tuple[set[str], list[str]]:
     """Return the common ids that mean the same task on both sides, and those that do not."""
     common = sorted(old.keys() & new.keys())
     equal = {t for t in common if not old[t] or not new[t] or set(old[t]) & set(new[t])}
@@ -124,26 +122,27 @@ def _believed(old: Texts, new: Texts) -> tuple[set[str], list[str]]:
 
 
 def _needed(old: Texts, new: Texts, common: list[str], *, verbatim: bool) -> float:
-    """Return how alike two differing requests of one id must be for the id to be believed."""
+    """Return how alike two differing requests of one id must be for the id to be trusted."""
     if verbatim:
         return LIKE
     some = capped(common, _LOOKED_AT)
     own = [_alike(old[task], new[task]) for task in some]
-    others = [_alike(old[a], new[b]) for a, b in zip(some, [*some[1:], *some[:1]], strict=True) if a != b]
+    neighbours = [(a, b) for a, b in zip(some, [*some[1:], *some[:1]], strict=True) if a != b]
+    others = [_alike(old[a], new[b]) for pair in neighbours for a, b in (pair, pair[::-1])]
     strangers = sum(others) / len(others) if others else STRANGERS
     return strangers if sum(own) / len(own) >= strangers + APART else LIKE
 
 
 def _owners(tasks: Texts) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    owners: dict[str, set[str]] = {}
     for task, texts in tasks.items():
         for text in texts:
-            found.setdefault(text, set()).add(task)
-    return found
+            owners.setdefault(text, set()).add(task)
+    return owners
 
 
 def _elsewhere(task: str, old: Texts, new: Texts, owners: tuple[dict[str, set[str]], dict[str, set[str]]]) -> bool:
-    """Return whether what one side asks under this id, the other asks, and asks only, under another one."""
+    """Return whether a request of one side under this id is on the other side under another id, and only there."""
     texts = {*old[task], *new[task]}
     return any(len(mine := side.get(text, set())) == 1 and task not in mine for side in owners for text in texts)
 
@@ -156,7 +155,7 @@ def _join_by_text(parts: _Parts, old: Texts, new: Texts, by_id: set[str]) -> Non
             for text in tasks[task]:
                 holders.setdefault(text, []).append((side, task))
     for _, nodes in sorted(holders.items()):
-        open_ones = [node for node in nodes if node[1] not in by_id]
+        unpaired = [node for node in nodes if node[1] not in by_id]
         paired = {parts.find(node) for node in nodes if node[1] in by_id}
-        if open_ones:
-            parts.join([*open_ones, *(paired if len(paired) == 1 else ())])
+        if unpaired:
+            parts.join([*unpaired, *(paired if len(paired) == 1 else ())])

@@ -1,8 +1,8 @@
 """Two policies' served episodes → scores, case by case: evaluation from logs alone, with no model to run.
 
-In: what each side's log holds of each attempt. Out: `CaseScore`s of both sides that `compare` sets beside each other,
-and what could not be compared. A case is a task; its score is the mean over its attempts. Everything a slice is made of
-is known before the new policy acted: the request, and which tools the old one used for it.
+In: what each side's log holds of each attempt. Out: `CaseScore`s of both sides for `compare`, and what could not be
+compared. A case is a task; its score is the mean over its attempts. Everything a slice is made of is known before the
+new policy acted: the request, and which tools the old one used for it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from flywheel.extensions import CaseScore
-from flywheel.stages.evaluate.attempt import Act, Attempt
+from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.logs.match_tasks import Case, Matching, match_tasks
-from flywheel.stages.evaluate.slicing import Gap, case_slices, gaps
+from flywheel.stages.evaluate.slices import Gap, case_slices, gaps
 
 if TYPE_CHECKING:
     from flywheel.config import SliceRule
 
-__all__ = ["NOT_JUDGED", "SUITE", "Act", "Attempt", "Gap", "Served", "serve"]
-
 SUITE = "served"
 SUCCESS = "success"
-NOT_JUDGED = "no outcome is known"
-CROWD = 0.5  # share of all cases above which cases that users tie together are no unit any more
+NO_OUTCOME = "no outcome is known"
+CROWD = 0.5  # share of all cases above which cases tied together by users do not make a unit
 
 
 @dataclass(frozen=True)
 class Served:
-    """Both sides' scores and everything that stands beside them."""
+    """Both sides' scores, and everything else that a comparison shows."""
 
     old: list[CaseScore]
     new: list[CaseScore]
@@ -40,11 +38,11 @@ class Served:
     only_new: int
     colliding: list[str]
     paired_by: dict[str, int]
-    unit: str  # what is drawn as a whole: "task" or "user"
+    unit: str  # what is resampled as one: "task" or "user"
     binary: bool
-    attempts: dict[str, dict[str, list[Attempt]]]  # case → side → judged attempts
+    attempts: dict[str, dict[str, list[Attempt]]]  # case → side → attempts with an outcome
     acted: dict[str, dict[str, list[Attempt]]]  # case → side → all attempts
-    units: dict[str, str]  # case → what it is drawn with
+    units: dict[str, str]  # case → the unit that it is resampled with
 
 
 def serve(
@@ -53,7 +51,7 @@ def serve(
     *,
     rules: Sequence[SliceRule] = (),
 ) -> Served:
-    """Set two policies' attempts beside each other.
+    """Pair two policies' attempts, case by case.
 
     Args:
         old: what the old policy served, in any order.
@@ -65,14 +63,14 @@ def serve(
         *({t: sorted({a.request for a in made if a.request}) for t, made in s.items()} for s in sides)
     )
     cases = {case.case_id: case for case in matching.cases}
-    made = {name: _of(case, sides) for name, case in cases.items()}
-    scored = {name: tuple([a for a in side if a.score is not None] for side in both) for name, both in made.items()}
+    attempts = {name: _of(case, sides) for name, case in cases.items()}
+    scored = {name: tuple([a for a in side if a.score is not None] for side in both) for name, both in attempts.items()}
     binary = all(len(s) <= 1 and all(a.score in {0.0, 1.0} for a in s) for both in scored.values() for s in both)
-    wanted = {name: both for name, both in made.items() if cases[name].old}
+    wanted = {name: both for name, both in attempts.items() if cases[name].old}
     slices = case_slices({name: both[0] for name, both in wanted.items()}, rules)
     units, unit = _units({name: scored[name] for name in wanted})
     have = [name for name in wanted if scored[name][0]]
-    named = {name: _name(cases[name], both) for name, both in made.items()}
+    named = {name: _name(cases[name], both) for name, both in attempts.items()}
     scores = [
         [s for name in wanted for s in _scores(name, units[name], scored[name][side], slices[name], binary=binary)]
         for side in (0, 1)
@@ -124,13 +122,13 @@ def _paired_by(matching: Matching) -> dict[str, int]:
 
 
 def _scores(
-    name: str, unit: str, judged: Sequence[Attempt], slices: Mapping[str, tuple[str, ...]], *, binary: bool
+    name: str, unit: str, attempts: Sequence[Attempt], slices: Mapping[str, tuple[str, ...]], *, binary: bool
 ) -> list[CaseScore]:
-    """Return a case's scores of one side; nothing where the side has no attempt that was judged."""
-    if not judged:
+    """Return a case's scores of one side; nothing where the side has no attempt with an outcome."""
+    if not attempts:
         return []
-    success = _mean([a.score or 0.0 for a in judged])
-    form = _mean([float(a.well_formed) for a in judged])
+    success = _mean([a.score or 0.0 for a in attempts])
+    form = _mean([float(a.well_formed) for a in attempts])
     return [
         CaseScore(name, unit, SUCCESS, success, binary=binary, primary=True, slices=slices),
         CaseScore(name, unit, "well_formed", form, binary=binary),
@@ -142,10 +140,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _units(scored: Mapping[str, tuple[list[Attempt], ...]]) -> tuple[dict[str, str], str]:
-    """Return what is drawn as a whole for each case: the task, or where users are known, the users behind it.
+    """Return the unit that each case is resampled with: the task, or where users are known, the users behind it.
 
-    Cases that one user ties together are one unit. Where users tie more than half of all cases together nothing would
-    be left to draw, and a case counts to its commonest user.
+    Cases that one user ties together are one unit. Where users tie more than half of all cases together, too little
+    would be left to resample, and a case counts to its most frequent user.
     """
     if not scored or not all(any(a.user for side in both for a in side) for both in scored.values()):
         return {name: name for name in scored}, "task"

@@ -21,19 +21,6 @@ from flywheel.stats.overlap import REFUSED, Certificate
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-__all__ = [
-    "CLIP",
-    "Case",
-    "Choice",
-    "Row",
-    "Sources",
-    "as_record",
-    "estimates",
-    "product_estimate",
-    "refusals",
-    "weighted_rows",
-]
-
 CLIP = 10.0
 NAMES = ("IPS", "SNIPS", "DM", "DR", "MIPS", "PDIS")
 MOST_UNKNOWN = 0.5  # share of rows whose logged probability is unknown from which on nothing is estimated
@@ -62,7 +49,7 @@ class Choice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One judged attempt: its first action, weighted."""
+    """One attempt with an outcome: its first action, weighted."""
 
     unit: str
     weight: float
@@ -84,7 +71,7 @@ def weighted_rows(taken: Sequence[tuple[str, float, str]], chosen: Sequence[Choi
     """Yield a state's rows; what an action earns is learnt from the other attempts only.
 
     Args:
-        taken: each attempt's first action, its reward and what it is drawn with.
+        taken: each attempt's first action, its reward and the unit that it is resampled with.
         chosen: its weights.
         case: the state.
     """
@@ -127,21 +114,21 @@ def estimates(
 
 
 def refusals(sources: Sources, reasons: Sequence[str] = ()) -> list[Estimate]:
-    """Return the answer where nothing can be estimated: every name, REFUSED, with the reasons and no number."""
+    """Return the result where nothing can be estimated: every name, REFUSED, with the reasons and no number."""
     total = sum(sources.counts.values())
-    told = [*([sources.reason] if sources.reason else []), *reasons]
+    why = [*([sources.reason] if sources.reason else []), *reasons]
     numbers = {name: float(n) for name, n in sources.counts.items()}
-    return [Estimate(name, None, None, None, total, Certificate(REFUSED, told, numbers)) for name in NAMES]
+    return [Estimate(name, None, None, None, total, Certificate(REFUSED, why, numbers)) for name in NAMES]
 
 
-def _sourced(found: Estimate, sources: Sources) -> Estimate:
-    """Say where the logged probabilities are from, and refuse the estimate where they are unknown."""
-    certificate = found.certificate
+def _sourced(raw: Estimate, sources: Sources) -> Estimate:
+    """Add where the logged probabilities are from, and refuse the estimate where they are unknown."""
+    certificate = raw.certificate
     numbers = certificate.numbers | {name: float(n) for name, n in sources.counts.items()}
     if not sources.reason:
-        return found._replace(certificate=certificate._replace(numbers=numbers))
+        return raw._replace(certificate=certificate._replace(numbers=numbers))
     reasons = [sources.reason, *certificate.reasons]
-    return Estimate(found.name, None, None, None, found.n, Certificate(REFUSED, reasons, numbers))
+    return Estimate(raw.name, None, None, None, raw.n, Certificate(REFUSED, reasons, numbers))
 
 
 def product_estimate(
@@ -152,14 +139,12 @@ def product_estimate(
     Args:
         ratios: e(a|s) / b(a|s) of each decision of each attempt.
         rewards: one an attempt.
-        units: what it is drawn with.
+        units: what each is resampled with.
         seed: of the bootstrap.
     """
     longest = max(map(len, ratios), default=0)
     if longest > LONGEST or not ratios:
-        reason = (
-            f"attempts of up to {longest} decisions, more than {LONGEST}: the product of their weights says nothing"
-        )
+        reason = f"attempts of up to {longest} decisions, more than {LONGEST}: the product of weights proves nothing"
         return Estimate(
             "PDIS", None, None, None, len(ratios), Certificate(REFUSED, [reason], {"steps": float(longest)})
         )

@@ -1,10 +1,9 @@
 """Off-policy estimates from two logs: what the new policy's choices would have earned in what the old one tried.
 
-In: both sides' attempts, case by case. Out: estimates with certificates. The probability of an action is the one that
-its log tells (a propensity, or the action's token log-probabilities), else it is counted: a case's attempts say how
-often each policy took which action. A case that the old policy tried once, without saying how likely that was, tells
-nothing about its probabilities; where those are half of the rows or more, every number is refused. Probabilities are
-never multiplied over more than five decisions.
+In: both sides' attempts, case by case. Out: estimates with certificates. The probability of an action is the logged one
+(a propensity, or the action's token log-probabilities), else it is counted: how often each policy took which action in
+a case's attempts. A case that the old policy tried once, without a logged probability, gives none; where those are half
+of the rows or more, every number is refused. Probabilities are never multiplied over more than five decisions.
 """
 
 from __future__ import annotations
@@ -28,11 +27,9 @@ from flywheel.stages.evaluate.off_policy.estimators import (
 )
 from flywheel.stats.ope import Estimate, marginal_weight
 
-__all__ = ["off_policy"]
-
 _END = Act("end", "end")
 LOGGED, COUNTED, UNKNOWN = "logged", "counted", "unknown"
-_UNTOLD = "the log tells no propensity, and it tried their tasks once"
+_UNKNOWN_WHY = "the log has no propensity, and it tried their tasks once"
 
 
 def off_policy(served: Served, *, seed: int = 0) -> list[Estimate]:
@@ -42,33 +39,33 @@ def off_policy(served: Served, *, seed: int = 0) -> list[Estimate]:
         return []
     usual = np.quantile(np.array(own), 0.9) + 1e-12
     typical = sum(row.surprise <= usual for row in rows) / len(rows)
-    told = Sources(
+    known = Sources(
         {name: sources[name] for name in (LOGGED, COUNTED, UNKNOWN)},
-        f"the old policy's probabilities are unknown for {{}}: {_UNTOLD}",
+        f"the old policy's probabilities are unknown for {{}}: {_UNKNOWN_WHY}",
     )
-    return estimates(rows, _pdis(served, seed), told, typical=typical, seed=seed)
+    return estimates(rows, _pdis(served, seed), known, typical=typical, seed=seed)
 
 
 def _rows(served: Served) -> tuple[list[Row], list[float], Counter[str]]:
-    """Return the old policy's judged attempts, how surprising the new policy's own actions are to itself, and sources.
+    """Return the old policy's attempts with outcomes, how surprising the new policy's own actions are, and sources.
 
-    Sources say of how many rows the old policy's probability is logged, counted or unknown.
+    Sources count for how many rows the old policy's probability is logged, counted or unknown.
     """
-    judged = {case: [a for a in both["old"] if a.score is not None] for case, both in served.attempts.items()}
-    scores = [a.score or 0.0 for made in judged.values() for a in made]
+    labelled = {case: [a for a in both["old"] if a.score is not None] for case, both in served.attempts.items()}
+    scores = [a.score or 0.0 for old in labelled.values() for a in old]
     overall = math.fsum(scores) / len(scores) if scores else 0.0
     rows: list[Row] = []
     own: list[float] = []
     sources: Counter[str] = Counter()
-    for case, made in judged.items():
+    for case, old in labelled.items():
         new = [_first(a) for a in served.acted[case]["new"]]
-        if not made or not new:
+        if not old or not new:
             continue
-        e, b, kind = _chances(new, [_first(a) for a in made])
-        sources[_source([_first(a) for a in served.acted[case]["old"]])] += len(made)
-        keys = [_first(attempt).key for attempt in made]
+        e, b, kind = _chances(new, [_first(a) for a in old])
+        sources[_source([_first(a) for a in served.acted[case]["old"]])] += len(old)
+        keys = [_first(attempt).key for attempt in old]
         chosen = [Choice(e[key] / b[key], marginal_weight(e, b, kind, key), -math.log(e[key])) for key in keys]
-        taken = [(key, attempt.score or 0.0, served.units[case]) for key, attempt in zip(keys, made, strict=True)]
+        taken = [(key, attempt.score or 0.0, served.units[case]) for key, attempt in zip(keys, old, strict=True)]
         rows += weighted_rows(taken, chosen, Case(e, overall))
         own += [-math.log(e[act.key]) for act in new]
     return rows, own, sources
@@ -85,14 +82,14 @@ def _source(old: Sequence[Act]) -> str:
     return COUNTED if len(old) > 1 else UNKNOWN
 
 
-def _told(acts: Sequence[Act]) -> dict[str, float]:
-    """Return each action's probability as the log tells it; {} unless it tells all of them."""
-    found: dict[str, list[float]] = {}
+def _logged(acts: Sequence[Act]) -> dict[str, float]:
+    """Return each action's logged probability; {} unless all of them are logged."""
+    chances: dict[str, list[float]] = {}
     for act in acts:
         if act.log_prob is None:
             return {}
-        found.setdefault(act.key, []).append(math.exp(act.log_prob))
-    return {key: math.fsum(told) / len(told) for key, told in found.items()}
+        chances.setdefault(act.key, []).append(math.exp(act.log_prob))
+    return {key: math.fsum(values) / len(values) for key, values in chances.items()}
 
 
 def _chances(new: Sequence[Act], old: Sequence[Act]) -> tuple[dict[str, float], dict[str, float], dict[str, str]]:
@@ -101,16 +98,16 @@ def _chances(new: Sequence[Act], old: Sequence[Act]) -> tuple[dict[str, float], 
     As logged, else counted: e smoothed by half an attempt spread over every action seen. An action that the new policy
     was not seen to take keeps its counted e, so that no weight is 0.
     """
-    taken, logged = Counter(a.key for a in new), Counter(a.key for a in old)
+    taken, tried = Counter(a.key for a in new), Counter(a.key for a in old)
     kind = {a.key: a.kind for a in (*new, *old)}
     extra = 0.5 / len(kind)
     e = {key: (taken[key] + extra) / (len(new) + 0.5) for key in kind}
-    told = _told(new)
-    if told:
-        unseen = [key for key in e if key not in told]
-        left = max(0.5 / (len(new) + 0.5), 1 - math.fsum(told.values())) / max(1, len(unseen))
-        e = {key: min(e[key], left) for key in unseen} | told
-    return e, {key: n / len(old) for key, n in logged.items()} | _told(old), kind
+    logged = _logged(new)
+    if logged:
+        unseen = [key for key in e if key not in logged]
+        left = max(0.5 / (len(new) + 0.5), 1 - math.fsum(logged.values())) / max(1, len(unseen))
+        e = {key: min(e[key], left) for key in unseen} | logged
+    return e, {key: n / len(old) for key, n in tried.items()} | _logged(old), kind
 
 
 # --- whole attempts ------------------------------------------------------------------------------------------------
@@ -135,12 +132,12 @@ def _path(attempt: Attempt) -> tuple[str, ...]:
 
 
 def _by_prefix(attempts: Sequence[Attempt]) -> dict[tuple[str, ...], Counter[str]]:
-    found: dict[tuple[str, ...], Counter[str]] = {}
+    counts: dict[tuple[str, ...], Counter[str]] = {}
     for attempt in attempts:
         path = _path(attempt)
         for t, kind in enumerate(path):
-            found.setdefault(path[:t], Counter())[kind] += 1
-    return found
+            counts.setdefault(path[:t], Counter())[kind] += 1
+    return counts
 
 
 def _ratio(

@@ -1,9 +1,9 @@
 """Off-policy estimates of a policy that can be asked: its own probability of each logged action, not a counted one.
 
-In: judged attempts, each with the log-probability of its actions to the policy that took them and to the target. Out:
-estimates with certificates. An action is its exact text, so what a target says otherwise in the same sense is another
-action: MIPS, over the tools and the names of their arguments, is the estimate that forgives that. In a state the target
-may also do what nobody logged: that earns what is known of the state on the whole.
+In: attempts with outcomes, each with the log-probability of its actions to the policy that took them and to the target.
+Out: estimates with certificates. An action is its exact text, so the same meaning in other words is another action:
+MIPS, over the tools and the names of their arguments, is the estimate that forgives that. In a state the target may
+also do what was never logged: that earns the state's overall mean.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from flywheel.stages.evaluate.off_policy.estimators import (
 )
 from flywheel.stats.ope import LONGEST, Estimate
 
-__all__ = ["Likely", "likely_off_policy"]
-
 _CAP = 50.0  # nats of a weight's logarithm: beyond, it is refused anyway, and its square must stay finite
-_ELSE = ""  # anything that nobody was seen to do
+_ELSE = ""  # anything that was never logged
 _USUAL = 0.9
 
 
 @dataclass(frozen=True)
 class Likely:
-    """One judged attempt.
+    """One attempt with an outcome.
 
     Attributes:
         episode_id: which one.
-        state: what was read before its first action, tools and the draw's temperature included.
+        state: what was read before its first action, tools and the sampling temperature included.
         served: the policy that acted; attempts of one share its probabilities.
         action: the first action's exact text; never empty.
         kind: the tools that it calls, and with which arguments.
-        unit: what the attempt is drawn with: its user, or its task.
+        unit: what the attempt is resampled with: its user, or its task.
         reward: in [0, 1].
         logged: log-probabilities of its actions to the policy that acted, in nats; at least the first.
         target: the same to the target.

@@ -1,7 +1,7 @@
 """Forgetting: does the policy still speak as its base does about things that its training was not about?
 
 In: one policy and a fixed text that comes with flywheel. Out: measures of each passage: `kl_to_base` (nats a token),
-`perplexity`, and `perplexity_ratio` (to the base's). They are no scores: the gate holds them against `gate.limits`.
+`perplexity`, and `perplexity_ratio` (to the base's). They are not scores: the gate compares them with `gate.limits`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from flywheel.config import EvalConfig
     from flywheel.extensions import Drift, Holdout, Policy
-
-__all__ = ["FORGETTING", "Drifting", "Forgetting", "passages"]
 
 _UNITS = {"kl_to_base": "nats a token", "perplexity": "a token", "perplexity_ratio": "times the base's"}
 _LARGEST = 700.0  # nats whose exponential is still a number

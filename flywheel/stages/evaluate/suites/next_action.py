@@ -1,7 +1,7 @@
 """The built-in evaluators: does the policy take a good next action, does it prefer what turned out better.
 
 In: one policy and the held-out tables. Out: one score a metric and case. A case that does not fit the model's window is
-never cut: its score is NaN and `slices["missing"]` says why, so that `compare` counts it.
+never cut: its score is NaN and `slices["missing"]` gives the reason, so that `compare` counts it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, written_tokens
 if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Generation, Holdout, Policy
-
-__all__ = ["length_slopes", "next_action", "preference"]
 
 LIKE_LENGTH = 0.1
 
@@ -95,7 +93,7 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     """Score whether the policy gives the better action of a held-out pair the higher log-probability.
 
     Reference-free: sums over the action's tokens, with no other policy's subtracted. A sum favours short actions, so
-    the same is said twice more: `preference_like_length` of the pairs whose sides differ by at most a tenth in tokens,
+    two metrics control for length: `preference_like_length` of pairs whose sides differ by at most a tenth in tokens,
     and `preference_length_controlled` of all pairs, with what length alone explains taken off (`length_slopes`). The
     newest third of the pairs, by when the better action's episode began, is the slice time=newest third.
     """

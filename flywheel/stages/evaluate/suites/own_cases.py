@@ -20,8 +20,8 @@ from flywheel.extensions import CaseScore, Generation, list_extensions
 from flywheel.io.user_files import matching_files, read_records
 from flywheel.records import EvalCase, content_id
 from flywheel.records.cases import SqlCheck
-from flywheel.stages.evaluate.checks.patterns import BadCheckError
 from flywheel.stages.evaluate.checks.run import Passes, Where, prepare
+from flywheel.stages.evaluate.checks.schema import BadCheckError
 from flywheel.stages.evaluate.checks.sql import data_files
 from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, written_tokens
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Holdout, Policy
 
-__all__ = ["LEAST_WORDS", "OWN_CASES", "OwnCase", "OwnCases", "read_cases"]
-
-LEAST_WORDS = 4  # "yes, please" stands in many conversations
+LEAST_WORDS = 4  # "yes, please" is in many conversations
 
 
 @dataclass(frozen=True)
@@ -55,11 +53,11 @@ def read_cases(project: Path, cfg: EvalConfig, stem: str = "") -> list[OwnCase]:
 
     Args:
         project: the project's folder.
-        cfg: eval.cases says which files, eval.checks which functions they may name.
+        cfg: eval.cases names the files, eval.checks the functions that they may name.
         stem: only the file of this name, without .jsonl.
 
     Raises:
-        EvalError: a line is no case, a check cannot be used, or two cases have one id; names file and line.
+        EvalError: a line is not a case, a check cannot be used, or two cases have one id; names file and line.
     """
     found: dict[str, OwnCase] = {}
     places: dict[str, str] = {}
@@ -113,7 +111,7 @@ class OwnCases:
         return content_id(hashes, plugins, [_source(t, project_dir) for _, t in sorted(cfg.checks.items())])
 
     def texts(self, holdout: Holdout, cfg: EvalConfig) -> list[str]:
-        """Return what the cases ask, so that no round is trained on it; not the few words that anybody says."""
+        """Return what the cases ask, so that no round is trained on it; not the few words that every user writes."""
         asked = (
             next((m["content"] for m in reversed(case.prompt) if m["role"] == "user"), "")
             for case in read_cases(holdout.project_dir, cfg, self.stem)

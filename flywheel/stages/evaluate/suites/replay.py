@@ -2,8 +2,8 @@
 
 In: one policy, the held-out scenarios and fixtures. Out, a case being a turn from a user's message until the agent
 speaks: `replay_success`, the probability of success of the recorded attempts that ended as this one did. What the log
-does not know (a call that nobody made, an end that nobody came to) counts as a failure: the worst case, and the same
-for every policy. Beside it, as measures that decide nothing: success where the log knew the end, and why it did not.
+does not know (a call that was never made, an end that was never reached) counts as a failure: the worst case, and the
+same for every policy. Two measures for reference: success where the log knew the end, and why it did not.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from flywheel.config import EvalConfig
     from flywheel.extensions import Holdout, Policy
     from flywheel.replay import Outcome, Scenario
-
-__all__ = ["replay"]
 
 _SHARE = "share of cases"
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from flywheel.config import SliceRule
+from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import compare
-from flywheel.stages.evaluate.logs.score import Attempt, serve
+from flywheel.stages.evaluate.logs.score import serve
 from flywheel.stages.evaluate.slices import intents, language, task_groups
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from flywheel.stages.evaluate.logs.score import Act, Attempt, serve
+from flywheel.stages.evaluate.attempt import Act, Attempt
+from flywheel.stages.evaluate.logs.score import serve
 from flywheel.stages.evaluate.off_policy.logs import off_policy
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_long_attempts_have_no_product_of_weights() -> None:
     found = by_name(log(0.4, 1, then=6), log(0.6, 2, then=6))
 
     assert found["PDIS"].certificate.reasons == [
-        "attempts of up to 7 decisions, more than 5: the product of their weights says nothing"
+        "attempts of up to 7 decisions, more than 5: the product of weights proves nothing"
     ]
     assert found["DR"].certificate.state != "REFUSED"
 
@@ -96,7 +97,7 @@ def test_unknown_probabilities_are_refused_with_the_reason() -> None:
     assert {one.value for one in found.values()} == {None}
     assert all(
         one.certificate.reasons[0]
-        == "the old policy's probabilities are unknown for 200 of 200 rows: the log tells no propensity, and it tried "
+        == "the old policy's probabilities are unknown for 200 of 200 rows: the log has no propensity, and it tried "
         "their tasks once"
         for one in found.values()
     )

@@ -131,7 +131,7 @@ def test_more_than_five_decisions_are_not_multiplied() -> None:
 
     found = by_name(six)
     assert found["PDIS"].certificate.reasons == [
-        "attempts of up to 6 decisions, more than 5: the product of their weights says nothing"
+        "attempts of up to 6 decisions, more than 5: the product of weights proves nothing"
     ]
     assert found["PDIS"].n == 800
     assert found["DR"].value is not None

@@ -147,7 +147,7 @@ def test_a_pattern_that_hangs_python_ends_at_once(tmp_path: Path) -> None:
         ('{"prompt": "q", "checks": [{"check": "json_schema", "schema": {"patternProperties": {}}}]}', "uses `pattern"),
         ('{"prompt": "q", "checks": [{"check": "sql", "tables": {}}]}', "either `rows` or `reference`"),
         ('{"prompt": "q", "checks": [{"check": "sql", "tables": {}, "reference": "SELECT x"}]}', "the reference query"),
-        ('{"prompt": "q", "checks": [{"check": "sql", "tables": {"t": "../a.csv"}, "rows": []}]}', "beside the cases"),
+        ('{"prompt": "q", "checks": [{"check": "sql", "tables": {"t": "../a.csv"}, "rows": []}]}', "in the cases'"),
         ('{"prompt": "q", "checks": [{"check": "sql", "tables": {"t": "a.csv"}, "rows": []}]}', "FileNotFoundError"),
         ('{"prompt": "q", "checks": [{"check": "python", "name": "nobody"}]}', "no checks extension named"),
         ('{"prompt": "q", "checks": [{"check": "python", "name": "os:system"}]}', "should match pattern"),

@@ -8,7 +8,7 @@ import pytest
 from flywheel.config import SliceRule
 from flywheel.errors import ConfigError
 from flywheel.stages.evaluate.attempt import Attempt
-from flywheel.stages.evaluate.slicing import Slices, case_slices, gaps, standings
+from flywheel.stages.evaluate.slices import Slices, case_slices, gaps, standings
 
 WORDS = ("cancel flight boston", "refund invoice twice", "reset password account")
 
