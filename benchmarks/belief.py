@@ -20,7 +20,7 @@ import polars as pl
 from flywheel.config import RewardsConfig
 from flywheel.funnel import Funnel
 from flywheel.stages.labelling.build import build_reliability
-from flywheel.stages.labelling.posterior import Belief, Vote
+from flywheel.stages.labelling.posterior import Posterior, Vote
 from flywheel.stats.calibration import expected_calibration_error
 
 # signal, family, vote, P(votes | success), P(votes | failure), whether talkative users vote more
@@ -88,14 +88,14 @@ def _rewards(ids: pl.Series, *said: Any) -> pl.DataFrame:
     )
 
 
-def learned(truth: Bools, voted: Bools, audited: int, fit: str) -> Belief:
+def learned(truth: Bools, voted: Bools, audited: int, fit: str) -> Posterior:
     """Return what the stage learns from the tables."""
     episodes, rewards = tables(truth, voted, audited)
     cfg = RewardsConfig.model_validate({"fit": fit})
-    return Belief.read(build_reliability(episodes, rewards, cfg, None, Funnel()))
+    return Posterior.read(build_reliability(episodes, rewards, cfg, None, Funnel()))
 
 
-def scored(belief: Belief, voted: Bools) -> npt.NDArray[np.float64]:
+def scored(belief: Posterior, voted: Bools) -> npt.NDArray[np.float64]:
     """Return P(success) of each episode, by its pattern."""
     patterns, where = np.unique(voted, axis=0, return_inverse=True)
     votes = [[Vote(s[0], s[1], float(s[2]), 1.0) for s, on in zip(SIGNALS, row, strict=True) if on] for row in patterns]

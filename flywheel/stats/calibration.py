@@ -44,8 +44,8 @@ class Curve(NamedTuple):
         (x0, x1), (y0, y1) = self.scores[place - 1 : place + 1], self.values[place - 1 : place + 1]
         return min(y0 + (y1 - y0) * ((score - x0) / (x1 - x0)), y1)
 
-    def drawn_to_identity(self, share: float) -> Curve:
-        """Return the curve drawn towards "a score is its own probability": 0 leaves it, 1 replaces it."""
+    def shrunk_to_identity(self, share: float) -> Curve:
+        """Return the curve shrunk towards "a score is its own probability": 0 leaves it, 1 replaces it."""
         values = [(1 - share) * y + share * x for x, y in zip(self.scores, self.values, strict=True)]
         return Curve(self.scores, tuple(values))
 

@@ -20,7 +20,7 @@ from flywheel.pipeline.inspect.show import show
 from flywheel.present import metric_change, round_name, the_round
 from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
-from flywheel.stages.labelling.posterior import Belief, Vote, scope_of
+from flywheel.stages.labelling.posterior import Posterior, Vote, scope_of
 from flywheel.stages.labelling.priors import PRAISE_ALONE
 from flywheel.stats.delays import late_after_silence
 
@@ -167,7 +167,7 @@ def _episode(ctx: Context, record: Record) -> list[str]:
         record: an episode with its `rewards` and `returns`, as `show` returns it.
     """
     table = ctx.store.table("reliability", stage_of("reliability")).collect()
-    belief = Belief.read(table)
+    belief = Posterior.read(table)
     outcome = next((r for r in record["returns"] if r["step"] is None), None)
     policy = f"policy {record['policy']}, {record['stop_reason']}"
     lines = [f"episode {record['episode_id']}: {record['n_steps']} steps by {policy}."]
@@ -214,13 +214,13 @@ def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
     return votes
 
 
-def _probability(ctx: Context, outcome: Record, record: Record, belief: Belief, table: pl.DataFrame) -> Iterator[str]:
+def _probability(ctx: Context, outcome: Record, record: Record, belief: Posterior, table: pl.DataFrame) -> Iterator[str]:
     votes = _votes(record)
     if not votes:
         return
     p_success, basis = outcome["p_success"], outcome["basis"]
     scope = scope_of(ctx.config.rewards.scope, _time(record["started"]), record["policy"])
-    parts = {(part.vote.signal, part.vote.family): part for part in belief.parts([v for v, _ in votes.values()], scope)}
+    parts = {(part.vote.signal, part.vote.family): part for part in belief.contributions([v for v, _ in votes.values()], scope)}
     decider = {"audit": "a reviewer's answer", "verifier": "a recorded outcome, which decides alone"}.get(basis)
     signals = f"{outcome['n_support']} signal{'s' if outcome['n_support'] != 1 else ''}"
     prior = "" if decider else f", from {belief.prior(scope):.2f} before any vote"
@@ -248,7 +248,7 @@ def _probability(ctx: Context, outcome: Record, record: Record, belief: Belief, 
         yield f"  Calibrated {change} by {n} audited episodes (ECE {ece:.3f}, cross-fitted)."
 
 
-def _waiting(record: Record, belief: Belief) -> Iterator[str]:
+def _waiting(record: Record, belief: Posterior) -> Iterator[str]:
     """Yield the evidence that may still arrive: the share of it that would have by now, and when 80 % will have."""
     ended = _time(record["ended"])
     age = belief.age(ended)

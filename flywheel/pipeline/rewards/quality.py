@@ -17,7 +17,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results.rewards import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
-from flywheel.stages.labelling.posterior import Belief, Vote
+from flywheel.stages.labelling.posterior import Posterior, Vote
 from flywheel.stages.labelling.priors import full_log_odds
 from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
@@ -27,7 +27,7 @@ from flywheel.stats.missing import THUMBS_SENTENCE, inverse_response_mean, worst
 from flywheel.stats.transport import Transport, transport_audit
 
 if TYPE_CHECKING:
-    from flywheel.stages.labelling.posterior import Late
+    from flywheel.stages.labelling.posterior import LateSignal
 
 __all__ = ["rewards_answer", "transport"]
 
@@ -47,7 +47,7 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
         raise UsageError("there are no returns yet", hint="flywheel build")
     votes = _votes(ctx).join(whole.filter(pl.col("basis") != "suspect"), on="episode_id", how="semi")
     table = read_table(ctx.store, "reliability").collect()
-    belief = Belief.read(table)
+    belief = Posterior.read(table)
     notes = table.filter(pl.col("kind") == "warning").sort("name")["note"].to_list()
     return RewardsAnswer(
         episodes=whole.height,
@@ -88,7 +88,7 @@ def _votes(ctx: Context) -> pl.DataFrame:
     return summed(voting.select(VOTE_COLUMNS).collect())
 
 
-def _signals(whole: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iterator[SignalRow]:
+def _signals(whole: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Iterator[SignalRow]:
     """Yield each signal and sign: how often it votes, how often known outcomes agree, what a vote is worth."""
     truth = _truth(votes)
     sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1)
@@ -118,7 +118,7 @@ def _signals(whole: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iterat
         )
 
 
-def _mature_after(late: Late) -> float:
+def _mature_after(late: LateSignal) -> float:
     return next((t for t in late.delays.times if maturity(late.delays, t, late.horizon) >= _MATURE), late.horizon)
 
 
@@ -132,7 +132,7 @@ def _truth(votes: pl.DataFrame) -> pl.DataFrame:
 # --- calibration and transport ----------------------------------------------------------------------------------------
 
 
-def _calibrations(whole: pl.DataFrame, votes: pl.DataFrame, belief: Belief) -> Iterator[CalibrationRow]:
+def _calibrations(whole: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Iterator[CalibrationRow]:
     """Yield how far probabilities are off: on audited rows, and of the signals alone on rows with a verdict."""
     rows = _audited(whole, votes)
     if rows:
@@ -209,7 +209,7 @@ def transport(ctx: Context) -> dict[str, list[Transport]]:
     }
 
 
-def _checked(votes: pl.DataFrame, belief: Belief) -> Iterator[tuple[float, float]]:
+def _checked(votes: pl.DataFrame, belief: Posterior) -> Iterator[tuple[float, float]]:
     """Yield P(success) by the other signals and the verifier's outcome, for episodes that have both."""
     verdicts = votes.filter(pl.col("family") == VERIFIER).group_by("episode_id").agg(y=(pl.col("score").mean() + 1) / 2)
     verdicts = verdicts.sort("episode_id").head(_CHECKED)

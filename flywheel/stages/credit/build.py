@@ -13,8 +13,8 @@ import polars as pl
 from flywheel.contracts import conform, polars_schema
 from flywheel.records import Return
 from flywheel.stages.credit.steps import step_credit
-from flywheel.stages.labelling.label import Judgement, judge
-from flywheel.stages.labelling.posterior import Belief
+from flywheel.stages.labelling.label import Label, label_episodes
+from flywheel.stages.labelling.posterior import Posterior
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
@@ -36,7 +36,7 @@ def build_returns(
     credit; a step that no other attempt at the task took has credit 0 and weight 0. Without `reliability` the priors
     hold.
     """
-    judged = judge(episodes, rewards, cfg, Belief.read(reliability))
+    judged = label_episodes(episodes, rewards, cfg, Posterior.read(reliability))
     rows = [_row(episode_id, task_id, judged[episode_id]) for episode_id, task_id in _ids(episodes)]
     funnel.considered += len(rows)
     funnel.kept += len(rows)
@@ -61,7 +61,7 @@ def _ids(episodes: pl.DataFrame) -> list[tuple[str, str]]:
     return episodes.select("episode_id", "task_id").sort("task_id", "episode_id").rows()
 
 
-def _row(episode_id: str, task_id: str, judgement: Judgement) -> dict[str, Any]:
+def _row(episode_id: str, task_id: str, judgement: Label) -> dict[str, Any]:
     return {
         "episode_id": episode_id,
         "task_id": task_id,

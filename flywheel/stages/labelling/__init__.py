@@ -1,1 +1,1 @@
-"""From votes to P(success): priors, votes, the fitted reliability of signals, calibration, delays."""
+"""From votes to P(success): prior and fitted reliability of signals, calibration, delays, posterior, labels."""

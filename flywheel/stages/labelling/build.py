@@ -1,8 +1,8 @@
-"""How far each signal is to be believed, learned from the log as a whole: rates, delays, calibration, trust in users.
+"""The reliability of signals, learned from the whole log: rates, delays, calibration, trust in users.
 
-In: some columns of all episodes and rewards. Out: the small table `reliability`, which `returns` reads beside its own
-partition. Where the log cannot tell (too few families of signals that overlap, and no gold), the priors stay and a row
-says so.
+In: some columns of all episodes and rewards. Out: the small table `reliability`, which `returns` reads in addition to
+its own partition. Where rates cannot be identified (few known outcomes, few families of signals that overlap), the
+priors stay, with a warning row.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flywheel.records import Reliability
 from flywheel.stages.labelling.calibration import calibration
 from flywheel.stages.labelling.delays import delays
 from flywheel.stages.labelling.fit import fitted
-from flywheel.stages.labelling.posterior import ALL, Belief
-from flywheel.stages.labelling.trust import users
+from flywheel.stages.labelling.posterior import ALL, Posterior
+from flywheel.stages.labelling.trust import user_trust
 from flywheel.stages.labelling.votes import summed
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ SUSPECT = "suspect"
 def build_reliability(
     episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig, cutoff: datetime | None, funnel: Funnel
 ) -> pl.DataFrame:
-    """Return the facts that all episodes together tell; counts episodes, of which suspect ones teach nothing.
+    """Return the rows of `Reliability`; counts episodes and drops those with a suspect reward.
 
     Args:
         episodes: episode_id, user, policy, started, ended and tags of all episodes.
         rewards: the columns `VOTE_COLUMNS` of all rewards.
         cfg: how reliabilities may differ and how strong priors are.
-        cutoff: the time as of which is built; None: the newest time of the log.
+        cutoff: the time as of which the build runs; None: the newest time of the log.
         funnel: considered = episodes.
     """
     funnel.considered += episodes.height
@@ -50,14 +50,14 @@ def build_reliability(
     votes = votes.join(base.select("episode_id"), on="episode_id", how="semi", maintain_order="left")
     rows = [*_time(base, votes, cutoff), *fitted(base, votes, cfg)]
     rows += delays(base, votes, next((r["value"] for r in rows if r["kind"] == "time"), None))
-    rows += users(base, votes)
-    rows += calibration(base, votes, Belief.read(reliability_frame(rows)))
+    rows += user_trust(base, votes)
+    rows += calibration(base, votes, Posterior.read(_frame(rows)))
     funnel.note("facts", len(rows))
-    return reliability_frame(rows)
+    return _frame(rows)
 
 
-def reliability_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Return rows as a frame of `Reliability`; what a row does not say is empty."""
+def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Return rows as a frame of `Reliability`; fields that a row lacks are empty."""
     empty = {"scope": ALL, "name": "", "sign": 0, "family": "", "n": 0, "source": "", "x": [], "y": [], "note": ""}
     frame = pl.from_arrow(pa.Table.from_pylist([empty | row for row in rows], schema=arrow_schema(Reliability)))
     if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table always gives a frame
@@ -66,19 +66,19 @@ def reliability_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def _scope(cfg: RewardsConfig) -> pl.Expr:
-    """Return the expression of `_belief.scope_of`."""
+    """Return `posterior.scope_of` as an expression."""
     if cfg.scope == "policy":
         return "policy " + pl.col("policy")
     return (pl.col("started").dt.strftime("%Y-%m") if cfg.scope == "month" else pl.lit(None)).fill_null(ALL)
 
 
 def _time(base: pl.DataFrame, votes: pl.DataFrame, cutoff: datetime | None) -> Iterator[dict[str, Any]]:
-    """Yield the time against which ages are measured: never a clock's, which would change the rows from day to day.
+    """Yield the time against which ages are measured: never the clock's, which would change the rows from day to day.
 
-    A reviewer's answer is not counted: it comes when the log that it judges has long ended.
+    A reviewer's answer is not counted: it arrives long after the end of the log.
     """
-    told = votes.filter(pl.col("family") != "audit")["arrived"].max()
-    times = [t for t in (base["ended"].max(), base["started"].max(), told) if isinstance(t, datetime)]
+    newest_vote = votes.filter(pl.col("family") != "audit")["arrived"].max()
+    times = [t for t in (base["ended"].max(), base["started"].max(), newest_vote) if isinstance(t, datetime)]
     now = cutoff or max(times, default=None)
     if now is not None:
         yield {"kind": "time", "value": now.timestamp(), "note": now.isoformat()}

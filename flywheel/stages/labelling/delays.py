@@ -1,7 +1,7 @@
-"""How late each signal speaks, by Kaplan-Meier over all episodes with times.
+"""How late each signal's votes arrive, by Kaplan-Meier over all episodes with times.
 
 In: episodes, votes, and the time against which ages are measured. Out: rows of the kind delay, for signals that often
-speak after an episode has ended; those that speak within it are never waited for.
+vote after the end of an episode; the others are never waited for.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from flywheel.stages.labelling.priors import horizon_s
 from flywheel.stages.signals.rows import AUDIT
 from flywheel.stats.delays import kaplan_meier, thinned
 
-ENOUGH_ARRIVALS = 5  # late votes; a signal that hardly ever comes late holds nothing up
+ENOUGH_ARRIVALS = 5  # late votes; a signal with fewer is not waited for
 LEAST_SHARE = 0.01  # of all episodes
 KNOTS = 64
 
 
 def delays(base: pl.DataFrame, votes: pl.DataFrame, now: float | None) -> Iterator[dict[str, Any]]:
-    """Yield each late signal's curve: seconds since the end of an episode, and the share that has come by then."""
+    """Yield each late signal's curve: seconds since the end of an episode, and the share that has arrived by then."""
     if now is None:
         return
     timed = base.filter(pl.col("ended").is_not_null()).select("episode_id", ended=_seconds("ended"))
-    spoken = votes.filter((pl.col("family") != AUDIT) & pl.col("arrived").is_not_null())
-    for (signal,), rows in sorted(spoken.group_by("signal")):
-        came = timed.join(_first(rows), on="episode_id", how="left").with_columns(
+    arrivals = votes.filter((pl.col("family") != AUDIT) & pl.col("arrived").is_not_null())
+    for (signal,), rows in sorted(arrivals.group_by("signal")):
+        first = rows.group_by("episode_id").agg(pl.col("arrived").min()).with_columns(arrived=_seconds("arrived"))
+        episodes = timed.join(first, on="episode_id", how="left").with_columns(
             delay=(pl.col("arrived") - pl.col("ended")).clip(0), age=(now - pl.col("ended")).clip(0)
         )
-        late = came.filter(pl.col("delay") > 0).height
+        late = episodes.filter(pl.col("delay") > 0).height
         if late < ENOUGH_ARRIVALS or late < LEAST_SHARE * timed.height:
             continue
-        watched = pl.min_horizontal("delay", "age")
-        curve = kaplan_meier(came.select(watched).to_series().to_numpy(), came["arrived"].is_not_null().to_numpy())
-        curve = thinned(curve, KNOTS)
+        observed = episodes.select(pl.min_horizontal("delay", "age")).to_series().to_numpy()
+        curve = thinned(kaplan_meier(observed, episodes["arrived"].is_not_null().to_numpy()), KNOTS)
         family = rows["family"].sort()[0]
         horizon = max(horizon_s(name) for name in rows["family"].unique().sort())
         yield {
@@ -46,7 +46,3 @@ def delays(base: pl.DataFrame, votes: pl.DataFrame, now: float | None) -> Iterat
 
 def _seconds(column: str) -> pl.Expr:
     return pl.col(column).dt.epoch("us") / 1e6
-
-
-def _first(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.group_by("episode_id").agg(pl.col("arrived").min()).with_columns(arrived=_seconds("arrived"))

@@ -1,29 +1,29 @@
-"""From opinions to one judgement of each episode: probability of success, cost, risk and the return R.
+"""From rewards to one label of each episode: probability of success, cost, risk and the return R.
 
-In: episodes and rewards of a set of tasks, and what the log as a whole says of the signals (`reliability`). Out: one
-`Judgement` an episode. Votes add up as log-odds, signals of one family share one vote, a verifier decides alone, and a
-reviewer's answer above it. An episode whose reward is suspect is judged by nothing and judges nothing.
+In: episodes and rewards of a set of tasks, and the posterior made of the table `reliability`. Out: one `Label` an
+episode. Votes add up as log-odds, signals of one family share one vote, a verifier overrules them, and a reviewer's
+answer overrules the verifier. An episode with a suspect reward gets no label and takes no part in the others'.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import polars as pl
 
-from flywheel.stages.labelling.posterior import Belief, Vote, scope_of
+from flywheel.stages.labelling.posterior import Posterior, Vote, scope_of
 from flywheel.stages.labelling.votes import summed
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig, RulesConfig
 
-QUESTIONS = "questions"  # not a cost on a scale but a price each
+QUESTIONS = "questions"  # a price for each, not a cost on a scale
 ENOUGH_EPISODES = 5  # from which a task has cost quantiles of its own
 SUSPECT: Literal["suspect"] = "suspect"
 _DECIDING = frozenset({VERIFIER, AUDIT})
@@ -32,8 +32,8 @@ _ADOPTED = {"adopted", "user_edit"}
 Basis = Literal["audit", "verifier", "signals", "suspect", "none"]
 
 
-class Judgement(NamedTuple):
-    """All that is known of one episode."""
+class Label(NamedTuple):
+    """What is known of one episode."""
 
     p_success: float
     cost: float
@@ -49,12 +49,12 @@ class Judgement(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """Confidence: how decided it is, how much evidence has had time to come, how far its user is trusted."""
+        """Confidence: how clear P(success) is, times the maturity of the evidence, times the trust in the user."""
         return abs(2 * self.p_success - 1) * self.maturity * self.trust if self.known else 0.0
 
 
 class _Facts(NamedTuple):
-    """What is read of an episode."""
+    """The columns of an episode that its label depends on."""
 
     task_id: str
     user: str | None
@@ -67,101 +67,97 @@ class _Facts(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Heard:
-    """An episode's rewards, sorted by what they are for; none of the votes has weight 0."""
+class _Evidence:
+    """An episode's rewards by kind; no vote has weight 0."""
 
     votes: list[Vote] = field(default_factory=list)
     risk: float = 0.0
     costs: dict[str, float] = field(default_factory=dict)  # by unit
 
     @property
-    def spoken(self) -> set[str]:
-        """Names of the signals that voted, whatever it is worth."""
+    def voted(self) -> set[str]:
+        """Names of the signals that voted, however weak the vote is."""
         return {v.signal for v in self.votes if v.score or v.family in _DECIDING}
 
-    def basis(self, said: frozenset[str]) -> Basis:
-        """Return what a probability made from the votes rests on."""
+    def basis(self, signals: frozenset[str]) -> Basis:
+        """Return what a probability made from the votes rests on; `signals` are those that moved it."""
         families = {vote.family for vote in self.votes}
         if AUDIT in families:
             return "audit"
-        return "verifier" if VERIFIER in families else "signals" if said else "none"
+        return "verifier" if VERIFIER in families else "signals" if signals else "none"
 
 
-def judge(
-    episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig, belief: Belief | None = None
-) -> dict[str, Judgement]:
-    """Return the judgement of each episode of a partition of tasks, in order of episode id."""
-    believed = belief or Belief()
-    facts, heard = _facts(episodes), _heard(rewards)
-    silent = _Heard()
-    judged = {
-        episode: _success(believed, heard.get(episode, silent), one, cfg) for episode, one in sorted(facts.items())
-    }
+_NO_EVIDENCE = _Evidence()
+
+
+def label_episodes(
+    episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig, posterior: Posterior | None = None
+) -> dict[str, Label]:
+    """Return the label of each episode of a partition of tasks, in order of episode id; by the priors if not given."""
+    posterior = posterior or Posterior()
+    facts, evidence = _facts(episodes), _evidence(rewards)
+    labels = {e: _label(posterior, evidence.get(e, _NO_EVIDENCE), known, cfg) for e, known in sorted(facts.items())}
     costs = normalised_costs(
         [
-            (episode, facts[episode].task_id, unit, cost, one.p_success)
-            for episode, one in judged.items()
-            if episode in heard and one.basis != SUSPECT
-            for unit, cost in heard[episode].costs.items()
+            (episode, facts[episode].task_id, unit, cost, label.p_success)
+            for episode, label in labels.items()
+            if episode in evidence and label.basis != SUSPECT
+            for unit, cost in evidence[episode].costs.items()
             if unit != QUESTIONS
         ]
     )
     return {
-        episode: _valued(one, heard.get(episode, silent), facts[episode], costs.get(episode, 0.0), cfg)
-        for episode, one in judged.items()
+        episode: _with_return(label, evidence.get(episode, _NO_EVIDENCE), facts[episode], costs.get(episode, 0.0), cfg)
+        for episode, label in labels.items()
     }
 
 
-def _success(belief: Belief, heard: _Heard, facts: _Facts, cfg: RewardsConfig) -> Judgement:
-    """Return a judgement of success alone."""
+def _label(posterior: Posterior, evidence: _Evidence, facts: _Facts, cfg: RewardsConfig) -> Label:
+    """Return a label without cost and return."""
     if facts.suspect:
-        return Judgement(0.5, 0.0, heard.risk, 0.0, known=False, n_support=0, basis=SUSPECT)
+        return Label(0.5, 0.0, evidence.risk, 0.0, known=False, n_support=0, basis=SUSPECT)
     scope = scope_of(cfg.scope, facts.started, facts.policy)
-    p_success, p_raw, said = belief.judged(heard.votes, scope)
-    basis = heard.basis(said)
-    mature = 1.0 if basis in {"audit", "verifier"} else belief.maturity(heard.spoken, belief.age(facts.ended))
-    return Judgement(
+    p_success, p_raw, signals = posterior.estimate(evidence.votes, scope)
+    basis = evidence.basis(signals)
+    decided = basis in {"audit", "verifier"}
+    maturity = 1.0 if decided else posterior.maturity(evidence.voted, posterior.age(facts.ended))
+    return Label(
         p_success,
         0.0,
-        heard.risk,
+        evidence.risk,
         0.0,
-        known=bool(said),
-        n_support=len(said),
+        known=bool(signals),
+        n_support=len(signals),
         p_raw=p_raw,
         basis=basis,
-        maturity=mature,
-        provisional=mature < cfg.min_maturity,
-        trust=_trust(belief.users, facts.user, basis),
+        maturity=maturity,
+        provisional=maturity < cfg.min_maturity,
+        trust=posterior.users.get(facts.user or "", 1.0) if basis == "signals" else 1.0,
     )
 
 
-def _trust(users: Mapping[str, float], user: str | None, basis: Basis) -> float:
-    """Return how far the user is trusted, where their votes decide."""
-    return users.get(user or "", 1.0) if basis == "signals" else 1.0
-
-
-def _valued(one: Judgement, heard: _Heard, facts: _Facts, cost: float, cfg: RewardsConfig) -> Judgement:
+def _with_return(label: Label, evidence: _Evidence, facts: _Facts, cost: float, cfg: RewardsConfig) -> Label:
     if cfg.scheme == "rules":
-        value = _by_rules(one, heard, facts, cfg.rules)
+        value = _by_rules(label, evidence, facts, cfg.rules)
     else:
-        asked = cfg.kappa * heard.costs.get(QUESTIONS, 0.0)
-        value = cfg.alpha * (2 * one.p_success - 1) - cfg.beta * cost - cfg.gamma * one.risk - asked
-    return one._replace(cost=cost, value=value)
+        questions = cfg.kappa * evidence.costs.get(QUESTIONS, 0.0)
+        value = cfg.alpha * (2 * label.p_success - 1) - cfg.beta * cost - cfg.gamma * label.risk - questions
+    return label._replace(cost=cost, value=value)
 
 
-def _by_rules(one: Judgement, heard: _Heard, facts: _Facts, rules: RulesConfig) -> float:
-    """Return the hand-set reward: a sum over what happened."""
-    won = one.known and one.p_success > 0.5  # noqa: PLR2004 (more likely than not)
-    lost = one.known and one.p_success < 0.5  # noqa: PLR2004
-    took = any(vote.signal in _ADOPTED and vote.score > 0 for vote in heard.votes)
+def _by_rules(label: Label, evidence: _Evidence, facts: _Facts, rules: RulesConfig) -> float:
+    """Return the hand-set reward: the sum of the rules that apply."""
+    succeeded = label.known and label.p_success > 0.5  # noqa: PLR2004 (more likely than not)
+    failed = label.known and label.p_success < 0.5  # noqa: PLR2004
+    adopted = any(vote.signal in _ADOPTED and vote.score > 0 for vote in evidence.votes)
     return math.fsum(
         (
-            rules.success * won,
-            rules.failure * lost,
+            rules.success * succeeded,
+            rules.failure * failed,
             rules.step * facts.n_steps,
             rules.tool_error * facts.n_tool_errors,
-            rules.adopted * took,
-            rules.risk * one.risk,
+            rules.adopted * adopted,
+            rules.risk * label.risk,
         )
     )
 
@@ -173,21 +169,21 @@ def _facts(episodes: pl.DataFrame) -> dict[str, _Facts]:
     return {row[0]: _Facts(*row[1:]) for row in rows.iter_rows()}
 
 
-def _heard(rewards: pl.DataFrame) -> dict[str, _Heard]:
-    """Sort the rewards by episode; what one signal says about several steps is one vote, their weighted mean."""
-    found: dict[str, _Heard] = defaultdict(_Heard)
+def _evidence(rewards: pl.DataFrame) -> dict[str, _Evidence]:
+    """Return the rewards by episode; the votes of one signal on several steps are one vote, their weighted mean."""
+    by_episode: dict[str, _Evidence] = defaultdict(_Evidence)
     columns = ("episode_id", "kind", "signal", "family", "score", "weight", "worst")
     for episode, kind, signal, family, score, weight, worst in summed(rewards).select(columns).iter_rows():
-        one = found[episode]
+        evidence = by_episode[episode]
         if kind == "risk":
-            one.risk = max(one.risk, worst if weight > 0 else 0.0)
+            evidence.risk = max(evidence.risk, worst if weight > 0 else 0.0)
         elif weight <= 0:
             continue
         elif kind == "cost":
-            one.costs[family] = score
+            evidence.costs[family] = score
         else:
-            one.votes.append(Vote(signal, family, score, weight))
-    return dict(found)
+            evidence.votes.append(Vote(signal, family, score, weight))
+    return dict(by_episode)
 
 
 def normalised_costs(costs: Iterable[tuple[str, str, str, float, float]]) -> dict[str, float]:
@@ -196,26 +192,26 @@ def normalised_costs(costs: Iterable[tuple[str, str, str, float, float]]) -> dic
     Args:
         costs: (episode, task, unit, raw cost, probability of success). Quantiles are those of the task's episodes that
             probably succeeded; with fewer than five of them, of all its episodes; with fewer than five of these too,
-            nothing is known to be dear. Other tasks never matter, so that a partition's rows are the same in any
-            partitioning. Where the median is the 90th percentile, nothing is dear. Of several units, the highest.
+            every cost is 0. Other tasks never matter, so that a partition's rows are the same in any partitioning.
+            Where the median is the 90th percentile, every cost is 0. Of several units, the highest counts.
     """
     rows = list(costs)
-    won: dict[tuple[str, str], list[float]] = defaultdict(list)
-    tried: dict[tuple[str, str], list[float]] = defaultdict(list)
+    succeeded: dict[tuple[str, str], list[float]] = defaultdict(list)
+    all_costs: dict[tuple[str, str], list[float]] = defaultdict(list)
     for _, task, unit, cost, p in rows:
-        tried[unit, task].append(cost)
+        all_costs[unit, task].append(cost)
         if p > 0.5:  # noqa: PLR2004 (more likely than not)
-            won[unit, task].append(cost)
-    ends: dict[tuple[str, str], tuple[float, float]] = {}
-    for key, everything in tried.items():
-        known = won[key] if len(won[key]) >= ENOUGH_EPISODES else everything
-        ends[key] = _median_and_high(known) if len(known) >= ENOUGH_EPISODES else (0.0, 0.0)
-    scaled: dict[str, float] = {}
+            succeeded[unit, task].append(cost)
+    quantiles: dict[tuple[str, str], tuple[float, float]] = {}
+    for key, costs_of_task in all_costs.items():
+        known = succeeded[key] if len(succeeded[key]) >= ENOUGH_EPISODES else costs_of_task
+        quantiles[key] = _median_and_high(known) if len(known) >= ENOUGH_EPISODES else (0.0, 0.0)
+    normalised: dict[str, float] = {}
     for episode, task, unit, cost, _ in rows:
-        low, high = ends[unit, task]
-        dear = min(max((cost - low) / (high - low), 0.0), 1.0) if high > low else 0.0
-        scaled[episode] = max(dear, scaled.get(episode, 0.0))
-    return scaled
+        low, high = quantiles[unit, task]
+        share = min(max((cost - low) / (high - low), 0.0), 1.0) if high > low else 0.0
+        normalised[episode] = max(share, normalised.get(episode, 0.0))
+    return normalised
 
 
 def _median_and_high(costs: list[float]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""What an episode's votes make of its success, by the table `reliability` or, without one, by the priors.
+"""P(success) of an episode given its votes, by the table `reliability` or, without one, by the priors.
 
-In: the small table, and one episode's votes, age and user. Out: a probability, what it rests on, how mature it is, and
-how far its user is trusted. `reliability` scores audited episodes with the same functions as `returns` does all.
+In: the small table, and one episode's votes, age and user. Out: the probability, the signals it rests on, and its
+maturity. The stage `reliability` scores audited episodes with the same functions as `returns` does all.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 ALL = "all"
-_NOTHING = 1e-9  # log-odds
-_REMEMBERED = 100_000  # distinct sets of votes
+_NO_EFFECT = 1e-9  # log-odds
+_MOST_CACHED = 100_000  # distinct sets of votes
 
 
 class Vote(NamedTuple):
-    """One signal's opinion of an episode's success."""
+    """One signal's vote on an episode's success, in [-1, 1]."""
 
     signal: str
     family: str
@@ -43,8 +43,8 @@ class Vote(NamedTuple):
     weight: float
 
 
-class Part(NamedTuple):
-    """What a vote adds to the log-odds once its family's share and the cap on praise are taken."""
+class Contribution(NamedTuple):
+    """What a vote adds to the log-odds, after its family's share and the cap on praise."""
 
     vote: Vote
     log_odds: float
@@ -52,16 +52,16 @@ class Part(NamedTuple):
     source: str
 
 
-class Judged(NamedTuple):
-    """What an episode's votes come to."""
+class Estimate(NamedTuple):
+    """P(success) given an episode's votes."""
 
     success: float
-    score: float
-    said: frozenset[str]  # signals that say something: a vote at odds x 1 says nothing
+    score: float  # by the signals alone, not calibrated
+    signals: frozenset[str]  # those that moved it: a vote with odds ratio 1 does not
 
 
-class Late(NamedTuple):
-    """A signal that often speaks after the end of an episode."""
+class LateSignal(NamedTuple):
+    """A signal that often votes after the end of an episode."""
 
     signal: str
     family: str
@@ -70,20 +70,20 @@ class Late(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Belief:
-    """How far each signal is believed; made by `Belief.read`, or empty: then the priors hold."""
+class Posterior:
+    """P(success | votes): rates of each signal, priors, calibration; read from a table, or empty: priors only."""
 
     rates: dict[tuple[str, str, int], tuple[Rates, str]] = field(default_factory=dict)  # scope, signal, sign
     priors: dict[str, float] = field(default_factory=dict)  # P(success) by scope
     curve: Curve = field(default_factory=lambda: Curve((), ()))
-    late: tuple[Late, ...] = ()
+    late: tuple[LateSignal, ...] = ()
     users: dict[str, float] = field(default_factory=dict)  # trust
     now: float | None = None
-    _known: dict[tuple[str, tuple[Vote, ...]], Judged] = field(default_factory=dict, repr=False)
+    _cache: dict[tuple[str, tuple[Vote, ...]], Estimate] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, table: pl.DataFrame | None) -> Belief:
-        """Return the belief that a table of `Reliability` rows tells."""
+    def read(cls, table: pl.DataFrame | None) -> Posterior:
+        """Return the posterior by a table of `Reliability` rows; None: by the priors."""
         if table is None:
             return cls()
         rows = list(table.sort("kind", "scope", "name", "sign").iter_rows(named=True))
@@ -94,7 +94,7 @@ class Belief:
             {r["scope"]: r["value"] for r in of.get("class", ())},
             curves[0] if curves else Curve((), ()),
             tuple(
-                Late(r["name"], r["family"], Delays(tuple(r["x"]), tuple(r["y"])), r["value"])
+                LateSignal(r["name"], r["family"], Delays(tuple(r["x"]), tuple(r["y"])), r["value"])
                 for r in of.get("delay", ())
             ),
             {r["name"]: r["value"] for r in of.get("user", ())},
@@ -103,47 +103,52 @@ class Belief:
 
     def rates_of(self, scope: str, signal: str, sign: int) -> tuple[Rates, str]:
         """Return the rates of a vote, and where they come from."""
-        found = self.rates.get((scope, signal, sign)) or self.rates.get((ALL, signal, sign))
-        return found or (prior_rates(signal, sign), "prior")
+        fitted = self.rates.get((scope, signal, sign)) or self.rates.get((ALL, signal, sign))
+        return fitted or (prior_rates(signal, sign), "prior")
 
     def prior(self, scope: str) -> float:
         """Return P(success) of an episode before its votes."""
         return self.priors.get(scope, self.priors.get(ALL, 0.5))
 
-    def parts(self, votes: Sequence[Vote], scope: str = ALL) -> list[Part]:
+    def contributions(self, votes: Sequence[Vote], scope: str = ALL) -> list[Contribution]:
         """Return what each vote adds: a family's votes are averaged, and praise adds at most log 2 in all."""
-        families: dict[str, list[Part]] = defaultdict(list)
+        families: dict[str, list[Contribution]] = defaultdict(list)
         for vote in votes:
             if vote.score and vote.weight and vote.family not in {AUDIT, VERIFIER}:
                 sign = 1 if vote.score > 0 else -1
                 rates, source = self.rates_of(scope, vote.signal, sign)
                 odds = vote.weight * abs(vote.score) * full_log_odds(rates, sign)
-                families[vote.family].append(Part(vote, odds, rates, source))
-        return [part for family in sorted(families) for part in _shared(family, families[family])]
+                families[vote.family].append(Contribution(vote, odds, rates, source))
+        contributions = []
+        for family, members in sorted(families.items()):
+            mean = math.fsum(one.log_odds for one in members) / len(members)
+            kept = SENTIMENT_CAP / mean if family == PRAISE and mean > SENTIMENT_CAP else 1.0
+            contributions += [one._replace(log_odds=one.log_odds * kept / len(members)) for one in members]
+        return contributions
 
-    def judged(self, votes: Sequence[Vote], scope: str = ALL) -> Judged:
-        """Return what votes come to; the same votes, which a large log repeats, are thought over once."""
+    def estimate(self, votes: Sequence[Vote], scope: str = ALL) -> Estimate:
+        """Return P(success) given votes; cached, because a large log repeats the same votes."""
         key = scope, tuple(votes)
-        if key not in self._known:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            said = {part.vote.signal for part in self.parts(votes, scope) if abs(part.log_odds) > _NOTHING}
-            said |= {vote.signal for vote in votes if vote.family in {AUDIT, VERIFIER}}
-            self._known[key] = Judged(self.success(votes, scope), self.score(votes, scope), frozenset(said))
-        return self._known[key]
+        if key not in self._cache:
+            if len(self._cache) >= _MOST_CACHED:
+                self._cache.clear()
+            signals = {c.vote.signal for c in self.contributions(votes, scope) if abs(c.log_odds) > _NO_EFFECT}
+            signals |= {vote.signal for vote in votes if vote.family in {AUDIT, VERIFIER}}
+            self._cache[key] = Estimate(self.success(votes, scope), self.score(votes, scope), frozenset(signals))
+        return self._cache[key]
 
     def score(self, votes: Sequence[Vote], scope: str = ALL) -> float:
         """Return P(success) by the signals alone: not calibrated, audits left out; see `success`."""
         verdicts = [vote for vote in votes if vote.family == VERIFIER and vote.weight > 0]
         if verdicts:
-            return _decided(verdicts)
-        parts = self.parts(votes, scope)
-        if not parts:
+            return _mean_vote(verdicts)
+        contributions = self.contributions(votes, scope)
+        if not contributions:
             return 0.5
         prior = self.prior(scope)
-        odds = math.log(prior / (1 - prior)) + math.fsum(part.log_odds for part in parts)
+        odds = math.log(prior / (1 - prior)) + math.fsum(c.log_odds for c in contributions)
         p = 1 / (1 + math.exp(-min(max(odds, -500.0), 500.0)))
-        return _held(min(max(p, 1 - SURE), SURE), parts)
+        return _capped(min(max(p, 1 - SURE), SURE), contributions)
 
     def success(self, votes: Sequence[Vote], scope: str = ALL) -> float:
         """Return P(success): a reviewer's answer if there is one, else the calibrated score; 0.5 without any vote.
@@ -152,32 +157,31 @@ class Belief:
         """
         answers = [vote for vote in votes if vote.family == AUDIT and vote.weight > 0]
         if answers:
-            return _decided(answers)
+            return _mean_vote(answers)
         p = self.curve.at(self.score(votes, scope))
-        parts = self.parts(votes, scope)
+        contributions = self.contributions(votes, scope)
         if any(vote.family == VERIFIER and vote.weight > 0 for vote in votes):
             return min(max(p, 1 - SURE), SURE)
-        return _held(min(max(p, 1 - SURE), SURE), parts) if parts else 0.5
+        return _capped(min(max(p, 1 - SURE), SURE), contributions) if contributions else 0.5
 
     def age(self, ended: datetime | None) -> float | None:
         """Return how many seconds ago an episode ended; None where the log has no times."""
         return None if ended is None or self.now is None else max(self.now - ended.timestamp(), 0.0)
 
-    def maturity(self, spoken: set[str], age: float | None) -> float:
-        """Return the least share of late evidence that has had time to come, over the signals that are silent so far.
+    def maturity(self, voted: set[str], age: float | None) -> float:
+        """Return the least share of late evidence that should have arrived, over the signals that are silent so far.
 
         Args:
-            spoken: names of the signals that have voted.
-            age: as by `age`; an episode without times is taken to be whole.
+            voted: names of the signals that have voted.
+            age: as by `age`; an episode without times is taken to be mature.
         """
-        shares = [share for _, share in self.waiting(spoken, age)]
-        return min(shares, default=1.0)
+        return min((share for _, share in self.waiting(voted, age)), default=1.0)
 
-    def waiting(self, spoken: set[str], age: float | None) -> Iterator[tuple[Late, float]]:
-        """Yield each late signal that is silent so far, and the share of its evidence that would have come."""
+    def waiting(self, voted: set[str], age: float | None) -> Iterator[tuple[LateSignal, float]]:
+        """Yield each late signal that is silent so far, and the share of its evidence that should have arrived."""
         if age is not None:
             for late in self.late:
-                if late.signal not in spoken:
+                if late.signal not in voted:
                     yield late, maturity(late.delays, age, late.horizon)
 
 
@@ -188,18 +192,13 @@ def scope_of(scope: str, started: datetime | None, policy: str) -> str:
     return f"{started:%Y-%m}" if scope == "month" and started is not None else ALL
 
 
-def _decided(votes: Sequence[Vote]) -> float:
+def _mean_vote(votes: Sequence[Vote]) -> float:
+    """Return the weighted mean of deciding votes as a probability."""
     mean = sum(v.score * v.weight for v in votes) / sum(v.weight for v in votes)
     return min(max((mean + 1) / 2, 1 - SURE), SURE)
 
 
-def _shared(family: str, parts: list[Part]) -> list[Part]:
-    whole = math.fsum(part.log_odds for part in parts) / len(parts)
-    kept = SENTIMENT_CAP / whole if family == PRAISE and whole > SENTIMENT_CAP else 1.0
-    return [part._replace(log_odds=part.log_odds * kept / len(parts)) for part in parts]
-
-
-def _held(p: float, parts: Sequence[Part]) -> float:
-    """Return p, held below what a chosen action needs where praise is all that speaks for success."""
-    backed = any(part.log_odds > 0 and part.vote.family != PRAISE for part in parts)
+def _capped(p: float, contributions: Sequence[Contribution]) -> float:
+    """Return p, capped below what a chosen action needs where praise is the only evidence for success."""
+    backed = any(c.log_odds > 0 and c.vote.family != PRAISE for c in contributions)
     return p if backed else min(p, PRAISE_ALONE)

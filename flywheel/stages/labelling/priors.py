@@ -1,8 +1,8 @@
-"""How far each signal is believed before anything was audited.
+"""The prior reliability of each signal, before anything is audited.
 
 In: a signal's name and the sign of its vote. Out: its rates, its log-odds, and how long its evidence may take. They are
-engineering priors, not measurements: a success probability made from them is uncalibrated until an audit says
-otherwise. The stage `reliability` starts from them and moves away as the log allows.
+engineering priors, not measurements: a success probability made from them is uncalibrated until an audit has checked
+it. The stage `reliability` starts from them and moves away as far as the log allows.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import math
 from typing import NamedTuple
 
 PRAISE = "sentiment_pos"
-PRAISE_ALONE = 0.65  # most that praise alone can prove: below what a chosen action needs
+PRAISE_ALONE = 0.65  # highest P(success) by praise alone: below what a chosen action needs
 
-SURE = 0.97  # what a verifier's verdict is worth: it decides alone, and is not quite certain
-SENTIMENT_CAP = math.log(2)  # praise is cheap: all of it together doubles the odds at most
+SURE = 0.97  # P(success) by a verifier's verdict: it decides alone, and is not quite certain
+SENTIMENT_CAP = math.log(2)  # praise is cheap: all of it together at most doubles the odds
 
 
 class Rates(NamedTuple):
@@ -37,7 +37,7 @@ PRIORS: dict[tuple[str, int], Rates] = {
     ("rephrase", -1): Rates(0.75, 0.80),
     ("escalate", -1): Rates(0.90, 0.80),
     ("tool_error", -1): Rates(0.85, 0.75),
-    ("recovery", 1): Rates(0.52, 0.50),  # next to nothing for the episode: an error was made as well
+    ("recovery", 1): Rates(0.52, 0.50),  # almost no evidence for the episode: an error was made as well
     ("effort", 1): Rates(0.70, 0.70),
     ("effort", -1): Rates(0.70, 0.70),
     ("agreement", 1): Rates(0.85, 0.80),
@@ -48,23 +48,23 @@ PRIORS: dict[tuple[str, int], Rates] = {
     ("thanks", 1): Rates(0.80, 0.60),
     ("abandon", -1): Rates(0.60, 0.70),
 }
-_UNKNOWN = Rates(0.70, 0.70)  # a signal of which nothing is known, such as a plugin's
-_UNPROVEN = {"judge": Rates(0.5, 0.5)}  # believed only as far as known outcomes show, not at all before
+_UNKNOWN = Rates(0.70, 0.70)  # a signal without a prior of its own, such as a plugin's
+_UNPROVEN = {"judge": Rates(0.5, 0.5)}  # no evidence until known outcomes show its reliability
 
 
 def log_odds(signal: str, score: float) -> float:
-    """Return what a vote adds to the log-odds of success; a half-hearted vote counts by its size."""
+    """Return what a vote adds to the log-odds of success, in proportion to its size."""
     sign = 1 if score > 0 else -1
     return abs(score) * full_log_odds(prior_rates(signal, sign), sign)
 
 
 def prior_rates(signal: str, sign: int) -> Rates:
-    """Return how far a signal's vote of this sign is believed before anything was measured."""
+    """Return the prior rates of a signal's vote of this sign."""
     return _UNPROVEN.get(signal) or PRIORS.get((signal, sign), _UNKNOWN)
 
 
 def full_log_odds(rates: Rates, sign: int) -> float:
-    """Return the log-odds of a whole vote of this sign."""
+    """Return the log-odds of a full vote of this sign."""
     return math.log(rates.tpr / (1 - rates.tnr)) if sign > 0 else math.log((1 - rates.tpr) / rates.tnr)
 
 
@@ -73,5 +73,5 @@ _HORIZONS = {"verifier": _HOUR, "adoption": _DAY, "sentiment_neg": 14 * _DAY, "s
 
 
 def horizon_s(family: str) -> float:
-    """Return after how many seconds no more evidence of a family is waited for."""
+    """Return for how many seconds evidence of a family is waited for."""
     return _HORIZONS.get(family, _DAY)

@@ -1,14 +1,14 @@
-"""The votes of a set of episodes, one row an episode, signal and family: what one signal says of several steps is one.
+"""The votes on a set of episodes, one row an episode, signal and family: a signal's votes on several steps are one.
 
-In: rewards. Out: a frame sorted by its key, on which `reliability` learns and `returns` decides alike.
+In: rewards. Out: a frame sorted by its key, which both `reliability` and `returns` read.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-LEAST_VOTE = 0.25  # fainter votes say too little to learn a signal's reliability from
-# What must be read of the rewards table.
+LEAST_VOTE = 0.25  # weaker votes are left out when a signal's reliability is learned
+# Columns to read from the rewards table.
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
 
 
@@ -16,7 +16,7 @@ def summed(rewards: pl.DataFrame) -> pl.DataFrame:
     """Return (episode_id, kind, signal, family, score, weight, worst, arrived, inclusion).
 
     The score is the steps' weighted mean, 0 where all weights are 0; the weight their mean; `worst` the highest score;
-    `arrived` the first time that anything was said.
+    `arrived` the time of the first vote.
     """
     key = ("episode_id", "kind", "signal", "family")
     weights = pl.col("weight").sum()

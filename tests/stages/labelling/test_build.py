@@ -12,8 +12,8 @@ from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Episode, Reliability, Reward, canonical_json
 from flywheel.stages.labelling.build import build_reliability
-from flywheel.stages.labelling.label import judge
-from flywheel.stages.labelling.posterior import Belief, Vote
+from flywheel.stages.labelling.label import label_episodes
+from flywheel.stages.labelling.posterior import Posterior, Vote
 from flywheel.stages.signals.audit import audit
 from tests.stages.talks import Talk, made
 
@@ -95,7 +95,7 @@ def test_known_outcomes_teach_what_a_vote_is_worth() -> None:
     assert odds(rate(table, "escalate")) == pytest.approx(1, abs=1e-6), "what points the wrong way says nothing"
     (prior,) = table.filter(kind="class").iter_rows(named=True)
     assert (prior["value"], prior["source"]) == (pytest.approx(0.7, abs=0.01), "fitted with gold")
-    assert Belief.read(table).score([Vote("thanks", "sentiment_pos", 1, 1)]) == pytest.approx(0.65), "praise is held"
+    assert Posterior.read(table).score([Vote("thanks", "sentiment_pos", 1, 1)]) == pytest.approx(0.65), "praise is held"
 
 
 def test_few_known_outcomes_leave_the_priors_and_say_so() -> None:
@@ -140,7 +140,7 @@ def test_suspect_rewards_teach_nothing() -> None:
         votes = (("outcome", "verifier", 1.0), ("complaint", "sentiment_neg", -1.0))
         world.episode(f"s{i}", *votes, tags=["suspect"], started=START, ended=START)
     assert world.learned().equals(before)
-    judged = judge(*world.frames, RewardsConfig(), Belief.read(before))
+    judged = label_episodes(*world.frames, RewardsConfig(), Posterior.read(before))
     assert judged["s1"][:6] == (0.5, 0.0, 0.0, 0.0, False, 0)
     assert judged["s1"].basis == "suspect"
 
@@ -161,9 +161,9 @@ def test_copies_of_a_signal_change_no_probability() -> None:
     for row in [r for r in copied.rewards if r["signal"] == "copy"]:
         copied.rewards += [row | {"signal": f"copy{n}"} for n in range(3)]
     vote = Vote("copy", "sentiment_neg", -1, 1)
-    once = Belief.read(plain.learned()).score([vote])
+    once = Posterior.read(plain.learned()).score([vote])
     copies = [vote, *(Vote(f"copy{n}", "sentiment_neg", -1, 1) for n in range(3))]
-    assert Belief.read(copied.learned()).score(copies) == pytest.approx(once)
+    assert Posterior.read(copied.learned()).score(copies) == pytest.approx(once)
 
 
 def test_young_episodes_are_provisional() -> None:
@@ -183,14 +183,14 @@ def test_young_episodes_are_provisional() -> None:
     (delay,) = table.filter(kind="delay").iter_rows(named=True)
     assert (delay["name"], delay["n"]) == ("thumbs", 23)
     assert delay["x"][0] == pytest.approx(2 * 3600)
-    judged = judge(*world.frames, RewardsConfig(), Belief.read(table))
+    judged = label_episodes(*world.frames, RewardsConfig(), Posterior.read(table))
     assert (judged["0099"].maturity, judged["0099"].provisional) == (0.0, True)
     assert judged["0099"].weight == 0
     assert (judged["0001"].maturity, judged["0001"].provisional) == (1.0, False)
     assert not judged["0088"].provisional, "it has spoken"
-    relaxed = judge(*world.frames, RewardsConfig(min_maturity=0), Belief.read(table))
+    relaxed = label_episodes(*world.frames, RewardsConfig(min_maturity=0), Posterior.read(table))
     assert not relaxed["0099"].provisional
-    timeless = judge(*world.frames, RewardsConfig(), Belief())
+    timeless = label_episodes(*world.frames, RewardsConfig(), Posterior())
     assert not timeless["0099"].provisional
 
 
@@ -213,10 +213,10 @@ def audited(n: int = 60) -> World:
 
 def test_an_audit_calibrates_those_who_were_not_drawn() -> None:
     world = audited()
-    belief = Belief.read(world.learned())
+    belief = Posterior.read(world.learned())
     (row,) = world.learned().filter(kind="calibration").iter_rows(named=True)
     assert row["n"] == 60
-    judged = judge(*world.frames, RewardsConfig(), belief)
+    judged = label_episodes(*world.frames, RewardsConfig(), belief)
     assert judged["0000"].p_success == 0.97
     assert judged["0003"].p_success == pytest.approx(0.03)
     assert judged["0000"].basis == "audit"
@@ -256,7 +256,7 @@ def test_users_who_rate_against_the_truth_are_trusted_less() -> None:
     table = world.learned()
     trust = dict(table.filter(kind="user").select("name", "value").iter_rows())
     assert trust == {"honest": 1.0, "liar": pytest.approx(8 / 30 / 0.8)}
-    judged = judge(*world.frames, RewardsConfig(), Belief.read(table))
+    judged = label_episodes(*world.frames, RewardsConfig(), Posterior.read(table))
     assert judged["more"].weight == pytest.approx(abs(2 * judged["more"].p_success - 1) / 3)
     assert judged["0001"].trust == 1, "a verdict needs no trust"
 
@@ -290,7 +290,7 @@ def test_rules_are_an_option() -> None:
     world.episode("a", ("adopted", "adoption", 1.0), n_steps=4, n_tool_errors=1)
     world.episode("b", ("complaint", "sentiment_neg", -1.0), n_steps=2)
     world.rewards.append(world.rewards[-1] | {"signal": "risk", "family": "risk", "kind": "risk", "score": 0.5})
-    judged = judge(*world.frames, RewardsConfig(scheme="rules"))
+    judged = label_episodes(*world.frames, RewardsConfig(scheme="rules"))
     assert judged["a"].value == pytest.approx(5 - 0.4 - 0.3 + 0.5)
     assert judged["b"].value == pytest.approx(-0.2 - 5)
 
@@ -298,13 +298,13 @@ def test_rules_are_an_option() -> None:
 def test_a_judge_is_believed_as_far_as_known_outcomes_agree_and_not_before() -> None:
     world = World()
     asked = world.episode("asked", ("judge", "judge", 1.0))
-    before = judge(*world.frames, RewardsConfig(), Belief.read(world.learned()))[asked]
+    before = label_episodes(*world.frames, RewardsConfig(), Posterior.read(world.learned()))[asked]
     for n in range(120):
         good = n % 2 == 0
         right = n % 10 != 1
         verdict = 1.0 if good == right else -1.0
         world.episode(f"e{n}", ("judge", "judge", verdict), ("outcome", "verifier", 1.0 if good else -1.0))
-    after = judge(*world.frames, RewardsConfig(), Belief.read(world.learned()))[asked]
+    after = label_episodes(*world.frames, RewardsConfig(), Posterior.read(world.learned()))[asked]
 
     assert (before.known, before.p_success, before.weight) == (False, 0.5, 0.0)
     assert after.known
@@ -316,6 +316,6 @@ def test_a_judge_that_known_outcomes_contradict_says_nothing() -> None:
     asked = world.episode("asked", ("judge", "judge", 1.0))
     for n in range(120):
         world.episode(f"e{n}", ("judge", "judge", 1.0), ("outcome", "verifier", 1.0 if n % 2 else -1.0))
-    found = judge(*world.frames, RewardsConfig(), Belief.read(world.learned()))[asked]
+    found = label_episodes(*world.frames, RewardsConfig(), Posterior.read(world.learned()))[asked]
 
     assert abs(found.p_success - 0.5) < 0.05

@@ -10,12 +10,12 @@ import pytest
 from flywheel.config import RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.records import Episode, Reward
-from flywheel.stages.labelling.label import Judgement, judge, normalised_costs
-from flywheel.stages.labelling.posterior import Belief, Vote
+from flywheel.stages.labelling.label import Label, label_episodes, normalised_costs
+from flywheel.stages.labelling.posterior import Posterior, Vote
 from hypothesis import given
 from hypothesis import strategies as st
 
-success = Belief().success  # by the priors
+success = Posterior().success  # by the priors
 FAMILIES = ["adoption", "sentiment_neg", "sentiment_pos", "followup", "exec", "exit", "other"]
 VOTES = st.lists(
     st.builds(
@@ -88,14 +88,14 @@ def test_judgements() -> None:
         {"episode_id": "b", "signal": "thumbs", "family": "sentiment_neg", "score": -0.5, "step": 1},
         {"episode_id": "c", "signal": "thumbs", "family": "sentiment_neg", "score": -1.0, "weight": 0.0},
     ]
-    judged = judge(*frames(rows, {"b": "t", "a": "t", "c": "t"}), RewardsConfig(gamma=0.5))
+    judged = label_episodes(*frames(rows, {"b": "t", "a": "t", "c": "t"}), RewardsConfig(gamma=0.5))
     p = 0.85 / 1.1
     assert list(judged) == ["a", "b", "c"]
     assert judged["a"][:4] == pytest.approx((p, 0.0, 0.5, 2 * p - 1 - 0.25))
     assert judged["a"][4:6] == (True, 1)
     odds = math.exp(0.75 * math.log(0.1 / 0.8))
     assert judged["b"].p_success == pytest.approx(odds / (1 + odds))
-    assert judged["c"] == Judgement(0.5, 0.0, 0.0, 0.0, known=False, n_support=0)
+    assert judged["c"] == Label(0.5, 0.0, 0.0, 0.0, known=False, n_support=0)
 
 
 def test_cost_orders_equal_outcomes_and_never_flips_one() -> None:
@@ -113,7 +113,7 @@ def test_cost_orders_equal_outcomes_and_never_flips_one() -> None:
         }
         for n in range(11)
     ]
-    judged = judge(*frames(costs + verdicts, {f"{n}": "t" for n in range(11)}), RewardsConfig())
+    judged = label_episodes(*frames(costs + verdicts, {f"{n}": "t" for n in range(11)}), RewardsConfig())
     # of the ten that succeeded (0, 2, ..., 10) the median is 5.5 and the 90th percentile 9.1
     assert judged["10"].cost == 1
     assert judged["8"].cost == pytest.approx((8 - 5.5) / (9.1 - 5.5))

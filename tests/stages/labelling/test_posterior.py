@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from flywheel.stages.labelling.posterior import Belief, Vote
+from flywheel.stages.labelling.posterior import Posterior, Vote
 from flywheel.stages.labelling.priors import PRAISE_ALONE, SURE, Rates
 from flywheel.stats.calibration import Curve
 from hypothesis import given
@@ -16,7 +16,7 @@ SIGNS = {"adopted": 1, "complaint": -1, "thanks": 1, "loop": -1}
 
 
 @st.composite
-def beliefs(draw: st.DrawFn) -> Belief:
+def beliefs(draw: st.DrawFn) -> Posterior:
     """Return a belief with any rates that point the right way, any prior and any calibration."""
     rates = {}
     for name, sign in SIGNS.items():
@@ -26,7 +26,7 @@ def beliefs(draw: st.DrawFn) -> Belief:
         rates["all", name, sign] = pair, "fitted with gold"
     knots = sorted(draw(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=4)))
     curve = Curve(tuple(x for x, _ in knots), tuple(sorted(y for _, y in knots)))
-    return Belief(rates, {"all": draw(st.floats(0.05, 0.95))}, curve)
+    return Posterior(rates, {"all": draw(st.floats(0.05, 0.95))}, curve)
 
 
 def votes(*names: str) -> list[Vote]:
@@ -34,31 +34,31 @@ def votes(*names: str) -> list[Vote]:
 
 
 @given(beliefs())
-def test_praise_alone_never_reaches_what_a_chosen_action_needs(belief: Belief) -> None:
+def test_praise_alone_never_reaches_what_a_chosen_action_needs(belief: Posterior) -> None:
     assert belief.success(votes("thanks")) <= PRAISE_ALONE
     assert belief.success(votes("thanks", "complaint")) <= PRAISE_ALONE
 
 
 @given(beliefs(), st.lists(st.sampled_from(sorted(NAMES)), unique=True))
 def test_probabilities_are_no_surer_than_a_verdict_and_order_means_nothing(
-    belief: Belief, names: Sequence[str]
+    belief: Posterior, names: Sequence[str]
 ) -> None:
     given_votes = votes(*names)
-    p, raw, _ = belief.judged(given_votes)
+    p, raw, _ = belief.estimate(given_votes)
     assert 1 - SURE <= p <= SURE
     assert 1 - SURE <= raw <= SURE
-    assert belief.judged(given_votes[::-1])[:2] == pytest.approx((p, raw))
+    assert belief.estimate(given_votes[::-1])[:2] == pytest.approx((p, raw))
     assert p == 0.5 or names, "silence never votes"
 
 
 @given(beliefs())
-def test_a_vote_moves_the_score_its_own_way(belief: Belief) -> None:
+def test_a_vote_moves_the_score_its_own_way(belief: Posterior) -> None:
     assert belief.score(votes("adopted", "complaint")) <= belief.score(votes("adopted")) + 1e-12
     assert belief.score(votes("adopted", "thanks")) >= belief.score(votes("adopted")) - 1e-12
 
 
 @given(beliefs())
-def test_a_reviewer_overrules_a_verifier_which_overrules_votes(belief: Belief) -> None:
+def test_a_reviewer_overrules_a_verifier_which_overrules_votes(belief: Posterior) -> None:
     verdict, answer = Vote("outcome", "verifier", 1.0, 1.0), Vote("audit", "audit", -1.0, 1.0)
     assert belief.score([*votes("complaint"), verdict]) == SURE
     assert belief.success([*votes("adopted"), verdict, answer]) == pytest.approx(1 - SURE)
