@@ -19,10 +19,10 @@ ScoreNames = dict[str, Annotated[tuple[float, float], AfterValidator(_two_ends)]
 
 
 class JudgeConfig(Section):
-    """The optional signal `judge`: a model behind an OpenAI-compatible endpoint, believed only as far as measured."""
+    """The optional signal `judge`: a model behind an OpenAI-compatible endpoint, weighted by its reliability."""
 
     url: str = Field(default="", description="Base URL of the endpoint, as in http://localhost:8000/v1; '' for none.")
-    model: str = Field(default="", description="Model that judges.")
+    model: str = Field(default="", description="Model to ask.")
     key_env: str = Field(default="", description="Environment variable with the endpoint's key; '' for none.")
     timeout_s: float = Field(default=60.0, gt=0, description="Seconds to wait for one verdict.")
     max_chars: int = Field(default=24_000, ge=1_000, description="Characters of a conversation that the judge reads.")
@@ -35,7 +35,7 @@ class RulesConfig(Section):
     failure: float = Field(default=0.0, description="It more likely failed.")
     step: float = Field(default=-0.1, description="Each model action.")
     tool_error: float = Field(default=-0.3, description="Each tool call that failed.")
-    adopted: float = Field(default=0.5, description="The user took or kept what was made.")
+    adopted: float = Field(default=0.5, description="The user took or kept the output.")
     risk: float = Field(default=-10.0, description="Times the highest severity of a risk.")
 
 
@@ -68,7 +68,7 @@ class RewardsConfig(Section):
         "three families of signals overlap too (always), or never; else the priors hold.",
     )
     scope: Literal["all", "month", "policy"] = Field(
-        default="month", description="Within what reliabilities may differ, drawn towards those of the whole log."
+        default="month", description="Within what reliabilities may differ, shrunk towards those of the whole log."
     )
     prior_strength: float = Field(default=10.0, gt=0, description="How many votes a prior reliability is worth.")
     min_maturity: float = Field(
@@ -82,24 +82,22 @@ class RewardsConfig(Section):
         default=0.1, ge=0, description="Weight of cost; below pairs.min_margin so that it only breaks ties."
     )
     gamma: float = Field(default=1.0, ge=0, description="Weight of risk.")
-    kappa: float = Field(
-        default=0.05, ge=0, description="What a question beyond the task's 75th percentile takes off R."
-    )
+    kappa: float = Field(default=0.05, ge=0, description="Price in R of a question beyond the task's 75th percentile.")
     shrinkage: float = Field(default=2.0, ge=0, description="Prior strength k of a node's value in the prefix tree.")
     credit: Literal["prefix_tree", "broadcast", "discounted", "gigpo", "process", "error_local"] = Field(
         default="prefix_tree",
         description="Who gets the return, step by step; all but the default are for comparison with other tools.",
     )
     min_support: int = Field(
-        default=3, ge=1, description="Attempts through an action from which its exact history is believed."
+        default=3, ge=1, description="Attempts through an action from which its exact history is used."
     )
     stratum: int = Field(
         default=8,
         ge=0,
-        description="Attempts of one policy, or with one set of tools and system prompt, from which they are judged "
-        "among themselves; 0: never.",
+        description="Attempts of one policy, or with one set of tools and system prompt, from which they are compared "
+        "among themselves only; 0: never.",
     )
-    omega: float = Field(default=1.0, ge=0, description="Weight of a step's credit beside its episode's advantage.")
+    omega: float = Field(default=1.0, ge=0, description="Weight of a step's credit next to its episode's advantage.")
     discount: float = Field(
         default=1.0, gt=0, le=1, description="What a step's share of the return is multiplied by per step to the end."
     )

@@ -214,13 +214,16 @@ def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
     return votes
 
 
-def _probability(ctx: Context, outcome: Record, record: Record, belief: Posterior, table: pl.DataFrame) -> Iterator[str]:
+def _probability(
+    ctx: Context, outcome: Record, record: Record, belief: Posterior, table: pl.DataFrame
+) -> Iterator[str]:
     votes = _votes(record)
     if not votes:
         return
     p_success, basis = outcome["p_success"], outcome["basis"]
     scope = scope_of(ctx.config.rewards.scope, _time(record["started"]), record["policy"])
-    parts = {(part.vote.signal, part.vote.family): part for part in belief.contributions([v for v, _ in votes.values()], scope)}
+    contributions = belief.contributions([v for v, _ in votes.values()], scope)
+    parts = {(part.vote.signal, part.vote.family): part for part in contributions}
     decider = {"audit": "a reviewer's answer", "verifier": "a recorded outcome, which decides alone"}.get(basis)
     signals = f"{outcome['n_support']} signal{'s' if outcome['n_support'] != 1 else ''}"
     prior = "" if decider else f", from {belief.prior(scope):.2f} before any vote"

@@ -20,8 +20,8 @@ from flywheel.records import ID_HEX, canonical_json, content_id
 STATE_TASK_HEX = 16  # digits of a state that are its task's
 HOLDOUT_SALT = "flywheel-holdout:"
 
-# What stands in an action's key for a particular thing of a kind, as (pattern, slot); applied in this order. Only the
-# credit of alike actions looks at slots: within one task a wrong order number is a wrong action.
+# Placeholders for ids, dates and the like in an action's key, as (pattern, slot), applied in this order. Only the
+# credit of alike actions uses slots: within one task a wrong order number is a wrong action.
 SLOTS: tuple[tuple[str, str], ...] = (
     (r"<([A-Za-z]+)_[0-9a-f]{4,}>", "<$1>"),  # redaction's pseudonyms
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<ID>"),
@@ -38,7 +38,7 @@ _ROUND = re.compile(r"(?:.*-)?round[ -]\d+")
 
 
 def is_round(name: str) -> bool:
-    """Whether a name is a round's, as a log says it of a policy or a model."""
+    """Whether the name that a log gives a policy or a model is a round's."""
     return _ROUND.fullmatch(name) is not None
 
 
@@ -60,8 +60,8 @@ def dump(value: Any) -> str:
         return canonical_json(value)
 
 
-# A number that the fast parser and writer may tell otherwise than `json` does: beyond 64 bits, below 0.0001, or with an
-# exponent. In texts the pattern finds too much, which costs time only.
+# A number that the fast parser and writer may treat differently than `json` does: beyond 64 bits, below 0.0001, or
+# with an exponent. In texts the pattern matches too often, which costs time only.
 _DELICATE = re.compile(r"[:\[,\s]-?(?:\d{16}|0\.000|\d+(?:\.\d+)?[eE])")
 
 
@@ -70,7 +70,7 @@ def as_canonical(text: str, change: Callable[[Any], Any]) -> str:
 
     Args:
         text: JSON.
-        change: gives the new value of the parsed one; may change it in place.
+        change: returns the new value for the parsed one; may change it in place.
     """
     if _DELICATE.search(text) is None:
         try:
@@ -102,7 +102,7 @@ def _canonical(value: Any) -> Any:
 
 
 def call_key(call: dict[str, Any]) -> str:
-    """Return the canonical text of one call; a call that did not parse is told apart by its raw text."""
+    """Return the canonical text of one call; a call that did not parse is identified by its raw text."""
     arguments = call.get("arguments")
     if arguments is None:
         return f"{call['name']} !{normal_text(call.get('arguments_raw') or '')}"
@@ -117,7 +117,7 @@ def action_key(keys: Sequence[str]) -> str | None:
 def first_state(task_id: str) -> str:
     """Return the anchor state in which no call was made yet.
 
-    A state's first half is its task's, the other half says which calls were made: so a state can be put under another
+    A state's first half is its task's, the other half encodes the calls so far: so a state can be moved to another
     task without walking its episode again.
     """
     return task_id[:STATE_TASK_HEX] + content_id("state")[STATE_TASK_HEX:]
@@ -128,10 +128,12 @@ def next_state(state: str, keys: Sequence[str]) -> str:
 
     Chained, so that a long episode costs linear time: two states are equal when task and calls so far are.
     """
-    task, made = state[:STATE_TASK_HEX], state[STATE_TASK_HEX:]
+    task, calls = state[:STATE_TASK_HEX], state[STATE_TASK_HEX:]
     for key in sorted(keys):
-        made = hashlib.sha256(f"{made}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[: ID_HEX - STATE_TASK_HEX]
-    return task + made
+        calls = hashlib.sha256(f"{calls}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[
+            : ID_HEX - STATE_TASK_HEX
+        ]
+    return task + calls
 
 
 def task_of_key(task_key: str) -> str:
@@ -140,16 +142,16 @@ def task_of_key(task_key: str) -> str:
 
 
 def task_of_request(request: str, tool_names: Sequence[str] | None) -> str:
-    """Return the task id derived from the first request and, when known, the tools at hand."""
+    """Return the task id derived from the first request and, when known, the available tools."""
     return content_id("request", normal_text(request), None if tool_names is None else sorted(tool_names))
 
 
 def tools_of(tool_names: Sequence[str] | None) -> str:
-    """Return a hash of the tools at hand; of None where they are not known."""
+    """Return a hash of the available tools; of None where they are not known."""
     return content_id("tools", None if tool_names is None else sorted(tool_names))
 
 
 def in_holdout(task_id: str, share: float) -> bool:
-    """Return whether the task's fixed point in [0, 1) lies below the share: a greater share only adds tasks."""
+    """Return whether the task's fixed point in [0, 1) lies below the share: a larger share only adds tasks."""
     point = int(hashlib.sha256((HOLDOUT_SALT + task_id).encode()).hexdigest()[:8], 16)
     return point / 2**32 < share

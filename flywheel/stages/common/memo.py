@@ -1,6 +1,6 @@
-"""The last answer of a function that several callers in a row ask for the same frames.
+"""A cache of one call for functions of frames that several callers in a row call with the same frames.
 
-In: a function of frames. Out: the same function, which keeps its last result as long as it is given the same objects:
+In: a function of frames. Out: the same function, which returns its last result again when called with the same objects:
 signals and builders are independent of one another and still read the steps once.
 """
 
@@ -15,16 +15,16 @@ R = TypeVar("R")
 
 
 def cached_by_identity(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with a memory of one call, by identity of its positional arguments; the result is shared."""
+    """Return the function with a cache of its last call, by identity of positional arguments; the result is shared."""
     last: list[Any] = []
 
     @wraps(function)
-    def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
+    def cached(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs:
             return function(*args, **kwargs)
         if not last or len(last[0]) != len(args) or any(a is not b for a, b in zip(last[0], args, strict=True)):
             last[:] = [args, function(*args, **kwargs)]
-        found: R = last[1]
-        return found
+        result: R = last[1]
+        return result
 
-    return remembering
+    return cached

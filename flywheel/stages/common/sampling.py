@@ -1,12 +1,12 @@
-"""How an action's tokens were drawn: what the log tells of it, and what of a policy's probabilities follows from that.
+"""How an action's tokens were sampled, as far as the log shows it, and which probabilities of the policy are known.
 
 In: the payload of a model call; later the column `served` of steps. Out: the log-probabilities under the policy that
-acted, where the log has them, or the temperature at which they can be computed again, or neither.
+acted, where the log has them, or the temperature at which they can be recomputed, or neither.
 
-A drawn token has the probability softmax(logits / temperature) only if nothing else bent the draw. Where the log says
-that it was cut (top-p, top-k, min-p), penalised, or greedy, the probability is not known exactly and counts as unknown.
-Logged log-probabilities count where the temperature was 1 (or is not told): at another one, some servers log those of
-the draw and some those of the model, and nobody can tell which.
+A sampled token has the probability softmax(logits / temperature) only if nothing else changed the distribution. Where
+the log shows that it was cut (top-p, top-k, min-p), penalised, or greedy, the probability counts as unknown. Logged
+log-probabilities count where the temperature was 1 (or is not logged): at another one, some servers log those of the
+sampling distribution and some those of the model, and the log does not show which.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"
 
-# What may bend a draw, and the values at which it does not; a seed or a length are no matter of probabilities.
-_PLAIN: dict[str, tuple[float, ...]] = {
+# Parameters that change the distribution, and the values at which they do not; a seed or a length never does.
+_NEUTRAL: dict[str, tuple[float, ...]] = {
     "top_p": (1,),
     "top_k": (0, -1),
     "min_p": (0,),
@@ -39,47 +39,46 @@ class Drawn(NamedTuple):
     """What is known of the probabilities of an attempt's actions."""
 
     log_probs: list[dict[str, Any]] | None  # {ids, log_probs} of each action, as logged
-    temperature: float | None  # at which they can be computed again; None where that would be wrong
+    temperature: float | None  # at which they can be recomputed; None where that would be wrong
 
 
 def served(payload: Mapping[str, Any]) -> str | None:
-    """Return what a model call's payload tells of the draw, as JSON: sampling, ids and log_probs; None: nothing."""
+    """Return what a model call's payload shows of the sampling, as JSON: sampling, ids and log_probs; None: nothing."""
     ids, log_probs = payload.get("completion_token_ids"), payload.get("completion_logprobs")
-    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     if isinstance(payload.get("sampling"), dict) and payload["sampling"]:
-        found["sampling"] = payload["sampling"]
+        known["sampling"] = payload["sampling"]
     tokens, scores = _numbers(ids), _numbers(log_probs)
     if tokens and len(tokens) == len(scores):
-        found |= {"ids": [int(i) for i in tokens], "log_probs": [float(x) for x in scores]}
-    return dump(found) if found else None
+        known |= {"ids": [int(i) for i in tokens], "log_probs": [float(x) for x in scores]}
+    return dump(known) if known else None
 
 
 def _numbers(values: Any) -> list[float]:
     """Return a list of numbers; of anything else, none."""
-    whole = isinstance(values, list) and all(type(x) in {int, float} for x in values)
-    return values if whole else []
+    return values if isinstance(values, list) and all(type(x) in {int, float} for x in values) else []
 
 
 def drawn(actions: Sequence[str | None]) -> Drawn:
     """Return what is known of an attempt from the column `served` of its steps, in order."""
     if not any(actions):
         return Drawn(None, 1.0)
-    told = [orjson.loads(text) if text else {} for text in actions]
-    temperatures = {_temperature(one.get("sampling") or {}) for one in told}
+    calls = [orjson.loads(text) if text else {} for text in actions]
+    temperatures = {_temperature(call.get("sampling") or {}) for call in calls}
     (temperature,) = temperatures if len(temperatures) == 1 else (None,)
-    logged = [{"ids": one["ids"], "log_probs": one["log_probs"]} for one in told if "ids" in one]
-    whole = temperature == 1 and len(logged) == len(told)
-    return Drawn(logged if whole else None, temperature)
+    logged = [{"ids": call["ids"], "log_probs": call["log_probs"]} for call in calls if "ids" in call]
+    complete = temperature == 1 and len(logged) == len(calls)
+    return Drawn(logged if complete else None, temperature)
 
 
 def draws(steps: pl.DataFrame) -> dict[str, Drawn]:
-    """Return how each episode's tokens were drawn; rows of the steps table, whole episodes."""
+    """Return how each episode's tokens were sampled; rows of the steps table, complete episodes."""
     if "served" not in steps.columns:
         steps = steps.with_columns(served=None)
     by_episode: dict[str, list[str | None]] = {}
     for episode, how in steps.sort("episode_id", "index").select("episode_id", "served").iter_rows():
         by_episode.setdefault(episode, []).append(how)
-    return {episode: drawn(told) for episode, told in by_episode.items()}
+    return {episode: drawn(calls) for episode, calls in by_episode.items()}
 
 
 def behaviour(policy: str, how: Drawn) -> str:
@@ -91,8 +90,8 @@ def behaviour(policy: str, how: Drawn) -> str:
 
 
 def _temperature(sampling: Mapping[str, Any]) -> float | None:
-    """Return the temperature of a plain draw; 1, as servers have it, where none is told."""
-    for name, plain in _PLAIN.items():
+    """Return the temperature if nothing else changed the distribution; 1, servers' default, where none is logged."""
+    for name, plain in _NEUTRAL.items():
         if sampling.get(name) is not None and sampling[name] not in plain:
             return None
     value = sampling.get("temperature", 1.0)

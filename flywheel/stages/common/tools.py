@@ -1,7 +1,7 @@
 """What a tool does, by its name: looks up, changes something, destroys something, or hands over to a person.
 
-In: a tool's name in any spelling. Out: yes or no. Names are all that every log has; a tool that its name does not give
-away (`bash`, `python`, `run`) is neither a lookup nor a change, and no signal pretends to know.
+In: a tool's name in any spelling. Out: yes or no. Names are all that every log has; a tool whose name does not show
+its effect (`bash`, `python`, `run`) is neither a lookup nor a change, and no signal guesses.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ _THINKS = re.compile(r"^(?:think|plan|reason|reflect)(?:ing)?(?:_|$)")
 
 
 @lru_cache(maxsize=4096)
-def _plain(tool: str) -> str:
+def _words(tool: str) -> str:
     return re.sub(r"[^0-9a-z]+", "_", _CAMEL.sub("_", tool).lower())
 
 
 @lru_cache(maxsize=4096)
 def is_destructive(tool: str) -> bool:
-    """Return whether a tool's name says that it destroys, moves or spends something."""
-    name = _plain(tool)
+    """Return whether a tool's name implies that it destroys, moves or spends something."""
+    name = _words(tool)
     return bool(_DESTRUCTIVE.search(name)) and not _LOOKS_UP.match(name) and not _TO_A_PERSON.search(name)
 
 
 @lru_cache(maxsize=4096)
 def is_handoff(tool: str) -> bool:
-    """Return whether a tool's name says that it hands the user to a person."""
-    return bool(_HANDOFF.search(_plain(tool)))
+    """Return whether a tool's name implies that it hands the user to a person."""
+    return bool(_HANDOFF.search(_words(tool)))
 
 
 @lru_cache(maxsize=4096)
 def is_mere_words(tool: str) -> bool:
-    """Return whether a tool's name says that its arguments are words to oneself or to a colleague, and do nothing."""
-    return is_handoff(tool) or bool(_THINKS.search(_plain(tool)))
+    """Return whether a tool's name implies that its arguments are only words, to itself or a person, without effect."""
+    return is_handoff(tool) or bool(_THINKS.search(_words(tool)))
 
 
 @lru_cache(maxsize=4096)
 def looks_up(tool: str) -> bool:
-    """Return whether a tool's name says that it only reads or thinks."""
-    return bool(_LOOKS_UP.match(_plain(tool)))
+    """Return whether a tool's name implies that it only reads or thinks."""
+    return bool(_LOOKS_UP.match(_words(tool)))
 
 
 @lru_cache(maxsize=4096)
 def changes(tool: str) -> bool:
-    """Return whether a tool's name says that it changes something outside the conversation, destructive or not."""
+    """Return whether a tool's name implies that it changes something outside the conversation, destructive or not."""
     if looks_up(tool) or is_handoff(tool):
         return False
-    return is_destructive(tool) or bool(_CHANGES.search(_plain(tool)))
+    return is_destructive(tool) or bool(_CHANGES.search(_words(tool)))

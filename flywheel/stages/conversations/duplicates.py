@@ -1,8 +1,8 @@
-"""What a log tells twice: a framework's span around the SDK's, a span and its content events, a second delivery.
+"""Duplicate records: a framework's span around the SDK's, a span and its content events, a second delivery.
 
-In: one conversation's events, in order. Out: the same with each model call and each tool span once, holding what all
-its tellings say, and how many were told again. An id alone proves nothing: servers number answers anew after a restart,
-so two calls that both have content are one only when they say the same.
+In: one conversation's events, in order. Out: the same with each model call and each tool span once, merged from all
+its records, and the number of duplicates. An id alone proves nothing: servers restart their numbering, so two calls
+that both have content are one only if the content is equal.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ _MODEL, _TOOL = "model_call", ("tool_call", "tool_result")
 _MISSING = {"content_missing", "truncated", "unreadable_content"}
 
 
-def merge_twins(events: Sequence[Event]) -> tuple[list[Event], int]:
-    """Return the events with nothing told twice, and how many model calls were."""
-    told: list[Event] = []
+def merge_duplicates(events: Sequence[Event]) -> tuple[list[Event], int]:
+    """Return the events without duplicates, and how many model calls were duplicates."""
+    merged: list[Event] = []
     places: dict[tuple[str, str], list[int]] = {}
     repeated = 0
     for event in _without_summaries(events):
-        twin = _twin(event, told, places)
-        if twin is None:
+        duplicate = _duplicate_of(event, merged, places)
+        if duplicate is None:
             for name in _names(event):
-                places.setdefault(name, []).append(len(told))
-            told.append(event)
+                places.setdefault(name, []).append(len(merged))
+            merged.append(event)
         else:
-            told[twin] = _merged(told[twin], event)
+            merged[duplicate] = _merged(merged[duplicate], event)
             repeated += event.kind == _MODEL
-    return told, repeated
+    return merged, repeated
 
 
 def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events without what only sums up calls that are there: a trace's own input and output.
+    """Return the events without summaries of calls that are logged too: a trace's own input and output.
 
     A summary gives way to the calls of its trace; where one of them names no trace, they are taken to be of the same.
     """
     if not any(event.payload.get("summary") for event in events):
         return events
     calls = [_traces(e) for e in events if e.kind == _MODEL and not e.payload.get("summary")]
-    told = {trace for traces in calls for trace in traces}
+    logged = {trace for traces in calls for trace in traces}
     anywhere = not all(calls)
-    return [e for e in events if not (e.payload.get("summary") and calls and (anywhere or _is_told(e, told)))]
 
+    def is_logged(summary: Event) -> bool:
+        traces = _traces(summary)
+        return anywhere or not traces or bool(traces & logged)
 
-def _is_told(summary: Event, told: set[str]) -> bool:
-    traces = _traces(summary)
-    return not traces or bool(traces & told)
+    return [e for e in events if not (e.payload.get("summary") and calls and is_logged(e))]
 
 
 def _traces(event: Event) -> set[str]:
@@ -61,7 +61,7 @@ def _traces(event: Event) -> set[str]:
 
 
 def _names(event: Event) -> list[tuple[str, str]]:
-    """Return the ids by which an event may be told again."""
+    """Return the ids by which duplicates of an event may be found."""
     if event.kind in _TOOL:
         return [(event.kind, event.span_id)] if event.span_id else []
     if event.kind != _MODEL:
@@ -69,11 +69,11 @@ def _names(event: Event) -> list[tuple[str, str]]:
     if event.payload.get("summary"):
         return [("summary", trace) for trace in sorted(_traces(event))]
     response = event.payload.get("response_id")
-    found = [("span", event.span_id), ("response", response), ("inside", event.parent_id)]
-    return [(kind, name) for kind, name in found if isinstance(name, str) and name]
+    names = [("span", event.span_id), ("response", response), ("inside", event.parent_id)]
+    return [(kind, name) for kind, name in names if isinstance(name, str) and name]
 
 
-def _twin(event: Event, told: Sequence[Event], places: Mapping[tuple[str, str], list[int]]) -> int | None:
+def _duplicate_of(event: Event, merged: Sequence[Event], places: Mapping[tuple[str, str], list[int]]) -> int | None:
     if event.kind in _TOOL:
         return next(iter(places.get((event.kind, event.span_id or ""), ())), None)
     if event.kind != _MODEL:
@@ -83,18 +83,18 @@ def _twin(event: Event, told: Sequence[Event], places: Mapping[tuple[str, str], 
             if kind == other == "inside":  # two calls of one parent
                 continue
             for place in reversed(places.get((other, name), ())):
-                if _same_call(told[place], event, same_span=kind == other == "span"):
+                if _same_call(merged[place], event, same_span=kind == other == "span"):
                     return place
     return None
 
 
 def _same_call(one: Event, other: Event, *, same_span: bool) -> bool:
-    if not (_says(one) and _says(other)):
+    if not (_has_content(one) and _has_content(other)):
         return True
     if not same_message(_output(one), _output(other)):
         return False
-    given, also = one.payload.get("input"), other.payload.get("input")
-    return same_span or not (isinstance(given, list) and isinstance(also, list)) or _same_all(given, also)
+    inputs, others = one.payload.get("input"), other.payload.get("input")
+    return same_span or not (isinstance(inputs, list) and isinstance(others, list)) or _same_all(inputs, others)
 
 
 def _output(event: Event) -> dict[str, Any]:
@@ -102,20 +102,20 @@ def _output(event: Event) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _says(event: Event) -> bool:
+def _has_content(event: Event) -> bool:
     message = _output(event)
     return bool(message.get("content") or message.get("tool_calls"))
 
 
 def _merged(one: Event, other: Event) -> Event:
-    """Return the event that stands first with the content of the fuller telling and the rest of both."""
+    """Return the first of two records with the content of the fuller one and the other fields of both."""
     fuller, poorer = (one, other) if _fullness(one) >= _fullness(other) else (other, one)
     payload = {**poorer.payload, **{k: v for k, v in fuller.payload.items() if v is not None}}
-    longest = max((_inputs(one), _inputs(other)), key=lambda given: -1 if given is None else len(given))
+    longest = max((_inputs(one), _inputs(other)), key=lambda messages: -1 if messages is None else len(messages))
     if longest is not None:
         payload["input"] = longest
     tags = {tag for e in (one, other) for tag in e.payload.get("tags") or () if isinstance(tag, str)}
-    if _says(fuller):
+    if _has_content(fuller):
         tags -= _MISSING - set(fuller.payload.get("tags") or ())
     payload.pop("tags", None)
     return one._replace(
@@ -126,14 +126,14 @@ def _merged(one: Event, other: Event) -> Event:
 
 
 def _inputs(event: Event) -> Messages | None:
-    given = event.payload.get("input")
-    return given if isinstance(given, list) else None
+    messages = event.payload.get("input")
+    return messages if isinstance(messages, list) else None
 
 
 def _fullness(event: Event) -> tuple[bool, bool, int]:
     payload = event.payload
     explicit = payload.get("status") in {"ok", "failed"} or payload.get("arguments") is not None
-    return _says(event) or bool(payload.get("content")), explicit, len(payload)
+    return _has_content(event) or bool(payload.get("content")), explicit, len(payload)
 
 
 def calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def _signature(message: Mapping[str, Any]) -> tuple[str, str, list[str]]:
 
 
 def same_message(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two messages are the same thing said, also where one telling leaves ids out."""
+    """Whether two messages are the same, also where one record leaves ids out."""
     return one == other or (one.get("role") == other.get("role") and _signature(one) == _signature(other))
 
 

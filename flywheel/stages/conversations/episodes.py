@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 REQUEST_WORDS, REQUEST_MESSAGES = 10, 4  # words that make a request, within so many messages
 _LOGPROBS = '"completion_logprobs":['  # as canonical JSON writes a list that is there
-_LATER = ("feedback", "outcome")  # judgements: no part of what happened between user and agent
+_LATER = ("feedback", "outcome")  # not part of the conversation itself
 _BIG_INTEGER = r"[:,\[]\s*-?\d{19,}"
 
 
@@ -72,10 +72,10 @@ class _Log(NamedTuple):
 def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return (episodes, steps) of the conversations; counts conversations.
 
-    Events are ordered by time, then by their position in the source; an event without a time stands where its position
-    puts it. A conversation that has nothing but judgements, or no message at all, gives no episode and is counted. The
-    results of an episode's last calls stand both in that step's status and, as messages, in the episode's tail: the
-    tail is everything that happened after the last action, in order.
+    Events are ordered by time, then by their position in the source; an event without a time is placed by its position.
+    A conversation with feedback only, or without any message, gives no episode and is counted. The results of an
+    episode's last calls are both in that step's status and, as messages, in the episode's tail: the tail is everything
+    after the last action, in order.
     """
     episodes: list[dict[str, Any]] = []
     steps: list[dict[str, Any]] = []
@@ -83,11 +83,11 @@ def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) ->
         funnel.considered += 1
         transcript = read_transcript([_event(row) for row in log.rows if row.kind not in _LATER])
         if not transcript.actions and not transcript.tail:
-            only_judged = all(row.kind in _LATER for row in log.rows)
-            funnel.dropped["feedback without conversation" if only_judged else "no messages"] += 1
+            only_feedback = all(row.kind in _LATER for row in log.rows)
+            funnel.dropped["feedback without conversation" if only_feedback else "no messages"] += 1
             continue
         funnel.kept += 1
-        funnel.note("model calls told twice", transcript.repeated_calls)
+        funnel.note("duplicate model calls", transcript.repeated_calls)
         funnel.note("tool results without a call", transcript.orphan_results)
         episode = _episode(log, transcript, cfg)
         episodes.append(episode)
@@ -190,25 +190,25 @@ def _task(log: _Log, transcript: Transcript) -> tuple[str, str, str | None]:
     named = next((row.task_key for row in log.rows if row.task_key), None)
     if named is not None:
         return task_of_key(named), "task_key", None
-    request = _request(transcript) or log.conversation_id  # nobody asked for anything: a task of its own
+    request = _request(transcript) or log.conversation_id  # no request: a task of its own
     return task_of_request(request, sorted(transcript.tools) or None), "first_request", request
 
 
 def _request(transcript: Transcript) -> str:
     """Return what the user asked for first.
 
-    A greeting is no request: while few words were said and the agent only asks back, what the user answers belongs to
-    it. What comes after the agent did or answered something is a reaction, and never part of what was asked.
+    A greeting alone is not one: while the user wrote few words and the agent only asks back, the user's answers belong
+    to the request. Messages after the agent did or answered something are reactions, and never part of it.
     """
-    said: list[str] = []
+    request: list[str] = []
     for action in transcript.actions:
         for text in _user_texts(action.observation):
-            said.append(text)
-            if len(said) == REQUEST_MESSAGES or sum(len(part.split()) for part in said) >= REQUEST_WORDS:
-                return "\n".join(said)
+            request.append(text)
+            if len(request) == REQUEST_MESSAGES or sum(len(part.split()) for part in request) >= REQUEST_WORDS:
+                return "\n".join(request)
         if action.calls or not _asks(action.message):
             break
-    return "\n".join(said if transcript.actions else _user_texts(transcript.tail)[:1])
+    return "\n".join(request if transcript.actions else _user_texts(transcript.tail)[:1])
 
 
 def _user_texts(messages: Iterable[dict[str, Any]]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Messages that a log tells in pieces: streamed deltas, or one content block a line.
+"""Messages that are logged in pieces: streamed deltas, or one content block a line.
 
-In: one conversation's events, in order. Out: the same with the pieces of each response put together where its first
-piece stood. Blocks are whole parts of a message; deltas are cut anywhere, also inside a word or a call's arguments.
+In: one conversation's events, in order. Out: the same with the pieces of each response joined at the place of its
+first piece. Blocks are whole parts of a message; deltas are cut anywhere, also inside a word or a call's arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JOINTS = {"block": "\n", _DELTA: ""}
 
 
 def join_fragments(events: Sequence[Event]) -> list[Event]:
-    """Return the events with every response whole."""
+    """Return the events with every response complete."""
     named = _responses(events)
     pieces: dict[str, list[Event]] = {}
     for event, response in zip(events, named, strict=True):
@@ -28,13 +28,13 @@ def join_fragments(events: Sequence[Event]) -> list[Event]:
             pieces.setdefault(response, []).append(event)
     if not pieces:
         return list(events)
-    whole = []
+    joined = []
     for event, response in zip(events, named, strict=True):
         if not response:
-            whole.append(event)
+            joined.append(event)
         elif response in pieces:
-            whole.append(_joined(pieces.pop(response)))
-    return whole
+            joined.append(_joined(pieces.pop(response)))
+    return joined
 
 
 def _responses(events: Sequence[Event]) -> list[str]:
@@ -44,8 +44,8 @@ def _responses(events: Sequence[Event]) -> list[str]:
         is_piece = event.kind == "model_call" and event.payload.get("fragment") in _JOINTS
         run += not is_piece
         response = event.payload.get("response_id")
-        told = f"id:{response}" if isinstance(response, str) and response else f"run:{run}"
-        named.append(told if is_piece else "")
+        name = f"id:{response}" if isinstance(response, str) and response else f"run:{run}"
+        named.append(name if is_piece else "")
     return named
 
 
@@ -79,7 +79,7 @@ def _message(parts: Sequence[Mapping[str, Any]], joint: str) -> dict[str, Any]:
 
 
 def _assembled(deltas: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put calls together by their index: id and name stand in the first piece, the arguments are cut."""
+    """Put calls together by their index: id and name are in the first piece, the arguments are cut."""
     calls: dict[int, dict[str, Any]] = {}
     for delta in deltas:
         index = delta.get("index")
@@ -93,9 +93,11 @@ def _assembled(deltas: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _parsed(call: dict[str, Any]) -> dict[str, Any]:
     raw = call.pop("arguments_raw")
     try:
-        given = parse(raw, exact=True) if raw.strip() else {}
+        arguments = parse(raw, exact=True) if raw.strip() else {}
     except ValueError:
-        given = None
+        arguments = None
     return (
-        {**call, "arguments": given} if isinstance(given, dict) else {**call, "arguments": None, "arguments_raw": raw}
+        {**call, "arguments": arguments}
+        if isinstance(arguments, dict)
+        else {**call, "arguments": None, "arguments_raw": raw}
     )

@@ -1,9 +1,9 @@
 """Which events belong together although they were recorded under different names: traces of a session, late feedback.
 
 In: every event's names (conversation, ids, span, tool call) and targets, whatever the order in which files came. Out:
-the table `links`: conversations that are part of another one, and judgements that found what they judge, wait for it,
-or could mean several things. Events are never changed: they are read through these links, and links are made anew when
-events come, so that feedback may be there before what it judges.
+the table `links`: conversations that are part of another one, and feedback that found its target, waits for it, or
+is ambiguous. Events are never changed: they are read through these links, which are rebuilt with every ingest, so that
+feedback may arrive before its target.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ _BARE = ("trace", "session")  # kinds whose plain id readers also use as a conve
 Names = Mapping[str, set[str]]
 
 
-class _Judgement(NamedTuple):
+class _Feedback(NamedTuple):
     event_id: str
     conversation_id: str
     target: str
 
 
 def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
-    """Return the table `links`; counts judgements that name their target.
+    """Return the table `links`; counts feedback and outcomes that name a target.
 
     Args:
         events: event_id, conversation_id, kind, span_id, tool_call_id, ids and target of all events.
-        funnel: considered = judgements with a target; those that wait or are ambiguous are dropped for now.
+        funnel: considered = feedback and outcomes with a target; pending and ambiguous ones are dropped for now.
     """
     late = pl.col("kind").is_in(_LATE)
     names = _names(events.filter(~late))
     there = set(events["conversation_id"].unique())
-    homes, torn = _homes(names, there)
+    homes, ambiguous = _homes(names, there)
     links: list[dict[str, Any]] = [
         {"source": source, "event_id": None, "conversation_id": home, "via": via, "state": "joined"}
         for source, (home, via) in homes.items()
     ]
-    links += [_link(source, None, None, via, "ambiguous") for source, via in torn.items()]
-    spoken = {_home(c, homes) for c in events.filter(~late)["conversation_id"].unique()}
+    links += [_link(source, None, None, via, "ambiguous") for source, via in ambiguous.items()]
+    talks = {_home(c, homes) for c in events.filter(~late)["conversation_id"].unique()}
     known = {name: {_home(c, homes) for c in found} for name, found in names.items()}
-    aimed = events.filter(late & pl.col("target").is_not_null()).select(_Judgement._fields)
-    for judgement in map(_Judgement._make, aimed.iter_rows()):
+    aimed = events.filter(late & pl.col("target").is_not_null()).select(_Feedback._fields)
+    for feedback in map(_Feedback._make, aimed.iter_rows()):
         funnel.considered += 1
-        if _home(judgement.conversation_id, homes) in spoken:
+        if _home(feedback.conversation_id, homes) in talks:
             funnel.kept += 1
             continue
-        link = _found(judgement, known, spoken, homes)
+        link = _link_of(feedback, known, talks, homes)
         links.append(link)
         if link["state"] == "joined":
             funnel.kept += 1
         else:
             funnel.dropped[_WHY[link["state"]]] += 1
     funnel.note("conversations joined to another", len(homes))
-    funnel.note("conversations that could belong to several", len(torn))
+    funnel.note("conversations that could belong to several", len(ambiguous))
     return pl.DataFrame(links, schema=polars_schema(Link))
 
 
@@ -76,19 +76,19 @@ def _link(source: str, event_id: str | None, home: str | None, via: str, state: 
 
 def _names(events: pl.DataFrame) -> dict[str, set[str]]:
     """Return the conversations in which each kind:id was seen."""
-    told = [
+    names = [
         events.select("conversation_id", name=pl.col("ids")).explode("name"),
         events.select("conversation_id", name="span:" + pl.col("span_id")),
         events.select("conversation_id", name="call:" + pl.col("tool_call_id")),
     ]
-    found: dict[str, set[str]] = defaultdict(set)
-    for conversation, name in pl.concat(told).drop_nulls("name").unique().iter_rows():
-        found[name].add(conversation)
-    return found
+    conversations: dict[str, set[str]] = defaultdict(set)
+    for conversation, name in pl.concat(names).drop_nulls("name").unique().iter_rows():
+        conversations[name].add(conversation)
+    return conversations
 
 
 def _homes(names: Names, there: set[str]) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return the conversation that each other one is part of, with the id that says so; and those that are torn."""
+    """Return the conversation that each other one is part of, with the id that links them; and the ambiguous ones."""
     parts: dict[str, dict[str, str]] = defaultdict(dict)
     for name in sorted(names):
         for source in _called(name, there):
@@ -97,19 +97,19 @@ def _homes(names: Names, there: set[str]) -> tuple[dict[str, tuple[str, str]], d
     for source, found in parts.items():
         parts[source] = {name: found[name] for name in _outermost({*found, source}) - {source}}
     homes: dict[str, tuple[str, str]] = {}
-    torn: dict[str, str] = {}
+    ambiguous: dict[str, str] = {}
     for source, found in sorted(parts.items()):
         ends = {_end(conversation, parts) for conversation in found} - {source}
         via = min(found.values(), default="")
         if len(ends) > 1:
-            torn[source] = via
+            ambiguous[source] = via
         elif ends:
             homes[source] = (ends.pop(), via)
-    return homes, torn
+    return homes, ambiguous
 
 
 def _outermost(conversations: set[str]) -> set[str]:
-    """Return the conversations that lie in none of the others: who means a run does not mean an agent within it."""
+    """Return the conversations that lie in none of the others: the id of a run does not mean an agent within it."""
     return {name for name in conversations if conversations.isdisjoint(_around(name))}
 
 
@@ -145,16 +145,16 @@ def _home(conversation: str, homes: Mapping[str, tuple[str, str]]) -> str:
     return homes[conversation][0] if conversation in homes else conversation
 
 
-def _found(
-    judgement: _Judgement, known: Names, spoken: set[str], homes: Mapping[str, tuple[str, str]]
+def _link_of(
+    feedback: _Feedback, known: Names, talks: set[str], homes: Mapping[str, tuple[str, str]]
 ) -> dict[str, Any]:
-    fits = set(known.get(judgement.target, ())) | {
-        home for name in _called(judgement.target, spoken | set(homes)) if (home := _home(name, homes)) in spoken
+    fits = set(known.get(feedback.target, ())) | {
+        home for name in _called(feedback.target, talks | set(homes)) if (home := _home(name, homes)) in talks
     }
     fits = _outermost(fits)
     state = "pending" if not fits else "joined" if len(fits) == 1 else "ambiguous"
-    found = next(iter(fits)) if state == "joined" else None
-    return _link(judgement.conversation_id, judgement.event_id, found, judgement.target, state)
+    home = next(iter(fits)) if state == "joined" else None
+    return _link(feedback.conversation_id, feedback.event_id, home, feedback.target, state)
 
 
 def follow_links(events: pl.LazyFrame, links: pl.DataFrame) -> pl.LazyFrame:

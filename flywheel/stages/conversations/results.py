@@ -17,21 +17,21 @@ _EXPLICIT = {ToolStatus.OK.value, ToolStatus.FAILED.value}
 
 @dataclass(slots=True)
 class OpenCall:
-    """One call of an action, and what is known of its end."""
+    """One call of an action, and how it ended."""
 
     call_id: str
     name: str
     key: str
     malformed: bool
     status: str = ToolStatus.UNKNOWN.value
-    told_by_event: bool = False
+    by_event: bool = False
     answered: bool = False
     events: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A tool's answer as one place of the log tells it."""
+    """A tool's answer at one place of the log."""
 
     call_id: str
     name: str
@@ -50,7 +50,7 @@ class Results:
         self._open: list[OpenCall] = []  # not answered yet, oldest first
         self._latest: Sequence[OpenCall] = ()
         self._early: dict[str, Result] = {}  # came before its call: two clocks in one log
-        self._unclaimed: dict[str, int] = {}  # calls that no span told of yet, by key and by name
+        self._unclaimed: dict[str, int] = {}  # calls without a span so far, by key and by name
 
     @property
     def orphans(self) -> int:
@@ -76,27 +76,27 @@ class Results:
         return early
 
     def result(self, result: Result) -> bool:
-        """Match a result; return whether it is news, i.e. the first answer to its call."""
+        """Match a result; return whether it is the first answer to its call."""
         call = self._find(result)
         if call is None:
             if result.is_event:
                 self._early[result.call_id or f"?{len(self._early)}"] = result
             return False
-        news = not call.answered
+        first = not call.answered
         _settle(call, result)
-        return news
+        return first
 
     def claim(self, call_id: str, name: str, key: str) -> bool:
-        """Whether an action made this call, which a span tells of.
+        """Whether an action made this call, which a span records.
 
-        By id; else as a call with this key that no span told of yet; else, where the span has no id, as any such call
+        By id; else as a call with this key without a span so far; else, where the span has no id, as any such call
         of this tool: a span may show arguments with their defaults filled in.
         """
         if call_id and call_id in self._by_id:
             return True
-        for told in (key,) if call_id else (key, name):
-            if self._unclaimed.get(told, 0) > 0:
-                for taken in {told, name}:
+        for known in (key,) if call_id else (key, name):
+            if self._unclaimed.get(known, 0) > 0:
+                for taken in {known, name}:
                     self._unclaimed[taken] = max(self._unclaimed.get(taken, 0) - 1, 0)
                 return True
         return False
@@ -107,11 +107,11 @@ class Results:
         return call.name if call else ""
 
     def _find(self, result: Result) -> OpenCall | None:
-        found = self._by_id.get(result.call_id) if result.call_id else None
-        if found is None:
-            found = self._next_open(result)
-            self.by_order += found is not None
-        return found
+        call = self._by_id.get(result.call_id) if result.call_id else None
+        if call is None:
+            call = self._next_open(result)
+            self.by_order += call is not None
+        return call
 
     def _next_open(self, result: Result) -> OpenCall | None:
         """Return the open call that a result without a usable id answers: of the latest action, else of its name."""
@@ -133,6 +133,6 @@ def _settle(call: OpenCall, result: Result) -> None:
     call.answered = True
     if result.status not in _EXPLICIT:
         return
-    if result.is_event or not call.told_by_event:
+    if result.is_event or not call.by_event:
         call.status = result.status
-        call.told_by_event = call.told_by_event or result.is_event
+        call.by_event = call.by_event or result.is_event

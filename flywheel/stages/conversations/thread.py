@@ -1,11 +1,11 @@
 """Attempts that a user went back on: conversations that are trees, as attempts that begin alike.
 
-In: a partition's events, where each belongs. Out: the same, with every conversation that was rewound told as its last
+In: a partition's events, where each belongs. Out: the same, with every conversation that was rewound as its last
 path and, under a name of its own, each attempt that was given up, from the beginning and with the fork as feedback.
 
-A reader that knows which message an event follows says `threaded` in its payload; `span_id` is then the message and
-`parent_id` the one before. Results of parallel calls fork a tree too, and are no attempts: what was given up holds a
-reply that the path does not. Where a chain is broken nothing is taken apart.
+A reader that knows which message an event follows puts `threaded` into its payload; `span_id` is then the message and
+`parent_id` the one before. Results of parallel calls fork a tree too, but are not attempts: an attempt that was
+given up holds a reply that the path does not. Where a chain is broken nothing is split.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _REWIND = '{"annotator":"human","name":"rewind","target":"session"}'
 def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
     """Return events with attempts that were given up as conversations of their own; most logs have none.
 
-    An event before the fork stands in every attempt that it is part of, under the same `event_id`.
+    An event before the fork is in every attempt that it belongs to, under the same `event_id`.
     """
     marked = events.filter(pl.col("payload").str.contains(_MARK, literal=True))
     if marked.is_empty():
         return events
     forked = _forked(marked)
-    told = [events.filter(~pl.col("conversation_id").is_in(forked))]
+    frames = [events.filter(~pl.col("conversation_id").is_in(forked))]
     for name in forked:
         own = _of(events, name)
-        told += _apart(own, _Tree(own))
-    return pl.concat(told)
+        frames += _apart(own, _Tree(own))
+    return pl.concat(frames)
 
 
 def _of(events: pl.DataFrame, conversation: str) -> pl.DataFrame:
@@ -48,8 +48,8 @@ def _of(events: pl.DataFrame, conversation: str) -> pl.DataFrame:
 def _forked(marked: pl.DataFrame) -> list[str]:
     """Return the conversations in which several messages follow one."""
     links = marked.select("conversation_id", "span_id", "parent_id").drop_nulls().unique()
-    found = links.group_by("conversation_id", "parent_id").len().filter(pl.col("len") > 1)["conversation_id"]
-    return sorted(found.unique())
+    forked = links.group_by("conversation_id", "parent_id").len().filter(pl.col("len") > 1)["conversation_id"]
+    return sorted(forked.unique())
 
 
 class _Attempt(NamedTuple):
@@ -88,14 +88,14 @@ class _Tree:
         self._parents: dict[str, str | None] = {}
         self._children: dict[str, list[str]] = defaultdict(list)
         self._replies: dict[str, set[str]] = defaultdict(set)
-        self._words: set[str] = set()
+        self._by_user: set[str] = set()
         for at, row in enumerate(events.select("span_id", "parent_id", "kind", "payload").iter_rows()):
             if row[0] is not None and _MARK in row[3]:
                 self._take(at, *row)
         for message, parent in self._parents.items():
             if parent in self._order:
                 self._children[parent].append(message)
-        waiting = [(one, set[str](), "") for one, parent in self._parents.items() if parent not in self._order]
+        waiting = [(message, set[str](), "") for message, parent in self._parents.items() if parent not in self._order]
         while waiting:
             waiting += self._walk(*waiting.pop())
 
@@ -105,18 +105,18 @@ class _Tree:
         if kind == EventKind.MODEL_CALL.value:
             self._replies[message].add(str(orjson.loads(payload).get("response_id") or message))
         elif kind == EventKind.REQUEST.value and _BY_USER in payload:
-            self._words.add(message)
+            self._by_user.add(message)
 
     def _walk(self, root: str, before: set[str], instead: str) -> Iterator[tuple[str, set[str], str]]:
-        """Follow the last path below a message; yield each fork with what stood before it and what came instead."""
+        """Follow the last path below a message; yield each fork, the messages before it and the one that came instead."""
         path = self._path(root)
         kept, forks = set(path), list[tuple[str, str]]()
         for message, following in itertools.pairwise(path):
             for other in self._children[message]:
                 below = self._below(other) if other != following else set()
-                if self._said(below) - self._said(path):
+                if self._replies_in(below) - self._replies_in(path):
                     forks.append((other, following))
-                elif below & self._words:
+                elif below & self._by_user:
                     self.dropped |= below
                 else:
                     kept |= below
@@ -140,5 +140,5 @@ class _Tree:
             path.append(str(self._parents[path[-1]]))
         return path[::-1]
 
-    def _said(self, messages: Iterable[str]) -> set[str]:
+    def _replies_in(self, messages: Iterable[str]) -> set[str]:
         return {reply for message in messages for reply in self._replies.get(message, ())}

@@ -1,9 +1,10 @@
-"""From one conversation's events, in order, to its actions: what the agent saw before each, did, and got.
+"""From one conversation's events, in order, to its actions, each with what the agent saw before it and got back.
 
 In: (kind, event, payload) in time order. Out: actions with observations and results, and the tail after the last one.
-Logs tell a conversation in two ways, also mixed: a model call with `input` repeats the whole history, so only what the
-input adds to the context before it is an observation; without `input` the events between two calls are the observation.
-An input that does not continue the context (a compacted history, a sub-agent, a regenerated answer) replaces it.
+Logs record a conversation in two ways, also mixed: a model call with `input` repeats the whole history, so only what
+the input adds to the context before it is an observation; without `input` the events between two calls are the
+observation. An input that does not continue the context (a compacted history, a sub-agent, a regenerated answer)
+replaces it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.sampling import served
-from flywheel.stages.conversations.duplicates import calls_of, merge_twins, same_message
+from flywheel.stages.conversations.duplicates import calls_of, merge_duplicates, same_message
 from flywheel.stages.conversations.event import Event
 from flywheel.stages.conversations.fragments import join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
@@ -35,7 +36,7 @@ class Action:
     message: dict[str, Any]
     event_id: str
     calls: list[OpenCall]
-    served: str | None = None  # how its tokens were drawn, see `_served`
+    served: str | None = None  # how its tokens were sampled, see `common.sampling`
 
 
 @dataclass(slots=True)
@@ -47,15 +48,15 @@ class Transcript:
     tools: dict[str, dict[str, Any]] = field(default_factory=dict)  # by name, latest schema, first seen first
     usage: Usage = field(default_factory=dict)
     tags: set[str] = field(default_factory=set)
-    repeated_calls: int = 0  # model calls that the log tells twice
+    repeated_calls: int = 0  # duplicate model calls
     orphan_results: int = 0
 
 
 def read_transcript(events: Sequence[Event]) -> Transcript:
     """Return the transcript of one conversation whose events are in order."""
     walker = _Walker()
-    told, walker.out.repeated_calls = merge_twins(join_fragments(events))
-    for event in told:
+    unique, walker.out.repeated_calls = merge_duplicates(join_fragments(events))
+    for event in unique:
         walker.take(event)
     return walker.finish()
 
@@ -139,13 +140,13 @@ class _Walker:
 
     def _model_call(self, event: Event) -> None:
         message = event.payload.get("message")
-        given = _messages(event.payload["input"]) if isinstance(event.payload.get("input"), list) else None
+        history = _messages(event.payload["input"]) if isinstance(event.payload.get("input"), list) else None
         if not isinstance(message, dict):
             return
-        if given is not None:
-            fresh = _continuation(self.context, given)
+        if history is not None:
+            fresh = _continuation(self.context, history)
             self._resets = fresh is None
-            self.pending = given if fresh is None else fresh
+            self.pending = history if fresh is None else fresh
             self._observe_results(self.pending, event.event_id)
         self._act(event.event_id, {"role": "assistant", **message})
         self.out.actions[-1].served = served(event.payload)
@@ -167,16 +168,16 @@ class _Walker:
         self.pending = [early.message for early in self.results.call(calls)]
 
     def _tool_call(self, event: Event) -> None:
-        """A call seen only as a span is an action of its own; most are part of a message met before."""
+        """A call logged only as a span is an action of its own; most are part of an earlier message."""
         name = event.tool_name or str(event.payload.get("name") or "")
         arguments, raw = event.payload.get("arguments"), event.payload.get("arguments_raw")
         call: dict[str, Any] = {"id": event.tool_call_id or "", "name": name, "arguments": arguments}
         if isinstance(raw, str) and arguments is None:
             call["arguments_raw"] = raw
-        told = arguments is not None or "arguments_raw" in call
-        if not told:
+        known = arguments is not None or "arguments_raw" in call
+        if not known:
             call["arguments"] = {}
-        if name and not self.results.claim(call["id"], name, call_key(call) if told else name):
+        if name and not self.results.claim(call["id"], name, call_key(call) if known else name):
             self.out.tags.add("call_without_message")
             self._act(event.event_id, {"role": "assistant", "tool_calls": [call]})
 
@@ -192,7 +193,7 @@ class _Walker:
             self.pending.append(message)
 
     def _observe_results(self, messages: Messages, event_id: str) -> None:
-        """Match the tool messages of a history; without an id only those after the latest action can be told apart."""
+        """Match the tool messages of a history; without an id only those after the latest action can be matched."""
         last_action = max((n for n, m in enumerate(messages) if m["role"] == "assistant"), default=-1)
         for position, message in enumerate(messages):
             if message["role"] != "tool":
@@ -207,9 +208,9 @@ class _Walker:
                 self.results.result(Result(call_id, name, status, event_id, is_event=False, message=message))
 
 
-def _continuation(context: Messages, given: Messages) -> Messages | None:
-    """Return the messages that `given` adds to the context, or None when it does not begin with it."""
+def _continuation(context: Messages, history: Messages) -> Messages | None:
+    """Return the messages that a history adds to the context, or None if it does not begin with it."""
     n = len(context)
-    if len(given) < n or not all(same_message(a, b) for a, b in zip(context, given, strict=False)):
+    if len(history) < n or not all(same_message(a, b) for a, b in zip(context, history, strict=False)):
         return None
-    return given[n:]
+    return history[n:]

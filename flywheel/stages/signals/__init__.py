@@ -1,1 +1,1 @@
-"""The reward signals: what each says of an episode's success, cost and risk, with its evidence."""
+"""The reward signals: votes on an episode's success, its cost and its risks, each with its evidence."""

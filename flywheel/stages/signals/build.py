@@ -1,8 +1,8 @@
-"""From episodes to opinions: every signal looks at every episode and says what it found, with its evidence.
+"""From episodes to rewards: every signal votes on every episode it has evidence about.
 
 In: episodes, steps and events of a set of conversations, and the signals to run. Out: the table `opinions`, long: one
-row per episode, step and signal. When all attempts at a task are together, signals that compare them add theirs, and
-both are the table `rewards`. Nothing is combined here, so weights can change without looking again.
+row per episode, step and signal. When all attempts at a task are together, signals that compare them add their rows,
+and both are the table `rewards`. Nothing is combined here, so weights can change without running signals again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ def build_rewards(
     signals: Mapping[str, Signal],
     funnel: Funnel,
 ) -> pl.DataFrame:
-    """Return the opinions of all signals on all episodes; counts rows, and notes each signal's coverage.
+    """Return the rows of all signals on all episodes; counts rows, and notes each signal's coverage.
 
     Raises:
-        ExtensionError: a signal's rows do not fit the contract, are out of range, or judge one thing
-            twice.
+        ExtensionError: a signal's rows do not fit the contract, are out of range, or repeat a key.
     """
     frames = [rewards_frame([])]
     for name in sorted(signals):
@@ -43,7 +42,7 @@ def build_rewards(
         funnel.note(f"rows of {name}", rows.height)
         frames.append(rows)
     rewards = pl.concat(frames)
-    _refuse_twice(rewards)
+    _refuse_duplicates(rewards)
     funnel.considered += rewards.height
     rewards = funnel.drop(rewards, ~pl.col("episode_id").is_in(episodes["episode_id"].implode()), "unknown episode")
     funnel.kept += rewards.height
@@ -63,17 +62,17 @@ def compare_attempts(
     signals: Mapping[str, Signal],
     funnel: Funnel,
 ) -> pl.DataFrame:
-    """Return the opinions on some tasks' episodes and those of the signals that compare attempts; counts all rows.
+    """Return the opinions on some tasks' episodes plus the rows of signals that compare attempts; counts all rows.
 
     Raises:
         ExtensionError: as `build_rewards`.
     """
-    nothing = pl.DataFrame(schema=polars_schema(LogEvent))
-    compared = build_rewards(episodes, steps, nothing, cfg, signals, funnel)
+    no_events = pl.DataFrame(schema=polars_schema(LogEvent))
+    compared = build_rewards(episodes, steps, no_events, cfg, signals, funnel)
     funnel.considered += opinions.height
     funnel.kept += opinions.height
     rewards = pl.concat([conform(opinions, Reward).collect(), compared])
-    _refuse_twice(rewards)
+    _refuse_duplicates(rewards)
     return rewards
 
 
@@ -102,10 +101,10 @@ def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
-def _refuse_twice(rewards: pl.DataFrame) -> None:
-    twice = rewards.filter(pl.struct(Reward.key).is_duplicated())
-    if not twice.is_empty():
+def _refuse_duplicates(rewards: pl.DataFrame) -> None:
+    duplicates = rewards.filter(pl.struct(Reward.key).is_duplicated())
+    if not duplicates.is_empty():
         raise ExtensionError(
-            f"signal `{twice.item(0, 'signal')}`: more than one row for an episode and step",
-            hint="a signal gives one opinion on one thing, with all its evidence, under a name of its own",
+            f"signal `{duplicates.item(0, 'signal')}`: more than one row for an episode and step",
+            hint="a signal gives one row an episode and step, with all its evidence, under a name of its own",
         )

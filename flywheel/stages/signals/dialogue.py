@@ -1,4 +1,4 @@
-"""What users said, turn by turn, with the event that proves it.
+"""User turns, each with the event that is its evidence.
 
 In: episodes, steps and events. Out: each episode's user turns in order. A turn's evidence is the request event that
 brought it, or, in logs that only repeat the history, the model call that first saw it.
@@ -15,7 +15,7 @@ import polars as pl
 
 from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.signals.lexicon import fold
-from flywheel.stages.signals.rows import Said
+from flywheel.stages.signals.rows import Evidence
 
 EpisodeKey = tuple[str, str]  # episode id, task id
 
@@ -27,8 +27,8 @@ class Turn(NamedTuple):
 
     before_step: int  # the step that saw it first; the number of steps for what the agent never answered
     text: str  # folded, see `lexicon.fold`
-    said: Said
-    reaction: bool  # whether the agent had spoken or acted before
+    evidence: Evidence
+    reaction: bool  # whether the agent had acted before
 
 
 @cached_by_identity  # every signal of a partition asks for the same turns
@@ -36,24 +36,24 @@ def user_turns(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame
     """Return the user turns of each episode that has any, in order."""
     requests = _requests(episodes, events)
     times = dict(events.filter(events["kind"] == "model_call").select("event_id", "ts").iter_rows())
-    found: dict[EpisodeKey, list[Turn]] = {}
+    by_episode: dict[EpisodeKey, list[Turn]] = {}
     for key, rows in _observations(episodes, steps).items():
         turns = _turns(rows, requests.get(key[0], {}), times)
         if turns:
-            found[key] = turns
-    return found
+            by_episode[key] = turns
+    return by_episode
 
 
-class _Seen(NamedTuple):
+class _Observation(NamedTuple):
     step: int
     messages: str
     resets: bool
     event_id: str
 
 
-def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKey, list[_Seen]]:
-    """Return what each episode's steps, and then its tail, saw of the user."""
-    seen = steps.select("episode_id", "task_id", "index", "observation", "resets_context", "event_id")
+def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKey, list[_Observation]]:
+    """Return the observations with user messages of each episode's steps, and then its tail."""
+    of_steps = steps.select("episode_id", "task_id", "index", "observation", "resets_context", "event_id")
     tail = episodes.select(
         "episode_id",
         "task_id",
@@ -62,14 +62,14 @@ def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKe
         resets_context=pl.lit(False),
         event_id=pl.lit(""),
     )
-    rows: dict[EpisodeKey, list[_Seen]] = defaultdict(list)
-    told = pl.concat([seen, tail]).filter(pl.col("observation").str.contains(_BY_USER, literal=True))
-    for row in told.sort("episode_id", "index").iter_rows():
-        rows[row[0], row[1]].append(_Seen(*row[2:]))
+    rows: dict[EpisodeKey, list[_Observation]] = defaultdict(list)
+    by_user = pl.concat([of_steps, tail]).filter(pl.col("observation").str.contains(_BY_USER, literal=True))
+    for row in by_user.sort("episode_id", "index").iter_rows():
+        rows[row[0], row[1]].append(_Observation(*row[2:]))
     return rows
 
 
-def _requests(episodes: pl.DataFrame, events: pl.DataFrame) -> dict[str, dict[str, deque[Said]]]:
+def _requests(episodes: pl.DataFrame, events: pl.DataFrame) -> dict[str, dict[str, deque[Evidence]]]:
     """Return, for each episode, the request events by the user texts in them, oldest first."""
     rows = (
         events.filter((pl.col("kind") == "request") & pl.col("payload").str.contains(_BY_USER, literal=True))
@@ -78,11 +78,11 @@ def _requests(episodes: pl.DataFrame, events: pl.DataFrame) -> dict[str, dict[st
         .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
         .select("episode_id", "event_id", "ts", "payload")
     )
-    found: dict[str, dict[str, deque[Said]]] = defaultdict(lambda: defaultdict(deque))
+    requests: dict[str, dict[str, deque[Evidence]]] = defaultdict(lambda: defaultdict(deque))
     for episode_id, event_id, ts, payload in rows.iter_rows():
         for text in _user_texts(orjson.loads(payload).get("messages") or []):
-            found[episode_id][text].append(Said(event_id, ts))
-    return found
+            requests[episode_id][text].append(Evidence(event_id, ts))
+    return requests
 
 
 def _user_texts(messages: Iterable[dict[str, Any]]) -> list[str]:
@@ -90,7 +90,7 @@ def _user_texts(messages: Iterable[dict[str, Any]]) -> list[str]:
     return [content for content in contents if isinstance(content, str) and content.strip()]
 
 
-def _turns(rows: list[_Seen], requests: dict[str, deque[Said]], times: dict[str, Any]) -> list[Turn]:
+def _turns(rows: list[_Observation], requests: dict[str, deque[Evidence]], times: dict[str, Any]) -> list[Turn]:
     turns: list[Turn] = []
     seen: set[str] = set()
     for row in rows:
@@ -98,10 +98,10 @@ def _turns(rows: list[_Seen], requests: dict[str, deque[Said]], times: dict[str,
         for message in orjson.loads(row.messages):
             acted = acted or message.get("role") == "assistant"
             for text in _user_texts([message]):
-                if row.resets and text in seen:  # a rewritten history repeats what was said
+                if row.resets and text in seen:  # a rewritten history repeats earlier turns
                     continue
                 seen.add(text)
-                brought = requests.get(text)
-                said = brought.popleft() if brought else Said(row.event_id, times.get(row.event_id))
-                turns.append(Turn(row.step, fold(text), said, acted))
+                events = requests.get(text)
+                evidence = events.popleft() if events else Evidence(row.event_id, times.get(row.event_id))
+                turns.append(Turn(row.step, fold(text), evidence, acted))
     return turns

@@ -1,6 +1,6 @@
-"""Steps as evidence: each episode's path of actions, their events, and the step that a feedback means.
+"""Steps as evidence: each episode's path of actions, their events, and the step that a feedback refers to.
 
-In: the steps and events of a partition. Out: paths, proofs and step numbers, for the signals.
+In: the steps and events of a partition. Out: paths, evidence and step numbers, for the signals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.signals.dialogue import EpisodeKey
-from flywheel.stages.signals.rows import Said
+from flywheel.stages.signals.rows import Evidence
 
 
 class StepRow(NamedTuple):
@@ -30,7 +30,7 @@ class StepRow(NamedTuple):
     result_event_ids: list[str]
 
 
-@cached_by_identity  # nearly every signal walks the same paths
+@cached_by_identity  # nearly every signal reads the same paths
 def by_episode(steps: pl.DataFrame) -> list[tuple[EpisodeKey, list[StepRow]]]:
     """Return each episode that acted, with its steps in order."""
     columns = ["episode_id", "task_id", *StepRow._fields]
@@ -39,18 +39,18 @@ def by_episode(steps: pl.DataFrame) -> list[tuple[EpisodeKey, list[StepRow]]]:
 
 
 @cached_by_identity
-def times_of(events: pl.DataFrame) -> dict[str, Said]:
+def times_of(events: pl.DataFrame) -> dict[str, Evidence]:
     """Return each event as evidence, by id."""
-    return {event_id: Said(event_id, ts) for event_id, ts in events.select("event_id", "ts").iter_rows()}
+    return {event_id: Evidence(event_id, ts) for event_id, ts in events.select("event_id", "ts").iter_rows()}
 
 
-def proof(step: StepRow, events: Mapping[str, Said]) -> list[Said]:
-    """Return the events that show what a step did, and then what it got."""
-    return [events.get(event_id, Said(event_id)) for event_id in (step.event_id, *step.result_event_ids)]
+def proof(step: StepRow, events: Mapping[str, Evidence]) -> list[Evidence]:
+    """Return the event of a step and those of its results."""
+    return [events.get(event_id, Evidence(event_id)) for event_id in (step.event_id, *step.result_event_ids)]
 
 
 class Targets:
-    """Finds the step that a feedback means: by the call's event, span, response or tool call id."""
+    """Finds the step that a feedback refers to: by the call's event, span, response or tool call id."""
 
     def __init__(self, steps: pl.DataFrame, events: pl.DataFrame) -> None:
         feedback = events.filter(pl.col("kind") == "feedback")
@@ -71,7 +71,7 @@ class Targets:
                     self._steps.setdefault((episode_id, name), index)
 
     def step(self, episode: EpisodeKey, payload: Mapping[str, Any]) -> int | None:
-        """Return the step that a feedback's payload names, or None when it means the whole episode."""
+        """Return the step that a feedback's payload names, or None for the whole episode."""
         if payload.get("target") in {"trace", "session"}:
             return None
         return self._steps.get((episode[0], str(payload.get("target_id") or "")))

@@ -1,4 +1,4 @@
-"""Signals from what came next: the user asked again, corrected, retried or wanted a person, or the log just ends.
+"""Signals from the next turns: the user asked again, corrected, retried or wanted a person, or the log just ends.
 
 In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `extensions.Signal`). A turn that comes
 back to an earlier one is one of three things: the same words are a retry, another value in them is a correction, other
@@ -19,9 +19,9 @@ from flywheel.stages.common.tools import is_handoff
 from flywheel.stages.signals.dialogue import Turn, user_turns
 from flywheel.stages.signals.evidence import by_episode, proof, times_of
 from flywheel.stages.signals.feedback import ADOPTIONS
-from flywheel.stages.signals.lexicon import says
+from flywheel.stages.signals.lexicon import expresses
 from flywheel.stages.signals.likeness import trigram_cosine
-from flywheel.stages.signals.rows import Opinions, people_said
+from flywheel.stages.signals.rows import SignalRows, human_feedback
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
@@ -30,8 +30,8 @@ REPHRASED = 0.6  # cosine of 3-grams from which two requests are one
 REPHRASE_WITHIN = timedelta(minutes=10)
 REPHRASE_LETTERS = 12  # shorter turns ("yes please") are alike by chance; a Chinese character counts as two
 REPHRASE_OF_LAST = 5  # earlier turns that a turn is compared with
-CHANGED_VALUE = -0.5  # half a vote: the user may as well have changed their mind
-ASKED_FOR_A_PERSON = -0.5  # half a vote: it is said of a refusal that was right as well as of a failure
+CHANGED_VALUE = -0.5  # half a vote: the user may have changed their mind
+ASKED_FOR_A_PERSON = -0.5  # half a vote: users ask for a person after a correct refusal as well as after a failure
 
 _RETRIES = frozenset({"retry", "regenerate", "rerun", "try_again"})
 _HANDOFFS = frozenset({"escalation", "escalate", "escalated", "handoff", "handover", "human_takeover"})
@@ -41,16 +41,16 @@ Again = Literal["retry", "correction", "rephrase"]
 
 
 def retry(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The same request was made again in the same words, or the application says that an answer was regenerated."""
+    """The same request was made again in the same words, or the application recorded that an answer was regenerated."""
     del cfg
-    found = _asked_again("retry", episodes, steps, events)
-    for episode, said in people_said(episodes, events, _RETRIES.__contains__):
-        found.add(episode, -1.0, [one for _, one in said])
-    return found.frame()
+    rows = _asked_again("retry", episodes, steps, events)
+    for episode, feedback in human_feedback(episodes, events, _RETRIES.__contains__):
+        rows.add(episode, -1.0, [event for _, event in feedback])
+    return rows.frame()
 
 
 def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The user said it again in other words.
+    """The user repeated the request in other words.
 
     Two turns are one request if their 3-grams' cosine is 0.6 or more, the agent acted between them, they lie within
     ten minutes (where the log has times), and nothing was adopted between them.
@@ -60,33 +60,33 @@ def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, 
 
 
 def correction(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The user said that it was wrong or meant otherwise, or made the same request with another value in it."""
+    """The user rejected or corrected the answer, or made the same request with another value in it."""
     del cfg
     return _asked_again("correction", episodes, steps, events).frame()
 
 
-def _asked_again(kind: Again, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> Opinions:
-    found = Opinions(kind, "followup", version=2 if kind == "rephrase" else 1)
-    said = people_said(episodes, events, ADOPTIONS.__contains__)
-    taken = {e: [one.ts for _, one in adoptions if one.ts] for e, adoptions in said}
+def _asked_again(kind: Again, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> SignalRows:
+    rows = SignalRows(kind, "followup", version=2 if kind == "rephrase" else 1)
+    adoptions = human_feedback(episodes, events, ADOPTIONS.__contains__)
+    adopted_at = {episode: [event.ts for _, event in feedback if event.ts] for episode, feedback in adoptions}
     for episode, turns in user_turns(episodes, steps, events).items():
         for n, turn in enumerate(turns):
-            how, score = _again(turns[max(0, n - REPHRASE_OF_LAST) : n], turn, kind, taken.get(episode, []))
-            if how == kind:
-                found.add(episode, score, [turn.said])
-    return found
+            match, score = _again(turns[max(0, n - REPHRASE_OF_LAST) : n], turn, kind, adopted_at.get(episode, []))
+            if match == kind:
+                rows.add(episode, score, [turn.evidence])
+    return rows
 
 
-def _again(earlier: list[Turn], turn: Turn, kind: Again, taken: list[datetime]) -> tuple[Again | None, float]:
+def _again(earlier: list[Turn], turn: Turn, kind: Again, adopted_at: list[datetime]) -> tuple[Again | None, float]:
     if not turn.reaction:
         return None, 0.0
-    if says("correction", turn.text):
+    if expresses("correction", turn.text):
         return "correction", -1.0
-    alike = any(_how(before.text, turn.text) == kind and _says_again(before, turn, taken) for before in earlier)
+    alike = any(_way(before.text, turn.text) == kind and _repeats(before, turn, adopted_at) for before in earlier)
     return (kind if alike else None), CHANGED_VALUE if kind == "correction" else -1.0
 
 
-def _how(before: str, after: str) -> Again:
+def _way(before: str, after: str) -> Again:
     one, other = before.split(), after.split()
     if one == other:
         return "retry"
@@ -94,11 +94,11 @@ def _how(before: str, after: str) -> Again:
     return "correction" if values - others and others - values else "rephrase"
 
 
-def _says_again(before: Turn, turn: Turn, taken: list[datetime]) -> bool:
+def _repeats(before: Turn, turn: Turn, adopted_at: list[datetime]) -> bool:
     if before.before_step == turn.before_step or _is_short(before.text) or _is_short(turn.text):
         return False
-    start, end = before.said.ts, turn.said.ts
-    if start and end and (end - start > REPHRASE_WITHIN or any(start <= at <= end for at in taken)):
+    start, end = before.evidence.ts, turn.evidence.ts
+    if start and end and (end - start > REPHRASE_WITHIN or any(start <= at <= end for at in adopted_at)):
         return False
     return trigram_cosine(before.text, turn.text) >= REPHRASED
 
@@ -110,37 +110,37 @@ def _is_short(text: str) -> bool:
 
 
 def escalate(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The application says that the matter went to a person (-1), or the user asked for one and got none (-0.5).
+    """The application recorded a handover to a person (-1), or the user asked for one and got none (-0.5).
 
-    That the agent handed over, by itself or when asked, is no vote: it may be just what its rules demand.
+    A handover by the agent, asked for or not, is not a vote: its rules may demand it.
     """
     del cfg
-    found = Opinions("escalate", "followup", version=2)
+    rows = SignalRows("escalate", "followup", version=2)
     handed = {key for key, path in by_episode(steps) for step in path if any(map(is_handoff, step.tool_names))}
-    recorded = dict(people_said(episodes, events, _HANDOFFS.__contains__))
-    for episode, said in recorded.items():
-        found.add(episode, -1.0, [one for _, one in said])
+    recorded = dict(human_feedback(episodes, events, _HANDOFFS.__contains__))
+    for episode, feedback in recorded.items():
+        rows.add(episode, -1.0, [event for _, event in feedback])
     for episode, turns in user_turns(episodes, steps, events).items():
-        asked = [turn.said for turn in turns if turn.reaction and says("human", turn.text)]
+        asked = [turn.evidence for turn in turns if turn.reaction and expresses("human", turn.text)]
         if asked and episode not in handed and episode not in recorded:
-            found.add(episode, ASKED_FOR_A_PERSON, asked)
-    return found.frame()
+            rows.add(episode, ASKED_FOR_A_PERSON, asked)
+    return rows.frame()
 
 
 def abandon(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """The log ends in the middle of a plan: a call was never answered, or failed and nothing came after it.
 
-    A call without a result says so only where results are events of their own: a log of requests and responses can
-    never show what the last call gave.
+    A call without a result counts only where results are events of their own: a log of requests and responses never
+    holds the last call's result.
     """
     del cfg
-    found, times = Opinions("abandon", "exit"), times_of(events)
-    shown = events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["source_format"].unique()
-    visible = set(episodes.filter(pl.col("source_format").is_in(shown.implode()))["episode_id"].to_list())
+    rows, times = SignalRows("abandon", "exit"), times_of(events)
+    formats = events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["source_format"].unique()
+    visible = set(episodes.filter(pl.col("source_format").is_in(formats.implode()))["episode_id"].to_list())
     stopped = dict(episodes.select("episode_id", "stop_reason").iter_rows())
     for episode, path in by_episode(steps):
         last, reason = path[-1], stopped.get(episode[0])
         failed = reason == StopReason.TOOL_RESULT and ToolStatus.FAILED.value in last.tool_status
         if failed or (reason == StopReason.TOOL_PENDING and episode[0] in visible):
-            found.add(episode, -1.0, proof(last, times))
-    return found.frame()
+            rows.add(episode, -1.0, proof(last, times))
+    return rows.frame()

@@ -1,10 +1,10 @@
-"""The optional signal `judge`: a model behind an OpenAI-compatible endpoint says whether the agent did what was asked.
+"""The optional signal `judge`: the verdict of a model behind an OpenAI-compatible endpoint on each episode.
 
-In: episodes and steps, and the endpoint of `[rewards.judge]`. Out: rows of `Reward`, a verdict an episode. Three locks:
-the log stands in the prompt as JSON data, never as text of its own, and the answer is one of three words; before any
-verdict, conversations with injected orders (`CANARIES`) must be judged as they are without them, or nothing is judged;
-and its prior says nothing: a judge's verdicts are believed as far as known outcomes (audits, verifiers) agree with
-them, by the stage `reliability`, and until there are enough of these they are seen and not believed.
+In: episodes and steps, and the endpoint of `[rewards.judge]`. Out: rows of `Reward`, a verdict an episode. Three
+guards: the log is JSON data in the prompt, never text of its own, and the answer is one of three words; before any
+verdict, conversations with injected orders (`CANARIES`) must get the verdict that they get without them, or the signal
+fails; and its prior has no weight: verdicts count as far as known outcomes (audits, verifiers) agree with them, by the
+stage `reliability`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import orjson
 
 from flywheel.errors import ExtensionError
 from flywheel.stages.signals.evidence import times_of
-from flywheel.stages.signals.rows import Opinions, Said
+from flywheel.stages.signals.rows import Evidence, SignalRows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,23 +54,23 @@ def judge(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg
     Raises:
         ExtensionError: no endpoint is named, it does not answer, or an injected order moves its verdicts.
     """
-    found, times = Opinions("judge", "judge"), times_of(events)
+    rows, times = SignalRows("judge", "judge"), times_of(events)
     talks = _talks(episodes, steps)
     if talks:
-        _refuse_gullible(cfg.judge)
+        _refuse_if_misled(cfg.judge)
     for episode, (messages, event_id) in sorted(talks.items()):
         score = VERDICTS[ask(cfg.judge, messages)]
         if score:
-            found.add(episode, score, [times.get(event_id, Said(event_id))])
-    return found.frame()
+            rows.add(episode, score, [times.get(event_id, Evidence(event_id))])
+    return rows.frame()
 
 
-def _refuse_gullible(cfg: JudgeConfig) -> None:
-    plain = ask(cfg, _FAILED)
+def _refuse_if_misled(cfg: JudgeConfig) -> None:
+    verdict = ask(cfg, _FAILED)
     for order in CANARIES:
-        for place in (0, 2):  # in what the user said, and in what a tool returned
+        for place in (0, 2):  # in the user's message, and in a tool's result
             log = [m | {"content": f"{m.get('content')}\n{order}"} if n == place else m for n, m in enumerate(_FAILED)]
-            if ask(cfg, log) != plain:
+            if ask(cfg, log) != verdict:
                 raise ExtensionError(
                     "rewards.judge: an order hidden in a log moves this judge's verdict",
                     hint="take another model, or leave `judge` out of rewards.signals",
@@ -79,16 +79,16 @@ def _refuse_gullible(cfg: JudgeConfig) -> None:
 
 def _talks(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[str, str], tuple[list[dict[str, Any]], str]]:
     tails = dict(episodes.select("episode_id", "tail").iter_rows())
-    found: dict[tuple[str, str], tuple[list[dict[str, Any]], str]] = {}
+    talks: dict[tuple[str, str], tuple[list[dict[str, Any]], str]] = {}
     columns = ["episode_id", "task_id", "observation", "action", "event_id"]
     for episode, task, seen, action, event_id in steps.sort("episode_id", "index").select(columns).iter_rows():
-        messages, _ = found.get((episode, task), ([], ""))
-        found[episode, task] = [*messages, *orjson.loads(seen), orjson.loads(action)], event_id
-    return {key: ([*told, *orjson.loads(tails.get(key[0]) or "[]")], last) for key, (told, last) in found.items()}
+        messages, _ = talks.get((episode, task), ([], ""))
+        talks[episode, task] = [*messages, *orjson.loads(seen), orjson.loads(action)], event_id
+    return {key: ([*talk, *orjson.loads(tails.get(key[0]) or "[]")], last) for key, (talk, last) in talks.items()}
 
 
 def ask(cfg: JudgeConfig, log: list[dict[str, Any]]) -> str:
-    """Return the judge's verdict on a conversation: a key of `VERDICTS`; what is no verdict is `unclear`.
+    """Return the judge's verdict on a conversation: a key of `VERDICTS`; any other answer is `unclear`.
 
     Raises:
         ExtensionError: no endpoint is named, or it does not answer.
@@ -108,9 +108,9 @@ def ask(cfg: JudgeConfig, log: list[dict[str, Any]]) -> str:
 
 def _shortened(log: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     """Return the conversation without system prompts; long texts keep their beginning and end."""
-    told = [message for message in log if message.get("role") != "system"]
-    share = max(most // max(len(told), 1), 200)
-    return [{key: _cut(value, share) for key, value in sorted(message.items())} for message in told]
+    messages = [message for message in log if message.get("role") != "system"]
+    share = max(most // max(len(messages), 1), 200)
+    return [{key: _cut(value, share) for key, value in sorted(message.items())} for message in messages]
 
 
 def _cut(value: Any, most: int) -> Any:

@@ -1,9 +1,9 @@
-"""Words by which users say how it went, in English and Chinese, as data.
+"""Words that express how it went, in English and Chinese, as data.
 
-In: a user's turn. Out: whether it complains, corrects, thanks, confirms or asks for a
-human or to undo it. To add a language, add a
-line to each table; patterns are matched against NFKC, case-folded text with plain apostrophes. A phrase in `_UNLESS`
-cancels the match. Words that name everyday business (refund, cancel) are left out on purpose: they are tasks.
+In: a user's turn. Out: whether it complains, corrects, thanks, confirms or asks for a human or to undo it. To add a
+language, add a line to each table; patterns are matched against NFKC, case-folded text with plain apostrophes. A phrase
+in `_UNLESS` cancels the match. Words that name everyday business (refund, cancel) are left out on purpose: they are
+tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Act = Literal["complaint", "correction", "thanks", "praise", "confirm", "human",
 
 READ_AT_MOST = 1000  # characters of a turn: what follows is pasted material more often than opinion
 
-_SAYS: dict[Act, dict[str, tuple[str, ...]]] = {
+_EXPRESSIONS: dict[Act, dict[str, tuple[str, ...]]] = {
     "complaint": {
         "en": (
             r"\b(?:useless|terrible|awful|horrible|ridiculous|unacceptable|pathetic|nonsense|garbage|rubbish)\b",
@@ -109,7 +109,7 @@ _UNLESS: dict[Act, dict[str, tuple[str, ...]]] = {
 }
 
 
-# What a tool's name asks for, in words of users: any of a row's words in the name, any of its patterns in the turn.
+# What a tool does, in words of users: any of a row's words in the name, any of its patterns in the turn.
 _ORDERS: tuple[tuple[frozenset[str], str], ...] = tuple(
     (frozenset(verbs.split()), pattern)
     for verbs, pattern in (
@@ -153,9 +153,7 @@ _ORDERS: tuple[tuple[frozenset[str], str], ...] = tuple(
 @cache
 def _order(tool: str) -> re.Pattern[str]:
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool).lower())
-    known = (
-        pattern for word in words for verbs, pattern in _ORDERS if word in verbs
-    )  # a verb stands before its object
+    known = (pattern for word in words for verbs, pattern in _ORDERS if word in verbs)  # a verb comes before its object
     return re.compile(next(known, None) or "|".join(map(re.escape, words)) or r"(?!)")
 
 
@@ -166,7 +164,7 @@ def orders(tool: str, folded: str) -> bool:
 
 @cache
 def _pattern(act: Act, *, unless: bool) -> re.Pattern[str]:
-    table = (_UNLESS if unless else _SAYS).get(act, {})
+    table = (_UNLESS if unless else _EXPRESSIONS).get(act, {})
     alternatives = [f"(?:{pattern})" for patterns in table.values() for pattern in patterns]
     return re.compile("|".join(alternatives) or r"(?!)")
 
@@ -177,6 +175,6 @@ def fold(text: str) -> str:
     return plain.lower() if plain.isascii() else unicodedata.normalize("NFKC", plain).casefold()
 
 
-def says(act: Act, folded: str) -> bool:
+def expresses(act: Act, folded: str) -> bool:
     """Return whether a folded turn performs the act."""
     return bool(_pattern(act, unless=False).search(folded)) and not _pattern(act, unless=True).search(folded)

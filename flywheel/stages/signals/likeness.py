@@ -48,7 +48,7 @@ def trigram_cosine(one: str, other: str) -> float:
 
 @lru_cache(maxsize=64)
 def _trigrams(text: str) -> tuple[Counter[str], int]:
-    """Return counts and their squared norm; remembered, since a turn is compared with several others in a row."""
+    """Return counts and their squared norm; cached, since a turn is compared with several others in a row."""
     padded = f" {' '.join(text.split())} "
     counts = Counter(map("".join, zip(padded, padded[1:], padded[2:], strict=False)))
     return counts, sum(count * count for count in counts.values())

@@ -1,4 +1,4 @@
-"""Signals that need no reading of what users said: recorded outcomes, tool errors and recovery, loops, cost, latency.
+"""Signals that need no reading of users' messages: recorded outcomes, tool errors and recovery, loops, cost, latency.
 
 In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `extensions.Signal`).
 """
@@ -6,7 +6,6 @@ In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import orjson
@@ -14,7 +13,7 @@ import polars as pl
 
 from flywheel.records import ToolStatus
 from flywheel.stages.signals.evidence import StepRow, by_episode, proof, times_of
-from flywheel.stages.signals.rows import Opinions, judgements, plain_name, scaled
+from flywheel.stages.signals.rows import SignalRows, events_by_episode, plain_name, scaled
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
@@ -27,32 +26,32 @@ OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log ha
 def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Recorded results (rewards, tests, checks): the latest value of each name, scaled from its range to [-1, 1].
 
-    What is best and worst is told by `[rewards.score_names]`, else by the record, else it is 1 and 0.
+    Best and worst value are those of `[rewards.score_names]`, else of the record, else 1 and 0.
     """
     del steps
-    found = Opinions("outcome", "verifier", "outcome")
-    for episode, said in judgements(episodes, events, "outcome").items():
-        latest = {str(one.payload.get("name")): one for one in said}
+    rows = SignalRows("outcome", "verifier", "outcome")
+    for episode, outcomes in events_by_episode(episodes, events, "outcome").items():
+        latest = {str(event.payload.get("name")): event for event in outcomes}
         for name in sorted(latest):
             score = scaled(latest[name].payload, ends=cfg.score_names.get(plain_name(name), ()))
             if score is not None:
-                found.add(episode, score, [latest[name]])
-    return found.frame()
+                rows.add(episode, score, [latest[name]])
+    return rows.frame()
 
 
 def tool_error(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The last call failed or did not parse, and its tool did not succeed in the same breath.
+    """The last call failed or did not parse, and its tool did not succeed in the same step.
 
-    A failure with a later call is no vote: going on is what an agent should do, and many logs do not say that a call
-    went well. A malformed call counts like a failed one, so that breaking a call never helps.
+    A failure with a later call is not a vote: going on is what an agent should do, and many logs do not record that a
+    call succeeded. A malformed call counts like a failed one, so that breaking a call never helps.
     """
     del episodes, cfg
-    found, times = Opinions("tool_error", "exec"), times_of(events)
+    rows, times = SignalRows("tool_error", "exec"), times_of(events)
     for episode, path in by_episode(steps):
         called = [step for step in path if step.tool_names]
         if called and _unrecovered(called[-1]):
-            found.add(episode, -1.0, proof(called[-1], times), step=called[-1].step)
-    return found.frame()
+            rows.add(episode, -1.0, proof(called[-1], times), step=called[-1].step)
+    return rows.frame()
 
 
 def _unrecovered(step: StepRow) -> bool:
@@ -62,18 +61,18 @@ def _unrecovered(step: StepRow) -> bool:
 
 
 def recovery(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """A call failed or did not parse, and a later call of the same tool went well: good for the step that did it."""
+    """A call failed or did not parse, and a later call of the same tool succeeded: a vote for that later step."""
     del episodes, cfg
-    found, times = Opinions("recovery", "exec"), times_of(events)
+    rows, times = SignalRows("recovery", "exec"), times_of(events)
     for episode, path in by_episode(steps):
         failed: dict[str, StepRow] = {}
         for step in path:
             for name, status in zip(step.tool_names, step.tool_status, strict=True):
                 if status == ToolStatus.OK and name in failed:
-                    found.add(episode, 1.0, [*proof(failed.pop(name), times), *proof(step, times)], step=step.step)
+                    rows.add(episode, 1.0, [*proof(failed.pop(name), times), *proof(step, times)], step=step.step)
             bad = {n for n, end in zip(step.tool_names, step.tool_status, strict=True) if end == ToolStatus.FAILED}
             failed |= dict.fromkeys([*sorted(bad), *(step.tool_names if step.malformed else ())], step)
-    return found.frame()
+    return rows.frame()
 
 
 def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
@@ -82,32 +81,29 @@ def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     The same tests run again after each change are work, not a loop.
     """
     del cfg
-    found, times = Opinions("loop", "exec", version=2), times_of(events)
+    rows, times = SignalRows("loop", "exec", version=2), times_of(events)
     results = _results(episodes, steps)
     for episode, path in by_episode(steps):
         keys = [(s.action_key, results.get((episode[0], s.step), "")) if s.action_key else None for s in path]
         calls = [(key, step) for key, step in zip(keys, path, strict=True) if key]
-        stuck = {key for n in range(len(calls)) for key in _stuck([key for key, _ in calls[n : n + LOOP_WITHIN]])}
+        windows = (Counter(key for key, _ in calls[n : n + LOOP_WITHIN]) for n in range(len(calls)))
+        stuck = {key for counts in windows for key, count in counts.items() if count >= LOOP_AT}
         if stuck:
-            found.add(episode, -1.0, [p for key, step in calls if key in stuck for p in proof(step, times)[:1]])
-    return found.frame()
-
-
-def _stuck(keys: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [key for key, count in Counter(keys).items() if count >= LOOP_AT]
+            rows.add(episode, -1.0, [p for key, step in calls if key in stuck for p in proof(step, times)[:1]])
+    return rows.frame()
 
 
 def _results(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[str, int], str]:
     """Return what each step's tools returned, from the observation that followed it."""
     repeated = steps.filter(pl.len().over("episode_id", "action_key") >= LOOP_AT)["episode_id"].unique()
     wanted = pl.col("episode_id").is_in(repeated.implode())
-    seen = steps.filter(wanted).select("episode_id", pl.col("index") - 1, told="observation")
-    last = episodes.filter(wanted).select("episode_id", pl.col("n_steps").cast(pl.Int64) - 1, told="tail")
+    seen = steps.filter(wanted).select("episode_id", pl.col("index") - 1, messages="observation")
+    last = episodes.filter(wanted).select("episode_id", pl.col("n_steps").cast(pl.Int64) - 1, messages="tail")
     rows = [*seen.iter_rows(), *last.iter_rows()]
-    return {(episode, step): _shown(told) for episode, step, told in rows}
+    return {(episode, step): _tool_texts(messages) for episode, step, messages in rows}
 
 
-def _shown(messages: str) -> str:
+def _tool_texts(messages: str) -> str:
     return "\n".join(str(m.get("content")) for m in orjson.loads(messages) if m.get("role") == "tool")
 
 
@@ -118,30 +114,26 @@ def cost(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     """
     del steps, events, cfg
     columns = ["episode_id", "task_id", "cost_usd", "input_tokens", "output_tokens", "latency_s", "n_steps"]
-    found = {unit: Opinions("cost", unit, "cost") for unit in ("usd", "tokens", "seconds", "steps")}
+    rows = {unit: SignalRows("cost", unit, "cost") for unit in ("usd", "tokens", "seconds", "steps")}
     for episode_id, task_id, usd, tokens_in, tokens_out, seconds, n_steps in episodes.select(columns).iter_rows():
         tokens = (
             None if tokens_in is None and tokens_out is None else (tokens_in or 0) + OUTPUT_PRICE * (tokens_out or 0)
         )
         amounts = {"usd": usd, "tokens": tokens, "seconds": seconds, "steps": float(n_steps)}
         unit = next(name for name, amount in amounts.items() if amount is not None and amount >= 0)
-        found[unit].add((episode_id, task_id), amounts[unit], [])
-    return _stacked(found[unit] for unit in sorted(found))
+        rows[unit].add((episode_id, task_id), amounts[unit], [])
+    return pl.concat([rows[unit].frame() for unit in sorted(rows)])
 
 
 def latency(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """How many seconds the user waited for models and tools, where the episode's cost is told in another unit.
+    """How many seconds the user waited for models and tools, where the episode's cost is in another unit.
 
-    It never votes on success: it makes an episode dear beside other attempts at its task.
+    It never votes on success: it makes an episode expensive compared with other attempts at its task.
     """
     del steps, events, cfg
-    found = Opinions("latency", "seconds", "cost")
+    rows = SignalRows("latency", "seconds", "cost")
     otherwise = pl.any_horizontal(pl.col("cost_usd", "input_tokens", "output_tokens").is_not_null())
     slow = episodes.filter(otherwise & (pl.col("latency_s") >= 0)).select("episode_id", "task_id", "latency_s")
     for episode_id, task_id, seconds in slow.iter_rows():
-        found.add((episode_id, task_id), seconds, [])
-    return found.frame()
-
-
-def _stacked(opinions: Iterator[Opinions]) -> pl.DataFrame:
-    return pl.concat([o.frame() for o in opinions])
+        rows.add((episode_id, task_id), seconds, [])
+    return rows.frame()

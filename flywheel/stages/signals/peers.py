@@ -1,10 +1,10 @@
-"""Signals that compare attempts at one task: agreement of what they came to, and questions beyond the usual.
+"""Signals that compare attempts at one task: agreement of their results, and questions beyond the usual number.
 
 In: all episodes and steps of some tasks. Out: rows of `Reward`. These functions carry `by = "task"`: they run when all
 attempts at a task are together (docs/decisions/0011-signals-of-a-task.md), and get no events.
 
 Agreement is self-consistency (Wang et al. 2022, arXiv:2203.11171) carried over to actions: independent attempts go
-wrong in many ways and right in few. It says nothing where a policy makes the same mistake every time.
+wrong in many ways and right in few. It proves nothing where a policy makes the same mistake every time.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import polars as pl
 
 from flywheel.records import ToolStatus
 from flywheel.stages.common.tools import changes, is_handoff, looks_up
-from flywheel.stages.signals.rows import Opinions, Said, rewards_frame
+from flywheel.stages.signals.rows import Evidence, SignalRows, rewards_frame
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
 
 ENOUGH_OTHERS = 2  # other attempts, below which agreement means nothing
-EVEN_STEPS = 8.0  # median of a task's attempts at which its length is no evidence
+EVEN_STEPS = 8.0  # median length of a task's attempts at which the vote is 0
 COMPARED = 20  # other attempts that one is compared with: the cost of a task grows with its attempts, not their square
-EVEN = 1 / 3  # agreement that is no evidence
-CLOSING = 4000  # characters of a last word that are compared
+EVEN = 1 / 3  # agreement at which the vote is 0
+CLOSING = 4000  # characters of a closing text that are compared
 ENOUGH_ATTEMPTS = 5  # from which a task has a percentile of questions
 USUAL = 0.75
 
@@ -39,7 +39,7 @@ _BY_USER = '"role":"user"'
 
 
 class _Attempt(NamedTuple):
-    """What one episode came to."""
+    """The result of one episode."""
 
     episode: str
     opening: frozenset[str]  # words of the request
@@ -51,7 +51,7 @@ class _Attempt(NamedTuple):
 
 
 def agreement(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """Most other attempts at the task came to the same: they changed the same things, or their last words are alike.
+    """Most other attempts at the task had the same result: they changed the same things, or their last words are alike.
 
     The vote is +1 if all agree, 0 at a third, -1 if none does, and weighs n / (n + 1) with n others; it abstains with
     fewer than two. Where an attempt changed something, or where all talked with a user and only looked things up, what
@@ -59,11 +59,11 @@ def agreement(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame,
     by the Jaccard index.
     """
     del events, cfg
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for task, attempts in _attempts(episodes, steps):
         if len(attempts) > ENOUGH_OTHERS:
-            found += _judged(task, attempts)
-    return rewards_frame(found)
+            rows += _agreement_rows(task, attempts)
+    return rewards_frame(rows)
 
 
 agreement.by = "task"  # type: ignore[attr-defined]
@@ -73,22 +73,24 @@ def effort(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cf
     """Attempts at this task take many steps: each step is a chance to err, so long tasks fail more often.
 
     All attempts at a task get the same vote, 0 at eight steps (their median), +-1 at an eighth and eight times that: it
-    says how hard the task is and never prefers one attempt to another, so that there is nothing to gain by brevity.
+    measures how hard the task is and never prefers one attempt to another, so that there is nothing to gain by brevity.
     """
     del steps, events, cfg
     several = episodes.filter((pl.col("n_steps") > 0) & (pl.len().over("task_id") > ENOUGH_OTHERS))
-    found = Opinions("effort", "task")
+    rows = SignalRows("effort", "task")
     medians = several.with_columns(median=pl.col("n_steps").median().over("task_id"))
     for episode, task, median in medians.select("episode_id", "task_id", "median").iter_rows():
-        found.add((episode, task), min(max(math.log(EVEN_STEPS / median, EVEN_STEPS), -1.0), 1.0), [])
-    return found.frame()
+        rows.add((episode, task), min(max(math.log(EVEN_STEPS / median, EVEN_STEPS), -1.0), 1.0), [])
+    return rows.frame()
 
 
 effort.by = "task"  # type: ignore[attr-defined]
 
 
-def _judged(task: str, attempts: Sequence[_Attempt]) -> Iterator[dict[str, Any]]:
-    acted = any(a.changed for a in attempts) or (all(a.only_asked for a in attempts) and _mostly_talked(attempts))
+def _agreement_rows(task: str, attempts: Sequence[_Attempt]) -> Iterator[dict[str, Any]]:
+    acted = any(a.changed for a in attempts) or (
+        all(a.only_asked for a in attempts) and 2 * sum(a.talked for a in attempts) > len(attempts)
+    )
     asked = frozenset[str]().union(*(a.opening for a in attempts[:1])).intersection(*(a.opening for a in attempts))
     products = [a.changed if acted else a.closing - asked for a in attempts]
     n = min(len(attempts) - 1, COMPARED)
@@ -101,10 +103,6 @@ def _judged(task: str, attempts: Sequence[_Attempt]) -> Iterator[dict[str, Any]]
             "kind": "implicit", "score": share_as_vote(share), "weight": n / (n + 1),
             "evidence": sorted(attempt.evidence), "arrived": None, "signal_version": 1,
         }  # fmt: skip
-
-
-def _mostly_talked(attempts: Sequence[_Attempt]) -> bool:
-    return 2 * sum(a.talked for a in attempts) > len(attempts)
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> float:
@@ -168,8 +166,8 @@ def _closing(last: Mapping[str, Any]) -> str:
 
 
 def _contents(messages: str, roles: set[str]) -> str:
-    found = (m.get("content") for m in orjson.loads(messages) if m.get("role") in roles)
-    return " ".join(content for content in found if isinstance(content, str))
+    contents = (m.get("content") for m in orjson.loads(messages) if m.get("role") in roles)
+    return " ".join(content for content in contents if isinstance(content, str))
 
 
 def _words(text: str) -> frozenset[str]:
@@ -182,14 +180,14 @@ def questions(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame,
     Asking is an action with a price: were it free, a policy would learn to ask instead of to act.
     """
     del events, cfg
-    found = Opinions("questions", "questions", "cost")
+    rows = SignalRows("questions", "questions", "cost")
     for task, asked in _asked(episodes, steps):
         ranked = sorted(len(ids) for ids in asked.values())
         usual = ranked[math.ceil(USUAL * len(ranked)) - 1]
         for episode, ids in asked.items():
             if len(ranked) >= ENOUGH_ATTEMPTS and len(ids) > usual:
-                found.add((episode, task), float(len(ids) - usual), [Said(i) for i in ids])
-    return found.frame()
+                rows.add((episode, task), float(len(ids) - usual), [Evidence(i) for i in ids])
+    return rows.frame()
 
 
 questions.by = "task"  # type: ignore[attr-defined]

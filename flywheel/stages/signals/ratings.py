@@ -1,7 +1,7 @@
 """The signal from ratings that users gave: thumbs, stars and scores, under whatever name the logger writes them.
 
 In: feedback events. Out: rows of `Reward`. A name is a rating by its words (`user_score`, `star_rating`, `wasHelpful`);
-any other name, scale or direction is told in `[rewards.score_names]`.
+any other name, scale or direction is set in `[rewards.score_names]`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.signals.evidence import Targets
-from flywheel.stages.signals.rows import Opinions, Said, people_said, scaled
+from flywheel.stages.signals.rows import Evidence, SignalRows, human_feedback, scaled
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,9 +44,9 @@ _AGAINST = frozenset({"thumbs_down", "thumb_down", "dislike", "disliked", "unhel
 
 
 def is_rating(name: str) -> bool:
-    """Return whether a feedback's plain name says that somebody rated: its words are known and one of them rates.
+    """Return whether a feedback's plain name is a rating: its words are known and one of them rates.
 
-    `score` and `feedback` rate alone or beside a person (`user_score`), not beside a measure (`bleu_score`).
+    `score` and `feedback` rate alone or with a person (`user_score`), not with a measure (`bleu_score`).
     """
     words = frozenset(name.split("_"))
     if not words <= _RATES | _RATES_WITH_A_PERSON | _PERSONS | _FILLS:
@@ -61,23 +61,23 @@ def thumbs(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cf
 
     Good and bad ratings are two families: praise is cheap and can be farmed, a thumb down is not.
     """
-    told = cfg.score_names
-    found, targets = Opinions("thumbs", "sentiment_pos", version=2), Targets(steps, events)
-    for episode, said in people_said(episodes, events, lambda name: is_rating(name) or name in told):
-        latest: dict[int | None, tuple[float, Said]] = {}
-        for name, one in said:
-            score = _rating(name, one.payload, told)
+    names = cfg.score_names
+    rows, targets = SignalRows("thumbs", "sentiment_pos", version=2), Targets(steps, events)
+    for episode, feedback in human_feedback(episodes, events, lambda name: is_rating(name) or name in names):
+        latest: dict[int | None, tuple[float, Evidence]] = {}
+        for name, event in feedback:
+            score = _rating(name, event.payload, names)
             if score is not None:
-                latest[targets.step(episode, one.payload)] = score, one
-        for step, (score, one) in latest.items():
+                latest[targets.step(episode, event.payload)] = score, event
+        for step, (score, event) in latest.items():
             if score:
-                found.add(episode, score, [one], step=step, family="sentiment_pos" if score > 0 else "sentiment_neg")
-    return found.frame()
+                rows.add(episode, score, [event], step=step, family="sentiment_pos" if score > 0 else "sentiment_neg")
+    return rows.frame()
 
 
-def _rating(name: str, payload: Mapping[str, Any], told: ScoreNames) -> float | None:
-    if name in told:
-        return scaled(payload, ends=told[name])
+def _rating(name: str, payload: Mapping[str, Any], names: ScoreNames) -> float | None:
+    if name in names:
+        return scaled(payload, ends=names[name])
     label = str(payload.get("label") or "").strip().lower().replace(" ", "_")
     value = payload.get("value")
     if name in _AGAINST:

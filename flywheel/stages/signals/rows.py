@@ -1,7 +1,7 @@
-"""The rows that a signal writes, and the little that all signals need to find their evidence.
+"""The rows that a signal writes, and the feedback and outcome events that signals read.
 
-In: what a signal found, one opinion at a time. Out: a frame with the columns of `Reward`, one row per episode, step and
-signal: several findings of one signal about one thing become one row with all the evidence.
+In: a signal's votes, costs or severities, one at a time. Out: a frame with the columns of `Reward`, one row per
+episode, step and signal: several of one signal about one step become one row with all the evidence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flywheel.contracts import polars_schema
 from flywheel.records import Reward
 from flywheel.stages.common.memo import cached_by_identity
 
-VERIFIER = "verifier"  # families that decide alone: a recorded result, and above it a reviewer's answer
+VERIFIER = "verifier"  # families that decide alone: a recorded result, overruled by a reviewer's answer
 AUDIT = "audit"
 
 Kind = Literal["outcome", "implicit", "cost", "risk"]
@@ -35,45 +35,51 @@ def rewards_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 @dataclass(slots=True)
-class _Opinion:
+class _Row:
     scores: list[float] = field(default_factory=list)
     family: str = ""
     evidence: list[str] = field(default_factory=list)
     arrived: datetime | None = None
 
 
-class Opinions:
-    """Collects one signal's opinions; opinions about the same thing are averaged and share their evidence."""
+class SignalRows:
+    """Collects one signal's rows; scores of the same episode and step are averaged and share their evidence."""
 
     def __init__(
         self, signal: str, family: str, kind: Kind = "implicit", *, version: int = 1, weight: float = 1.0
     ) -> None:
         self._same = {"signal": signal, "kind": kind, "weight": weight, "signal_version": version}
         self._family = family
-        self._found: dict[tuple[str, str, int | None], _Opinion] = {}
+        self._rows: dict[tuple[str, str, int | None], _Row] = {}
 
     def add(
-        self, episode: tuple[str, str], score: float, said: Iterable[Said], *, step: int | None = None, family: str = ""
+        self,
+        episode: tuple[str, str],
+        score: float,
+        evidence: Iterable[Evidence],
+        *,
+        step: int | None = None,
+        family: str = "",
     ) -> None:
-        """Add an opinion.
+        """Add a score.
 
         Args:
             episode: its id and its task's id.
             score: the vote in [-1, 1], the severity, or the raw cost.
-            said: the evidence: event ids with the time they arrived.
-            step: the step judged; None for the whole episode.
+            evidence: event ids with the time they arrived.
+            step: the step it is about; None for the whole episode.
             family: overrides the signal's family (a thumb up is another matter than a thumb down).
         """
-        opinion = self._found.setdefault((*episode, step), _Opinion(family=family or self._family))
-        opinion.scores.append(score)
-        for one in said:
-            if one.event_id and one.event_id not in opinion.evidence:
-                opinion.evidence.append(one.event_id)
-            if one.ts is not None and (opinion.arrived is None or one.ts > opinion.arrived):
-                opinion.arrived = one.ts
+        row = self._rows.setdefault((*episode, step), _Row(family=family or self._family))
+        row.scores.append(score)
+        for event in evidence:
+            if event.event_id and event.event_id not in row.evidence:
+                row.evidence.append(event.event_id)
+            if event.ts is not None and (row.arrived is None or event.ts > row.arrived):
+                row.arrived = event.ts
 
     def frame(self) -> pl.DataFrame:
-        """Return the opinions as a frame of rewards."""
+        """Return the rows as a frame of rewards."""
         return rewards_frame(
             [
                 self._same
@@ -81,17 +87,17 @@ class Opinions:
                     "episode_id": episode_id,
                     "task_id": task_id,
                     "step": step,
-                    "family": o.family,
-                    "score": sum(o.scores) / len(o.scores),
-                    "evidence": sorted(o.evidence),
-                    "arrived": o.arrived,
+                    "family": row.family,
+                    "score": sum(row.scores) / len(row.scores),
+                    "evidence": sorted(row.evidence),
+                    "arrived": row.arrived,
                 }
-                for (episode_id, task_id, step), o in self._found.items()
+                for (episode_id, task_id, step), row in self._rows.items()
             ]
         )
 
 
-class Said(NamedTuple):
+class Evidence(NamedTuple):
     """A piece of evidence: an event, when it came, and what it carries."""
 
     event_id: str
@@ -100,11 +106,11 @@ class Said(NamedTuple):
 
 
 @cached_by_identity
-def judgements(
+def events_by_episode(
     episodes: pl.DataFrame, events: pl.DataFrame, kind: Literal["feedback", "outcome"]
-) -> dict[tuple[str, str], list[Said]]:
-    """Return each judged episode (id, task) with its feedback or outcome events, oldest first."""
-    found: dict[tuple[str, str], list[Said]] = defaultdict(list)
+) -> dict[tuple[str, str], list[Evidence]]:
+    """Return each episode (id, task) that has feedback or outcome events with these, oldest first."""
+    by_episode: dict[tuple[str, str], list[Evidence]] = defaultdict(list)
     rows = (
         events.filter(pl.col("kind") == kind)
         .unique(["conversation_id", "event_id"])
@@ -115,8 +121,8 @@ def judgements(
     for episode_id, task_id, event_id, ts, payload in rows.iter_rows():
         value = orjson.loads(payload)
         if isinstance(value, dict):
-            found[episode_id, task_id].append(Said(event_id, ts, value))
-    return dict(found)
+            by_episode[episode_id, task_id].append(Evidence(event_id, ts, value))
+    return dict(by_episode)
 
 
 @lru_cache(maxsize=4096)  # every signal reads the same few names
@@ -126,23 +132,24 @@ def plain_name(name: object) -> str:
     return re.sub(r"[\W_]+", "_", spaced).strip("_").lower()
 
 
-def people_said(
+def human_feedback(
     episodes: pl.DataFrame, events: pl.DataFrame, wanted: Callable[[str], bool]
-) -> Iterator[tuple[tuple[str, str], list[tuple[str, Said]]]]:
-    """Yield each episode's feedback of the wanted names that people gave, oldest first; not that of judges and code."""
-    for episode, said in sorted(judgements(episodes, events, "feedback").items()):
-        named = [(plain_name(one.payload.get("name")), one) for one in said]
-        found = [(n, one) for n, one in named if wanted(n) and one.payload.get("annotator") not in {"llm", "code"}]
-        if found:
-            yield episode, found
+) -> Iterator[tuple[tuple[str, str], list[tuple[str, Evidence]]]]:
+    """Yield each episode's feedback of the wanted names that people gave, oldest first; not that of models and code."""
+    for episode, feedback in sorted(events_by_episode(episodes, events, "feedback").items()):
+        named = [(plain_name(event.payload.get("name")), event) for event in feedback]
+        human = [(n, e) for n, e in named if wanted(n) and e.payload.get("annotator") not in {"llm", "code"}]
+        if human:
+            yield episode, human
 
 
 def scaled(payload: Mapping[str, Any], *, ends: Sequence[float] = ()) -> float | None:
-    """Return a judgement's value as a vote in [-1, 1], or None without a value.
+    """Return the value of a feedback or outcome as a vote in [-1, 1], or None without a value.
 
     Args:
         payload: with `value` and perhaps `scale`, the worst and the best value that it can have.
-        ends: the worst and the best value, where the user told them; they may fall (errors: 1 is worst, 0 best).
+        ends: the worst and the best value, where configured; the best may be the lower one (errors: 1 is worst, 0
+        best).
     """
     value, scale = payload.get("value"), payload.get("scale")
     worst, best = ends or (scale if isinstance(scale, list) and len(scale) == 2 else (0.0, 1.0))  # noqa: PLR2004

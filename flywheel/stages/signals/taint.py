@@ -1,7 +1,7 @@
-"""Where the words of a call come from: what people said before it and what tools had shown.
+"""Where the words of a call come from: earlier messages of people, or results of tools.
 
-In: steps. Out: each wanted step with its calls and with everything heard until then, people and tools apart. Texts are
-joined as they come and looked at only for wanted steps, so that an episode costs its length.
+In: steps. Out: each wanted step with its calls and all earlier texts, those of people and of tools apart. Texts are
+joined as they come and searched only for wanted steps, so that the cost is linear in an episode's length.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from flywheel.stages.signals.evidence import StepRow
 if TYPE_CHECKING:
     import polars as pl
 
-SPAN = 8  # words in a row that are no accident
+SPAN = 8  # words in a row that are not a coincidence
 _WORD = re.compile(r"[0-9a-z]+|[\u3400-\u9fff]")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>\\)\]}]+|www\.[^\s\"'<>\\)\]}]+|<EMAIL_[0-9a-f]+>|[\w.+-]+@[\w-]+\.[\w.]+")
 _LOCAL = ("system", "user")
 
 
 @dataclass(slots=True)
-class Heard:
-    """What was heard until a step, in one string each; tools' results by the step that saw them."""
+class Sources:
+    """The texts before a step: of people and of tools, in one string each."""
 
     people: str = ""
     tools: str = ""
     spans: set[tuple[str, ...]] = field(default_factory=set)
-    read: int = 0  # characters of `tools` that stand in `spans`
+    read: int = 0  # characters of `tools` whose spans are in `spans`
 
     def tool_spans(self) -> set[tuple[str, ...]]:
-        """Return every run of eight words that tools have shown; each text is cut into them once."""
+        """Return every run of eight words in tools' results; each text is read once."""
         new = self.tools[self.read :]
         if new:
             self.spans |= _spans(new)
@@ -49,36 +49,38 @@ class Call(NamedTuple):
     text: str
 
 
-class Deed(NamedTuple):
-    """One step with what it had heard."""
+class StepInContext(NamedTuple):
+    """One step with the texts before it."""
 
     episode: tuple[str, str]
     step: StepRow
     calls: list[Call]
-    said: str
-    results: list[str]  # what tools showed since the last step
-    before: list[str]  # the events that brought them
-    heard: Heard
+    text: str
+    results: list[str]  # of tools, since the last step
+    result_events: list[str]  # their events
+    sources: Sources
 
 
-def deeds(steps: pl.DataFrame, wanted: Callable[[StepRow], bool]) -> Iterator[Deed]:
+def steps_in_context(steps: pl.DataFrame, wanted: Callable[[StepRow], bool]) -> Iterator[StepInContext]:
     """Yield the wanted steps, episode by episode, in order."""
     columns = ["episode_id", "task_id", "observation", "action", *StepRow._fields]
     rows = steps.rename({"index": "step"}).sort("episode_id", "step").select(columns).iter_rows()
-    current, heard, before = None, Heard(), list[str]()
+    current, sources, before = None, Sources(), list[str]()
     for episode_id, task_id, observation, action, *rest in rows:
         if (episode_id, task_id) != current:
-            current, heard, before = (episode_id, task_id), Heard(), []
-        results = _hear(orjson.loads(observation), heard)
+            current, sources, before = (episode_id, task_id), Sources(), []
+        results = _add_texts(orjson.loads(observation), sources)
         step = StepRow(*rest)
         if wanted(step):
             message = orjson.loads(action)
             calls = [Call(str(c.get("name")), _text(c.get("arguments"))) for c in message.get("tool_calls") or []]
-            yield Deed((episode_id, task_id), step, calls, str(message.get("content") or ""), results, before, heard)
+            yield StepInContext(
+                (episode_id, task_id), step, calls, str(message.get("content") or ""), results, before, sources
+            )
         before = step.result_event_ids
 
 
-def _hear(messages: list[dict[str, Any]], heard: Heard) -> list[str]:
+def _add_texts(messages: list[dict[str, Any]], sources: Sources) -> list[str]:
     results = []
     for message in messages:
         content = message.get("content")
@@ -86,9 +88,9 @@ def _hear(messages: list[dict[str, Any]], heard: Heard) -> list[str]:
             continue
         if message.get("role") == "tool":
             results.append(content)
-            heard.tools += content + "\n"
+            sources.tools += content + "\n"
         elif message.get("role") in _LOCAL:
-            heard.people += content + "\n"
+            sources.people += content + "\n"
     return results
 
 
@@ -100,20 +102,16 @@ def _text(value: Any) -> str:
     return f"{value}\n" if isinstance(value, str) else ""
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
 def _spans(text: str) -> set[tuple[str, ...]]:
-    words = _words(text)
+    words = _WORD.findall(text.lower())
     return set(zip(*(words[n:] for n in range(SPAN)), strict=False))
 
 
-def foreign(text: str, heard: Heard) -> bool:
-    """Return whether an argument's text has an address or eight words in a row that tools showed and nobody said."""
+def from_tools_only(text: str, sources: Sources) -> bool:
+    """Return whether an argument's text has an address or eight words in a row that only tools had shown."""
     for address in _ADDRESS.findall(text):
-        if address in heard.tools and address not in heard.people:
+        if address in sources.tools and address not in sources.people:
             return True
     copied = set[tuple[str, ...]]().union(*(_spans(line) for line in text.splitlines()))
-    copied = copied & heard.tool_spans() if copied else copied
-    return bool(copied - _spans(heard.people)) if copied else False
+    copied = copied & sources.tool_spans() if copied else copied
+    return bool(copied - _spans(sources.people)) if copied else False

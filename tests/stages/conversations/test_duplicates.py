@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.conversations.duplicates import merge_twins
+from flywheel.stages.conversations.duplicates import merge_duplicates
 from flywheel.stages.conversations.event import Event
 
 ASKED = [{"role": "user", "content": "hi"}]
@@ -37,7 +37,7 @@ TWICE = {
 
 @pytest.mark.parametrize("name", TWICE)
 def test_two_tellings_of_a_call_are_one(name: str) -> None:
-    (call,), repeated = merge_twins(TWICE[name])
+    (call,), repeated = merge_duplicates(TWICE[name])
     assert repeated == 1
     assert call.payload["message"]["content"] == "a"
     assert "tags" not in call.payload
@@ -54,14 +54,14 @@ OTHER = {
 
 @pytest.mark.parametrize("name", OTHER)
 def test_two_calls_are_two(name: str) -> None:
-    told, repeated = merge_twins(OTHER[name])
+    told, repeated = merge_duplicates(OTHER[name])
     assert (len(told), repeated) == (2, 0)
 
 
 def test_what_both_tellings_say_is_kept() -> None:
     one = model(span="s", event="1", tags=["content_missing", "streamed"], input_tokens=7)
     two = model("a", span="s", event="2", input=ASKED, response="r", finish_reason="stop")
-    (call,), _ = merge_twins([one, two])
+    (call,), _ = merge_duplicates([one, two])
     assert call.event_id == "1"
     assert call.payload == {
         "message": {"role": "assistant", "content": "a"}, "input": ASKED, "input_tokens": 7, "response_id": "r",
@@ -70,15 +70,15 @@ def test_what_both_tellings_say_is_kept() -> None:
 
 
 def test_a_tool_span_is_told_once_by_its_fuller_telling() -> None:
-    (told,), repeated = merge_twins([result("", "unknown"), result("no", "failed")])
+    (told,), repeated = merge_duplicates([result("", "unknown"), result("no", "failed")])
     assert (told.payload, repeated) == ({"content": "no", "status": "failed"}, 0)
-    assert len(merge_twins([result("a", "ok", "1"), result("a", "ok", "2")])[0]) == 2
+    assert len(merge_duplicates([result("a", "ok", "1"), result("a", "ok", "2")])[0]) == 2
 
 
 def test_a_summary_gives_way_to_a_call() -> None:
     summary = model("all in all", summary=True)
-    assert [e.payload["message"]["content"] for e in merge_twins([summary, model("a")])[0]] == ["a"]
-    assert len(merge_twins([summary])[0]) == 1
+    assert [e.payload["message"]["content"] for e in merge_duplicates([summary, model("a")])[0]] == ["a"]
+    assert len(merge_duplicates([summary])[0]) == 1
 
 
 def test_a_summary_gives_way_only_to_calls_of_its_own_trace() -> None:
@@ -87,7 +87,8 @@ def test_a_summary_gives_way_only_to_calls_of_its_own_trace() -> None:
 
     one, two = of("t1", "one", summary=True), of("t2", "two", summary=True)
     asked = Event("e", "request", None, None, None, None, {"messages": ASKED, "summary": True}, ["trace:t1"])
-    assert merge_twins([asked, one, two])[0] == [asked, one, two]
-    assert merge_twins([asked, one, of("t1", "call"), two])[0] == [of("t1", "call"), two]
-    assert merge_twins([one, model("a call of nobody knows which trace"), two])[0][0].payload.get("summary") is None
-    assert len(merge_twins([one, one, of("t1", "other", summary=True)])[0]) == 2, "told again, and something else"
+    assert merge_duplicates([asked, one, two])[0] == [asked, one, two]
+    assert merge_duplicates([asked, one, of("t1", "call"), two])[0] == [of("t1", "call"), two]
+    unknown = model("a call of nobody knows which trace")
+    assert merge_duplicates([one, unknown, two])[0][0].payload.get("summary") is None
+    assert len(merge_duplicates([one, one, of("t1", "other", summary=True)])[0]) == 2, "told again, and something else"

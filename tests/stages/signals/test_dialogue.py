@@ -14,8 +14,8 @@ def test_turns_with_the_requests_that_brought_them() -> None:
         (1, "find 7", True),
         (2, "thanks", True),
     ]
-    assert [t.said.event_id for t in turns] == [talk.rows[n]["event_id"] for n in (0, 2, 5)]
-    assert turns[1].said.ts == talk.rows[2]["ts"]
+    assert [t.evidence.event_id for t in turns] == [talk.rows[n]["event_id"] for n in (0, 2, 5)]
+    assert turns[1].evidence.ts == talk.rows[2]["ts"]
 
 
 def test_in_a_repeated_history_the_model_call_is_the_proof() -> None:
@@ -24,7 +24,7 @@ def test_in_a_repeated_history_the_model_call_is_the_proof() -> None:
     talk.act("Again", input=[user("Hi"), user("summary")])
     ((_, turns),) = user_turns(*made(talk)[:3]).items()
     assert [t.text for t in turns] == ["hi", "find 7", "summary"]
-    assert [t.said.event_id for t in turns] == [row["event_id"] for row in talk.rows]
+    assert [t.evidence.event_id for t in turns] == [row["event_id"] for row in talk.rows]
 
 
 def test_episodes_without_a_user_have_no_turns() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flywheel.stages.signals.lexicon import Act, fold, orders, says
+from flywheel.stages.signals.lexicon import Act, expresses, fold, orders
 
 YES: list[tuple[Act, str]] = [
     ("complaint", "This is useless."),
@@ -52,16 +52,16 @@ NO: list[tuple[Act, str]] = [
 
 @pytest.mark.parametrize(("act", "text"), YES)
 def test_says(act: Act, text: str) -> None:
-    assert says(act, fold(text))
+    assert expresses(act, fold(text))
 
 
 @pytest.mark.parametrize(("act", "text"), NO)
 def test_does_not_say(act: Act, text: str) -> None:
-    assert not says(act, fold(text))
+    assert not expresses(act, fold(text))
 
 
 def test_pasted_material_is_not_read() -> None:
-    assert not says("complaint", fold("log: " + "x " * 1000 + "useless"))
+    assert not expresses("complaint", fold("log: " + "x " * 1000 + "useless"))
     assert fold("\uff34\uff28\uff21\uff2e\uff2b\uff33\u3000a") == "thanks a"
 
 

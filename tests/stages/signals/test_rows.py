@@ -1,4 +1,4 @@
-"""Rows of opinions, and the judgements they rest on."""
+"""Rows of opinions, and the events_by_episode they rest on."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 from flywheel.contracts import polars_schema
 from flywheel.records import Reward
-from flywheel.stages.signals.rows import Opinions, Said, judgements, scaled
+from flywheel.stages.signals.rows import Evidence, SignalRows, events_by_episode, scaled
 from tests.stages.talks import START, Talk, made
 
 
 def test_opinions_about_one_thing_are_one_row() -> None:
-    found = Opinions("s", "f")
+    found = SignalRows("s", "f")
     later = START + timedelta(hours=1)
-    found.add(("e", "t"), -1.0, [Said("b", later), Said("a", START)])
-    found.add(("e", "t"), 0.5, [Said("a", START)])
-    found.add(("e", "t"), 1.0, [Said("c")], step=2, family="g")
+    found.add(("e", "t"), -1.0, [Evidence("b", later), Evidence("a", START)])
+    found.add(("e", "t"), 0.5, [Evidence("a", START)])
+    found.add(("e", "t"), 1.0, [Evidence("c")], step=2, family="g")
     frame = found.frame().sort("step")
     assert frame.schema == polars_schema(Reward)
     assert frame["score"].to_list() == [-0.25, 1.0]
@@ -28,7 +28,7 @@ def test_opinions_about_one_thing_are_one_row() -> None:
 def test_judgements_come_oldest_first_and_only_for_episodes() -> None:
     talk = Talk("a").ask("x").act("y").feedback("thumbs", value=1).feedback("thumbs", value=0).outcome(1)
     episodes, _, events, _ = made(talk, Talk("late").feedback("thumbs", value=1))
-    (said,) = judgements(episodes, events, "feedback").values()
+    (said,) = events_by_episode(episodes, events, "feedback").values()
     assert [one.payload["value"] for one in said] == [1, 0]
 
 
