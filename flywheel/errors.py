@@ -8,11 +8,11 @@ FlywheelError                    anything a user can act on; carries `.hint`
 ├── StoreError                   the store is missing, read-only, damaged or out of space
 ├── BusyError                    another run holds the project's lock
 ├── ExtensionError               a plugin is missing or broken
-├── TemplateError                the base model's chat template cannot show a conversation
-│   └── PrefixError              it shows a prompt otherwise when something follows
-├── TrainError                   a training round could not be made or was stopped
-│   └── EvidenceError            there is too little to train on so far; more logs mend it
-└── EvalError                    an evaluation could not be made
+├── TemplateError                the base model's chat template cannot render a conversation
+│   └── PrefixError              it renders a prompt differently when something follows
+├── TrainError                   a training round failed or was stopped
+│   └── EvidenceError            there is too little to train on so far; ingest more logs
+└── EvalError                    an evaluation failed
 
 Messages name what and where (file:line or id) and never contain text from a log.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status means; the same table stands in docs/reference/cli.md."""
+    """What a command's exit status means; the same table is in docs/reference/cli.md."""
 
     DONE = 0
     FAILED = 1
@@ -90,15 +90,15 @@ class ExtensionError(FlywheelError):
 
 
 class TemplateError(FlywheelError):
-    """The base model's chat template cannot show a conversation."""
+    """The base model's chat template cannot render a conversation."""
 
 
 class PrefixError(TemplateError):
-    """The chat template shows a prompt otherwise when something follows it."""
+    """The chat template renders a prompt differently when something follows it."""
 
 
 class TrainError(FlywheelError):
-    """A training round could not be made or was stopped."""
+    """A training round failed or was stopped."""
 
 
 class EvidenceError(TrainError):
@@ -111,7 +111,7 @@ class EvidenceError(TrainError):
 
 
 class EvalError(FlywheelError):
-    """An evaluation could not be made."""
+    """An evaluation failed."""
 
 
 def where(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Counting what a stage keeps and drops, so that nothing is dropped in silence.
+"""Counting what a stage keeps and drops, so that nothing is dropped silently.
 
 Every stage gets a `Funnel`; rows leave only through `drop(frame, where, reason)`. The counts add up:
 considered = kept + sum(dropped by reason), which `check` asserts.
@@ -31,16 +31,16 @@ class Funnel:
 
         A null counts as not true: the row stays.
         """
-        stays = frame.filter(~where.fill_null(value=False))
-        self.dropped[reason] += frame.height - stays.height
-        return stays
+        kept = frame.filter(~where.fill_null(value=False))
+        self.dropped[reason] += frame.height - kept.height
+        return kept
 
     def note(self, name: str, count: int) -> None:
-        """Add to a count that is reported but is no part of the sum."""
+        """Add to a count that is reported but not part of the sum."""
         self.notes[name] += count
 
     def merge(self, other: Mapping[str, int]) -> None:
-        """Add the counts of another funnel, as made by `as_dict`."""
+        """Add the counts of another funnel, as returned by `as_dict`."""
         for name, count in other.items():
             kind, _, rest = name.partition(": ")
             if name == "considered":

@@ -1,7 +1,7 @@
-"""A DuckDB that reaches nothing but what it is given: no file, no network, no extension, one query, a bounded time.
+"""A DuckDB that reaches nothing but the given tables: no file, no network, no extension, one query, a bounded time.
 
-In: tables by name and one SQL text from anywhere (a user, a model). Out: its rows. The engine lives in memory and is
-cut off before the text reaches it, so that no query can read beside the tables or write anywhere.
+In: tables by name and one SQL text from anywhere (a user, a model). Out: its rows. The engine is in memory and is
+sealed before the text reaches it, so that no query can read anything but the tables or write anywhere.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def sealed(tables: Mapping[str, object], *settings: str) -> Iterator[duckdb.Duck
 
 
 def is_query(engine: duckdb.DuckDBPyConnection, sql: str) -> bool:
-    """Return whether a text is exactly one query, and nothing that changes anything; half a character is in none.
+    """Return whether a text is exactly one query that changes nothing; one with an unpaired surrogate is not.
 
     Raises:
-        duckdb.Error: the text is no SQL.
+        duckdb.Error: the text is not SQL.
     """
     try:
         sql.encode()

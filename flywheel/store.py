@@ -1,4 +1,4 @@
-"""The only door through which tables are read and written.
+"""The store: tables, snapshots, cache and run log. Tables are read and written here only.
 
 Layout under the store's folder:
 
@@ -7,7 +7,7 @@ Layout under the store's folder:
     snapshots/<stage>/<n>.json       what a stage's output consists of; the highest n is current, the last 20 are kept
     cache/                           recomputable values by content key
     runs.jsonl                       one line a command run
-    forgetting.json                  what a cut-off `forget` still has to do
+    forgetting.json                  the rest of the work of an interrupted `forget`
 
 A part is checked against its table's contract when it is written: polars refuses a wrong name, type or null. A snapshot
 is written last, so a killed stage leaves the old snapshot current and orphan parts that the rerun finds by content.
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a stage's output consists of, what it was made from, and its funnel; no times: equal inputs, equal bytes."""
+    """What a stage's output consists of, what it was built from, its funnel; no times: equal inputs, equal bytes."""
 
     stage: str
     number: int
@@ -93,7 +93,7 @@ def _encode(frame: pl.DataFrame, row: type[Row]) -> memoryview:
     return buffer.getbuffer()
 
 
-def _fill(path: Path, content: memoryview) -> None:
+def _write_bytes(path: Path, content: memoryview) -> None:
     path.write_bytes(content)
 
 
@@ -101,7 +101,7 @@ class Store:
     """A project's tables and snapshots.
 
     Args:
-        root: the store's folder; made on the first write.
+        root: the store's folder; created on the first write.
 
     Raises:
         StoreError: the folder holds a store of another layout version.
@@ -122,13 +122,13 @@ class Store:
             self.partitions = int(found["partitions"])
 
     def create(self) -> None:
-        """Make the store's folder and header if they are not there, and sweep what interrupted writes left."""
+        """Create the store's folder and header if missing, and remove the leftovers of interrupted writes."""
         if not (self.root / "store.json").exists():
             files.write_json(self.root / "store.json", {"layout": LAYOUT, "partitions": self.partitions})
         files.remove_partials(self.root)
 
     def partition(self, conversation_id: str) -> int:
-        """Return the partition in which a conversation's events stand."""
+        """Return the partition of a conversation's events."""
         return int(content_id(conversation_id)[:4], 16) % self.partitions
 
     # --- tables ---------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Store:
         row = TABLES[table]
         folder = self.root / "tables" / table / f"p{partition:02d}"
         content = _encode(frame, row)
-        final, sha256 = files.write_by_content(folder, ".parquet", lambda path: _fill(path, content))
+        final, sha256 = files.write_by_content(folder, ".parquet", lambda path: _write_bytes(path, content))
         return Part(
             table, partition, final.relative_to(self.root).as_posix(), sha256, frame.height, final.stat().st_size
         )
@@ -207,7 +207,7 @@ class Store:
                 self._snapshots[stage, number] = Snapshot(**raw)
             except (TypeError, KeyError):
                 hint = "restore it from a backup" + (", or remove it and type `flywheel build`" * (stage != "ingest"))
-                raise StoreError(f"`{path}` is damaged: no snapshot", hint=hint) from None
+                raise StoreError(f"`{path}` is damaged: not a snapshot", hint=hint) from None
         return self._snapshots[stage, number]
 
     def commit(
@@ -235,9 +235,9 @@ class Store:
         return sorted(p.name for p in folder.iterdir() if self.numbers(p.name)) if folder.exists() else []
 
     def prune(self, stage: str, kept: int = _KEPT) -> int:
-        """Remove all but a stage's newest snapshots, and the parts that only they named; return how many went.
+        """Remove all but a stage's newest snapshots, and the parts that only they name; return the number removed.
 
-        Whoever is killed here left more.
+        If it is killed, some stay until the next call.
         """
         numbers = self.numbers(stage)
         old, newest = (numbers[:-kept], numbers[-kept:]) if kept else (numbers, [])

@@ -37,13 +37,13 @@ _HINTS = {
     errno.EROFS: "the file system is read-only; mount it writable or choose another folder with -C",
     errno.EACCES: "no permission to write here; check the folder's owner and mode",
     errno.EPERM: "no permission to write here; check the folder's owner and mode",
-    errno.ENOTDIR: "a file stands where a folder is needed; move it away",
+    errno.ENOTDIR: "there is a file where a folder is needed; move it away",
 }
 
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Turn an operating system's refusal into an error that says what to do."""
+    """Turn an operating system's refusal into an error with a hint."""
     try:
         yield
     except OSError as error:
@@ -148,22 +148,22 @@ def read_json(path: Path) -> Any:
 
 
 def encodable(text: str) -> str:
-    """Return the text with U+FFFD for what UTF-8 has no bytes for: half an emoji in a log, a broken argument."""
+    """Return the text with U+FFFD for unpaired surrogates, which UTF-8 cannot encode."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def lines(text: str) -> list[str]:
     """Return the lines of a text, each without its line feed.
 
-    Only a line feed ends a line, as in JSON Lines. `str.splitlines` also cuts at U+2028, U+2029 and U+0085, which stand
-    as they are in JSON, and in what people and models write.
+    Only a line feed ends a line, as in JSON Lines. `str.splitlines` also cuts at U+2028, U+2029 and U+0085, which are
+    legal inside JSON strings, and common in texts of people and models.
     """
-    found = text.split("\n")
-    return found if found[-1] else found[:-1]
+    parts = text.split("\n")
+    return parts if parts[-1] else parts[:-1]
 
 
 def read_rows(path: Path, *, optional: bool = False) -> list[dict[str, Any]]:
-    """Return the rows of a JSON Lines file of our own; where it is optional, a missing one has none.
+    """Return the rows of a JSON Lines file of our own; if it is optional, a missing one has none.
 
     Raises:
         StoreError: it is missing or damaged.
@@ -171,12 +171,12 @@ def read_rows(path: Path, *, optional: bool = False) -> list[dict[str, Any]]:
     if optional and not path.exists():
         return []
     try:
-        found = lines(path.read_text(encoding="utf-8"))
+        texts = lines(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise StoreError(f"`{path}` is missing", hint=_REMOVED) from error
     except UnicodeDecodeError as error:
         raise StoreError(f"`{path}` is damaged: not UTF-8", hint=_DAMAGED) from error
-    return [_row(line, path, number) for number, line in enumerate(found, 1)]
+    return [_row(line, path, number) for number, line in enumerate(texts, 1)]
 
 
 def _row(line: str, path: Path, number: int) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _row(line: str, path: Path, number: int) -> dict[str, Any]:
 def point_to(link: Path, target: Path | None) -> None:
     """Make `link` a symbolic link to `target` in one step, or remove it where there is no target.
 
-    A file system without links goes without: nothing but a convenience for servers hangs on it.
+    A file system without links goes without: the link is only a convenience for servers.
     """
     with contextlib.suppress(OSError):
         if target is None:

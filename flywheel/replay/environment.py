@@ -2,7 +2,7 @@
 
 In: a scenario and, action by action, what a policy does. Out: recorded results, and at the end an outcome. What the log
 does not know ends the attempt, with the reason and without a reward: 0 would teach to imitate the log, and a guess
-would teach whatever the guess likes.
+would teach the guess.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CALL_ID = "call{:05d}"  # as in the prompts of all datasets
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an attempt.
+    """The outcome of an attempt.
 
     Attributes:
-        reward: mean return of the recorded attempts that ended like this; None where the log does not know.
-        success: their mean probability of success, in [0, 1]; None where the log does not know.
-        why: "ended": the log knows this end; "missed": a call that was never recorded in this world; "new end": every
-            call was, but nobody ended like this; "malformed": a call that did not parse; "over budget": too many calls,
-            or cut off by whoever runs the attempt.
+        reward: mean return of the recorded attempts that ended like this; None if there is none.
+        success: their mean probability of success, in [0, 1]; None if there is none.
+        why: "ended": the log knows this end; "missed": a call that was never recorded in this state; "new end": every
+            call was, but no recorded attempt ended like this; "malformed": a call that did not parse; "over budget":
+            too many calls, or cut off by the caller.
         calls: calls that were answered.
         tool: the tool of the call that was missed; '' otherwise.
     """
@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def missed(self) -> bool:
-        """Whether the attempt left what the log knows, at a call or at its end."""
+        """Whether the attempt left the log, at a call or at its end."""
         return self.why in {"missed", "new end"}
 
 
@@ -50,8 +50,8 @@ class ReplayEnvironment:
     """One attempt at a scenario; `take` what the policy writes until there is an `outcome`.
 
     Args:
-        scenario: where it starts and what is known.
-        cfg: how many calls it may make, and from when on two answers are alike.
+        scenario: where it starts and what is recorded.
+        cfg: how many calls it may make, and from which overlap two answers are alike.
     """
 
     def __init__(self, scenario: Scenario, cfg: ReplayConfig) -> None:
@@ -68,7 +68,7 @@ class ReplayEnvironment:
         return self.outcome is not None
 
     def take(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Let the policy act; return what joins the conversation: its message, and a result for each call.
+        """Take an action; return the messages that it adds to the conversation: itself, and a result for each call.
 
         A message without calls ends the attempt. Where the log does not know a call the results end before it.
 
@@ -78,21 +78,23 @@ class ReplayEnvironment:
         calls = [dict(call) for call in message.get("tool_calls") or ()]
         for call in calls:
             call["id"], self._ids = _CALL_ID.format(self._ids), self._ids + 1
-        said = {**message, "tool_calls": calls} if calls else dict(message)
+        action = {**message, "tool_calls": calls} if calls else dict(message)
         if not calls:
             self.finish(str(message.get("content") or ""))
         if any(call.get("arguments") is None for call in calls):
             self.stop("malformed")
         results: list[dict[str, Any]] = []
         for call in calls:
-            found = None if self.over else self.call(call["name"], call["arguments"])
-            if found is None:
+            recorded = None if self.over else self.call(call["name"], call["arguments"])
+            if recorded is None:
                 break
-            results.append({"role": "tool", "tool_call_id": call["id"], "name": call["name"], "content": found.content})
-        return [said, *results]
+            results.append(
+                {"role": "tool", "tool_call_id": call["id"], "name": call["name"], "content": recorded.content}
+            )
+        return [action, *results]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Recorded | None:
-        """Return what the log says a call gave back in this world; None, and the attempt is over, where it does not."""
+        """Return the recorded result of a call in this state; None, and the attempt is over, if there is none."""
         if self.over:
             return None
         if self.calls >= self._cfg.max_calls:
@@ -105,17 +107,17 @@ class ReplayEnvironment:
             return None
         known = self.scenario.calls
         text = text if (self.state, text) in known else f"{name} {ANY}"
-        found = known.get((self.state, text))
-        if found is None:
+        recorded = known.get((self.state, text))
+        if recorded is None:
             self.stop("missed", tool=name)
             return None
         self.calls += 1
-        if found.acts:
+        if recorded.acts:
             self.state = next_state(self.state, text)
-        return found
+        return recorded
 
     def finish(self, answer: str) -> Outcome:
-        """End the attempt with what it says to the user; return what that is worth, as far as the log knows."""
+        """End the attempt with its answer to the user; return its outcome, as far as the log knows."""
         if self.outcome is None:
             known = [ending for ending in self.scenario.endings if self._fits(ending, answer)]
             exact = [ending for ending in known if same_answer(answer, ending.answer, 1.0)]

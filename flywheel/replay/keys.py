@@ -1,4 +1,4 @@
-"""When two calls are the same call, two worlds the same world, and two answers the same answer.
+"""When two calls, two states or two answers are equal.
 
 In: calls, states, texts. Out: keys. Stricter than anchor states are: `LS` and `ls` are two commands, and a result that
 was recorded for one must never answer the other.
@@ -13,13 +13,13 @@ from typing import Any
 
 from flywheel.records import ID_HEX, canonical_json
 
-START = "0" * ID_HEX  # the world that nobody has acted on yet
-ANY = '"*"'  # stands for all arguments of a tool whose arguments are mere words, such as a handover's summary
+START = "0" * ID_HEX  # the state before any act
+ANY = '"*"'  # placeholder for the arguments of a tool whose arguments are only words, such as a handover's summary
 _WORD = re.compile(r"[^\W_]+(?:[.,]\d+)*")
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the text that equal calls share: keys sorted, 1.0 as 1, strings without outer blanks, and no more."""
+    """Return the text that equal calls share: keys sorted, 1.0 as 1, strings without outer blanks, no more."""
     return f"{name} {canonical_json(_plain(arguments))}"
 
 
@@ -34,19 +34,19 @@ def _plain(value: Any) -> Any:
 
 
 def next_state(state: str, call: str) -> str:
-    """Return the world after an acting call; chained, so two worlds are equal when the acts so far are, in order."""
+    """Return the state after an acting call; chained, so two states are equal if the acts so far are, in order."""
     return hashlib.sha256(f"{state}\n{call}".encode("utf-8", "surrogatepass")).hexdigest()[:ID_HEX]
 
 
-def same_answer(made: str, recorded: str, least: float) -> bool:
-    """Return whether two answers say the same: as many words in common as asked, and every number in both.
+def same_answer(answer: str, recorded: str, least: float) -> bool:
+    """Return whether two answers are equal: enough words in common, and every number in both.
 
     Args:
-        made: the answer of the attempt.
-        recorded: the answer of the log.
+        answer: of the attempt.
+        recorded: of the log.
         least: Jaccard index of the words from which they are alike.
     """
-    first, second = ({word.casefold() for word in _WORD.findall(text)} for text in (made, recorded))
+    first, second = ({word.casefold() for word in _WORD.findall(text)} for text in (answer, recorded))
     if not first or not second or _numbers(first) != _numbers(second):
         return first == second
     return len(first & second) >= least * len(first | second)

@@ -1,4 +1,4 @@
-"""One turn of a task as the log knows it: where it starts, what its calls gave, and what its ends were worth.
+"""One turn of a task as recorded: where it starts, the results of its calls, and the rewards of its ends.
 
 In: rows of the tables `scenarios` and `fixtures`, or a row of a round's dataset. Out: `Scenario`, and back to a row, so
 that a dataset is complete in itself.
@@ -20,16 +20,16 @@ Calls = Mapping[tuple[str, str], "Recorded"]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the log says a call gave back."""
+    """The recorded result of a call."""
 
     content: str
     status: str
-    acts: bool  # whether the world is another one afterwards
+    acts: bool  # whether it changes the state
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How recorded attempts came out of the turn, and what became of them."""
+    """How recorded attempts ended the turn, and how they were rewarded."""
 
     state: str
     answer: str  # '' where only the state counts
@@ -48,8 +48,8 @@ class Scenario:
         split: "train", "holdout" or "between".
         prompt: messages before the first action.
         tools: tool schemas; None where the log does not name them.
-        state: what was acted on before.
-        judged_by: what an end is known by: the state alone, or the state and the answer.
+        state: hash of the acts before.
+        judged_by: what identifies an end: the state alone, or the state and the answer.
         endings: the ends that the log knows.
         calls: results by (state, `call_text`).
         n_calls: most calls that a recorded attempt made in this turn.
@@ -87,8 +87,8 @@ def scenarios(scenario_rows: Iterable[Mapping[str, Any]], fixture_rows: Iterable
         known[row["task_id"], row["split"]][row["state"], call] = Recorded(
             row["result"], row["status"], row["effect"] != "reads"
         )
-    found = [_scenario(row, known.get((row["task_id"], row["split"]), {})) for row in scenario_rows]
-    return sorted(found, key=lambda one: one.scenario_id)
+    rows = [_scenario(row, known.get((row["task_id"], row["split"]), {})) for row in scenario_rows]
+    return sorted(rows, key=lambda scenario: scenario.scenario_id)
 
 
 def _scenario(row: Mapping[str, Any], calls: Calls) -> Scenario:

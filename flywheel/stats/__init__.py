@@ -1,4 +1,4 @@
-"""Exact and robust statistics: numbers in, numbers out, nothing known of records or files.
+"""Exact and robust statistics: numbers in, numbers out, independent of records and files.
 
     paired      exact McNemar, mid-p, Wilson and Newcombe intervals
     tango       score interval of a paired difference, non-inferiority
@@ -8,10 +8,10 @@
     online      the LORD++ ledger over nights, the betting e-process within a canary
 
     label_model Dawid and Skene's EM for success or failure; families share a vote
-    delays      Kaplan-Meier of late evidence, maturity, what silence so far is worth
+    delays      Kaplan-Meier of late evidence, maturity, what silence so far implies
     calibration isotonic regression, cross-fitting, ECE, Brier
     missing     worst-case bounds of ratings that few give
-    sampling    stratified draws with their inclusion probabilities
+    sampling    stratified samples with their inclusion probabilities
     transport   whether a calibration holds for each policy and intent
 
 Conventions: `wins` are cases that only the candidate got right, `losses` those that only the baseline got right.

@@ -1,4 +1,4 @@
-"""Making a probability mean what it says: isotonic regression on audited rows, and how far off it is.
+"""Calibration of probabilities: isotonic regression on audited rows, and measures of the remaining error.
 
 In: scores, known outcomes and weights. Out: a rising curve from score to probability, cross-fitted so that its own
 error is not flattered, and the two usual measures of error.
@@ -68,21 +68,21 @@ def cross_fitted(
 
     Args:
         scores: uncalibrated probabilities.
-        outcomes: what was true, in [0, 1].
+        outcomes: known outcomes, in [0, 1].
         weights: 1 / inclusion probability.
-        names: what rows must stay together (task or user); their hash decides the fold, so order does not matter.
+        names: the task or user of each row; its hash decides the fold, so order does not matter.
         folds: how many.
     """
     fold = [int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % folds for name in names]
-    found = list(scores)
+    calibrated = list(scores)
     for number in range(folds):
         rest = [i for i, f in enumerate(fold) if f != number]
         if len(rest) == len(fold):
             continue
         curve = isotonic([scores[i] for i in rest], [outcomes[i] for i in rest], [weights[i] for i in rest])
         for i, f in enumerate(fold):
-            found[i] = curve.at(scores[i]) if f == number else found[i]
-    return found
+            calibrated[i] = curve.at(scores[i]) if f == number else calibrated[i]
+    return calibrated
 
 
 def expected_calibration_error(

@@ -29,7 +29,7 @@ _CHUNK_CELLS = 4_000_000
 _EXACT_CLUSTERS = 2_000
 _NORMAL_FROM = 2_000  # tasks; from here on a mean is normal, if no single task has much of its spread
 _MOST_OF_SPREAD = 0.01
-_LEAST_TASKS = 20  # a bootstrap over fewer is too sure of itself; Student's t is not
+_LEAST_TASKS = 20  # a bootstrap interval over fewer is too short; Student's t is not
 _ENUMERATED = 14  # real-valued sums: 2^14 patterns of signs are enumerated, more are sampled
 _EPSILON = 1e-12
 
@@ -71,10 +71,10 @@ def cluster(differences: Sequence[float], tasks: Sequence[str]) -> Clusters:
     if len(set(tasks)) == len(tasks) == len(differences):
         alone = [d for _, d in sorted(zip(tasks, differences, strict=True))]
         return Clusters(alone, [1] * len(alone), math.fsum(d * d for d in alone))
-    found: dict[str, list[float]] = {}
+    by_task: dict[str, list[float]] = {}
     for difference, task in zip(differences, tasks, strict=True):
-        found.setdefault(task, []).append(difference)
-    ordered = [found[task] for task in sorted(found)]
+        by_task.setdefault(task, []).append(difference)
+    ordered = [by_task[task] for task in sorted(by_task)]
     squares = math.fsum(d * d for d in differences)
     return Clusters([math.fsum(values) for values in ordered], [len(values) for values in ordered], squares)
 
@@ -97,7 +97,7 @@ def design_effect(data: Clusters) -> float:
 
 
 def task_quantile(tasks: int, confidence: float) -> float:
-    """Return Student's quantile with tasks as units; infinite for one task, which says nothing of other tasks."""
+    """Return Student's quantile with tasks as units; infinite for one task, which does not represent others."""
     if tasks <= 1:
         return math.inf
     return float(stdtrit(tasks - 1, confidence))
@@ -124,7 +124,7 @@ def paired_t_interval(data: Clusters) -> Interval:
 
 
 def sign_flip_better(data: Clusters, *, seed: int = 0) -> float:
-    """Return the one-sided p-value of "the candidate is no better", by flipping the sign of whole tasks.
+    """Return the one-sided p-value of "the candidate is not better", by flipping the sign of whole tasks.
 
     If the policies are equally good, swapping them within a task changes nothing, so every pattern of signs was equally
     likely. With one binary case a task this is McNemar's exact test. Integer sums are counted exactly up to 2,000 tasks
@@ -172,7 +172,7 @@ def _real_flips(sums: list[float], seed: int) -> float:
     return (1 + reached) / (1 + draws)
 
 
-# --- bootstrap: whole tasks drawn with replacement ---------------------------------------------------------------
+# --- bootstrap: whole tasks resampled --------------------------------------------------------------------------
 
 
 def _chunks(width: int) -> Iterator[int]:
@@ -189,8 +189,8 @@ def _bootstrap_means(data: Clusters, seed: int) -> Floats:
         return np.full(sum(_chunks(tasks)), data.mean)
     means = []
     for chunk in _chunks(tasks):
-        drawn = rng.integers(0, tasks, (chunk, tasks))
-        means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
+        sampled = rng.integers(0, tasks, (chunk, tasks))
+        means.append(sums[sampled].sum(axis=1) / sizes[sampled].sum(axis=1))
     return np.concatenate(means)
 
 
@@ -206,7 +206,7 @@ def _is_normal(data: Clusters) -> bool:
 
 
 class Tested(NamedTuple):
-    """A mean difference of scores: 95 % interval, how it was made, one-sided p-values of no better and no worse."""
+    """A mean difference of scores: 95 % interval, how it was made, one-sided p-values of not better and not worse."""
 
     interval: Interval
     method: str
@@ -217,7 +217,7 @@ class Tested(NamedTuple):
 def mean_difference(data: Clusters, *, seed: int = 0) -> Tested:
     """Return the interval and both p-values of a mean difference of scores that are not binary.
 
-    Whole tasks are drawn with replacement, once for the interval and both tests; with fewer than 20 tasks the interval
+    Whole tasks are resampled, once for the interval and both tests; with fewer than 20 tasks the interval
     is Student's, with more than 2,000 (none of which has over a hundredth of the spread) the p-values are too. A
     p-value is never below that of `sign_flip_better`: the bootstrap alone would call three tasks out of three certain.
     """
@@ -230,6 +230,6 @@ def mean_difference(data: Clusters, *, seed: int = 0) -> Tested:
     means = _bootstrap_means(data, seed)
     p_better, p_worse = ((1 + int((sign * means <= 0).sum())) / (1 + len(means)) for sign in (1, -1))
     low, high = (float(q) for q in np.quantile(means, [0.025, 0.975]))
-    drawn = Interval(low, high), f"bootstrap over {tasks} tasks"
+    resampled = Interval(low, high), f"bootstrap over {tasks} tasks"
     few = paired_t_interval(data), f"t over {tasks} tasks"
-    return Tested(*(few if tasks < _LEAST_TASKS else drawn), max(p_better, flips[0]), max(p_worse, flips[1]))
+    return Tested(*(few if tasks < _LEAST_TASKS else resampled), max(p_better, flips[0]), max(p_worse, flips[1]))

@@ -1,4 +1,4 @@
-"""Evidence that comes late: how much of it has arrived at an age, and what silence so far is worth.
+"""Evidence that comes late: how much of it has arrived at an age, and what silence so far implies.
 
 In: for each item, how long it was watched and whether its evidence came. Out: the share of all items whose evidence has
 come by an age, which levels off below 1 because for most it never comes. Times are in any one unit.
@@ -61,8 +61,8 @@ def thinned(delays: Delays, most: int) -> Delays:
 
 def maturity(delays: Delays, age: float, horizon: float) -> float:
     """Return the share of the evidence expected by the horizon that has come at an age; 1 from the horizon on."""
-    whole = delays.at(horizon)
-    return 1.0 if age >= horizon or whole <= 0 else min(delays.at(age) / whole, 1.0)
+    expected = delays.at(horizon)
+    return 1.0 if age >= horizon or expected <= 0 else min(delays.at(age) / expected, 1.0)
 
 
 def late_after_silence(ever: float, arrived: float) -> float:

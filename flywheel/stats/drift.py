@@ -1,7 +1,7 @@
-"""Two windows of a log beside each other: how far a mix moved, a slope, a ratio of sums.
+"""Comparing two windows of a log: how far a mix moved, a slope, a ratio of sums.
 
 In: counts, or one number a unit with the unit's cluster. Out: an estimate with its standard error. Rows of one cluster
-(an episode's steps, a task's episodes) count as one where it comes to certainty.
+(an episode's steps, a task's episodes) are one unit in standard errors.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def psi(before: Mapping[str, int], now: Mapping[str, int]) -> float:
     """Return the population stability index of two mixes: the sum of (q - p) log(q / p) over the kinds in either."""
     kinds = sorted({*before, *now})
     totals = [sum(mix.values()) + _HALF * len(kinds) for mix in (before, now)]
-    found = []
+    terms = []
     for kind in kinds:
         p, q = ((mix.get(kind, 0) + _HALF) / total for mix, total in zip((before, now), totals, strict=True))
-        found.append((q - p) * math.log(q / p))
-    return math.fsum(found)
+        terms.append((q - p) * math.log(q / p))
+    return math.fsum(terms)
 
 
 def psi_by_chance(kinds: int, units_before: int, units_now: int, confidence: float = 0.99) -> float:
@@ -70,9 +70,9 @@ def mean(values: Sequence[float], clusters: Sequence[str] | None = None) -> Esti
         return ratio(values, [1.0] * len(values))
     sums: dict[str, list[float]] = {}
     for value, name in zip(values, clusters, strict=True):
-        one = sums.setdefault(name, [0.0, 0.0])
-        one[0] += value
-        one[1] += 1.0
+        total = sums.setdefault(name, [0.0, 0.0])
+        total[0] += value
+        total[1] += 1.0
     ordered = [sums[name] for name in sorted(sums)]
     return ratio([total for total, _ in ordered], [n for _, n in ordered])
 

@@ -1,11 +1,11 @@
-"""What is true, from several imperfect opinions: Dawid and Skene's EM, for classes and for success or failure.
+"""Success or failure from several imperfect votes, by Dawid and Skene's EM.
 
-In: votes as whole tables or as distinct patterns with their counts. Out: the posterior of each, and how far each voter
-is to be believed. Everything is a matrix product over distinct patterns, so a million episodes cost what their few
+In: distinct patterns of votes with their counts. Out: the posterior of each, and the reliability of each voter.
+Everything is a matrix product over distinct patterns, so a million episodes cost what their few
 hundred patterns cost.
 
 Sources: Dawid and Skene, Maximum likelihood estimation of observer error-rates using the EM algorithm, Applied
-Statistics 28 (1979), 20-28; the dependence of voters is met by letting a family share one vote.
+Statistics 28 (1979), 20-28; dependent voters form a family that shares one vote.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
     """Fit success and failure by MAP EM over distinct patterns of votes.
 
     Args:
-        votes: (n, J) of +1, -1 and 0 (says nothing, which is no evidence).
+        votes: (n, J) of +1, -1 and 0 (silent, which is not evidence).
         counts: (n) how many items have the pattern.
-        shares: (n, J) weight of each vote in the log-odds; see `family_weights`.
+        shares: (n, J) weight of each vote in the log-odds; voters of a family share one vote.
         gold: (n) the known truth in [0, 1], NaN where it is not known; known rows are never changed.
         anchors: (J) and (J) prior means of tpr and tnr; the default is 3/4 each, Beta(4, 2) in its mode.
         strength: how many votes an anchor is worth, one number or (J).
@@ -69,8 +69,8 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
         tolerance: stops when no posterior moves by more.
         most: iterations at most.
 
-    A voter that would come out as worse than a coin is taken to say nothing (tpr = 1 - tnr): with anchors on the right
-    side, success and failure can never change places.
+    A voter that would come out as worse than a coin is taken to be no evidence (tpr = 1 - tnr): with anchors on the
+    right side, success and failure can never change places.
     """
     plus, minus = (votes > 0).astype(float), (votes < 0).astype(float)
     voted = plus + minus

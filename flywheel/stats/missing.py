@@ -1,4 +1,4 @@
-"""Ratings that only some give: what they say of everybody, and when acting on a guess pays.
+"""Ratings that only some give: what they imply for all users.
 
 Sources: Manski, Partial Identification of Probability Distributions (2003), for the worst-case bounds.
 """
@@ -12,9 +12,9 @@ _LEAST_PROPENSITY = 0.05
 
 
 def worst_case_bounds(response_rate: float, mean: float) -> tuple[float, float]:
-    """Return the least and greatest mean of everybody, given the mean in [0, 1] of those who answered."""
-    told = response_rate * mean
-    return told, told + 1 - response_rate
+    """Return the least and greatest mean over all users, given the mean in [0, 1] of those who answered."""
+    low = response_rate * mean
+    return low, low + 1 - response_rate
 
 
 def inverse_response_mean(cells: Mapping[str, tuple[int, int, float]]) -> float | None:

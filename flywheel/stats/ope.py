@@ -23,7 +23,7 @@ from flywheel.stats.overlap import REFUSED, Certificate, certify
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-LONGEST = 5  # steps; the product of more ratios says nothing
+LONGEST = 5  # steps; the product of more ratios is noise
 _DRAWS = 2_000
 
 
@@ -68,7 +68,7 @@ def marginal_weight(
     Args:
         target: e(a|s).
         logger: b(a|s).
-        kind: what stands for an action, e.g. its tool and which arguments it has.
+        kind: the kind of each action, e.g. its tool and which arguments it has.
         of: the logged action.
     """
     mine = kind[of]
@@ -100,7 +100,7 @@ def pdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats
     return terms
 
 
-# --- the number, if it may be believed -----------------------------------------------------------------------------
+# --- the number, if its certificate allows--------------------------------------------------------------------------
 
 
 def estimate(
@@ -118,7 +118,7 @@ def estimate(
         name: of the estimator.
         terms: one a row.
         weights: the rows' unclipped weights, which the certificate is about.
-        clusters: each row's user; whole users are drawn with replacement (2,000 draws, percentile interval).
+        clusters: each row's user; whole users are resampled (2,000 draws, percentile interval).
         typical: see `overlap.certify`.
         seed: of the bootstrap.
     """
@@ -130,9 +130,9 @@ def estimate(
     rng = np.random.default_rng(seed)
     step = max(1, 4_000_000 // len(names))
     means = [
-        sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+        sums[sampled].sum(axis=1) / sizes[sampled].sum(axis=1)
         for done in range(0, _DRAWS, step)
-        for drawn in [rng.integers(0, len(names), (min(step, _DRAWS - done), len(names)))]
+        for sampled in [rng.integers(0, len(names), (min(step, _DRAWS - done), len(names)))]
     ]
     low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
     return Estimate(name, float(terms.mean()), float(low), float(high), len(terms), certificate)

@@ -1,7 +1,7 @@
-"""May an importance-weighted number be believed? The overlap certificate, printed with every off-policy estimate.
+"""The overlap certificate of an importance-weighted estimate, printed with every off-policy estimate.
 
 In: importance weights w = e(a|s) / b(a|s) of logged actions. Out: good, warn or REFUSED, with reasons and numbers. A
-weight's spread says whether few rows carry the estimate; its mean, which must be 1, whether the target goes where the
+weight's spread shows whether few rows carry the estimate; its mean, which must be 1, whether the target goes where the
 logger never went: there a sample shows no large weight at all, all else looks well, and the number is wrong.
 """
 
@@ -50,7 +50,7 @@ def tail_index(weights: Floats) -> float:
 
 
 def certify(weights: Floats, *, clusters: int, typical: float | None = None) -> Certificate:
-    """Judge importance weights.
+    """Return the verdict on importance weights.
 
     Args:
         weights: one a logged row, unclipped.

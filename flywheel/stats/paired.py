@@ -34,7 +34,7 @@ def _point(n: int, k: int) -> float:
 
 
 def mcnemar_better(wins: int, losses: int) -> float:
-    """Return the exact one-sided p-value of "the candidate is no better"; 1 without discordant cases.
+    """Return the exact one-sided p-value of "the candidate is not better"; 1 without discordant cases.
 
     For "no worse" swap the arguments.
     """

@@ -35,8 +35,8 @@ def _bets(values: Floats, alpha: float) -> Floats:
 def confidence_sequence(values: Sequence[float], *, alpha: float = 0.05) -> Interval:
     """Return where the mean of values in [0, 1] lies, true at all times with probability 1 - alpha.
 
-    Looking after every value, and stopping whenever one likes, costs nothing; beside an interval for a fixed number of
-    values it is about half as wide again.
+    Looking after every value, and stopping whenever one likes, costs nothing; compared with an interval for a fixed
+    number of values it is about half as wide again.
 
     Raises:
         ValueError: a value lies outside [0, 1].

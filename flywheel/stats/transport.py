@@ -2,7 +2,7 @@
 
 In: residuals (truth minus probability) of audited rows, with weights, users and groups. Out: for each group its mean
 residual with an interval over users, corrected for the number of groups, and a verdict. A policy that has learned to
-please the signals shows as a group whose residual is below zero.
+please the signals has a residual below zero.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def transport_audit(
         residuals: truth minus probability.
         weights: 1 / inclusion probability.
         clusters: whose rows are not independent (the user).
-        groups: what is judged apart (policy, intent).
+        groups: what is tested separately (policy, intent).
         margin: how far a mean residual may lie from 0.
         alpha: error rate over all groups together.
     """
@@ -56,7 +56,7 @@ def transport_audit(
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)
     level = 1 - alpha / (2 * len(members)) if members else 1.0
-    found = []
+    verdicts = []
     for group, rows in sorted(members.items()):
         mean, half, units = _clustered(rows, residuals, weights, clusters, level)
         low, high = mean - half, mean + half
@@ -65,8 +65,8 @@ def transport_audit(
             verdict = "FAIL"
         elif -margin <= low and high <= margin and units >= LEAST_CLUSTERS:
             verdict = "PASS"
-        found.append(Transport(group, len(rows), units, mean, low, high, verdict))
-    return found
+        verdicts.append(Transport(group, len(rows), units, mean, low, high, verdict))
+    return verdicts
 
 
 def _clustered(

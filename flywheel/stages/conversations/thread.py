@@ -108,7 +108,7 @@ class _Tree:
             self._by_user.add(message)
 
     def _walk(self, root: str, before: set[str], instead: str) -> Iterator[tuple[str, set[str], str]]:
-        """Follow the last path below a message; yield each fork, the messages before it and the one that came instead."""
+        """Follow the last path below a message; yield each fork with the messages before it and its replacement."""
         path = self._path(root)
         kept, forks = set(path), list[tuple[str, str]]()
         for message, following in itertools.pairwise(path):

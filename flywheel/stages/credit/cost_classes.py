@@ -1,7 +1,7 @@
-"""What kind of thing an action said and a tool gave back, without what it says.
+"""The class of an action's text and of a tool's result, without the content.
 
 In: an assistant message; the calls of a step and the messages after it. Out: short class names. A tool's result is
-told by its tool, how it ended (ok, empty, the kind of error), the shape of its JSON, and its size to a factor of 16.
+classed by its tool, how it ended (ok, empty, the kind of error), the shape of its JSON, and its size to a factor of 16.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def text_class(action: str) -> str:
 
 
 def observation_class(names: Sequence[str], status: Sequence[str], after: str) -> str:
-    """Return the class of what a step's calls gave back.
+    """Return the class of the results of a step's calls.
 
     Args:
         names: tools called, in order.
@@ -40,19 +40,19 @@ def observation_class(names: Sequence[str], status: Sequence[str], after: str) -
     if not names:
         return ""
     contents = _contents(after) if _BY_TOOL in after else {}
-    found = []
+    classes = []
     for name, end in zip(names, status, strict=True):
-        told = contents.get(name)
-        found.append(f"{name} {_result(end, told.pop(0))}" if told else f"{name} {end}")
-    return "\n".join(sorted(found))
+        results = contents.get(name)
+        classes.append(f"{name} {_result(end, results.pop(0))}" if results else f"{name} {end}")
+    return "\n".join(sorted(classes))
 
 
 def _contents(after: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    contents: dict[str, list[str]] = {}
     for message in orjson.loads(after):
         if message["role"] == "tool":
-            found.setdefault(str(message.get("name") or ""), []).append(str(message.get("content") or ""))
-    return found
+            contents.setdefault(str(message.get("name") or ""), []).append(str(message.get("content") or ""))
+    return contents
 
 
 def _result(end: str, content: str) -> str:

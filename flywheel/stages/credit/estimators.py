@@ -1,14 +1,14 @@
 """Who deserves the return: prefix trees over attempts at one task split it into the policy's skill and luck.
 
 In: `Paths`, attempts as codes. Out: for each step its skill V(state, action) - V(state), its luck V(next state) -
-V(state, action), and at which grain that was measured. Attempts that did the same share a node, so what an action is
-worth is told apart from what the world did next; only skill trains a policy, and observations never get credit.
+V(state, action), and at which grain that was measured. Attempts that did the same share a node, so the value of
+an action is separated from the environment's response; only skill trains a policy, and observations get no credit.
 
-A node with few attempts is drawn towards its parent, V = (sum R + k V(parent)) / (n + k), V(root) = mean R. With
-`leave_one_out` an attempt's own return is taken out of every node it judges itself by: otherwise the tree remembers
-singletons. An action with fewer than `min_support` attempts is judged at a coarser grain (see `paths`); one that nobody
-else took at any grain has skill 0: there is no evidence, which is not the same as failure. Along one attempt, skills
-and lucks add up to R - V(root): what the tree cannot explain falls to the last luck.
+A node with few attempts is shrunk towards its parent, V = (sum R + k V(parent)) / (n + k), V(root) = mean R. With
+`leave_one_out` an attempt's own return is left out of every node that its credit depends on: otherwise the tree
+memorises singletons. An action with fewer than `min_support` attempts is measured at a coarser grain (see `paths`); one
+that no other attempt took at any grain has skill 0: there is no evidence, which is not the same as failure. Along one
+attempt, skills and lucks add up to R - V(root): what the tree cannot explain falls to the last luck.
 
 Skill and luck: Mesnard et al. (arXiv 2402.12874); anchor states as in GiGPO (arXiv 2505.10978), without its division.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 DIGITS = 12  # beyond them lies only the rounding of sums
-NO_LEVEL = -1  # nobody else did the like: only the episode's own advantage is left
+NO_LEVEL = -1  # no similar attempt: only the episode's own advantage is left
 
 
 class Credits(NamedTuple):
@@ -60,7 +60,7 @@ class _View(NamedTuple):
 
 
 class _Measured(NamedTuple):
-    """What one grain says of each step."""
+    """The measurement of each step at one grain."""
 
     skill: Floats
     weight: Floats
@@ -105,12 +105,12 @@ def tree_credit(
     """Return the credit of every step.
 
     Args:
-        paths: attempts at any number of tasks, which are judged apart.
+        paths: attempts at any number of tasks, which are independent.
         shrinkage: how many attempts the parent's value is worth (k).
-        min_support: attempts through an action from which its grain is believed.
-        stratum: attempts with the same tools and system prompt, and by the same policy, from which they are judged
-            among themselves: a state that only one policy reaches says as much of the policy as of the state. 0: never.
-        leave_one_out: judge each attempt by the others only.
+        min_support: attempts through an action from which its grain is used.
+        stratum: attempts with the same tools and system prompt, and by the same policy, from which they are compared
+            among themselves only: the value of a state that one policy alone reaches depends on that policy. 0: never.
+        leave_one_out: compare each attempt with the others only.
     """
 
     def under(root: Ints) -> Credits:
@@ -144,7 +144,7 @@ def _under(paths: Paths, root: Ints, k: float, min_support: int, sums: _Sums) ->
 
 
 def _level(grains: tuple[_Measured, ...], min_support: int) -> Ints:
-    """Return the finest grain with enough attempts; failing that the finest with anybody else at all."""
+    """Return the finest grain with enough attempts; else the finest with any other attempt."""
     level = np.full(len(grains[0].skill), NO_LEVEL)
     for accepts in ("others", "known"):
         for grain in (2, 1, 0):
@@ -159,8 +159,8 @@ def _leave_the_rest(luck: Floats, paths: Paths, root: Ints, after: Floats, sums:
     last = np.flatnonzero(np.diff(paths.episode, append=-1))
     who = paths.episode[last]
     view, _, _ = sums.over(root, np.arange(len(root)))
-    judged = ~np.isnan(paths.values[who]) & (view.n[who] > 0)
-    luck[last[judged]] += paths.values[who[judged]] - after[last[judged]]
+    known = ~np.isnan(paths.values[who]) & (view.n[who] > 0)
+    luck[last[known]] += paths.values[who[known]] - after[last[known]]
 
 
 def _depths(paths: Paths) -> Iterator[Ints]:
@@ -210,7 +210,7 @@ def _pooled(paths: Paths, root: Ints, grain: int, k: float, sums: _Sums) -> _Mea
 
 
 def _shrunk(child: _View, parent: _View, value: Floats, k: float) -> Floats:
-    """Return nodes' values, drawn towards their parents'; where all attempts of the parent went, nothing changes."""
+    """Return nodes' values, shrunk towards their parents'; unchanged where all attempts of the parent went."""
     same = (child.n <= 0) | (child.n == parent.n)
     return np.where(same, value, (child.total + k * value) / np.where(same, 1.0, child.n + k))
 

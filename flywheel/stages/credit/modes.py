@@ -35,7 +35,7 @@ def steps_to_end(paths: Paths) -> Ints:
 
 
 def outcome_credit(paths: Paths, *, discount: float = 1.0) -> Floats:
-    """Return each step's share of its episode's leave-one-out advantage; 0 where there is nobody to compare with."""
+    """Return each step's share of its episode's leave-one-out advantage; 0 where no other attempt is known."""
     known = ~np.isnan(paths.values)
     worth = np.where(known, paths.values, 0.0)
     root = dense(paths.roots[0])
@@ -130,14 +130,14 @@ def whole_credit(
     omega: float,
     discount: float,
 ) -> Credits:
-    """Return a mode's advantages as credits: nothing is told apart from luck, and no grain applies."""
-    made = {
+    """Return a mode's advantages as credits: luck is not separated, and no grain applies."""
+    values = {
         "broadcast": lambda: outcome_credit(paths),
         "discounted": lambda: outcome_credit(paths, discount=discount),
         "gigpo": lambda: gigpo(paths, omega=omega, discount=discount),
         "process": lambda: process(paths, rewards),
     }[mode]()
-    return plain(paths, np.asarray(made))
+    return plain(paths, np.asarray(values))
 
 
 def plain(paths: Paths, values: Floats) -> Credits:

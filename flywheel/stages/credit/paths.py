@@ -1,14 +1,14 @@
-"""Attempts as numbers: what every step did and got, at three grains, so that trees over all tasks are array work.
+"""Attempts as numbers: every step's action and results, at three grains, so that trees over all tasks are array work.
 
-In: episodes and steps of a set of tasks, and each episode's return. Out: `Paths`. Codes only tell things apart; their
-order means nothing.
+In: episodes and steps of a set of tasks, and each episode's return. Out: `Paths`. Codes only identify; their order
+means nothing.
 
     grain  a state is                                                        an action is
     0      everything done and got so far, in order                          its canonical calls, or ASK or FINAL
     1      the multiset of completed (tool, ok), and what came back last     the same, with ids, dates, ... as slots
     2      how far (0, 1, 2-3, 4-7, ...), the last tool and how it ended     the names of its tools
 
-What came back is told by class, never by content: a hash of the text would hide the outcome in the state.
+Results enter by class, never by content: a hash of the text would hide the outcome in the state.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def _codes(column: pl.Series) -> Ints:
 def _roots(episodes: pl.DataFrame, rows: pl.DataFrame, first: Ints) -> tuple[Ints, ...]:
     """Return the codes of the episodes' trees, from coarse to fine."""
     openings = rows[first.tolist()].select("episode_id", _system=pl.col("observation").map_elements(_system, pl.String))
-    told = episodes.select("episode_id", "task_id", "policy", "tools").join(
+    keys = episodes.select("episode_id", "task_id", "policy", "tools").join(
         openings, on="episode_id", how="left", maintain_order="left"
     )
-    task = _codes(told["task_id"])
-    around = dense(task, _codes(told["tools"]), _codes(told["_system"]))
-    return task, around, dense(around, _codes(told["policy"]))
+    task = _codes(keys["task_id"])
+    around = dense(task, _codes(keys["tools"]), _codes(keys["_system"]))
+    return task, around, dense(around, _codes(keys["policy"]))
 
 
 def _system(observation: str) -> str:
@@ -138,7 +138,7 @@ def _seen(episodes: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
     )
     found = []
     for names, status, after, other in rows.iter_rows():
-        # A context that was rewritten says nothing about what this step got.
+        # A rewritten context does not show this step's results.
         back = observation_class(names, status, "[]" if other else after)
         found.append(f"{back}\nuser" if _BY_USER in after else back)
     return found
@@ -155,7 +155,7 @@ def _states(steps: pl.DataFrame, depth: Ints, seen: Ints) -> tuple[Ints, Ints]:
     names = calls.select(name=ended)["name"]
     done = np.zeros(len(depth), dtype=np.uint64)
     np.add.at(done, calls["row"].to_numpy(), _hashes(names))
-    total = np.cumsum(done, dtype=np.uint64)  # wraps around: sums of hashes tell multisets apart all the same
+    total = np.cumsum(done, dtype=np.uint64)  # wraps around: sums of hashes still distinguish multisets
     before = total - done
     starts = np.maximum.accumulate(np.where(first, np.arange(len(depth)), 0)) if len(depth) else depth
     multiset = (before - before[starts]).view(np.int64)

@@ -1,4 +1,4 @@
-"""What an agent saw before each action: the context of a step, put together again from the `steps` table.
+"""What an agent saw before each action: the context of a step, rebuilt from the `steps` table.
 
 A step stores only what was new to it, so a context is the sum of its predecessors (see `records.Step`). Pairs, examples
 and groups all need it, and must agree to the byte, because the identity of a row is the hash of its prompt.
@@ -16,8 +16,7 @@ import polars as pl
 
 from flywheel.stages.common.canonical import as_canonical
 
-# Tags of episodes whose log does not show all that the agent saw or said, or whose reward was not earned: for
-# statistics, never to learn from.
+# Tags of episodes whose log is incomplete, or whose reward was not earned: for statistics, never to learn from.
 _UNFIT = ("truncated", "content_missing", "unreadable_content", "redacted", "history_missing", "partial", "suspect")
 UNFIT = "cut off in the log, or suspect"
 PROVISIONAL = "too young, evidence may still come"
@@ -77,7 +76,7 @@ class _Numbering:
         """Return a JSON list of messages without its brackets, ids renamed."""
         if '"tool_call' not in messages:
             return messages.strip()[1:-1]
-        return as_canonical(messages, lambda told: [self.message(m) for m in told])[1:-1]
+        return as_canonical(messages, lambda listed: [self.message(m) for m in listed])[1:-1]
 
 
 def episode_fragments(steps: pl.DataFrame) -> Iterator[tuple[str, list[Fragment]]]:
@@ -90,7 +89,7 @@ def episode_fragments(steps: pl.DataFrame) -> Iterator[tuple[str, list[Fragment]
                 yield episode, fragments
             episode, fragments, numbering = row[0], [], _Numbering()
         if row[3]:
-            numbering = _Numbering()  # the same visible context must give the same text, whatever came before
+            numbering = _Numbering()  # equal visible contexts must give equal texts, whatever came before
         observation = numbering.text(row[2])
         before = numbering.count
         fragments.append(Fragment(row[1], row[3], before, observation, numbering.text(f"[{row[4]}]")))
@@ -104,12 +103,12 @@ def contexts(
     """Return the context of each wanted (episode, index), or of every step.
 
     Args:
-        steps: rows of the steps table; whole episodes.
+        steps: rows of the steps table; complete episodes.
         wanted: the steps asked for; the result holds those of them that exist.
     """
     if wanted is not None:
         steps = steps.filter(pl.col("episode_id").is_in(sorted({episode for episode, _ in wanted})))
-    found: dict[tuple[str, int], StepContext] = {}
+    contexts_: dict[tuple[str, int], StepContext] = {}
     for episode, fragments in episode_fragments(steps):
         seen: list[str] = []
         for part in fragments:
@@ -117,6 +116,6 @@ def contexts(
             if part.observation:
                 seen.append(part.observation)
             if wanted is None or (episode, part.step) in wanted:
-                found[episode, part.step] = StepContext(f"[{','.join(seen)}]", f"[{part.action}]", part.n_calls)
+                contexts_[episode, part.step] = StepContext(f"[{','.join(seen)}]", f"[{part.action}]", part.n_calls)
             seen.append(part.action)
-    return found
+    return contexts_

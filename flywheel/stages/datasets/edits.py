@@ -1,6 +1,6 @@
 """An action as a user's edit would have it.
 
-In: an assistant message and the edited text. Out: the corrected message, or None where the edit says nothing of it.
+In: an assistant message and the edited text. Out: the corrected message, or None where the edit does not change it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from flywheel.stages.common.canonical import action_key, call_key
 
 
 def corrected(message: dict[str, Any], text: str) -> dict[str, Any] | None:
-    """Return an action as a user's edit would have it; None where the edit says nothing of it.
+    """Return an action as a user's edit would have it; None where the edit does not change it.
 
-    The edit of a call is a JSON object, its arguments; of several calls nobody can say which one is meant.
+    The edit of a call is a JSON object, its arguments; of several calls it is not known which one is meant.
     """
     calls = message.get("tool_calls") or []
     if not calls:

@@ -1,7 +1,7 @@
 """Labelled single actions: demonstrations for SFT where the label is true, unpaired rows for KTO either way.
 
 In: episodes, steps and returns of whole tasks. Out: rows of the examples table, one for each distinct (prompt,
-completion) whose worth is known; every other step is dropped with a counted reason. The rules are in `_judge`. A step
+completion) with a known label; every other step is dropped with a counted reason. The rules are in `_label`. A step
 that a user corrected gives one more row, a demonstration: the step as the user would have had it.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DESIRABLE = 0.7
 UNDESIRABLE = 0.3
-CORRECTED = 0.95  # probability that an output as a user left it is right
+CORRECTED = 0.95  # probability that a user's edit is right
 
 
 def build_examples(
@@ -33,11 +33,11 @@ def build_examples(
     """Label the steps of episodes with a known outcome; both splits, sorted by id."""
     edited = _edited(steps)
     funnel.considered += steps.height + edited.height
-    whole = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
+    complete = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     edited = funnel.drop(edited, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
-    judged = _judge(_with_returns(whole, returns), cfg, funnel)
-    made = [_rows(judged, episodes, steps), _demonstrations(edited, episodes, steps, funnel)]
-    rows = _one_per_text(pl.concat(made), funnel)
+    labelled = _label(_with_returns(complete, returns), cfg, funnel)
+    parts = [_rows(labelled, episodes, steps), _demonstrations(edited, episodes, steps, funnel)]
+    rows = _one_per_text(pl.concat(parts), funnel)
     funnel.kept += rows.height
     funnel.note("corrections", rows.filter(pl.col("source") == "correction").height)
     for label, name in ((True, "desirable"), (False, "undesirable")):
@@ -46,7 +46,7 @@ def build_examples(
 
 
 def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps with their episode's p_success, weight and known, and their own credit (0 when not given)."""
+    """Return the steps with their episode's p_success, weight and known, and their own credit (0 if there is none)."""
     whole = returns.filter(pl.col("step").is_null()).select("episode_id", "p_success", "weight", "known", "provisional")
     credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", index="step", credit="value")
     return (
@@ -57,11 +57,11 @@ def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _judge(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:
+def _label(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:
     """Give each step a label and a weight, or drop it.
 
-    A call that failed or did not parse is undesirable whatever became of its episode, and surely so. Any other step
-    follows its episode, unless the credit of the step says the opposite by `pairs.min_margin` or more.
+    A call that failed or did not parse is undesirable with certainty, whatever the outcome of its episode. Any other
+    step follows its episode, unless its credit has the opposite sign and exceeds `pairs.min_margin`.
     """
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)
@@ -75,14 +75,14 @@ def _judge(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFram
     return funnel.drop(steps, pl.col("weight") <= 0, "no confidence")
 
 
-def _rows(judged: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _rows(labelled: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools", "user").iter_rows()}
-    found = contexts(steps, set(judged.select("episode_id", "index").rows()))
+    context_of = contexts(steps, set(labelled.select("episode_id", "index").rows()))
     rows: list[dict[str, Any]] = []
     copied = ("task_id", "state_key", "label", "p_success", "weight", "episode_id")
-    for row in judged.select(*copied, "index").iter_rows(named=True):
+    for row in labelled.select(*copied, "index").iter_rows(named=True):
         step = row.pop("index")
-        context = found[row["episode_id"], step]
+        context = context_of[row["episode_id"], step]
         split, tools, user = facts[row["episode_id"]]
         texts = {"prompt": context.prompt, "completion": context.completion, "tools": tools}
         # Task and tools are part of the identity: one greeting may begin several tasks, held out or not.
@@ -98,18 +98,18 @@ def _edited(steps: pl.DataFrame) -> pl.DataFrame:
 def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Return a desirable row for each step that a user corrected, with the correction in the step's place.
 
-    What the user alone could know is no demonstration: it would teach to make things up.
+    A correction with facts that only the user knew is left out: it would teach to make things up.
     """
     facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools").iter_rows()}
-    found = contexts(steps, set(edited.select("episode_id", "index").rows()))
+    context_of = contexts(steps, set(edited.select("episode_id", "index").rows()))
     rows: list[dict[str, Any]] = []
     for row in edited.iter_rows(named=True):
-        context = found[row["episode_id"], row["index"]]
+        context = context_of[row["episode_id"], row["index"]]
         split, tools = facts[row["episode_id"]]
         before = json.loads(context.completion)[0]
         message = corrected(before, row["correction"])
         if message is None:
-            funnel.dropped["correction says nothing of the action"] += 1
+            funnel.dropped["correction without effect on the action"] += 1
         elif ungrounded(message, before, context.prompt, tools):
             funnel.dropped["correction not grounded"] += 1
         else:
@@ -128,7 +128,7 @@ def _one_per_text(rows: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
 
     Actions without any text or call are dropped first: there is nothing to learn from them.
     """
-    rows = rows.with_columns(_empty=pl.Series([_says_nothing(text) for text in rows["completion"]], dtype=pl.Boolean))
+    rows = rows.with_columns(_empty=pl.Series([_is_empty(text) for text in rows["completion"]], dtype=pl.Boolean))
     rows = funnel.drop(rows, pl.col("_empty"), "empty action")
     vote = pl.when("label").then("weight").otherwise(-pl.col("weight"))
     rows = rows.sort("episode_id", "step").with_columns(_vote=vote.sum().over("example_id").round(9))
@@ -139,6 +139,6 @@ def _one_per_text(rows: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     return rows.drop("_empty", "_vote")
 
 
-def _says_nothing(completion: str) -> bool:
+def _is_empty(completion: str) -> bool:
     message = json.loads(completion)[0]
     return not message.get("tool_calls") and not str(message.get("content") or "").strip()

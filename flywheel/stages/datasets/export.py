@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """One form of dataset: the table it is made of, and what one row becomes."""
+    """One form of dataset: the table it is made of, and how a row is converted."""
 
     table: str
     trainers: str
@@ -61,9 +61,7 @@ def _unpaired(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _demonstration(row: Mapping[str, Any]) -> dict[str, Any]:
-    made = _unpaired(row)
-    del made["label"]
-    return made
+    return {name: value for name, value in _unpaired(row).items() if name != "label"}
 
 
 def _group(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """Whether everything new in a chosen action could be known before it was taken (no information leak).
 
 A corrected call often names what only the error message revealed. To prefer it *before* that message teaches guessing.
-So every content token of the chosen action that the rejected one lacks must stand in the prompt or the tool schemas,
+So every content token of the chosen action that the rejected one lacks must occur in the prompt or the tool schemas,
 equal up to letter case, zeros at the ends, thousands separators and the parts of a compound (2024-05-20 is grounded in
 "May 20th" and a 2024).
 
 Content tokens are identifiers, numbers and the words of argument values; of prose, only what names something. Plain
 words of code (commands, keywords, functions) are knowledge that needs no source, unless the agent came to see them
-between the prompt and the action: then that is where it had them from. Words of SQL, names that a query defines
-itself, 0 and 1 always pass. Otherwise the rule is strict: a value that the model worked out by itself counts as unseen.
+between the prompt and the action: then they came from there. Words of SQL, names that a query defines
+itself, 0 and 1 always pass. Otherwise the rule is strict: a value that the model computed itself counts as unseen.
 """
 
 from __future__ import annotations
@@ -147,12 +147,12 @@ def _new_tokens(message: dict[str, Any]) -> dict[str, bool]:
     calls = message.get("tool_calls") or []
     if not calls:
         return _value_tokens(str(message.get("content") or ""), prose=True)
-    found: dict[str, bool] = {}
+    tokens: dict[str, bool] = {}
     for call in calls:
         for text in (call["name"], *_strings(call.get("arguments") or {})):
             for token, strict in _value_tokens(text).items():
-                found[token] = strict or found.get(token, False)
-    return found
+                tokens[token] = strict or tokens.get(token, False)
+    return tokens
 
 
 def named_tokens(message: dict[str, Any]) -> set[str]:
@@ -193,7 +193,7 @@ def ungrounded(
         prompt: JSON list of messages.
         tools: JSON list of tool schemas; when unknown, the names and keys of a call to another tool need no source,
             because the agent knew tools that the log does not show.
-        own: JSON list of the messages that the agent really saw when it chose, if that was more than the prompt.
+        own: JSON list of the messages that the agent saw when it chose, if that was more than the prompt.
     """
     tokens = _tokens(chosen)
     new = tokens.keys() - _tokens(rejected).keys()

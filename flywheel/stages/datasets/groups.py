@@ -1,8 +1,8 @@
 """Groups of logged attempts at one task, with group-relative advantages.
 
-In: episodes, steps and returns of whole tasks. Out: rows of the groups table. Members share the task, the tools and the
-system prompt; what the user said may be worded otherwise in each, and the group's prompt is its first member's. The
-funnel counts attempts.
+In: episodes, steps and returns of complete tasks. Out: rows of the groups table. Members share the task, the tools and
+the system prompt; the user's wording may differ, and the group's prompt is its first member's. The funnel counts
+attempts.
 
 Rewards are centred on the mean of the *other* members and never divided by the group's spread: with logs that would
 blow up the groups in which nearly all attempts did equally well.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 STD_EPSILON = 1e-4  # as GRPO implementations have it
 LONG = 10  # steps from which an early step's share of the return is discounted
-ADDED = {"prefix_tree", "error_local"}  # credits that stand beside the episode's advantage; others are whole ones
+ADDED = {"prefix_tree", "error_local"}  # credits that are added to the episode's advantage; others replace it
 
 
 def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"] = "rloo") -> list[float]:
@@ -84,7 +84,7 @@ def build_groups(
 ) -> pl.DataFrame:
     """Group the attempts at each task whose outcome is known; both splits, sorted by id.
 
-    `rewards` says how a step's credit adds to its episode's advantage; None takes the defaults.
+    `rewards` sets how a step's credit adds to its episode's advantage; None takes the defaults.
     """
     rewards = rewards or RewardsConfig()
     funnel.considered += episodes.height
@@ -94,10 +94,10 @@ def build_groups(
     attempts = _sized(attempts, cfg, funnel)
     key = ["task_id", "_signature"]
     credit = _credit(returns)
-    drawn = draws(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].implode())))
+    sampling = draws(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].implode())))
     rows = []
     for _, members in attempts.group_by(key, maintain_order=True):
-        group = _group(members, fragments, drawn, cfg.shift)
+        group = _group(members, fragments, sampling, cfg.shift)
         by_step = [[credit.get((e, n), 0.0) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
         signals = zip(group["advantages_G"], by_step, strict=True)
         rows.append(group | {"step_advantages_G": [step_advantages(a, c, rewards) for a, c in signals]})
@@ -142,7 +142,7 @@ def _system_prompt(first: Fragment) -> list[str]:
 
 
 def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.DataFrame:
-    """Drop attempts without enough company, those beyond the largest size, and groups without a difference.
+    """Drop attempts of groups that are too small, those beyond the largest size, and groups without a difference.
 
     Which members of a large group stay is decided by their episode id, a hash: stable, and blind to their reward.
     """
@@ -153,22 +153,22 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
     )
     attempts = funnel.drop(attempts, pl.len().over(key) < cfg.min_size, "too few attempts")
     attempts = funnel.drop(attempts, pl.int_range(pl.len()).over(key) >= cfg.max_size, "over groups.max_size")
-    voices = pl.coalesce("user", "episode_id").n_unique().over(key)
-    attempts = funnel.drop(attempts, voices < cfg.min_users, "too few users")
+    n_users = pl.coalesce("user", "episode_id").n_unique().over(key)
+    attempts = funnel.drop(attempts, n_users < cfg.min_users, "too few users")
     spread = (pl.col("value").max() - pl.col("value").min()).over(key)
     return funnel.drop(attempts, spread < cfg.min_range, "no difference in the group")
 
 
 def _group(
-    members: pl.DataFrame, fragments: dict[str, list[Fragment]], drawn: Mapping[str, Drawn], shift: float
+    members: pl.DataFrame, fragments: dict[str, list[Fragment]], sampling: Mapping[str, Drawn], shift: float
 ) -> dict[str, Any]:
     episodes: list[str] = members["episode_id"].to_list()
     policies: list[str] = members["policy"].to_list()
     rewards: list[float] = members["value"].to_list()
     first = members.row(0, named=True)
     lead = advantages(rewards)
-    how = [drawn[episode] for episode in episodes]
-    behaviours = [behaviour(policy, one) for policy, one in zip(policies, how, strict=True)]
+    samplings = [sampling[episode] for episode in episodes]
+    behaviours = [behaviour(policy, known) for policy, known in zip(policies, samplings, strict=True)]
     return {
         "group_id": content_id(first["task_id"], first["_signature"], episodes),
         "task_id": first["task_id"],
@@ -183,8 +183,8 @@ def _group(
         "policies_G": policies,
         "prompts_G": [f"[{fragments[episode][0].observation}]" for episode in episodes],
         "behaviour_G": behaviours,
-        "log_probs_G": [dump(one.log_probs) if one.log_probs is not None else None for one in how],
-        "temperatures_G": [one.temperature for one in how],
+        "log_probs_G": [dump(s.log_probs) if s.log_probs is not None else None for s in samplings],
+        "temperatures_G": [s.temperature for s in samplings],
         "gradient_G": gradients(lead, behaviours, shift),
     }
 

@@ -1,4 +1,4 @@
-"""KTO's actions: those labelled ones that found no partner to make a pair with. A round and an export take the same.
+"""KTO's actions: labelled ones that are not part of a pair. A round and an export take the same.
 
 In: the examples and pairs tables. Out: rows of the examples table.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flywheel.funnel import Funnel
 
 CLEAR = 0.4  # of |2p - 1|
-MOST_DESIRED = 4 / 3  # weight of desirable rows beside that of undesirable ones: KTO's authors advise 1 to 4/3
+MOST_DESIRED = 4 / 3  # weight of desirable rows over that of undesirable ones: KTO's authors advise 1 to 4/3
 
 
 def balanced_weights(desirable: float, undesirable: float) -> tuple[float, float]:
@@ -33,9 +33,9 @@ def balanced_weights(desirable: float, undesirable: float) -> tuple[float, float
 
 
 def unpaired(examples: pl.DataFrame, pairs: pl.DataFrame, funnel: Funnel, split: Split = Split.TRAIN) -> pl.DataFrame:
-    """Return the examples of a split whose outcome is clear and whose action is no side of a pair, by id.
+    """Return the examples of a split whose outcome is clear and whose action is not in a pair, by id.
 
-    Counts what it leaves out; what it returns is counted by whoever goes on with it.
+    Counts what it leaves out; what it returns is counted by the caller.
     """
     reason = "held out" if split == Split.TRAIN else "training split"
     rows = funnel.drop(examples, pl.col("split") != split.value, reason)
@@ -45,7 +45,9 @@ def unpaired(examples: pl.DataFrame, pairs: pl.DataFrame, funnel: Funnel, split:
     ).unique()
     rows = rows.join(sides, on=["episode_id", "step"], how="left", maintain_order="left")
     rows = funnel.drop(rows, pl.col("paired"), "has a partner")
-    clear = ((2 * pl.col("p_success") - 1).abs() >= CLEAR - 1e-9) | ~pl.col("label")  # a failed call is surely bad
+    clear = ((2 * pl.col("p_success") - 1).abs() >= CLEAR - 1e-9) | ~pl.col(
+        "label"
+    )  # a failed call is bad with certainty
     rows = funnel.drop(rows, ~clear, "unclear outcome")
     rows = funnel.drop(rows, pl.col("weight") <= 0, "no weight").drop("paired").sort("example_id")
     funnel.considered += examples.height - rows.height

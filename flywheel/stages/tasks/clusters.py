@@ -1,4 +1,4 @@
-"""From requests that are alike to clusters with an id that stays: whoever founded one names it, and held out wins.
+"""From similar requests to clusters with a stable id: that of its first request, or of a held-out one.
 
 In: distinct requests in the order in which they came, pairs that are alike, and the cluster that a request had before.
 Out: a cluster id for each request.

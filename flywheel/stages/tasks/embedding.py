@@ -1,7 +1,7 @@
-"""Requests that say the same in other words: an optional plugin gives vectors, words that must agree hold it back.
+"""Requests with the same meaning in other words, by an optional plugin's vectors; verbs must agree too.
 
-In: texts and a function from texts to vectors. Out: pairs of positions whose vectors are close. Vectors put *delete X*
-beside *restore X*, so two requests are joined only if they name the same deeds.
+In: texts and a function from texts to vectors. Out: pairs of positions whose vectors are close. Vectors of *delete X*
+and *restore X* are close, so two requests are joined only if they name the same deeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Builders that compare attempts at one task: siblings, first divergences, and the cheaper of two good ways.
 
 In: episodes, steps and returns of whole tasks. Out: candidates with the columns of `PreferencePair`, unfiltered.
-Every user counts once in a mean, however many episodes they have: forty votes of one person are one vote.
+Every user counts once in a mean, however many episodes they have: forty episodes of one person are one vote.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flywheel.stages.datasets.pairs.sides import pointed
 if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
-PRIOR_EPISODES = 1.0  # the state's mean counts as one more episode through each action: 1 against 1 is no certainty
+PRIOR_EPISODES = 1.0  # the state's mean counts as one more episode through each action: 1 against 1 is not certain
 ACTIONS_PER_END = 8  # best and worst actions of a state that are compared: keeps a busy state linear
 BACK_OFF_BELOW = 3  # episodes through an exact state; with fewer, the rough state is asked too
 ROUGH_PRIOR = 2.0  # of a rough state, whose attempts differ in more than the action
@@ -33,13 +33,13 @@ def sibling(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, 
     context of the chosen side, and the rejected call was made after a conversation of the same course. With
     `pairs.backoff`, calls whose exact state was met by fewer than three attempts are compared in the rough state too.
     margin = V(chosen) - V(rejected), the means of R over the known episodes through each action; p_better weighs their
-    mean p_success, each drawn towards the state's mean by one episode (two in a rough state).
+    mean p_success, each shrunk towards the state's mean by one episode (two in a rough state).
     """
     actions = known_actions(episodes, steps, returns).filter(pl.col("action_key").is_not_null())
-    tables = [_rivals(actions, "exact", PRIOR_EPISODES)]
+    tables = [_compared(actions, "exact", PRIOR_EPISODES)]
     if cfg.backoff:
         lonely = actions.filter(pl.col("episode_id").n_unique().over("exact") < BACK_OFF_BELOW)
-        tables.append(_rivals(lonely, "rough", ROUGH_PRIOR))
+        tables.append(_compared(lonely, "rough", ROUGH_PRIOR))
     return pointed(pl.concat(tables), episodes, "sibling")
 
 
@@ -55,7 +55,7 @@ def first_divergence(
     actions = known_actions(episodes, steps, returns)
     ends = pl.col("index") == pl.col("index").max().over("episode_id")
     ways = actions.filter(pl.col("action_key").is_not_null() | ends)
-    return pointed(_rivals(ways, "seen", PRIOR_EPISODES), episodes, "first_divergence")
+    return pointed(_compared(ways, "seen", PRIOR_EPISODES), episodes, "first_divergence")
 
 
 def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:
@@ -68,7 +68,7 @@ def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFram
     actions = known_actions(episodes, steps, returns).filter(pl.col("action_key").is_not_null())
     calls = pl.col("turn").max().over("episode_id") - pl.col("turn") + 1.0
     actions = actions.with_columns(value=-calls)
-    table = _rivals(actions, "exact", PRIOR_EPISODES)
+    table = _compared(actions, "exact", PRIOR_EPISODES)
     ratio = pl.col("value_rejected") / pl.col("value_chosen")
     low, high = CHEAP_IS_BETTER
     gained = (ratio - CHEAPER).clip(0, MUCH_CHEAPER - CHEAPER) / (MUCH_CHEAPER - CHEAPER)
@@ -81,7 +81,7 @@ def efficiency(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFram
 def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of episodes with a known outcome, each with its anchors, return and user (`voter`)."""
     known = returns.filter(pl.col("step").is_null() & pl.col("known"))
-    voter = pl.coalesce("user", "episode_id")  # without a user, every episode speaks for itself
+    voter = pl.coalesce("user", "episode_id")  # without a user, every episode is a voter
     return (
         anchored(steps)
         .filter(pl.col("act").is_not_null())
@@ -90,16 +90,16 @@ def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataF
     )
 
 
-def _rivals(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
+def _compared(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
     """Return one row per (better, worse) pair of actions of a state, with a representative step for each."""
     by = [anchor, "act"]
     actions = actions.unique([*by, "episode_id"], keep="first", maintain_order=True).sort(*by, "episode_id")
     share = 1.0 / pl.len().over(*by, "voter")
     actions = actions.with_columns(_share=share)
-    judged = _judged(actions, anchor, prior)
+    ranked = _ranked(actions, anchor, prior)
     kept = ["task_id", anchor, "state_key", "act", "episode_id", "index", "turn"]
-    chosen = judged.filter(pl.col("best") <= ACTIONS_PER_END).join(_typical(actions, by, kept, best=True), on=by)
-    rejected = judged.filter(pl.col("worst") <= ACTIONS_PER_END).join(_typical(actions, by, kept, best=False), on=by)
+    chosen = ranked.filter(pl.col("best") <= ACTIONS_PER_END).join(_typical(actions, by, kept, best=True), on=by)
+    rejected = ranked.filter(pl.col("worst") <= ACTIONS_PER_END).join(_typical(actions, by, kept, best=False), on=by)
     return (
         chosen.join(rejected, on=anchor, suffix="_rejected")
         .filter((pl.col("value") > pl.col("value_rejected")) & (pl.col("act") != pl.col("act_rejected")))
@@ -129,7 +129,7 @@ def probability_better(chosen: pl.Expr, rejected: pl.Expr) -> pl.Expr:
     return pl.when(ahead + behind > 0).then(ahead / (ahead + behind)).otherwise(0.5)
 
 
-def _judged(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
+def _ranked(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
     """Return each action of a state with its means over users, and its rank from both ends."""
 
     def mean(column: str) -> pl.Expr:
@@ -154,7 +154,7 @@ def _judged(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
 
 
 def _typical(actions: pl.DataFrame, by: list[str], kept: list[str], *, best: bool) -> pl.DataFrame:
-    """Return the step that stands for each action: of its most (or least) successful episode, ties by id."""
+    """Return the representative step of each action: of its most (or least) successful episode, ties by id."""
     order = ["failed", "p_success", "value", "episode_id"] if best else ["p_success", "value", "episode_id"]
     down = [False, True, True, False] if best else [False, False, False]
     return actions.sort(order, descending=down).unique(by, keep="first", maintain_order=True).select(kept)

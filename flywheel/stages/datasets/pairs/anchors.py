@@ -49,12 +49,12 @@ def is_failed() -> pl.Expr:
 def anchored(steps: pl.DataFrame) -> pl.DataFrame:
     """Return the steps, sorted, with the columns seen, exact, rough, act, failed and turn.
 
-    `act` names the action: its calls, or its words; `turn` counts the calls made before; null `act`: it says nothing.
+    `act` names the action: its calls, or its words; `turn` counts the calls made before; null `act`: an empty message.
     """
     rows = _rows(steps)
-    found = list(_walk(map(_Row._make, rows.select(*_Row._fields).iter_rows())))
+    states = list(_walk(map(_Row._make, rows.select(*_Row._fields).iter_rows())))
     names = [*ANCHORS, "act", "turn"]
-    columns = {name: [row[place] for row in found] for place, name in enumerate(names)}
+    columns = {name: [row[place] for row in states] for place, name in enumerate(names)}
     types = dict.fromkeys(names, pl.String) | {"turn": pl.Int64}
     return rows.drop("observation", "action", "kind", "tools", "step").with_columns(
         pl.Series(name, columns[name], dtype=types[name]) for name in names
@@ -104,4 +104,4 @@ def _act(row: _Row) -> str | None:
         return row.action_key
     content = orjson.loads(row.action).get("content")
     words = normal_text(content) if isinstance(content, str) else ""
-    return f"says {_digest(words)}" if words else None
+    return f"say:{_digest(words)}" if words else None

@@ -1,8 +1,8 @@
-"""What refuses a candidate pair, one pair at a time: first what its numbers say, then what its actions say.
+"""Filters of candidate pairs: first by their numbers, all at once, then by their actions, one pair at a time.
 
-In: candidates with what is known of their steps and episodes. Out: the reason to refuse, the first that holds. What a
-filter needs to know beyond the pair itself is looked up in the steps and returns, and a pair whose sides are not in the
-log (an edited answer, say) passes what cannot be said of it.
+In: candidates with what is known of their steps and episodes. Out: the first reason to refuse. Facts beyond the pair
+itself are looked up in the steps and returns; a pair whose sides are not in the log (an edited answer, for example)
+passes the filters that need them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
 TOO_SIMILAR = 0.9
-CHEAPER = "efficiency"  # builder whose pairs say nothing about success
-FOREIGN_WORDS, LONG_WORD = 3, 5  # so many words of so many letters tell that a text is about something else
+CHEAPER = "efficiency"  # builder whose pairs are not about success
+FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a text one about something else
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
 
 Pair = dict[str, Any]
@@ -62,7 +62,7 @@ class Facts:
 
     @cached_property
     def votes(self) -> Votes:
-        """Who speaks for what at the states of the pairs."""
+        """The voters at the states of the pairs."""
         return Votes(known_actions(self.episodes, self.steps, self.returns), self.contexts.keys())
 
     @cached_property
@@ -106,7 +106,7 @@ def _key(pair: Pair, side: str) -> StepKey:
 
 
 def _edited(pair: Pair) -> bool:
-    """Whether both sides are one step: then the chosen one was never taken, and the log says nothing of it."""
+    """Whether both sides are one step: then the chosen one was never taken, and is not in the log."""
     return _key(pair, "chosen") == _key(pair, "rejected")
 
 
@@ -131,7 +131,7 @@ def _same_action(pair: Pair, facts: Facts) -> bool:
 
 
 def _near_identical(pair: Pair, facts: Facts) -> bool:
-    """Whether the sides say the same in other words: nobody could say which is better.
+    """Whether the sides are the same in other words, so that neither is better.
 
     Calls count as such when they differ in prose only and neither side names anything (a number, an identifier)
     beyond what the other names; any other difference between calls is a real one, however small.
@@ -179,14 +179,14 @@ def _other_context(pair: Pair, facts: Facts) -> bool:
     foreign = ungrounded(rejected, chosen, pair["prompt"], pair["tools"], prompt)
     if foreign - ungrounded(rejected, chosen, prompt, pair["tools"]):
         return True
-    return len(_told_only_there(rejected, pair["prompt"], prompt)) >= FOREIGN_WORDS
+    return len(_words_only_there(rejected, pair["prompt"], prompt)) >= FOREIGN_WORDS
 
 
-def _told_only_there(message: dict[str, Any], here: str, there: str) -> set[str]:
+def _words_only_there(message: dict[str, Any], here: str, there: str) -> set[str]:
     """Return the words of a call's sentences that its own conversation has and this one has not."""
     texts = [value for call in _calls(message) for value in (call.get("arguments") or {}).values()]
-    said = {word for text in texts if isinstance(text, str) and is_prose(text) for word in _words(text)}
-    return {word for word in said if word in there.casefold() and word not in here.casefold()}
+    words = {word for text in texts if isinstance(text, str) and is_prose(text) for word in _words(text)}
+    return {word for word in words if word in there.casefold() and word not in here.casefold()}
 
 
 def _words(text: str) -> set[str]:
@@ -199,7 +199,7 @@ def _dictated(pair: Pair, facts: Facts) -> bool:
 
 
 def _against_credit(pair: Pair, facts: Facts) -> bool:
-    """Whether the steps' own credit says the opposite of their episodes."""
+    """Whether the steps' own credit contradicts their episodes."""
     if pair["chosen_episode"] == pair["rejected_episode"] or pair["builder"] == CHEAPER:
         return False
     chosen, rejected = (facts.credit.get(_key(pair, side)) for side in ("chosen", "rejected"))
@@ -236,10 +236,10 @@ def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Ex
     known = whole.filter(pl.col("known"))["episode_id"].implode()
     dangerous = whole.filter(pl.col("risk") >= cfg.max_risk)["episode_id"].implode()
     ends = [pl.col(f"{side}_episode") for side in ("chosen", "rejected")]
-    told = pl.all_horizontal(end.is_in(known) for end in ends)
+    known_ends = pl.all_horizontal(end.is_in(known) for end in ends)
     return [
         ("crosses the split", pl.col("split") == Split.BETWEEN.value),
-        ("unknown outcome", (ends[0] != ends[1]) & ~told),
+        ("unknown outcome", (ends[0] != ends[1]) & ~known_ends),
         ("risk", ends[0].is_in(dangerous)),
         ("margin", pl.col("margin") < cfg.min_margin - EPSILON),
         ("p_better", pl.col("p_better") < cfg.min_p_better - EPSILON),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def signature(message: dict[str, Any]) -> str:
-    """Return an action as text in which ids, spacing and, beside calls, the wording do not count."""
+    """Return an action as text without ids, spacing and, where it has calls, wording."""
     calls = [
         (call["name"], call.get("arguments"), call.get("arguments_raw")) for call in message.get("tool_calls") or []
     ]

@@ -38,25 +38,27 @@ def build_pairs(
 ) -> pl.DataFrame:
     """Run the builders in order of preference and return the pairs that pass every filter, sorted by id.
 
-    A reason is counted as "builder: reason", so that the funnel tells what became of each builder's candidates.
+    A reason is counted as "builder: reason", so that the funnel shows the outcome of each builder's candidates.
     """
     schema = pl.Schema(polars_schema(PreferencePair))
     young = pl.col("provisional").fill_null(value=False)
     returns = returns.with_columns(known=pl.col("known") & ~young)  # what is too young is not known yet
     frames = []
     for rank, (name, build) in enumerate(builders.items()):
-        found = _proposed(build(episodes, steps, returns, cfg), schema)
-        frames.append(found.with_columns(_rank=pl.lit(rank), _builder=pl.lit(name)))
-        funnel.note(f"candidates of {name}", found.height)
+        proposed = _proposed(build(episodes, steps, returns, cfg), schema)
+        frames.append(proposed.with_columns(_rank=pl.lit(rank), _builder=pl.lit(name)))
+        funnel.note(f"candidates of {name}", proposed.height)
     if not frames:
         return pl.DataFrame(schema=schema)
     candidates = pl.concat(frames)
     funnel.considered += candidates.height
     bad = unfit(episodes)
-    whole = funnel.drop(candidates, pl.col("chosen_episode").is_in(bad) | pl.col("rejected_episode").is_in(bad), UNFIT)
-    worth = _refused(whole, by_numbers(returns, cfg), funnel)
-    facts = Facts(episodes, steps, returns, cfg, contexts(steps, steps_of(worth)))
-    pairs = limit(_filter(written(worth, episodes, steps, facts.contexts), facts, funnel), cfg, funnel)
+    complete = funnel.drop(
+        candidates, pl.col("chosen_episode").is_in(bad) | pl.col("rejected_episode").is_in(bad), UNFIT
+    )
+    worthwhile = _refused(complete, by_numbers(returns, cfg), funnel)
+    facts = Facts(episodes, steps, returns, cfg, contexts(steps, steps_of(worthwhile)))
+    pairs = limit(_filter(written(worthwhile, episodes, steps, facts.contexts), facts, funnel), cfg, funnel)
     funnel.kept += pairs.height
     for name in builders:
         funnel.note(f"kept of {name}", pairs.filter(pl.col("_builder") == name).height)
@@ -78,8 +80,8 @@ def _refused(pairs: pl.DataFrame, reasons: Sequence[tuple[str, pl.Expr]], funnel
 
 def _filter(pairs: pl.DataFrame, facts: Facts, funnel: Funnel) -> pl.DataFrame:
     reasons = [first_reason(pair, facts) for pair in pairs.iter_rows(named=True)]
-    judged = pairs.with_columns(pl.Series("_reason", reasons, dtype=pl.String))
-    return _dropped(judged, [name for name, _ in FILTERS], funnel)
+    filtered = pairs.with_columns(pl.Series("_reason", reasons, dtype=pl.String))
+    return _dropped(filtered, [name for name, _ in FILTERS], funnel)
 
 
 def _dropped(pairs: pl.DataFrame, reasons: Sequence[str], funnel: Funnel) -> pl.DataFrame:

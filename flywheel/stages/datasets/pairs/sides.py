@@ -1,9 +1,9 @@
 """What every builder needs: both sides of a pair as messages, and rows with the columns of `PreferencePair`.
 
-A pair of two logged steps needs no texts of its own: `pointed` makes candidates that only say where both actions stand,
-and `written` puts the texts in, of those that are worth it.
+A pair of two logged steps needs no texts of its own: `pointed` makes candidates that only point to both actions, and
+`written` adds the texts of those that pass the filters.
 
-Both sides are single assistant messages. Where both call tools they differ in their calls only: the text beside the
+Both sides are single assistant messages. Where both call tools they differ in their calls only: the text next to the
 calls is that of the side whose context is the prompt. Reasoning is left out, since it would give the answer away.
 """
 
@@ -25,7 +25,7 @@ def sure(p_success: float | None, most: float) -> tuple[float, float]:
     """Return (p_better, margin) of evidence within one episode.
 
     Where the worse action is certainly worse, that the better one is right is as likely as the episode's success (one
-    half when unknown): `most` in an episode that surely succeeded, a coin's toss in one that surely failed. The margin
+    half when unknown): `most` in an episode that succeeded with certainty, a coin's toss in one that failed. The margin
     is the expected sign of the preference.
     """
     p_better = 0.5 + (most - 0.5) * (0.5 if p_success is None else p_success)
@@ -73,16 +73,16 @@ def pointed(table: pl.DataFrame, episodes: pl.DataFrame, builder: str) -> pl.Dat
     """Return candidates whose sides are steps of the log, as pairs without texts and ids.
 
     Args:
-        table: where both actions stand, and what the comparison came to.
+        table: both actions' episode and step, and the result of the comparison.
         episodes: rows of the episodes table.
         builder: the builder's name.
     """
     schema = polars_schema(PreferencePair)
     facts = episodes.select("episode_id", "split", "user")
     for side in ("chosen", "rejected"):
-        told = facts.select(pl.all().name.prefix(f"_{side}_"))
+        of_side = facts.select(pl.all().name.prefix(f"_{side}_"))
         table = table.join(
-            told, left_on=f"{side}_episode", right_on=f"_{side}_episode_id", how="left", maintain_order="left"
+            of_side, left_on=f"{side}_episode", right_on=f"_{side}_episode_id", how="left", maintain_order="left"
         )
     one, other = pl.col("_chosen_split"), pl.col("_rejected_split")
     users = pl.concat_list("_chosen_user", "_rejected_user").list.drop_nulls().list.unique().list.sort()
@@ -121,8 +121,8 @@ def written(
     names = ("prompt", "chosen", "rejected", "tools", "pair_id")
     texts: dict[str, list[str | None]] = {name: [] for name in names}
     ends = ("chosen_episode", "chosen_step", "rejected_episode", "rejected_step", "task_id")
-    for given in pairs.select(*ends, *names).iter_rows(named=True):
-        row = given if given["prompt"] is not None else _with_texts(given, found, tools)
+    for pair in pairs.select(*ends, *names).iter_rows(named=True):
+        row = pair if pair["prompt"] is not None else _with_texts(pair, found, tools)
         for name in names:
             texts[name].append(row[name])
     return pairs.with_columns(pl.Series(name, values, dtype=pl.String) for name, values in texts.items())
@@ -134,7 +134,8 @@ def _with_texts(
     keys = [(row[f"{side}_episode"], row[f"{side}_step"]) for side in ("chosen", "rejected")]
     if not all(key in found for key in keys):
         raise ExtensionError(
-            "a pair builder named a step that is not in the log", hint="it must give prompt, chosen and rejected itself"
+            "a pair builder named a step that is not in the log",
+            hint="it must return prompt, chosen and rejected itself",
         )
     here, there = (found[key] for key in keys)
     whole = row | sides(here, there, text_of_chosen=True) | {"tools": tools[row["chosen_episode"]]}

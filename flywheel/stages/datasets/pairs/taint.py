@@ -41,13 +41,13 @@ def tainted(message: dict[str, Any], prompt: str) -> bool:
     calls = message.get("tool_calls") or []
     if not calls:
         return False
-    ordered, spans, addresses, told = _results(prompt)
+    ordered, spans, addresses, by_people = _results(prompt)
     if not ordered and not any(_is_sensitive(call["name"]) for call in calls):
         return False
     for text in texts_in([call.get("arguments") for call in calls]):
-        if any(found in addresses and found not in told for found in _ADDRESS.findall(text)):
+        if any(found in addresses and found not in by_people for found in _ADDRESS.findall(text)):
             return True
-        if any(span in spans and span not in told for span in _spans(text)):
+        if any(span in spans and span not in by_people for span in _spans(text)):
             return True
     return False
 
@@ -58,7 +58,7 @@ def _is_sensitive(tool: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _results(prompt: str) -> tuple[bool, frozenset[str], frozenset[str], str]:
-    """Return whether a result gives orders, the results' spans and addresses, and all that people said."""
+    """Return whether a result gives orders, the results' spans and addresses, and all texts of people."""
     messages = json.loads(prompt)
     results = [str(m.get("content") or "") for m in messages if m["role"] == "tool"]
     people = " ".join(str(m.get("content") or "") for m in messages if m["role"] in {"user", "system"})

@@ -24,15 +24,15 @@ from flywheel.stages.datasets.pairs.sides import finish, sides, sure
 if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
-FIXED_IS_BETTER = 0.9  # in an episode that surely succeeded; a coin's toss in one that surely failed
-EDIT_IS_BETTER = 0.9  # who edits an output prefers the edit; some edits only add what nobody could know
+FIXED_IS_BETTER = 0.9  # in an episode that succeeded with certainty; a coin's toss in one that failed
+EDIT_IS_BETTER = 0.9  # users prefer their edit; some edits only add facts that the agent could not know
 ACCEPTED_IS_BETTER = 0.9  # as with a retry
 STILL_THE_SAME_CALL = 0.6  # overlap of arguments below which the next call of a tool is another step, no retry
 ASKED_AGAIN = 0.5  # overlap of two questions in words
 ASKS = 5  # words of a question; less is a word of thanks, or a verdict
-REPEATED = 2  # times; what a user says more often is a formula, such as an evaluator's verdict
+REPEATED = 2  # times; a message repeated more often is a formula, such as an evaluator's verdict
 _WORD = re.compile(r"\w+")
-_LONG = 4  # letters of a word that says what a question is about
+_LONG = 4  # letters of a content word
 
 
 def overlap(a: str, b: str) -> float:
@@ -45,8 +45,8 @@ def overlap(a: str, b: str) -> float:
 def retry_fixed(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig) -> pl.DataFrame:
     """Pair a failed call with the call of the same tool that worked at once afterwards, at the state before both.
 
-    p_better = 0.5 + 0.4 * p_success (see `sure`). Only the tools' results may stand between both calls: what a user
-    added would be new information. And it must be the same call with a mistake mended: of a tool that runs any command,
+    p_better = 0.5 + 0.4 * p_success (see `sure`). Only the tools' results may come between both calls: a user's message
+    would be new information. And it must be the same call with a mistake mended: of a tool that runs any command,
     the next command is mostly another step.
     """
     del cfg
@@ -83,13 +83,13 @@ def _within(
     p_success = dict(known.select("episode_id", "p_success").iter_rows())
     keys = [(row["episode_id"], row["index"]) for row in rows]
     found = contexts(steps, {*keys, *((episode, index + 1) for episode, index in keys)})
-    made = []
+    pairs = []
     for row, (episode, index) in zip(rows, keys, strict=True):
         p_better, margin = sure(p_success.get(episode), most)
         both = sides(found[episode, index + 1], found[episode, index], text_of_chosen=False)
-        made.append(both | _where(row, index + 1) | {"p_better": p_better, "margin": margin, "builder": builder})
-        made[-1]["p_chosen"] = p_success.get(episode)
-    return finish(made, episodes)
+        pairs.append(both | _where(row, index + 1) | {"p_better": p_better, "margin": margin, "builder": builder})
+        pairs[-1]["p_chosen"] = p_success.get(episode)
+    return finish(pairs, episodes)
 
 
 def _where(row: dict[str, Any], chosen_step: int) -> dict[str, Any]:
@@ -161,40 +161,40 @@ def rephrase(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame,
     """Pair the answer to a question with what the agent did when the user asked it again, under the first wording.
 
     The first answer must be words: a call may still be under way when a user speaks. The second wording must say
-    nothing new: each of its words of four letters or more stands in the conversation up to the first. And the user must
+    nothing new: each of its words of four letters or more occurs in the conversation up to the first. And the user must
     not have asked a third time. p_better = 0.5 + 0.4 * p_success.
     """
     del cfg
-    told = pl.col("observation").str.contains('"role":"user"', literal=True)
-    several = steps.filter(told).filter(pl.len().over("episode_id") > 1).sort("episode_id", "index")
+    by_user = pl.col("observation").str.contains('"role":"user"', literal=True)
+    several = steps.filter(by_user).filter(pl.len().over("episode_id") > 1).sort("episode_id", "index")
     rows = [
         asked.row for _, group in several.group_by("episode_id", maintain_order=True) for asked in _asked_again(group)
     ]
     candidates = _within(rows, episodes, steps, returns, ACCEPTED_IS_BETTER, "rephrase")
     second = {(row["episode_id"], row["index"]): row["_again"] for row in rows}
-    told_before = [
-        _says_nothing_new(second[episode, step], prompt)
+    repeated = [
+        _adds_nothing(second[episode, step], prompt)
         for episode, step, prompt in candidates.select("rejected_episode", "rejected_step", "prompt").iter_rows()
     ]
-    return candidates.filter(pl.Series(told_before, dtype=pl.Boolean))
+    return candidates.filter(pl.Series(repeated, dtype=pl.Boolean))
 
 
 def _asked_again(group: pl.DataFrame) -> Iterator[_Asked]:
     """Yield the steps that answered a question which the user then asked again, once."""
     asked = [_Asked(row, _question(row["observation"])) for row in group.iter_rows(named=True)]
-    said = Counter(a.question for a in asked)
+    times = Counter(a.question for a in asked)
     for place in range(len(asked) - 1):
         first, again = asked[place], asked[place + 1]
         third = asked[place + 2].question if place + 2 < len(asked) else ""
         at_once = again.row["index"] == first.row["index"] + 1 and not again.row["resets_context"]
-        once = said[first.question] <= REPEATED and first.row["action_key"] is None
+        once = times[first.question] <= REPEATED and first.row["action_key"] is None
         if at_once and once and _alike(first.question, again.question) and not _alike(again.question, third):
             yield _Asked(first.row | {"_again": again.question}, first.question)
 
 
 def _question(observation: str) -> str:
-    said = [m.get("content") for m in json.loads(observation) if m["role"] == "user"]
-    text = normal_text(said[-1]) if said and isinstance(said[-1], str) else ""
+    texts = [m.get("content") for m in json.loads(observation) if m["role"] == "user"]
+    text = normal_text(texts[-1]) if texts and isinstance(texts[-1], str) else ""
     return text if len(text.split()) >= ASKS else ""
 
 
@@ -202,6 +202,6 @@ def _alike(one: str, other: str) -> bool:
     return bool(one and other) and overlap(one, other) >= ASKED_AGAIN
 
 
-def _says_nothing_new(question: str, prompt: str) -> bool:
+def _adds_nothing(question: str, prompt: str) -> bool:
     words = {word for word in _WORD.findall(question) if len(word) >= _LONG or not word.isalpha()}
     return words <= set(_WORD.findall(normal_text(prompt)))
