@@ -3,8 +3,8 @@
 LogEvent → Episode + Step → Reward → Return → PreferencePair / Example / Group → RoundManifest → EvalReport → Promotion
 
 Names follow the OpenTelemetry GenAI conventions where one exists. Nested values (messages, tool calls, payloads) are
-canonical JSON text in a table's column, because a log's nesting has no fixed schema; `Message` and `ToolCall` say what
-stands in them. Ids are lower-case hex prefixes of SHA-256 over canonical JSON, so the same content has the same id
+canonical JSON text in a table's column, because a log's nesting has no fixed schema; `Message` and `ToolCall` describe
+them. Ids are lower-case hex prefixes of SHA-256 over canonical JSON, so the same content has the same id
 everywhere. The field descriptions here are the JSON Schemas' descriptions.
 """
 
@@ -47,7 +47,6 @@ from flywheel.records.rounds import (
     RuleResult,
     Verdict,
 )
-from flywheel.records.tables import TABLES
 
 __all__ = [
     "FRESH",
@@ -112,3 +111,11 @@ __all__ = [
     "refused_alike",
     "texts_in",
 ]
+
+TABLES: dict[str, type[Row]] = {
+    row.table: row
+    for row in (
+        LogEvent, Quarantined, Link, Episode, Step, Task, Opinion, Correction, Reward, Reliability, Return,
+        PreferencePair, Example, Group, Fixture, ReplayScenario,
+    )
+}  # fmt: skip

@@ -40,7 +40,7 @@ def _canonical_bytes(parts: tuple[object, ...]) -> bytes:
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Yield every text in a JSON value, in order; names of fields are none."""
+    """Yield every text in a JSON value, in order, without names of fields."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What is trained on: preference pairs, labelled actions, groups of attempts."""
+"""Training data: preference pairs, labelled actions, groups of attempts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Example(Row):
     source: Literal["outcome", "correction"] = Field(
         default="outcome", description="What the label rests on: how the episode ended, or a user's edit."
     )
-    user: str | None = Field(default=None, description="Pseudonym of the episode's user, or of who edited it.")
+    user: str | None = Field(default=None, description="Pseudonym of the episode's user, or of the editor.")
 
 
 class Group(Row):
@@ -87,18 +87,19 @@ class Group(Row):
     behaviour_G: list[str] = Field(
         default_factory=list,
         description="Where each member's log-probabilities under the policy that acted come from: logged; rescore (the "
-        "base or a round of this project acted, by a plain draw: its adapter can say); unknown.",
+        "base or a round of this project acted, with plain sampling: its adapter can compute them); unknown.",
     )
     log_probs_G: list[Json | None] = Field(
         default_factory=list, description="Of each logged member, JSON list of {ids, log_probs}, one an action."
     )
     temperatures_G: list[float | None] = Field(
-        default_factory=list, description="Temperature of each member's draw; null where that does not say all of it."
+        default_factory=list,
+        description="Sampling temperature of each member; null where it does not determine the probabilities.",
     )
     gradient_G: list[float] = Field(
         default_factory=list,
         description="What multiplies each member's log-probability off policy: its advantage plus groups.shift; 0 "
-        "where that is negative and the behaviour unknown, because nothing would hold it back.",
+        "where that is negative and the behaviour unknown, because nothing would limit it.",
     )
     step_advantages_G: list[list[float]] = Field(
         default=[],

@@ -1,4 +1,4 @@
-"""What an agent did, and how well: episodes and their steps, opinions, what they rest on, and returns."""
+"""What an agent did, and how well: episodes and their steps, rewards, reliability of signals, and returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Split(StrEnum):
 
     TRAIN = "train"
     HOLDOUT = "holdout"
-    BETWEEN = "between"  # its task, user and time lie on different sides: neither trained on nor judged by
+    BETWEEN = "between"  # its task, user and time lie on different sides: neither trained on nor used for evaluation
 
 
 class Episode(Row):
@@ -40,11 +40,11 @@ class Episode(Row):
     task_id: str = Field(description="Hash of the task; equal for attempts at the same task.")
     task_rule: Literal["task_key", "first_request"] = Field(description="What the task id was derived from.")
     request: str | None = Field(
-        default=None, description="What was asked first, where the source names no task; attempts are recognised by it."
+        default=None, description="What was asked first, where the source names no task; attempts are matched by it."
     )
-    tool_signature: str = Field(default="", description="Hash of the names of the tools at hand.")
+    tool_signature: str = Field(default="", description="Hash of the names of the available tools.")
     policy: str = Field(
-        description="Policy that acted; where no event names one, a model that is called as a round is; else 'unknown'."
+        description="Policy that acted; where no event names one, a model named like a round; else 'unknown'."
     )
     model: str | None = Field(default=None, description="Model, as the log names it.")
     user: str | None = Field(default=None, description="Pseudonym of the user.")
@@ -60,7 +60,7 @@ class Episode(Row):
     cost_usd: float | None = Field(default=None, description="Sum over calls; null when never logged.")
     latency_s: float | None = Field(default=None, description="Sum over calls; null when never logged.")
     tools: Json | None = Field(default=None, description="JSON list of tool schemas; null when unknown, never [].")
-    tail: Json = Field(description="JSON list of messages after the last action: what the user said next.")
+    tail: Json = Field(description="JSON list of messages after the last action: the user's next messages.")
     tags: list[str] = Field(default_factory=list, description="Flags: suspect, truncated, redacted, ...")
     source_format: str = Field(description="Reader that produced the events.")
 
@@ -90,40 +90,43 @@ class Step(Row):
     result_event_ids: list[str] = Field(default_factory=list, description="Events of the calls' results.")
     served: Json | None = Field(
         default=None,
-        description="What the log tells of how the action's tokens were drawn, JSON: sampling, ids, log_probs.",
+        description="How the action's tokens were sampled, as logged, JSON: sampling, ids, log_probs.",
     )
 
 
 class Reward(Row):
-    """One signal's opinion of one episode or step."""
+    """One signal's vote, cost or risk of one episode or step."""
 
     table: ClassVar[str] = "rewards"
     key: ClassVar[tuple[str, ...]] = ("episode_id", "step", "signal")
 
-    episode_id: str = Field(description="Episode judged.")
+    episode_id: str = Field(description="Episode it is about.")
     task_id: str = Field(description="Task of the episode.")
-    step: int | None = Field(default=None, description="Step judged; null for the whole episode.")
+    step: int | None = Field(default=None, description="Step it is about; null for the whole episode.")
     signal: str = Field(description="Name of the signal.")
     family: str = Field(description="Signals of one family are dependent and share one vote.")
     kind: Literal["outcome", "implicit", "cost", "risk"] = Field(description="How the value enters the return.")
     score: float = Field(description="Vote in [-1, 1] (outcome, implicit), or a severity in [0, 1] (cost, risk).")
     weight: float = Field(ge=0, description="Confidence in [0, 1].")
-    evidence: list[str] = Field(description="Event ids that this opinion rests on.")
+    evidence: list[str] = Field(description="Event ids that it rests on.")
     arrived: datetime | None = Field(default=None, description="When the evidence arrived.")
     signal_version: int = Field(ge=1, description="Bumped when the signal's meaning changes.")
     inclusion: float | None = Field(
-        default=None, gt=0, le=1, description="Of an audit's answer: the probability with which the episode was drawn."
+        default=None,
+        gt=0,
+        le=1,
+        description="Of an audit's answer: the probability with which the episode was sampled.",
     )
 
 
 class Reliability(Row):
-    """One fact of how far signals are believed: what the log as a whole, or an audit of it, says of them.
+    """One fact of the reliability of signals, learned from the whole log or from audits.
 
     By kind:
     - vote: rates of a signal's vote of one sign within a scope; `tpr` P(+ or silent | success), `tnr` P(- or silent |
-      failure), whichever is not silent being the vote.
+      failure), the vote being the one that is not silent.
     - class: `value` is P(success) of an episode of the scope, before its votes.
-    - delay: `x` seconds after the end of an episode, `y` P(the signal has spoken by then); `value` its horizon in s.
+    - delay: `x` seconds after the end of an episode, `y` P(the signal has voted by then); `value` its horizon in s.
     - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score.
     - user: `value` the trust in a user's votes.
     - time: `value` the time against which ages are measured, in seconds since 1970.
@@ -143,14 +146,14 @@ class Reliability(Row):
     value: float | None = Field(default=None, description="See the kinds.")
     low: float | None = Field(default=None, description="See the kinds.")
     n: int = Field(ge=0, description="Votes, episodes or answers that it rests on.")
-    source: str = Field(description="prior, fitted, or fitted with gold; '' where that means nothing.")
+    source: str = Field(description="prior, fitted, or fitted with gold; '' where it does not apply.")
     x: list[float] = Field(description="Knots of a curve.")
     y: list[float] = Field(description="Its values.")
     note: str = Field(description="A sentence, without log text.")
 
 
 class Opinion(Reward):
-    """A reward as found in one conversation, before attempts at its task were compared."""
+    """A reward from one conversation, before attempts at its task were compared."""
 
     table: ClassVar[str] = "opinions"
 
@@ -174,7 +177,7 @@ class Task(Row):
 
 
 class Correction(Row):
-    """What a user made of an output: the step as they would have had it."""
+    """A user's edit of an output: the step as they wanted it."""
 
     table: ClassVar[str] = "corrections"
     key: ClassVar[tuple[str, ...]] = ("episode_id", "step")
@@ -188,12 +191,12 @@ class Correction(Row):
 
 
 class Return(Row):
-    """The combined judgement: R = alpha*success - beta*cost - gamma*risk for an episode, credit for its steps."""
+    """The label and its return: R = alpha*success - beta*cost - gamma*risk for an episode, credit for its steps."""
 
     table: ClassVar[str] = "returns"
     key: ClassVar[tuple[str, ...]] = ("episode_id", "step")
 
-    episode_id: str = Field(description="Episode judged.")
+    episode_id: str = Field(description="Episode it is about.")
     task_id: str = Field(description="Task of the episode.")
     step: int | None = Field(default=None, description="Step; null for the whole episode.")
     p_success: float = Field(ge=0, le=1, description="Probability that the episode succeeded.")
@@ -207,10 +210,10 @@ class Return(Row):
     level: int | None = Field(
         default=None,
         description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
-        "tool; null where nobody else did the like.",
+        "tool; null where no other attempt did the like.",
     )
     p_raw: float = Field(ge=0, le=1, description="P(success) by the signals alone: before calibration and audit.")
     basis: Literal["audit", "verifier", "signals", "suspect", "none"] = Field(description="What p_success rests on.")
-    maturity: float = Field(ge=0, le=1, description="Share of the late evidence expected that has had time to come.")
-    provisional: bool = Field(description="Too young to learn from: visible, not trained on.")
+    maturity: float = Field(ge=0, le=1, description="Share of the expected late evidence that has had time to arrive.")
+    provisional: bool = Field(description="Not mature yet: visible, not trained on.")
     trust: float = Field(ge=0, le=1, description="Trust in the user, which is in the weight.")

@@ -1,4 +1,4 @@
-"""What ingest makes: events as production logged them, what was refused, and what events belong together."""
+"""What ingest makes: events as production logged them, refused lines, and links between events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EventKind(StrEnum):
 
 
 class ToolStatus(StrEnum):
-    """How a tool call ended; `unknown` is an honest answer (no result was logged, or it says nothing)."""
+    """How a tool call ended; `unknown`: no result was logged, or it does not show how it ended."""
 
     OK = "ok"
     FAILED = "failed"
@@ -46,7 +46,7 @@ class Message(Record):
     """
 
     role: Literal["system", "user", "assistant", "tool"] = Field(description="`developer` is stored as system.")
-    content: str | None = Field(default=None, description="Text; null is normal beside tool calls.")
+    content: str | None = Field(default=None, description="Text; null is normal with tool calls.")
     reasoning: str | None = Field(default=None, description="Thinking text, kept apart from the content.")
     tool_calls: list[ToolCall] | None = Field(default=None, description="Calls of an assistant message, in order.")
     tool_call_id: str | None = Field(default=None, description="On role=tool: the call this answers.")
@@ -59,7 +59,7 @@ class LogEvent(Row):
 
     Payload by kind (all keys optional unless named):
     - request: {"messages": [Message, ...] (required; [] where the event only names things), "tools": [OpenAI function
-      schema, ...], "replaces_context": true where they stand for all that was said before (a compacted history),
+      schema, ...], "replaces_context": true where they replace all messages before (a compacted history),
       "usage_so_far": {"input_tokens", "output_tokens"} a running total, "summary": true as with model_call}
       messages that reached the agent from outside: system prompt, user turns, injected history.
     - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,
@@ -96,11 +96,11 @@ class LogEvent(Row):
     tool_call_id: str | None = Field(default=None, description="Joins a tool result to its call.")
     ids: list[str] = Field(
         default_factory=list,
-        description="Other names by which a log or a feedback may mean this event, as kind:id; kinds: trace, session, "
+        description="Other ids by which a log or feedback may refer to this event, as kind:id; kinds: trace, session, "
         "span, call, response, request, message.",
     )
     target: str | None = Field(
-        default=None, description="On feedback and outcome: what is judged, as kind:id; joined when it arrives."
+        default=None, description="On feedback and outcome: its target, as kind:id; joined when it arrives."
     )
     payload: Json = Field(description="Canonical JSON; its shape by kind is in the schema's description.")
     source_format: str = Field(description="Reader that produced the event.")
@@ -109,21 +109,25 @@ class LogEvent(Row):
 
 
 class Feedback(Record):
-    """A line of a feedback file: what users or checks said later, from an application's own database.
+    """A line of a feedback file: later feedback of users or checks, from an application's own database.
 
-    `target` and `target_id` name what is judged by any id that the log has; the line may come before or after it.
+    `target` and `target_id` name the target by any id that the log has; the line may come before or after it.
     """
 
     target: Literal["call", "step", "trace", "session", "response_id", "request_id", "message"] = Field(
-        description="What is judged: a tool call, a step (by span id), a trace, a session, a response (by its id), ..."
+        description="The target: a tool call, a step (by span id), a trace, a session, a response (by its id), ..."
     )
     target_id: str = Field(description="Its id, as the log writes it.")
-    name: str = Field(description="What is said: thumbs, rating, edit, retry, export, copy, apply, undo, comment, ...")
+    name: str = Field(
+        description="Kind of feedback: thumbs, rating, edit, retry, export, copy, apply, undo, comment, ..."
+    )
     value: float | None = Field(default=None, description="Number; thumbs: 0 or 1 (or -1 and 1), rating: 1 to 5.")
     label: str | None = Field(default=None, description="Category, where there is no number.")
     comment: str | None = Field(default=None, description="What the user wrote about it.")
     correction: str | None = Field(default=None, description="The output as the user wanted or left it.")
-    annotator: Literal["human", "llm", "code", "implicit"] | None = Field(default=None, description="Who judged.")
+    annotator: Literal["human", "llm", "code", "implicit"] | None = Field(
+        default=None, description="Who gave the feedback."
+    )
     user: str | None = Field(default=None, description="Who gave it; stored as a pseudonym.")
     created_at: datetime | None = Field(default=None, description="When it was given; a time without zone is UTC.")
 
@@ -134,7 +138,7 @@ class Quarantined(Row):
     table: ClassVar[str] = "quarantine"
     key: ClassVar[tuple[str, ...]] = ("source_file", "source_line", "reason")
 
-    source_file: str = Field(description="File it stands in.")
+    source_file: str = Field(description="File it is in.")
     source_line: int = Field(ge=0, description="1-based line or record; 0 for the whole file.")
     source_format: str | None = Field(default=None, description="Reader that refused it; null when none was found.")
     reason: str = Field(
@@ -146,15 +150,15 @@ class Quarantined(Row):
 
 
 class Link(Row):
-    """Where events belong that were recorded under another name: a trace of a session, feedback that came by itself."""
+    """The conversation of events recorded under another id: a trace of a session, feedback in a file of its own."""
 
     table: ClassVar[str] = "links"
     key: ClassVar[tuple[str, ...]] = ("source", "event_id")
 
     source: str = Field(description="Conversation id under which the events were recorded.")
-    event_id: str | None = Field(default=None, description="The only event meant; null for all of the source's.")
+    event_id: str | None = Field(default=None, description="The only event of the link; null for all of the source's.")
     conversation_id: str | None = Field(default=None, description="Where they belong; null while that is not known.")
-    via: str = Field(description="The kind:id that joins them, or that nothing has answered to yet.")
+    via: str = Field(description="The kind:id that joins them, or that has no match yet.")
     state: Literal["joined", "pending", "ambiguous"] = Field(
-        description="pending: what is meant has not been read yet; ambiguous: it is found in several conversations."
+        description="pending: the target has not been read yet; ambiguous: it is in several conversations."
     )

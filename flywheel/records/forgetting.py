@@ -1,4 +1,4 @@
-"""What is written down when a user is forgotten: a certificate, with hashes of everything before and after."""
+"""The record of a forgotten user: a certificate, with hashes of everything before and after."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from flywheel.records.base import Document, Record
 
 
 class TaintedRound(Record):
-    """A round whose adapter saw the user, and is therefore no champion and no parent again."""
+    """A round whose adapter saw the user, and is therefore never champion or parent again."""
 
     round: int = Field(ge=1)
-    adapter_sha256: str = Field(description="The adapter; '' where none was made.")
+    adapter_sha256: str = Field(description="The adapter; '' where there is none.")
     rows: int = Field(ge=0, description="Rows of the user that it was trained on.")
     why: str = Field(description="One sentence.")
 
 
 class Certificate(Document):
-    """That a user was forgotten: what went, and the hashes of what was there before and is there now.
+    """That a user was forgotten: what was removed, and hashes of the tables and datasets before and after.
 
     It holds no pseudonym, only a hash of it: whoever has the user's id and the project's key can find it again.
     """
@@ -31,14 +31,16 @@ class Certificate(Document):
     user_sha256: str = Field(description="Hash of the user's pseudonym.")
     at: datetime
     by: str = Field(description="Command that did it.")
-    removed: dict[str, int] = Field(description="Rows that went, by table; 'conversations'; 'round N'; 'audits'.")
+    removed: dict[str, int] = Field(description="Rows removed, by table; 'conversations'; 'round N'; 'audits'.")
     before: dict[str, str] = Field(description="Hash of each table and of each round's dataset before.")
     after: dict[str, str] = Field(description="The same afterwards; '' for what is no longer there.")
     tainted: list[TaintedRound] = Field(description="Rounds that saw the user, and those that descend from them.")
     champion_before: int | None
     champion_after: int | None = Field(description="null: the base model serves.")
-    rebase_round: int = Field(ge=1, description="The next round; it starts afresh from the base.")
+    rebase_round: int = Field(ge=1, description="The next round; it starts again from the base.")
     holdout_share: float = Field(ge=0, le=1, description="Share of the held-out episodes that were the user's.")
-    voided: list[int] = Field(description="Rounds whose evaluation is void: more than 5 % of the held-out went.")
+    voided: list[int] = Field(
+        description="Rounds whose evaluation is void: more than 5 % of the held-out episodes were removed."
+    )
     notes: list[str] = Field(default_factory=list, description="What the command could not do, in sentences.")
     previous_sha256: str = Field(default="", description="Hash of the line before; '' for the first.")

@@ -1,4 +1,4 @@
-"""What the replay environment is built from: recorded calls with their results, and turns with their known ends."""
+"""Records of the replay environment: recorded calls with their results, and turns with their known ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flywheel.records.events import ToolStatus
 
 
 class Fixture(Row):
-    """One call as the log answers it: in this task, after these acts, with these arguments, this came back."""
+    """The recorded result of one call: in this task, after these acts, with these arguments."""
 
     table: ClassVar[str] = "fixtures"
     key: ClassVar[tuple[str, ...]] = ("fixture_id",)
@@ -22,11 +22,11 @@ class Fixture(Row):
     split: Split = Field(description="Side of the holdout; it answers on no other.")
     state: str = Field(description="The calls before it that may have changed something, in order, as a hash.")
     tool: str = Field(description="Tool called.")
-    arguments: Json = Field(description='Its arguments, canonical; "*" where they are mere words, as in a handover.')
+    arguments: Json = Field(description='Its arguments, canonical; "*" where they are only words, as in a handover.')
     effect: Literal["reads", "changes", "unknown"] = Field(
         description="By the tool's name and [replay]: a call that reads leaves the state as it is; others do not."
     )
-    result: str = Field(description="What came back.")
+    result: str = Field(description="Its result.")
     status: ToolStatus = Field(description="How the call ended.")
     n_attempts: int = Field(ge=1, description="Attempts that made this call in this state.")
     n_agree: int = Field(ge=1, description="Those of them that got this result.")
@@ -45,18 +45,18 @@ class ReplayScenario(Row):
     split: Split = Field(description="Side of the holdout.")
     turn: int = Field(ge=1, description="How often the user had spoken.")
     state: str = Field(description="State in which the turn begins, as in the fixtures.")
-    episode_id: str = Field(description="The attempt that lends its prompt, first by id of all that came here.")
+    episode_id: str = Field(description="The attempt whose prompt is used, first by id of all that came here.")
     step: int = Field(ge=0, description="Its first action of the turn.")
     prompt: Json = Field(description="JSON list of messages before that action.")
     tools: Json | None = Field(default=None, description="JSON list of tool schemas.")
     judged_by: Literal["state", "answer"] = Field(
-        description="What an end is known by: the state, or the state and what was answered."
+        description="What identifies an end: the state, or the state and the answer."
     )
     n_calls: int = Field(ge=0, description="Most calls that a recorded attempt made in this turn.")
     n_attempts: int = Field(ge=1, description="Recorded attempts behind the ends.")
     states_E: list[str] = Field(description="State at the end.")
     answers_E: list[str] = Field(description="The answer; '' where the state decides.")
-    rewards_E: list[float] = Field(description="Mean return R of the attempts that ended so, by their weight.")
+    rewards_E: list[float] = Field(description="Mean return R of the attempts with this end, by their weight.")
     successes_E: list[float] = Field(description="Their mean probability of success, by their weight.")
     counts_E: list[int] = Field(description="How many they are.")
     episodes_E: list[list[str]] = Field(description="Some of them, first by id.")

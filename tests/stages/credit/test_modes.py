@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from flywheel.config import RewardsConfig
 from flywheel.funnel import Funnel
-from flywheel.stages.credit.modes import error_local, gigpo, outcome_credit, process
 from flywheel.stages.credit.build import step_credit
+from flywheel.stages.credit.modes import error_local, gigpo, outcome_credit, process
 from flywheel.stages.signals.rows import rewards_frame
 from tests.stages.credit.attempts import did, paths_of
 from tests.stages.credit.test_estimators import TOY
