@@ -135,7 +135,7 @@ def check_order(names: list[str], file: str) -> None:
         ConfigError: an unknown stage, a stage twice, or one whose input no stage makes before it.
     """
     flows = {s.name: (s.needs, s.makes) for s in STAGES} | ACTIONS
-    made: set[str] = set()
+    available: set[str] = set()
     for position, name in enumerate(names):
         if name not in flows:
             raise ConfigError(f"`{file}`: unknown stage `{name}`", hint=f"stages: {', '.join(flows)}")
@@ -143,10 +143,10 @@ def check_order(names: list[str], file: str) -> None:
             raise ConfigError(f"`{file}`: stage `{name}` is listed twice", hint="remove one of them")
         needs, makes = flows[name]
         for table in needs:
-            if table not in made:
+            if table not in available:
                 maker = next(n for n, (_, m) in flows.items() if table in m)
                 raise ConfigError(
                     f"`{file}`: stage `{name}` needs {table}, which no stage before it makes",
                     hint=f"put `{maker}` before `{name}`",
                 )
-        made |= set(makes)
+        available |= set(makes)

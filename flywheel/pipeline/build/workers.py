@@ -92,9 +92,9 @@ def _begin(root: Path, config: Config, project: Path) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _work(asked: tuple[str, int]) -> Done:
+def _work(job: tuple[str, int]) -> Done:
     if _prepared is None:
         raise RuntimeError("the worker was not prepared")
-    name, number = asked
+    name, number = job
     stage = next(stage for stage in STAGES if stage.name == name)
     return make_partition(stage, *_prepared, number)

@@ -192,7 +192,9 @@ def _logged(
 ) -> dict[str, tuple[float, ...]]:
     """Return each attempt's log-probabilities to the policy that acted, as far as they are known."""
     log_probs = {
-        m.episode_id: tuple(math.fsum(one["log_probs"]) for one in (m.sampling.log_probs or [])[: len(m.asks)])
+        m.episode_id: tuple(
+            math.fsum(decision["log_probs"]) for decision in (m.sampling.log_probs or [])[: len(m.asks)]
+        )
         for m in attempts
         if m.source == LOGGED
     }

@@ -63,12 +63,12 @@ class PolicyScorer:
 
     def cases_sha256(self, suites: Sequence[Suite], cfg: EvalConfig | None = None) -> str:
         """Identify the cases and everything but the policy that their scores depend on."""
-        asked = cfg or self._ctx.config.eval
-        settings = asked.model_dump(mode="json", exclude=_NO_MATTER)
+        section = cfg or self._ctx.config.eval
+        settings = section.model_dump(mode="json", exclude=_NO_MATTER)
         evaluators = [(s.name, s.version, s.depends_on) for s in suites]
-        held = "" if all(s.fixed for s in suites) else self._holdout_sha256
+        held_out = "" if all(s.fixed for s in suites) else self._holdout_sha256
         replay = self._ctx.config.replay.model_dump(mode="json")
-        return content_id(held, evaluators, settings, replay, self._ctx.config.model.dtype)
+        return content_id(held_out, evaluators, settings, replay, self._ctx.config.model.dtype)
 
     def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
         """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""

@@ -92,17 +92,17 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
 
 
 def _by_metric(scores: Sequence[CaseScore], suite: str) -> dict[str, dict[str, CaseScore]]:
-    found: dict[str, dict[str, CaseScore]] = {}
+    by_metric: dict[str, dict[str, CaseScore]] = {}
     for score in scores:
         _check(score, suite)
-        cases = found.setdefault(score.metric, {})
+        cases = by_metric.setdefault(score.metric, {})
         if score.case_id in cases:
             raise EvalError(
                 f"suite {suite}: {score.metric} scores case {score.case_id} twice",
                 hint="an evaluator gives one score a metric and case",
             )
         cases[score.case_id] = score
-    return found
+    return by_metric
 
 
 def _check(score: CaseScore, suite: str) -> None:
@@ -239,8 +239,8 @@ def _gaps(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore]) -> list
         case: {kind: (values,) if isinstance(values, str) else values for kind, values in score.slices.items()}
         for case, score in have.items()
     }
-    found = gaps(sorted(have), have.keys() - ours, slices, {})
-    return [CaseGap(slice=g.slice, lacking=g.lacking, of=g.of, names=g.names[:NAMED]) for g in found]
+    lacking = gaps(sorted(have), have.keys() - ours, slices, {})
+    return [CaseGap(slice=g.slice, lacking=g.lacking, of=g.of, names=g.names[:NAMED]) for g in lacking]
 
 
 # --- measures: both means and their ratio, for what is not a score ----------------------------------------------------
@@ -256,11 +256,11 @@ def measure_rows(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore], 
 
 
 def _by_measure(scores: Sequence[CaseScore]) -> dict[str, dict[str, CaseScore]]:
-    found: dict[str, dict[str, CaseScore]] = {}
+    by_measure: dict[str, dict[str, CaseScore]] = {}
     for score in scores:
         if score.unit:
-            found.setdefault(score.metric, {})[score.case_id] = score
-    return found
+            by_measure.setdefault(score.metric, {})[score.case_id] = score
+    return by_measure
 
 
 def _measure_row(suite: str, name: str, ours: Mapping[str, CaseScore], theirs: Mapping[str, CaseScore]) -> MeasureRow:

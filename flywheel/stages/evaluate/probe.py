@@ -17,37 +17,39 @@ if TYPE_CHECKING:
     from flywheel.config import Config
 
 
-def well_formed_rate(config: Config, adapter: Path | None, asked: Sequence[tuple[Any, Any]]) -> float:
+def well_formed_rate(config: Config, adapter: Path | None, prompts: Sequence[tuple[Any, Any]]) -> float:
     """Return the share of prompts after which the policy's greedy action is a well-formed tool call.
 
     Args:
         config: the model and evaluation sections.
         adapter: the policy's adapter folder; None for the base model.
-        asked: pairs of a prompt (messages) and its tools, at least one.
+        prompts: pairs of a prompt (messages) and its tools, at least one.
     """
     policy = PolicySet(config.model, config.eval).policy(adapter, "probe")
-    made = policy.generate([p for p, _ in asked], [t for _, t in asked], max_new_tokens=config.eval.max_new_tokens)
-    return sum(g.well_formed for g in made) / len(made)
+    generated = policy.generate(
+        [p for p, _ in prompts], [t for _, t in prompts], max_new_tokens=config.eval.max_new_tokens
+    )
+    return sum(g.well_formed for g in generated) / len(generated)
 
 
 def own_actions(
-    config: Config, adapter: Path | None, asked: Sequence[tuple[Any, Any, dict[str, Any]]]
+    config: Config, adapter: Path | None, states: Sequence[tuple[Any, Any, dict[str, Any]]]
 ) -> list[dict[str, Any] | None]:
     """Return the policy's greedy action after each prompt where its calls are the known good ones, else None.
 
     Args:
         config: the model and evaluation sections.
         adapter: the policy's adapter folder; None for the base model.
-        asked: a prompt (messages), its tools, and the known good action (an assistant message with calls).
+        states: a prompt (messages), its tools, and the known good action (an assistant message with calls).
     """
     policy = PolicySet(config.model, config.eval).policy(adapter, "replay")
     room = config.eval.max_new_tokens
-    able = [n for n, fit in enumerate(fits(policy, [Ask(p, t) for p, t, _ in asked], room)) if fit]
-    made = policy.generate([asked[n][0] for n in able], [asked[n][1] for n in able], max_new_tokens=room)
-    found: list[dict[str, Any] | None] = [None] * len(asked)
-    for n, one in zip(able, made, strict=True):
-        _, tools, good = asked[n]
-        calls = one.message.get("tool_calls") or []
-        if one.well_formed and calls and same_calls(calls, good["tool_calls"], tools):
-            found[n] = one.message
-    return found
+    able = [n for n, fit in enumerate(fits(policy, [Ask(p, t) for p, t, _ in states], room)) if fit]
+    generated = policy.generate([states[n][0] for n in able], [states[n][1] for n in able], max_new_tokens=room)
+    actions: list[dict[str, Any] | None] = [None] * len(states)
+    for n, answer in zip(able, generated, strict=True):
+        _, tools, good = states[n]
+        calls = answer.message.get("tool_calls") or []
+        if answer.well_formed and calls and same_calls(calls, good["tool_calls"], tools):
+            actions[n] = answer.message
+    return actions

@@ -91,9 +91,9 @@ def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
         p_better = sign_flip_better(data)
         p_worse = sign_flip_better(data._replace(sums=[-s for s in data.sums]))
     else:
-        found = mean_difference(data, seed=seed)
-        interval = Interval(max(-1.0, found.interval.low), min(1.0, found.interval.high))
-        method, p_better, p_worse = found.method, found.p_better, found.p_worse
+        difference = mean_difference(data, seed=seed)
+        interval = Interval(max(-1.0, difference.interval.low), min(1.0, difference.interval.high))
+        method, p_better, p_worse = difference.method, difference.p_better, difference.p_worse
     baseline = math.fsum(p.baseline.score for p in pairs) / len(pairs)
     value = math.fsum(p.candidate.score for p in pairs) / len(pairs)
     return MetricRow(

@@ -70,30 +70,30 @@ def case_slices(cases: Cases, rules: Sequence[SliceRule] = ()) -> Slices:
                 seen.add(frozenset(values[value]))
                 for case in values[value]:
                     slices[case].setdefault(kind, []).append(value)
-    return {case: {kind: tuple(sorted(v)) for kind, v in found.items()} for case, found in slices.items()}
+    return {case: {kind: tuple(sorted(v)) for kind, v in by_kind.items()} for case, by_kind in slices.items()}
 
 
 def _found(cases: Cases) -> dict[str, _ByValue]:
     """Return the cases of each value of each kind."""
     first = {case: attempts[0] for case, attempts in cases.items() if attempts}
     requests = {case: attempt.request for case, attempt in first.items()}
-    names = {case: next((a.name for a in made if a.name), "") for case, made in cases.items()}
+    names = {case: next((a.name for a in attempts if a.name), "") for case, attempts in cases.items()}
     spoken = {text: language(text) for text in set(requests.values())}
     return {
-        "tier": _by_value((case, a.tier) for case, made in cases.items() for a in made if a.tier),
+        "tier": _by_value((case, a.tier) for case, attempts in cases.items() for a in attempts if a.tier),
         "group": _by_value(task_groups(names).items()),
         "language": _by_value((case, name) for case, text in requests.items() if (name := spoken[text])),
-        "tool": _by_value((case, tool) for case, made in cases.items() for a in made for tool in a.tools),
+        "tool": _by_value((case, tool) for case, attempts in cases.items() for a in attempts for tool in a.tools),
         "intent": _by_value(intents(requests).items()),
-        "tag": _by_value((case, tag) for case, made in cases.items() for a in made for tag in a.tags),
+        "tag": _by_value((case, tag) for case, attempts in cases.items() for a in attempts for tag in a.tags),
     }
 
 
 def _by_value(pairs: Iterable[tuple[str, str]]) -> _ByValue:
-    found: _ByValue = {}
+    by_value: _ByValue = {}
     for case, value in pairs:
-        found.setdefault(value, set()).add(case)
-    return found
+        by_value.setdefault(value, set()).add(case)
+    return by_value
 
 
 # --- declared ------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def _declared(rule: SliceRule, cases: Cases, kinds: Mapping[str, _ByValue]) -> s
     members = set(cases)
     for kind, wanted in (("language", rule.language), ("intent", rule.intent)):
         if wanted:
-            alike = [made for value, made in kinds[kind].items() if fnmatchcase(value, wanted)]
+            alike = [members_of for value, members_of in kinds[kind].items() if fnmatchcase(value, wanted)]
             members &= set().union(*alike)
     return {case for case in members if any(_holds(rule, pattern, attempt) for attempt in cases[case])}
 
@@ -138,13 +138,13 @@ def gaps(have: Collection[str], lacking: Collection[str], slices: Slices, names:
         for kind, values in slices.get(case, {}).items():
             for value in values:
                 groups.setdefault(f"{kind}={value}", []).append(case)
-    found = []
+    gaps_found = []
     for name, cases in groups.items():
         missing = [case for case in cases if case in lacking]
         most = 0 if name == "all" else len(cases) / 2
         if len(missing) > most and (name == "all" or len(cases) >= LEAST_GAP):
-            found.append(Gap(name, len(missing), len(cases), sorted(names.get(case, case) for case in missing)))
-    return found
+            gaps_found.append(Gap(name, len(missing), len(cases), sorted(names.get(case, case) for case in missing)))
+    return gaps_found
 
 
 # --- found: language, intent, group of tasks -------------------------------------------------------------------------
@@ -179,9 +179,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 def language(text: str) -> str | None:
     """Return the language of a text by its script or its commonest small words; None where they do not decide."""
     text = text[:2_000]
-    found = None if text.isascii() else _script(text)
-    if found is not None:
-        return found
+    by_script = None if text.isascii() else _script(text)
+    if by_script is not None:
+        return by_script
     hits = Counter(name for word in _WORD.findall(text.casefold()) for name in _LANGUAGES.get(word, ()))
     ranked = sorted(((n, name) for name, n in hits.items()), key=lambda pair: (-pair[0], pair[1]))
     if not ranked or ranked[0][0] < 2 or (len(ranked) > 1 and ranked[1][0] == ranked[0][0]):  # noqa: PLR2004 - two words
@@ -237,11 +237,11 @@ def _distinctive(bags: Sequence[frozenset[str]]) -> dict[str, float]:
 
 def _vectors(bags: Sequence[frozenset[str]], words: Mapping[str, float]) -> Floats:
     place = {word: i for i, word in enumerate(words)}
-    found = np.zeros((len(bags), len(words)))
+    weights = np.zeros((len(bags), len(words)))
     for row, bag in enumerate(bags):
         for word in bag & words.keys():
-            found[row, place[word]] = words[word]
-    unit: Floats = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+            weights[row, place[word]] = words[word]
+    unit: Floats = weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
     return unit
 
 

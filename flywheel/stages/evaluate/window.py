@@ -52,8 +52,8 @@ def fits(policy: Policy, asks: Sequence[Ask], room: int) -> list[bool]:
     return [length + room <= policy.window for length in lengths]
 
 
-def written_tokens(case_id: str, task_id: str, made: Generation | None) -> list[CaseScore]:
+def written_tokens(case_id: str, task_id: str, answer: Generation | None) -> list[CaseScore]:
     """Return the measure `tokens` of an answer, where they were counted."""
-    if made is None or not made.tokens:
+    if answer is None or not answer.tokens:
         return []
-    return [CaseScore(case_id, task_id, "tokens", float(made.tokens), binary=False, unit="tokens an answer")]
+    return [CaseScore(case_id, task_id, "tokens", float(answer.tokens), binary=False, unit="tokens an answer")]

@@ -29,36 +29,38 @@ class MatchRules:
 STRICT = MatchRules()
 
 
-def same_text(made: str, wanted: str, *, free_text: bool = False) -> bool:
+def same_text(proposed: str, wanted: str, *, free_text: bool = False) -> bool:
     """Return whether two strings mean the same: exactly, or without case, blanks and light punctuation."""
-    first, second = (unicodedata.normalize("NFKC", t).strip() for t in (made, wanted))
+    first, second = (unicodedata.normalize("NFKC", t).strip() for t in (proposed, wanted))
     if free_text:
         return first.lower().translate(_LOOSE) == second.lower().translate(_LOOSE)
     return first == second
 
 
-def same_value(made: Any, wanted: Any, *, free_text: bool = False) -> bool:
+def same_value(proposed: Any, wanted: Any, *, free_text: bool = False) -> bool:
     """Return whether two JSON values are equal, a number's being whole or not and 1e-6 of it apart."""
-    if isinstance(made, bool) or isinstance(wanted, bool) or made is None or wanted is None:
-        return made is wanted
-    if isinstance(made, (int, float)) and isinstance(wanted, (int, float)):
-        return _same_number(made, wanted)
-    if isinstance(made, str) and isinstance(wanted, str):
-        return same_text(made, wanted, free_text=free_text)
-    if isinstance(made, list) and isinstance(wanted, list):
-        return len(made) == len(wanted) and all(
-            same_value(m, w, free_text=free_text) for m, w in zip(made, wanted, strict=True)
+    if isinstance(proposed, bool) or isinstance(wanted, bool) or proposed is None or wanted is None:
+        return proposed is wanted
+    if isinstance(proposed, (int, float)) and isinstance(wanted, (int, float)):
+        return _same_number(proposed, wanted)
+    if isinstance(proposed, str) and isinstance(wanted, str):
+        return same_text(proposed, wanted, free_text=free_text)
+    if isinstance(proposed, list) and isinstance(wanted, list):
+        return len(proposed) == len(wanted) and all(
+            same_value(m, w, free_text=free_text) for m, w in zip(proposed, wanted, strict=True)
         )
-    if isinstance(made, dict) and isinstance(wanted, dict):
-        return made.keys() == wanted.keys() and all(same_value(made[k], wanted[k], free_text=free_text) for k in made)
+    if isinstance(proposed, dict) and isinstance(wanted, dict):
+        return proposed.keys() == wanted.keys() and all(
+            same_value(proposed[k], wanted[k], free_text=free_text) for k in proposed
+        )
     return False
 
 
-def _same_number(made: float, wanted: float) -> bool:
+def _same_number(proposed: float, wanted: float) -> bool:
     """Whole numbers are compared exactly: two large ids a digit apart are two ids."""
-    if isinstance(made, int) and isinstance(wanted, int):
-        return made == wanted
-    return math.isclose(made, wanted, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+    if isinstance(proposed, int) and isinstance(wanted, int):
+        return proposed == wanted
+    return math.isclose(proposed, wanted, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
 def _tool_name(name: str) -> str:
@@ -71,27 +73,27 @@ def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Mapping[str
     return {_tool_name(str(f.get("name"))): f.get("parameters") or {} for f in functions if isinstance(f, Mapping)}
 
 
-def _given(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments without optional ones that say no more than their absence: null, or the default."""
+def _without_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without optional ones that mean the same as their absence: null, or the default."""
     properties, required = schema.get("properties") or {}, set(schema.get("required") or ())
 
-    def says_nothing(name: str, value: Any) -> bool:
+    def is_default(name: str, value: Any) -> bool:
         described = properties.get(name)
         if name in required or not isinstance(described, Mapping):
             return False
         return value is None or ("default" in described and same_value(value, described["default"]))
 
-    return {name: value for name, value in arguments.items() if not says_nothing(name, value)}
+    return {name: value for name, value in arguments.items() if not is_default(name, value)}
 
 
 def _same_call(
-    made: Mapping[str, Any], wanted: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]], rules: MatchRules
+    proposed: Mapping[str, Any], wanted: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]], rules: MatchRules
 ) -> bool:
-    tool = _tool_name(str(made["name"]))
-    if tool != _tool_name(str(wanted["name"])) or made.get("arguments") is None or wanted.get("arguments") is None:
+    tool = _tool_name(str(proposed["name"]))
+    if tool != _tool_name(str(wanted["name"])) or proposed.get("arguments") is None or wanted.get("arguments") is None:
         return False
     schema = schemas.get(tool, {})
-    first, second = (_given(c["arguments"], schema) for c in (made, wanted))
+    first, second = (_without_defaults(c["arguments"], schema) for c in (proposed, wanted))
     names = {n for n in first.keys() | second.keys() if (tool, n) not in rules.ignore}
     if not (names <= first.keys() and names <= second.keys()):
         return False
@@ -99,7 +101,7 @@ def _same_call(
 
 
 def same_calls(
-    made: Sequence[Mapping[str, Any]],
+    proposed: Sequence[Mapping[str, Any]],
     wanted: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] | None = None,
     rules: MatchRules = STRICT,
@@ -107,17 +109,17 @@ def same_calls(
     """Return whether two actions make the same calls, in any order; a call that did not parse equals none.
 
     Args:
-        made: the proposed calls.
+        proposed: the calls to check.
         wanted: the logged calls.
-        tools: tool schemas, where known: they tell which arguments are optional and what their defaults are.
+        tools: tool schemas, where known: they define which arguments are optional and their defaults.
         rules: arguments compared loosely or not at all.
     """
-    if len(made) != len(wanted):
+    if len(proposed) != len(wanted):
         return False
     schemas = _schemas(tools)
-    partners = [[j for j, w in enumerate(wanted) if _same_call(m, w, schemas, rules)] for m in made]
+    partners = [[j for j, w in enumerate(wanted) if _same_call(m, w, schemas, rules)] for m in proposed]
     taken: dict[int, int] = {}
-    return all(_place(i, partners, taken, set()) for i in range(len(made)))
+    return all(_place(i, partners, taken, set()) for i in range(len(proposed)))
 
 
 def _place(i: int, partners: Sequence[Sequence[int]], taken: dict[int, int], tried: set[int]) -> bool:

@@ -54,15 +54,15 @@ def prepare(check: Check, case: EvalCase, where: Where) -> Passes:
         BadCheckError: the pattern, schema, query, file or function cannot be used.
     """
     if isinstance(check, ExactCheck):
-        return lambda made: _exact(check, made)
+        return lambda answer: _exact(check, answer)
     if isinstance(check, RegexCheck):
         return _regex(check)
     if isinstance(check, SchemaCheck):
         fits = fits_schema(check.of)
-        return lambda made: (value := picked(made, check.on)) is not MISSING and fits(value)
+        return lambda answer: (value := picked(answer, check.on)) is not MISSING and fits(value)
     if isinstance(check, SqlCheck):
         answers = gives_rows(check, where.folder)
-        return lambda made: isinstance(value := _unfenced(picked(made, check.on)), str) and answers(value)
+        return lambda answer: isinstance(value := _unfenced(picked(answer, check.on)), str) and answers(value)
     if isinstance(check, CallCheck):
         return _calls(check, case)
     return _python(check, case, where)
@@ -71,9 +71,9 @@ def prepare(check: Check, case: EvalCase, where: Where) -> Passes:
 # --- what is checked -----------------------------------------------------------------------------------------------
 
 
-def picked(made: Generation, on: str) -> Any:
+def picked(answer: Generation, on: str) -> Any:
     """Return the part of an answer that a check is about; `MISSING` where it has none."""
-    text, calls = str(made.message.get("content") or ""), list(made.message.get("tool_calls") or [])
+    text, calls = str(answer.message.get("content") or ""), list(answer.message.get("tool_calls") or [])
     if on == "text":
         return text
     if on == "json":
@@ -110,16 +110,16 @@ def _json(text: str) -> Any:
 # --- the checks ----------------------------------------------------------------------------------------------------
 
 
-def _exact(check: ExactCheck, made: Generation) -> bool:
-    value = picked(made, check.on)
+def _exact(check: ExactCheck, answer: Generation) -> bool:
+    value = picked(answer, check.on)
     return value is not MISSING and any(same_value(value, v, free_text=check.free_text) for v in check.any_of)
 
 
 def _regex(check: RegexCheck) -> Passes:
     pattern = check_pattern(check.pattern)
 
-    def passes(made: Generation) -> bool:
-        value = picked(made, check.on)
+    def passes(answer: Generation) -> bool:
+        value = picked(answer, check.on)
         if value is MISSING:
             return False
         return contains(pattern, value if isinstance(value, str) else canonical_json(value)) != check.absent
@@ -132,8 +132,8 @@ def _calls(check: CallCheck, case: EvalCase) -> Passes:
         raise BadCheckError("a call has no name", 'a call is {"name": "tool", "arguments": {...}}')
     wanted = [[{"arguments": {}, **call} for call in calls] for calls in check.any_of]
     rules = MatchRules(free_text=_named(check.free_text), ignore=_named(check.ignore))
-    return lambda made: any(
-        same_calls(made.message.get("tool_calls") or [], calls, case.tools, rules) for calls in wanted
+    return lambda answer: any(
+        same_calls(answer.message.get("tool_calls") or [], calls, case.tools, rules) for calls in wanted
     )
 
 
@@ -151,10 +151,10 @@ def _python(check: PythonCheck, case: EvalCase, where: Where) -> Passes:
         raise BadCheckError(error.message, f'[eval.checks] {check.name} = "module:function"') from None
     plain_case = {**case.model_dump(mode="json", exclude={"checks"}), "given": check.given}
 
-    def passes(made: Generation) -> bool:
+    def passes(answer: Generation) -> bool:
         """An exception is a refusal, so that an assertion will do; but a name that does not exist is a mistake."""
         try:
-            return bool(function(made, plain_case))
+            return bool(function(answer, plain_case))
         except (NameError, ImportError, SyntaxError) as error:
             raise EvalError(
                 f"the check `{check.name}` is broken: {type(error).__name__}", hint="call it with an answer of your own"

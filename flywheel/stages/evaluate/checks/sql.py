@@ -50,8 +50,8 @@ def gives_rows(check: SqlCheck, folder: Path) -> Callable[[str], bool]:
     expected = _plain(wanted)
 
     def passes(sql: str) -> bool:
-        made = _answer(sql, tables)
-        return made is not None and _same(_plain(made), expected, ordered=check.ordered)
+        rows = _answer(sql, tables)
+        return rows is not None and _same(_plain(rows), expected, ordered=check.ordered)
 
     return passes
 
@@ -115,8 +115,8 @@ def _key(row: Sequence[Any]) -> str:
     return json.dumps([f"{v:.6g}" if isinstance(v, int | float) and not isinstance(v, bool) else v for v in row])
 
 
-def _same(made: Rows, wanted: Rows, *, ordered: bool) -> bool:
-    if len(made) != len(wanted):
+def _same(rows: Rows, wanted: Rows, *, ordered: bool) -> bool:
+    if len(rows) != len(wanted):
         return False
-    first, second = (made, wanted) if ordered else (sorted(made, key=_key), sorted(wanted, key=_key))
+    first, second = (rows, wanted) if ordered else (sorted(rows, key=_key), sorted(wanted, key=_key))
     return all(same_value(a, b) for a, b in zip(first, second, strict=True))

@@ -60,7 +60,7 @@ def serve(
     """
     sides = (_by_task(old), _by_task(new))
     matching = match_tasks(
-        *({t: sorted({a.request for a in made if a.request}) for t, made in s.items()} for s in sides)
+        *({t: sorted({a.request for a in attempts if a.request}) for t, attempts in s.items()} for s in sides)
     )
     cases = {case.case_id: case for case in matching.cases}
     attempts = {name: _of(case, sides) for name, case in cases.items()}
@@ -95,7 +95,7 @@ _Both = tuple[list[Attempt], list[Attempt]]
 
 def _by_task(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
     ordered = sorted(attempts, key=lambda a: (a.task_id, a.episode_id))
-    return {task: list(made) for task, made in groupby(ordered, key=lambda a: a.task_id)}
+    return {task: list(attempts) for task, attempts in groupby(ordered, key=lambda a: a.task_id)}
 
 
 def _of(case: Case, sides: tuple[dict[str, list[Attempt]], dict[str, list[Attempt]]]) -> _Both:

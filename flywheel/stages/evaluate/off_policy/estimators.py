@@ -109,8 +109,8 @@ def estimates(
         "DR": (dr_terms(clipped, rewards, q, v), weights),
         "MIPS": (ips_terms(kinds, rewards, clip=CLIP), kinds),
     }
-    found = [estimate(name, of, by, units, typical=typical, seed=seed) for name, (of, by) in terms.items()]
-    return [_sourced(one, sources) for one in (*found, product)]
+    on_first_actions = [estimate(name, of, by, units, typical=typical, seed=seed) for name, (of, by) in terms.items()]
+    return [_sourced(raw, sources) for raw in (*on_first_actions, product)]
 
 
 def refusals(sources: Sources, reasons: Sequence[str] = ()) -> list[Estimate]:
@@ -157,24 +157,24 @@ def product_estimate(
 
 
 def as_record(
-    found: Estimate, target: Literal["new", "candidate", "baseline"], earned: float | None = None
+    estimate: Estimate, target: Literal["new", "candidate", "baseline"], earned: float | None = None
 ) -> OffPolicyEstimate:
     """Return an estimate as reports have it.
 
     Args:
-        found: the estimate.
+        estimate: as computed.
         target: whose value it is.
         earned: mean reward of the rows that it rests on.
     """
     return OffPolicyEstimate(
-        name=found.name,
+        name=estimate.name,
         target=target,
-        state=found.certificate.state,
-        reasons=found.certificate.reasons,
-        value=found.value,
-        low=found.low,
-        high=found.high,
-        n=found.n,
+        state=estimate.certificate.state,
+        reasons=estimate.certificate.reasons,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        n=estimate.n,
         earned=earned,
-        certificate=found.certificate.numbers,
+        certificate=estimate.certificate.numbers,
     )

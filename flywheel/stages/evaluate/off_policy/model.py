@@ -73,12 +73,12 @@ def likely_off_policy(attempts: Sequence[Likely], sources: Sources, *, seed: int
     states: dict[str, list[Likely]] = {}
     for attempt in ordered:
         states.setdefault(attempt.state, []).append(attempt)
-    rows = [row for _, made in sorted(states.items()) for row in _rows(made, overall)]
-    whole = [[_ratio(t, b) for t, b in zip(a.target, a.logged, strict=True)] for a in ordered]
+    rows = [row for _, alike in sorted(states.items()) for row in _rows(alike, overall)]
+    ratios = [[_ratio(t, b) for t, b in zip(a.target, a.logged, strict=True)] for a in ordered]
     longest = max(a.steps for a in ordered)
     if longest > LONGEST:
-        whole = [[1.0] * longest]  # only how long the longest is, which refuses it
-    product = product_estimate(whole, [a.reward for a in ordered], [a.unit for a in ordered], seed)
+        ratios = [[1.0] * longest]  # only how long the longest is, which refuses it
+    product = product_estimate(ratios, [a.reward for a in ordered], [a.unit for a in ordered], seed)
     product = product._replace(n=len(ordered))
     return estimates(rows, product, sources, typical=_typical(rows), seed=seed)
 
@@ -87,18 +87,18 @@ def _ratio(target: float, logged: float) -> float:
     return math.exp(min(_CAP, target - logged))
 
 
-def _rows(made: Sequence[Likely], overall: float) -> list[Row]:
-    e: dict[str, float] = {a.action: math.exp(a.target[0]) for a in made}
+def _rows(attempts: Sequence[Likely], overall: float) -> list[Row]:
+    e: dict[str, float] = {a.action: math.exp(a.target[0]) for a in attempts}
     e[_ELSE] = max(0.0, 1 - math.fsum(e.values()))
-    kinds = _kind_weights(made)
-    chosen = [Choice(_ratio(a.target[0], a.logged[0]), kinds[a.served, a.kind], -a.target[0]) for a in made]
-    return list(weighted_rows([(a.action, a.reward, a.unit) for a in made], chosen, Case(e, overall)))
+    kinds = _kind_weights(attempts)
+    chosen = [Choice(_ratio(a.target[0], a.logged[0]), kinds[a.served, a.kind], -a.target[0]) for a in attempts]
+    return list(weighted_rows([(a.action, a.reward, a.unit) for a in attempts], chosen, Case(e, overall)))
 
 
-def _kind_weights(made: Sequence[Likely]) -> Mapping[tuple[str, str], float]:
+def _kind_weights(attempts: Sequence[Likely]) -> Mapping[tuple[str, str], float]:
     """Return e/b of each kind of action, summed over the actions that each policy that acted was seen to take."""
     seen: dict[tuple[str, str], dict[str, Likely]] = {}
-    for attempt in made:
+    for attempt in attempts:
         seen.setdefault((attempt.served, attempt.kind), {}).setdefault(attempt.action, attempt)
     return {
         key: _ratio(_log_sum([a.target[0] for a in ways.values()]), _log_sum([a.logged[0] for a in ways.values()]))

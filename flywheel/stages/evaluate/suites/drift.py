@@ -52,8 +52,8 @@ class Forgetting:
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]:  # noqa: ARG002
         """Measure every passage; without distributions, every measure is missing."""
         texts = passages()
-        found: Sequence[Drift | None] = policy.drifts(texts) if isinstance(policy, Drifting) else [None] * len(texts)
-        return [score for text, drift in zip(texts, found, strict=True) for score in _measures(text, drift)]
+        drifts: Sequence[Drift | None] = policy.drifts(texts) if isinstance(policy, Drifting) else [None] * len(texts)
+        return [score for text, drift in zip(texts, drifts, strict=True) for score in _measures(text, drift)]
 
 
 FORGETTING = Forgetting()

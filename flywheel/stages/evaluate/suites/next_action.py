@@ -42,31 +42,31 @@ def next_action(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseS
     cases = state_cases(holdout, cfg.max_cases)
     able_to = fits(policy, [Ask(c.prompt, c.tools) for c in cases], cfg.max_new_tokens)
     able = [case for case, fit in zip(cases, able_to, strict=True) if fit]
-    made = policy.generate([c.prompt for c in able], [c.tools for c in able], max_new_tokens=cfg.max_new_tokens)
-    written = {case.case_id: generation for case, generation in zip(able, made, strict=True)}
+    generated = policy.generate([c.prompt for c in able], [c.tools for c in able], max_new_tokens=cfg.max_new_tokens)
+    written = {case.case_id: generation for case, generation in zip(able, generated, strict=True)}
     return [score for case in cases for score in _action_scores(case, written.get(case.case_id))]
 
 
-def _action_scores(case: StateCase, made: Generation | None) -> list[CaseScore]:
-    if made is None:
+def _action_scores(case: StateCase, answer: Generation | None) -> list[CaseScore]:
+    if answer is None:
         values, slices = (
             dict.fromkeys(("next_action_good", "next_tool", "well_formed"), math.nan),
             {"missing": TOO_LONG},
         )
     else:
-        calls = list(made.message.get("tool_calls") or [])
-        known = [made_so for ways in case.good.values() for made_so in ways]
+        calls = list(answer.message.get("tool_calls") or [])
+        known = [way for ways in case.good.values() for way in ways]
         values = {
             "next_action_good": float(_among(calls, case.good, case.tools) and not _among(calls, case.bad, case.tools)),
             "next_tool": float(any(_tools_of(calls) == _tools_of(k) for k in known)),
-            "well_formed": float(made.well_formed),
+            "well_formed": float(answer.well_formed),
         }
         slices = {"tool": case.tool}
     scores = [
         CaseScore(case.case_id, case.task_id, metric, value, primary=metric == "next_action_good", slices=slices)
         for metric, value in values.items()
     ]
-    return [*scores, *written_tokens(case.case_id, case.task_id, made)]
+    return [*scores, *written_tokens(case.case_id, case.task_id, answer)]
 
 
 def _tools_of(calls: Sequence[dict[str, Any]]) -> list[str]:
@@ -108,9 +108,9 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     scores = _log_probs(policy, [ask for i in able for ask in asks[i]])
     both = [_Both(*scores[2 * k], *scores[2 * k + 1]) for k in range(len(able))]
     slopes = length_slopes([b.ahead for b in both], [b.longer for b in both])
-    found = dict(zip(able, zip(both, slopes, strict=True), strict=True))
+    scored = dict(zip(able, zip(both, slopes, strict=True), strict=True))
     newest = _newest(rows, holdout)
-    return [s for i, pair in enumerate(pairs) for s in _pair_scores(pair, found.get(i), pair["pair_id"] in newest)]
+    return [s for i, pair in enumerate(pairs) for s in _pair_scores(pair, scored.get(i), pair["pair_id"] in newest)]
 
 
 class _Both(NamedTuple):

@@ -43,9 +43,9 @@ class OwnCase:
     case: EvalCase
     checks: tuple[Passes, ...]
 
-    def passed(self, made: Generation) -> bool:
+    def passed(self, answer: Generation) -> bool:
         """Return whether an answer passes every check."""
-        return all(check(made) for check in self.checks)
+        return all(check(answer) for check in self.checks)
 
 
 def read_cases(project: Path, cfg: EvalConfig, stem: str = "") -> list[OwnCase]:
@@ -59,16 +59,16 @@ def read_cases(project: Path, cfg: EvalConfig, stem: str = "") -> list[OwnCase]:
     Raises:
         EvalError: a line is not a case, a check cannot be used, or two cases have one id; names file and line.
     """
-    found: dict[str, OwnCase] = {}
+    cases: dict[str, OwnCase] = {}
     places: dict[str, str] = {}
     for place, path, case in read_records(matching_files(project, cfg.cases, stem), project, EvalCase, EvalError):
         ready = _ready(case, place, path, Where(path.parent, project, cfg.checks))
-        if ready.case_id in found:
+        if ready.case_id in cases:
             raise EvalError(
                 f"{place}: the case of {places[ready.case_id]} again", hint="give each case an `id` of its own"
             )
-        found[ready.case_id], places[ready.case_id] = ready, place
-    return [found[case_id] for case_id in sorted(found)]
+        cases[ready.case_id], places[ready.case_id] = ready, place
+    return [cases[case_id] for case_id in sorted(cases)]
 
 
 def _ready(case: EvalCase, place: str, path: Path, where: Where) -> OwnCase:
@@ -121,10 +121,10 @@ class OwnCases:
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]:
         """Score the policy's greedy answer to each case: `passed`."""
         cases = read_cases(holdout.project_dir, cfg, self.stem)
-        made = dict(_answers(policy, cases, cfg))
+        answers = dict(_answers(policy, cases, cfg))
         metric = f"{self.stem or 'cases'}_passed"
-        scores = [_score(case, metric, made.get(case.case_id)) for case in cases]
-        tokens = [t for c in cases for t in written_tokens(c.case_id, c.task_id, made.get(c.case_id))]
+        scores = [_score(case, metric, answers.get(case.case_id)) for case in cases]
+        tokens = [t for c in cases for t in written_tokens(c.case_id, c.task_id, answers.get(c.case_id))]
         return [*scores, *tokens]
 
 
@@ -149,12 +149,12 @@ def _answers(policy: Policy, cases: Sequence[OwnCase], cfg: EvalConfig) -> Itera
         group = [case for case in cases if lengths[case.case_id] == most]
         able = fits(policy, [Ask(c.prompt, c.case.tools) for c in group], most)
         asked = [case for case, fit in zip(group, able, strict=True) if fit]
-        made = policy.generate([c.prompt for c in asked], [c.case.tools for c in asked], max_new_tokens=most)
-        yield from ((case.case_id, answer) for case, answer in zip(asked, made, strict=True))
+        generated = policy.generate([c.prompt for c in asked], [c.case.tools for c in asked], max_new_tokens=most)
+        yield from ((case.case_id, answer) for case, answer in zip(asked, generated, strict=True))
 
 
-def _score(case: OwnCase, metric: str, made: Generation | None) -> CaseScore:
-    if made is None:
+def _score(case: OwnCase, metric: str, answer: Generation | None) -> CaseScore:
+    if answer is None:
         return CaseScore(case.case_id, case.task_id, metric, math.nan, primary=True, slices={"missing": TOO_LONG})
     slices = {"file": case.file, **case.case.slices}
-    return CaseScore(case.case_id, case.task_id, metric, float(case.passed(made)), primary=True, slices=slices)
+    return CaseScore(case.case_id, case.task_id, metric, float(case.passed(answer)), primary=True, slices=slices)

@@ -106,7 +106,7 @@ def _act(policy: Policy, attempts: Sequence[_Attempt], most: int) -> None:
     for attempt, fit in zip(attempts, able, strict=True):
         if not fit:
             attempt.environment.stop("over budget")
-    made = policy.generate([a.ask.prompt for a in asked], [a.ask.tools for a in asked], max_new_tokens=most)
-    for attempt, answer in zip(asked, made, strict=True):
+    generated = policy.generate([a.ask.prompt for a in asked], [a.ask.tools for a in asked], max_new_tokens=most)
+    for attempt, answer in zip(asked, generated, strict=True):
         attempt.messages += attempt.environment.take(answer.message)
         attempt.tokens += answer.tokens
