@@ -96,16 +96,16 @@ class Reader(Protocol):
     `LogEvent` except event_id, source_format, source_file and source_line, which ingest fills in; `payload` may be a
     plain value. It raises `BadRecordError` for a record it cannot make sense of.
 
-    An event may also name what it is otherwise known by (`ids`) and what it judges (`target`), each as "kind:id", so
+    An event may also have other names (`ids`) and name what it rates (`target`), each as "kind:id", so
     that files of one system are joined whatever their order: an event with conversation C and id trace:T brings what
-    was recorded under the conversation T, or judged trace:T, to C. Feedback whose conversation is not known takes its
+    was recorded under the conversation T, or rates trace:T, to C. Feedback whose conversation is not known takes its
     target as its conversation id.
 
-    What a file's place says of all its records, a reader may say too: `from_path(path)` returns the columns (model,
+    A reader may take facts about all records of a file from its path: `from_path(path)` returns the columns (model,
     policy) for events that lack them, a `scope` where ids are unique only within a folder or a run, an `id` (kind:id)
-    that all its events have, or the reason why the file is `ignored`; where a run's model stands in a JSON file beside
-    its logs or above them, `sidecar` is that file's name and `from_sidecar(document)` returns the same columns; {} if
-    it is another file.
+    that all its events have, or the reason why the file is `ignored`; where a JSON file next to the logs, or above
+    them, names a run's model, `sidecar` is that file's name and `from_sidecar(document)` returns the same columns; {}
+    if it is another file.
     """
 
     name: str
@@ -205,7 +205,7 @@ class Generation:
     text: str
     message: dict[str, Any]
     well_formed: bool  # every tool call in it parsed and names a known tool
-    tokens: int = 0  # that were written; 0 where nobody counted
+    tokens: int = 0  # that were written; 0 where they were not counted
 
 
 class Drift(NamedTuple):
@@ -262,8 +262,8 @@ class Holdout:
 class CaseScore:
     """One policy's score on one case. Cases of two policies are paired by (metric, case_id).
 
-    With a unit it is no score but a measure (tokens written, say): any number from 0, shown beside the other policy's,
-    and held against the gate's limits.
+    With a unit it is a measure (tokens written, for example) instead of a score: any number from 0, shown next to the
+    other policy's, and compared with the gate's limits.
     """
 
     case_id: str
@@ -281,10 +281,10 @@ class CaseScore:
 class Evaluator(Protocol):
     """Scores one policy on held-out cases; the same holdout and configuration give the same cases in any order.
 
-    One policy at a time, not candidate beside baseline: so a policy's scores can be cached by its hash. An evaluator
-    that reads anything but the held-out tables has the method `depends_on(project_dir, cfg)`, which returns a hash of
-    it; with `offered(project_dir, cfg)` false, there is nothing to score and a suite that was not asked for by name is
-    left out. One with the attribute `baselines = False` is not run on the baselines for reference; one with
+    One policy at a time, not candidate and baseline together, so that scores can be cached by the policy's hash. An
+    evaluator that reads anything but the held-out tables has the method `depends_on(project_dir, cfg)`, which returns a
+    hash of it; with `offered(project_dir, cfg)` false, there is nothing to score and a suite that was not asked for by
+    name is left out. One with the attribute `baselines = False` is not run on the baselines for reference; one with
     `fixed = True` has no case from the logs, and is not run again when those grow; with `lists_failures = True` the
     report names the cases that the candidate failed. One with cases of its own may have an attribute `texts`, a
     function of (holdout, cfg) that gives the texts which its scores rest on, questions or answers: no round is trained
@@ -292,12 +292,12 @@ class Evaluator(Protocol):
     """
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> Sequence[CaseScore]:
-        """Return the scores; a score of NaN means the case could not be scored, with slices["missing"] saying why."""
+        """Return the scores; NaN where the case could not be scored, with the reason in slices["missing"]."""
         ...
 
 
 class Check(Protocol):
-    """Whether an answer to one of the user's own cases will do; an exception means that it does not."""
+    """Whether an answer to one of the user's own cases is right; an exception means that it is not."""
 
     def __call__(self, answer: Generation, case: Mapping[str, Any]) -> bool:
         """Return whether it passes; `case` has the case's fields, and what the check was `given`."""

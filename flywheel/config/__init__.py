@@ -2,7 +2,7 @@
 
 Precedence, lowest first: the defaults here, the project's flywheel.toml, a pipeline's [overrides]. Unknown keys are
 errors with the line and the nearest known key. A field's description is its JSON Schema description and its line in
-docs/reference/config.md. Sections stand in modules by what they are about; `files` reads and writes them.
+docs/reference/config.md. Each module holds the sections on one subject; `files` reads and writes them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class PairsConfig(Section):
         description="Fewest users whose attempts favour a direction; without users in the log, attempts.",
     )
     min_lead: int = Field(
-        default=2, ge=1, description="Users ahead of those who speak against it; 2: nobody's leaving changes it."
+        default=2, ge=1, description="Users for a direction minus users against it; with 2, no single user decides."
     )
     max_risk: float = Field(default=0.8, gt=0, le=1, description="Risk from which an episode is never the chosen side.")
     backoff: bool = Field(default=False, description="Compare calls in rough states where exact ones are met by few.")

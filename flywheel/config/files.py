@@ -19,9 +19,12 @@ CONFIG_FILE = "flywheel.toml"
 _RENAMED = {"eval.rivals": "eval.baselines", "eval.rival_cases": "eval.baseline_cases"}
 _FIXED = {"canary.harm_alpha": "0.01", "canary.srm_p": "0.001"}  # keys that are constants now
 
+# Keys that were removed, and the values that they are fixed at.
+REMOVED: dict[str, Any] = {"train.grpo_shift": 0.1}
+
 
 def _line_of(text: str, path: tuple[str | int, ...]) -> int:
-    """Return the 1-based line where a dotted key stands, or 1."""
+    """Return the 1-based line of a dotted key, or 1."""
     section, leaf = ".".join(str(p) for p in path[:-1]), str(path[-1]) if path else ""
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -49,6 +52,10 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
     context = first.get("ctx", {})
     path = first["loc"] or tuple(context.get("at", ()))
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
+    if dotted in REMOVED:
+        return ConfigError(
+            f"`{file}` line {line}: `{dotted}` was removed", hint=f"remove the line: it is fixed at {REMOVED[dotted]}"
+        )
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
         hint = f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"

@@ -43,7 +43,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _cost_only_breaks_ties(self) -> Self:
-        """Refuse a weight of cost by which a cheap failure could be preferred to a dear success."""
+        """Refuse a weight of cost by which a cheap failure could be preferred to an expensive success."""
         if self.rewards.scheme == "signals" and self.rewards.beta >= self.pairs.min_margin:
             raise PydanticCustomError(
                 "lexicographic",

@@ -52,7 +52,7 @@ class TrainConfig(Section):
     reference: Literal["parent", "base"] = Field(
         default="parent", description="Reference policy of DPO, KTO and GRPO; checked at step 0."
     )
-    rebase_every: int = Field(default=4, ge=1, description="Every so many rounds one starts afresh from the base.")
+    rebase_every: int = Field(default=4, ge=1, description="A round starts again from the base every so many rounds.")
     cold_start_below: float = Field(
         default=0.8, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
     )
@@ -64,17 +64,17 @@ class TrainConfig(Section):
     older_rows: float = Field(
         default=0.3,
         ge=0,
-        description="Rows that earlier rounds were trained on, for each new one; drawn anew for each start.",
+        description="Rows that earlier rounds were trained on, for each new one; another sample for each start.",
     )
     replayed_share: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="Share of them in which SFT shows the start policy's own action, where it is the good one.",
+        description="Share of these in which SFT trains on the start policy's own action, where it is the good one.",
     )
     golden: str = Field(default="golden/*.jsonl", description="Files with rows of your own, one JSON object a line.")
     golden_rows: float = Field(
-        default=0.15, ge=0, description="Golden rows for each row from the logs; drawn anew for each start."
+        default=0.15, ge=0, description="Golden rows for each row from the logs; another sample for each start."
     )
     max_rows_per_user: int = Field(
         default=20, ge=1, description="Most rows of one user in a round, where users are known."
@@ -83,7 +83,7 @@ class TrainConfig(Section):
         default=0.02,
         gt=0,
         le=1,
-        description="Most of a round's rows that are one user's; with few users, twice an equal share.",
+        description="Most of a round's rows from one user; with few users, twice an equal share.",
     )
     max_steps: int = Field(default=-1, ge=-1, description="Optimiser steps; -1 follows the epochs.")
     sft_epochs: float = Field(default=2.0, gt=0, description="Passes of SFT over the rows.")
@@ -98,8 +98,8 @@ class TrainConfig(Section):
     max_length: int = Field(default=4096, ge=16, description="Longest row in tokens.")
     long_rows: Literal["window", "refuse"] = Field(
         default="window",
-        description="What becomes of longer rows: the newest whole turns that fit, told in the prompt, or nothing. "
-        "Counted either way; an action is never cut.",
+        description="Longer rows are cut to their newest turns that fit, with a note in the prompt, or refused. Both "
+        "are counted; an action is never cut.",
     )
     max_refused: float = Field(
         default=1.0,
@@ -116,23 +116,20 @@ class TrainConfig(Section):
         description="Weight of the NLL term on a chosen action that is good with P >= .7; else it is 0.",
     )
     dpo_verified_sft_weight: float = Field(
-        default=1.0, ge=0, description="The same where a verifier or an audit vouches for the chosen action's episode."
+        default=1.0, ge=0, description="The same where a verifier or an audit confirms the chosen action's episode."
     )
     dpo_demonstrations: float = Field(
         default=3.0,
         ge=0,
-        description="Demonstrations in a DPO round for each pair, by the NLL term alone: pairs stand where attempts "
-        "part, and a policy must keep what it does elsewhere.",
+        description="SFT examples added per pair (NLL loss only), so that the policy does not drift where there are no "
+        "pairs.",
     )
     grpo_learning_rate: float = Field(default=5e-6, gt=0, description="Learning rate of GRPO on the adapter.")
-    grpo_shift: float = Field(
-        default=0.1, ge=0, description="By how much the baseline of a group is lowered (AsymRE's safe side)."
-    )
     grpo_kl: float = Field(default=0.02, ge=0, description="Weight of the KL to the reference in GRPO.")
     grpo_mask_kl: float = Field(
         default=0.5,
         gt=0,
-        description="Nats a token a bad attempt may fall below its behaviour before it is left alone.",
+        description="Nats a token that a bad attempt may fall below its behaviour before it is left alone.",
     )
     grpo_min_ess: float = Field(
         default=0.1,
@@ -148,7 +145,7 @@ class TrainConfig(Section):
         default=0.5,
         gt=0,
         le=1,
-        description="Share of attempts that may leave what the log knows before a round stops.",
+        description="Share of attempts that may leave the recorded calls before a round stops.",
     )
     max_kl: float = Field(
         default=5.0, gt=0, description="Mean half squared log-ratio to the reference a token above which a round stops."
@@ -159,14 +156,11 @@ class TrainConfig(Section):
         description="Nats a token by which chosen actions may become less likely before a round stops.",
     )
     checkpoint_every: int = Field(default=10, ge=1, description="Optimiser steps between checkpoints.")
-    seed: int = Field(
-        default=0, ge=0, description="Seed of the rows that a cap draws, of order, initialisation and dropout."
-    )
-    threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch.")
+    seed: int = Field(default=0, ge=0, description="Seed of sampling, order, initialisation and dropout.")
+    threads: int = Field(default=0, ge=0, description="CPU threads; 0: torch decides.")
     accelerate: str = Field(
         default="",
-        description="Configuration made by `accelerate config`, to train on several devices (DDP or FSDP); '' trains "
-        "in one process.",
+        description="File from `accelerate config`, to train on several devices (DDP or FSDP); '' uses one process.",
     )
     report_to: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
         default=[], description="Trackers that get the metrics too, offline, in the round's folder; must be installed."

@@ -3,5 +3,5 @@
 import os
 
 # Torch's threads spin while they wait for each other. On a busy machine that takes the processor from who holds them
-# up: a training step beside another process took six times as long. Read when torch is first imported.
+# up: a training step next to another process took six times as long. Read when torch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

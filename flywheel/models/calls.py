@@ -38,7 +38,7 @@ class Family(NamedTuple):
     mark: re.Pattern[str]
     call: re.Pattern[str]
     body: str
-    bare: bool  # nothing but its shape says that it is a call
+    bare: bool  # only its shape shows that it is a call
 
 
 @cache
@@ -91,7 +91,7 @@ def split_calls(text: str, clean: Callable[[str], str] = str) -> tuple[list[Call
 
 
 def _looks_like_a_call(text: str, call: Call) -> bool:
-    """Return whether an object without any mark says nothing but a tool and its arguments; others are answers."""
+    """Return whether an object without any mark holds only a tool and its arguments; others are answers."""
     values = _values(text[text.find("[" if text.lstrip().startswith("[") else "{") :].strip()) or []
     objects = all(isinstance(value, Mapping) and value.keys() <= _CALL_KEYS for value in values)
     return objects and bool(call["name"])
@@ -101,7 +101,7 @@ def _looks_like_a_call(text: str, call: Call) -> bool:
 
 
 def _made(name: str, arguments: Any, raw: str) -> Call:
-    """Return a call; one whose arguments are no object keeps its text."""
+    """Return a call; one whose arguments are not an object keeps its text."""
     if isinstance(arguments, str):
         arguments = _loaded(arguments)
     if not isinstance(arguments, dict) or not name:
@@ -117,7 +117,7 @@ def _loaded(text: str) -> Any:
 
 
 def _refused(name: str) -> None:
-    """NaN and Infinity are no JSON."""
+    """Refuse NaN and Infinity, which are not JSON."""
     raise ValueError(name)
 
 
@@ -185,7 +185,7 @@ def _python(body: str, name: str) -> Iterator[Call]:  # noqa: ARG001 - one signa
 
 
 def _from_node(node: ast.expr, raw: str) -> Call:
-    """Return one call; what stands for no literal, or without its name, is no argument."""
+    """Return one call; an argument that is not a literal, or has no name, makes the call malformed."""
     if not isinstance(node, ast.Call):
         return {"id": "", "name": "", "arguments": None, "arguments_raw": raw}
     name = ast.unparse(node.func).removesuffix(".call")
@@ -199,7 +199,7 @@ def _from_node(node: ast.expr, raw: str) -> Call:
 
 
 def _escaped(body: str, name: str) -> Iterator[Call]:
-    """Read keys and values without quotes; texts stand between two <escape>."""
+    """Read keys and values without quotes; texts are between two <escape>."""
     parts = body.split("<escape>")
     text = "".join(
         json.dumps(part) if i % 2 else re.sub(r"([{,]\s*)([A-Za-z_][\w.-]*)\s*:", r'\1"\2":', part)

@@ -6,7 +6,7 @@ prompt with an action, so that training and serving see the same tokens; `ChatFo
 Flywheel's own rendering, for templates without tools (SmolLM2's, say): one line a tool in the system message, a call as
 `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, a tool's result as a user message in `<tool_response>`.
 
-Logs are hostile: a control token of the model that stands in a message or a tool's description (`<|im_end|>`, say) is
+Logs are hostile: a control token of the model in a message or a tool's description (such as `<|im_end|>`) is
 broken by a space, so that no text from a log can end a turn or begin one.
 """
 

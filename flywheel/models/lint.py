@@ -19,7 +19,7 @@ from flywheel.records import texts_in
 _FIX = {
     "render": "use a base model whose chat template renders these messages",
     "prefix": "use a chat template that does not rewrite earlier turns",
-    "message": "use a chat template that renders every role; this one would train on a history that nobody saw",
+    "message": "use a chat template that renders every role; this one would train on a history that never was",
     "call": "use a chat template that renders tool calls with their arguments",
     "end": "use a chat template that ends an assistant's turn with the tokenizer's eos token",
     "loss": "use a chat template whose generation prompt ends where the assistant begins to write",

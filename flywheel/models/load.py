@@ -217,7 +217,7 @@ def _folder(cfg: ModelConfig) -> Path:
 
 @contextlib.contextmanager
 def _named(cfg: ModelConfig) -> Iterator[None]:
-    """Turn what transformers says of a model's files, which hold no log, into an error that names the model."""
+    """Turn an error of transformers about a model's files, which hold no log, into one that names the model."""
     try:
         yield
     except (FlywheelError, MemoryError):
@@ -238,7 +238,7 @@ def _require_whole(info: Mapping[str, Any], base: str) -> None:
     if lacking:
         raise FlywheelError(
             f"the base model `{base}` lacks {len(lacking):,} of its weights, such as {lacking[0][:80]}",
-            hint="its files are not whole, or of another model than its config.json says",
+            hint="its files are incomplete, or do not match its config.json",
         )
 
 

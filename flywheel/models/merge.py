@@ -1,7 +1,7 @@
 """An adapter merged into its base: plain transformers files that any server loads, with the same logits.
 
 In: the base model's configuration and an adapter folder. Out: a folder with safetensors, tokenizer and chat template,
-and the largest difference of any logit between what was written, read again, and the base with the adapter beside it.
+and the largest difference of any logit between what was written, read again, and the base with the adapter next to it.
 """
 
 from __future__ import annotations
@@ -77,6 +77,6 @@ def _checked(dtype: str, wanted: Sequence[torch.Tensor], found: Sequence[torch.T
     if not difference <= TOLERANCE[dtype] * max(size, 1.0):  # also where a number is none
         raise FlywheelError(
             f"the merged model is not the adapted one: a logit differs by {difference:.3g}, the largest is {size:.3g}",
-            hint="serve the adapter beside its base (flywheel deploy vllm); [model] dtype float32 merges exactly",
+            hint="serve the adapter next to its base (flywheel deploy vllm); [model] dtype float32 merges exactly",
         )
     return Merged(difference, size)

@@ -56,7 +56,7 @@ def tokens(
 ) -> list[str]:
     """Return the trained text of an answer in tokens; one after the other they are the text.
 
-    A character that is written in several tokens stands with its last one.
+    A character that is written in several tokens belongs to the last one.
 
     Raises:
         FlywheelError: the template renders a prompt differently when an action follows.

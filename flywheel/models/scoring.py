@@ -37,7 +37,7 @@ class Batches:
         self.shares: bool | None = None  # None until it was tried
 
     def log_probs(self, model: Any, rows: Sequence[Row], temperature: float = 1.0) -> list[float]:
-        """Return the log-probability of each row's second part, in nats, drawn at a temperature."""
+        """Return the log-probability of each row's second part, in nats, at a sampling temperature."""
         score = shared_log_probs if self._shares(model, rows) else plain_log_probs
         return score(model, rows, self.size, self.pad, temperature)
 

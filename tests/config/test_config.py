@@ -24,6 +24,7 @@ def test_the_written_defaults_are_the_defaults() -> None:
         ("[pairs]\nmin_marign = 0.2\n", "line 2: unknown key `pairs.min_marign`", "did you mean `min_margin`?"),
         ("[eval]\nrivals = []\n", "line 2: unknown key `eval.rivals`", "it is `eval.baselines` now"),
         ("[canary]\nsrm_p = 0.1\n", "line 2: unknown key `canary.srm_p`", "remove it: it is always 0.001"),
+        ("[train]\ngrpo_shift = 0.2\n", "line 2: `train.grpo_shift` was removed", "it is fixed at 0.1"),
         ("\n\n[pears]\nx = 1\n", "line 3: unknown key `pears`", "did you mean `pairs`?"),
         ("[train]\n\ndpo_epochs = -1\n", "line 3: `train.dpo_epochs`: Input should be greater than 0", ""),
         ("[train.lora]\nr = 0\n", "line 2: `train.lora.r`", ""),

@@ -1,7 +1,7 @@
-"""What a round is made of beside new rows: older ones, the start policy's own actions, and golden rows.
+"""What a round contains in addition to new rows: older ones, the start policy's own actions, and golden rows.
 
-In: the rows chosen from the logs. Out: the rows of a round. Rows from the logs are new unless they say otherwise in
-`mix`: older (an earlier round was trained on it), replayed (older, with the start policy's own action), or golden.
+In: the rows chosen from the logs. Out: the rows of a round. Rows from the logs are new unless their `mix` is
+older (an earlier round was trained on it), replayed (older, with the start policy's own action), or golden.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     """Return a round's demonstrations, some of the older ones with what the start policy itself does there.
 
     It is asked in `train.replayed_share` of the older rows that make a call; where its calls are the good ones, it is
-    shown its own words, elsewhere the logged action as before. A policy that trains on what it says already is not
+    shown its own words, elsewhere the logged action as before. A policy that trains on its own actions is not
     pulled away from it (on-policy replay, arXiv 2605.29495).
     """
     older = [row for row in rows if row.get("mix") == "older" and row["completion"][0].get("tool_calls")]

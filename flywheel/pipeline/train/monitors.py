@@ -1,4 +1,4 @@
-"""The monitors against gaming on the tables as they stand, and what red means: no training without a reason."""
+"""The monitors against gaming on the current tables; red means no training without a reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = {
 
 
 def monitor_rows(ctx: Context) -> list[MonitorRow]:
-    """Return what the monitors say of all that was built."""
+    """Return the monitors' results on all that was built."""
     tables = {name: read_table(ctx.store, name).select(cols).collect() for name, cols in _COLUMNS.items()}
     frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])
     serving = _names(ctx.registry.champion)
@@ -30,7 +30,7 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
 
 
 def _audited(ctx: Context) -> str | None:
-    """Return what the audit says of the calibration of the policies, the worst first; None without answers."""
+    """Return the audit's worst verdict on the calibration of the policies; None without answers."""
     verdicts = {found.verdict for found in transport(ctx)["policy"]}
     return next((verdict for verdict in ("FAIL", "INCONCLUSIVE", "PASS") if verdict in verdicts), None)
 
@@ -44,7 +44,7 @@ def refuse_red(number: int, rows: Sequence[MonitorRow], reason: str) -> str:
     """Return the reason to record: '' where nothing is red, else the given one.
 
     Raises:
-        TrainError: a monitor is red and nobody gave a reason to train all the same.
+        TrainError: a monitor is red and there is no reason to train all the same.
     """
     red = [row for row in rows if row.level == "red"]
     if not red:

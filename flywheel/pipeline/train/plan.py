@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, assert_never
 import polars as pl
 
 from flywheel.config import TrainConfig
+from flywheel.config.files import REMOVED
 from flywheel.errors import EvidenceError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.io import files
@@ -65,7 +66,10 @@ def round_config(ctx: Context) -> dict[str, Any]:
 
 
 def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return 'key old → new' for every differing configuration value."""
+    """Return 'key old → new' for every differing value of two `round_config`s; removed keys keep their fixed value."""
+    fixed = {name.removeprefix("train."): value for name, value in REMOVED.items() if name.startswith("train.")}
+    train = {k: v for k, v in before.get("train", {}).items() if (k, v) not in fixed.items()}
+    before = {**before, "train": train} if "train" in before else before
     return [line.removeprefix("config ") for line in changes({"settings": before}, {"settings": now})]
 
 
@@ -220,7 +224,7 @@ def _demonstrations(
     )
     funnel.considered += len(rows)
     funnel.kept += len(rows)
-    funnel.note("demonstrations beside pairs", len(rows))
+    funnel.note("demonstrations in addition to pairs", len(rows))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Is there enough new evidence for another round? What is missing is counted, so that a waiting night can say it.
+"""Is there enough new evidence for another round? What is missing is counted, so that a waiting night can report it.
 
 Two things are needed. Rows that no round was trained on: without them a round repeats what its parent knows. And
 held-out tasks that no decision has used, with outcomes that have had time to become known: the gate tests on nothing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def rebuild_is_due(ctx: Context, number: int) -> bool:
-    """Return whether this round is to stand in for those that a forgotten user's rows had tainted."""
+    """Return whether this round is to replace those that a forgotten user's rows had tainted."""
     return any(c.tainted and c.rebase_round == number for c in ctx.registry.certificates())
 
 

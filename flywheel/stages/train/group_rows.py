@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from flywheel.models.chat import ChatFormat
 
 
+SHIFT = 0.1  # by which a group's baseline is lowered: AsymRE's safe side (Arnal et al. 2025, arXiv 2506.20520)
+
+
 @dataclass(frozen=True)
 class Member:
     """One logged attempt: its rows (one, where its steps continue one another), and what is known of it."""
@@ -22,7 +25,7 @@ class Member:
     advantage: float
     behaviour: str  # name of the policy that served it; "" where the log does not say
     logged: tuple[float, ...] | None  # log-probabilities of its trained tokens, as logged
-    temperature: float = 1.0  # of the draw, for scoring it again
+    temperature: float = 1.0  # of sampling, for scoring it again
 
 
 def member_rows(
@@ -53,9 +56,9 @@ def _logged(told: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple
 
 
 def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, tuple[float, ...] | None, float]:
-    """Return whose adapter can score a member again ("" for nobody's), what was logged, and the draw's temperature.
+    """Return whose adapter can score a member again ("": none), what was logged, and the sampling temperature.
 
-    A row that says nothing of how members were drawn is one whose policies drew plainly.
+    A row without temperatures is one whose policies sampled at temperature 1.
     """
     temperature = row["temperatures"][i] if row.get("temperatures") else 1.0
     told = row["log_probs"][i] if row.get("log_probs") else None
@@ -70,7 +73,7 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
         rows: with prompt, tools, completions (messages after the prompt, one list a member), advantages, policies, and
             log_probs (for each member null, or {ids, log_probs} for each action).
         chat: how the base model reads and writes.
-        cfg: longest row, the shift of the baseline, the share that may be refused.
+        cfg: longest row, the share that may be refused.
 
     Raises:
         TrainError: no group is left, or more than `train.max_refused` of the members are too long.
@@ -83,7 +86,7 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
             if not made or max(len(r.ids) for r in made) > cfg.max_length:
                 refused += 1
                 continue
-            advantage = float(row["advantages"][i]) + cfg.grpo_shift
+            advantage = float(row["advantages"][i]) + SHIFT
             group.append(Member(made, advantage, *_behaviour(row, i, made)))
         if len(group) > 1:
             groups.append(group)

@@ -61,7 +61,7 @@ def k3(log_ratio: torch.Tensor) -> torch.Tensor:
 
 
 def topr_weights(advantages: torch.Tensor, log_ratios: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
-    """Return what each member's policy gradient is multiplied with beside its advantage: 1, or min(ratio, 1).
+    """Return the factor of each member's policy gradient in addition to its advantage: 1, or min(ratio, 1).
 
     Args:
         advantages: of whole members.

@@ -81,7 +81,7 @@ class ReferenceCache:
         return None if self.folder is None else self.folder / name
 
     def read(self) -> dict[str, list[list[float]]]:
-        """Return everything kept for this identity; a file that is no cache is not read."""
+        """Return everything kept for this identity; a file that is not a cache is removed."""
         place, found = self._place(), dict[str, list[list[float]]]()
         for path in sorted(place.glob("*.json")) if place is not None else []:
             try:
@@ -104,7 +104,7 @@ class ReferenceCache:
 
 
 def score_once(scorer: Scorer, rows: Sequence[Row], cache: ReferenceCache, limit: int) -> LogProbs:
-    """Return the log-probabilities of every row's trained tokens under the model as it stands.
+    """Return the log-probabilities of every row's trained tokens under the current model.
 
     Raises:
         TrainError: a number is not finite.
@@ -127,7 +127,7 @@ def score_once(scorer: Scorer, rows: Sequence[Row], cache: ReferenceCache, limit
             written = time.monotonic()
     if not all(bool(scores.isfinite().all()) for scores in found.values()):
         raise TrainError(
-            "the reference policy gives log-probabilities that are not numbers", hint="is its adapter whole?"
+            "the reference policy gives log-probabilities that are not numbers", hint="is its adapter complete?"
         )
     cache.write()
     return LogProbs([found[i] for i in range(len(rows))], computed, together)

@@ -31,7 +31,7 @@ class Rollout:
 
 
 class Rollouts:
-    """The environment factory of a round, the rewards, and what became of the newest batch's attempts."""
+    """The environment factory of a round, the rewards, and the outcomes of the newest batch's attempts."""
 
     def __init__(self, scenarios: Sequence[Scenario], cfg: ReplayConfig, ends: Collection[int]) -> None:
         self._scenarios = {scenario.scenario_id: scenario for scenario in scenarios}

@@ -37,7 +37,7 @@ class Tokenised:
 
 
 def sides_of(row: Mapping[str, Any], sides: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the sides of a row of a method: a demonstration beside pairs has one of its own."""
+    """Return the sides of a row of a method: a demonstration among pairs has one of its own."""
     return ("completion",) if "completion" in row else sides
 
 

@@ -1,7 +1,7 @@
 """SFT on what succeeded, through TRL's SFTTrainer: the loss is on action tokens only.
 
-Steps that continue one another are one sequence with several trained actions. A row's weight stands at each of its
-trained tokens; a step's loss is their weighted sum over the number of the step's trained tokens.
+Steps that continue one another are one sequence with several trained actions. Each trained token has its row's
+weight; a step's loss is their weighted sum over the number of the step's trained tokens.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def weighted(trainer: type[Any]) -> type[Any]:
 
 
 def _collator(pad: int) -> Callable[[Sequence[dict[str, Any]]], dict[str, Any]]:
-    """Return TRL's own collator with weights beside the labels."""
+    """Return TRL's own collator with weights in addition to the labels."""
     import torch
     from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 

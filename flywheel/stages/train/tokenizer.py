@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 MALFORMED = "malformed"  # key of a parsed message one of whose calls did not parse
-OTHER_TOOL = "another tool"  # what TRL is told a tool is called whose name cannot be a method's
+OTHER_TOOL = "another tool"  # for TRL, the name of a tool whose own name cannot be a method's
 _ASK = [{"role": "user", "content": "x"}]
 
 
 def speaking(
     tokenizer: PreTrainedTokenizerBase, prompts: Mapping[str, Sequence[int]], tools: Collection[str]
 ) -> PreTrainedTokenizerBase:
-    """Return a copy of a tokenizer that stands in for a prompt where a user message names it, and that parses calls.
+    """Return a copy of a tokenizer that replaces a user message by the prompt it names, and that parses calls.
 
     Args:
         tokenizer: the base model's.
         prompts: token ids by name: a conversation of one user message with that name is this prompt.
-        tools: names that calls may have; others are told to TRL as `OTHER_TOOL`.
+        tools: names that calls may have; others reach TRL as `OTHER_TOOL`.
 
     Raises:
         TrainError: the template cannot render a result after a call.
@@ -42,7 +42,7 @@ def speaking(
 
     class Speaking(kind):  # type: ignore[misc, valid-type]
         def apply_chat_template(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
-            del tools  # they stand in the prompts already
+            del tools  # they are in the prompts already
             if not isinstance(conversation[0], Mapping):
                 return {"input_ids": [_ids(one) for one in conversation]}
             messages = [normal_message(m) for m in conversation]
@@ -65,7 +65,7 @@ def speaking(
 
 
 def normal_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message in the normal form; calls may stand as in OpenAI's."""
+    """Return a message in the normal form; calls may be in OpenAI's form."""
     calls = [{"id": "", **call.get("function", call)} for call in message.get("tool_calls") or ()]
     kept = {k: v for k, v in message.items() if k in {"role", "content", "name", "tool_call_id"}}
     return {**kept, "tool_calls": calls} if calls else kept

@@ -94,7 +94,7 @@ def _score_only_actions() -> None:
 def with_adapter(spec: TrainSpec) -> Any:
     """Return the base model with a fresh LoRA (seeded), or with the start adapter, ready to train.
 
-    Where several processes train, it is spread over them as `train.accelerate` says.
+    Where several processes train, it is spread over them as `train.accelerate` asks.
     """
     if world() == 1:
         return _adapted(spec, load_base(spec.config.model))

@@ -52,7 +52,7 @@ def test_the_card_of_pairs_says_how_often_the_longer_side_wins(project: Project)
 
     assert plan.card.longer_wins is not None
     assert 0 <= plan.card.longer_wins <= 1
-    beside = plan.counts["note: demonstrations beside pairs"]
+    beside = plan.counts["note: demonstrations in addition to pairs"]
     assert beside > 0
     assert sum(plan.card.builders.values()) == plan.rows - beside
     assert len(plan.card.mean_trained) == 2

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from flywheel.io import files
 from flywheel.pipeline.promote.promotion import force
+from flywheel.pipeline.train.plan import differing_keys
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import TINY_CONFIG
@@ -47,3 +48,9 @@ def test_a_round_starts_from_the_champion_or_afresh(
     plan = Project(project.folder, config=config).plan()
 
     assert (plan.round, plan.parent, plan.start_reason) == (4, parent, reason)
+
+
+def test_a_removed_key_at_its_fixed_value_is_no_change() -> None:
+    now = {"model": {}, "train": {"seed": 0}}
+    assert differing_keys({"model": {}, "train": {"seed": 0, "grpo_shift": 0.1}}, now) == []
+    assert differing_keys({"model": {}, "train": {"seed": 0, "grpo_shift": 0.2}}, now) == ["train.grpo_shift 0.2 → None"]

@@ -1,7 +1,7 @@
-"""Checkpoints that are whole: Transformers writes one file after the other, so a kill can leave half of one.
+"""Complete checkpoints: Transformers writes one file after the other, so a kill can leave half of one.
 
-A marker, written last, says that a checkpoint is whole; without it a checkpoint is removed. Metrics logged after the
-newest whole checkpoint belong to steps that will be taken again, so they are removed with it.
+A marker, written last, shows that a checkpoint is complete; without it a checkpoint is removed. Metrics logged after
+the newest complete checkpoint belong to steps that will be taken again, so they are removed with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def checkpoints(spec: TrainSpec) -> Path:
 
 
 def mark_whole(checkpoint: Path) -> None:
-    """Say that everything in a checkpoint is written."""
+    """Mark a checkpoint as complete."""
     atomic_write(checkpoint / _WHOLE, "")
 
 
@@ -31,7 +31,7 @@ def _step(checkpoint: Path) -> int:
 
 
 def newest(spec: TrainSpec) -> Path | None:
-    """Return the newest whole checkpoint, or None; what is not whole is removed."""
+    """Return the newest complete checkpoint, or None; incomplete ones are removed."""
     whole = []
     for path in checkpoints(spec).glob("checkpoint-*"):
         if (path / _WHOLE).exists():
@@ -42,7 +42,7 @@ def newest(spec: TrainSpec) -> Path | None:
 
 
 def trim_metrics(spec: TrainSpec) -> None:
-    """Keep only the metrics of steps that the newest whole checkpoint holds; a torn last line goes too."""
+    """Keep only the metrics of steps that the newest complete checkpoint holds; a torn last line goes too."""
     path, last = spec.work_dir / "metrics.jsonl", newest(spec)
     if not path.exists():
         return

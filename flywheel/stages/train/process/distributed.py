@@ -45,7 +45,7 @@ def together() -> None:
 
 
 def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
-    """Return what an accelerate configuration says, checked.
+    """Return a configuration of accelerate's, checked.
 
     Raises:
         ConfigError: there is no such file, it is none of accelerate's, or it asks for what flywheel does not do.
@@ -58,7 +58,7 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"train.accelerate: `{path}` cannot be read ({type(error).__name__})", hint=hint) from error
     if not isinstance(found, dict) or "distributed_type" not in found:
-        raise ConfigError(f"train.accelerate: `{path}` is no configuration of accelerate's", hint=hint)
+        raise ConfigError(f"train.accelerate: `{path}` is not a configuration of accelerate's", hint=hint)
     kind, processes = str(found["distributed_type"]), found.get("num_processes", 1)
     if kind not in _KINDS:
         raise ConfigError(
@@ -122,7 +122,7 @@ def die_with(parent: int) -> None:
     """Ask the kernel to kill this process when its parent ends, however that ends (Linux; elsewhere a no-op).
 
     Args:
-        parent: the process that started this one; 0 where a launcher stands between.
+        parent: the process that started this one; 0 where there is a launcher between.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

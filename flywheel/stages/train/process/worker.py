@@ -24,7 +24,7 @@ def _explained(error: Exception, log: Path) -> dict[str, str]:
 
 
 def main(spec_path: Path, parent: int) -> int:
-    """Train as the spec says; leave result.json, or error.json with a message for the user."""
+    """Train what the spec describes; leave result.json, or error.json with a message for the user."""
     die_with(parent)
     spec = read_spec(spec_path)
     try:

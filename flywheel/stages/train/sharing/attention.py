@@ -1,4 +1,4 @@
-"""Attention over a tree: every token looks at what stands before it in its own row, and at nothing else.
+"""Attention over a tree: every token looks at what precedes it in its own row, and at nothing else.
 
 In: queries, keys and values of one flat sequence and its `Layout`. Out: what transformers' attention functions give.
 Three ways compute the same: *blocks* calls SDPA once for a beginning and once for its branches, on any device; *parts*
@@ -68,7 +68,7 @@ def attend(  # noqa: PLR0913 - the interface is transformers'
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,  # noqa: ARG001 - the layout says it all
+    attention_mask: torch.Tensor | None,  # noqa: ARG001 - the layout replaces it
     *,
     scaling: float | None = None,
     sliding_window: int | None = None,

@@ -57,7 +57,7 @@ def decide(scorer: Scorer, batches: Sequence[Sequence[Row]], *, dropout: float =
     Args:
         scorer: of the model as it starts.
         batches: rows that belong together (a pair, a group, the rows of a state).
-        dropout: of the adapter; with any, branches would share what must be drawn for each row.
+        dropout: of the adapter; with any, branches would share what must be sampled for each row.
     """
     if dropout > 0:
         return Sharing(on=False, reason="train.lora.dropout is not 0, so shared tokens would share their dropout")

@@ -65,7 +65,7 @@ def _continues(made: Layout) -> torch.Tensor:
 
     segments = made.tree.segments
     found = torch.zeros((len(segments), len(segments)), dtype=torch.bool)
-    for i, segment in enumerate(segments):  # a parent stands before its branches
+    for i, segment in enumerate(segments):  # a parent precedes its branches
         if segment.parent >= 0:
             found[i] = found[segment.parent]
         found[i, i] = True

@@ -49,7 +49,7 @@ class Layout:
         return max(segment.depth + segment.end - segment.start for segment in self.tree.segments)
 
     def keys(self, block: int) -> torch.Tensor | slice:
-        """Return the flat places that a block looks at: what stands before it in its rows, and itself."""
+        """Return the flat places that a block looks at: what precedes it in its rows, and itself."""
         import torch
 
         ranges = [*self.tree.blocks[block].context, (self.tree.blocks[block].start, self.tree.blocks[block].end)]

@@ -74,7 +74,7 @@ class Scorer:
 
     @contextlib.contextmanager
     def at(self, temperature: float) -> Iterator[None]:
-        """Score as tokens are drawn at a temperature: by softmax(logits / temperature)."""
+        """Score as tokens are sampled at a temperature: by softmax(logits / temperature)."""
         before, self._temperature = self._temperature, temperature
         try:
             yield

@@ -27,7 +27,7 @@ class Look:
     """Tokens `queries` look at tokens `keys`, both flat ranges [start, end).
 
     Attributes:
-        own: both are the same range, of which a token sees what stands before it in its segment; else all is seen.
+        own: both are the same range, of which a token sees what precedes it in its segment; else all is seen.
         alone: an own range is one segment, so that the rule is the causal one.
     """
 
@@ -45,7 +45,7 @@ def looks(tree: Tree) -> list[Look]:
         found.append(Look(span, span, own=True, alone=tree.owners[block.start] == tree.owners[block.end - 1]))
     last = [segment.end for segment in tree.segments]
     first: dict[int, int] = {}
-    for i in range(len(tree.segments) - 1, -1, -1):  # descendants of a segment stand together, after it
+    for i in range(len(tree.segments) - 1, -1, -1):  # descendants of a segment follow it, next to one another
         parent = tree.segments[i].parent
         if parent >= 0:
             last[parent] = max(last[parent], last[i])
@@ -76,7 +76,7 @@ def attend_parts(
 
 
 def _grouped(x: torch.Tensor, groups: int) -> torch.Tensor:
-    """View (1, heads, N, d) as (key heads, heads of one, N, d); keys and values stand once for all heads of one."""
+    """View (1, heads, N, d) as (key heads, heads of one, N, d); keys and values are there once for all heads of one."""
     return x[0].view(-1, groups, *x.shape[2:])
 
 
@@ -85,12 +85,12 @@ def _shared(x: torch.Tensor, groups: int) -> torch.Tensor:
 
 
 def _spread(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return an empty tensor of the shape of (1, heads, N, d) in which a token's heads stand together."""
+    """Return an empty tensor of the shape of (1, heads, N, d) in which a token's heads are next to one another."""
     return like.new_empty((like.shape[0], like.shape[2], like.shape[1], like.shape[3]), dtype=dtype).transpose(1, 2)
 
 
 def _kernel(parts: Any, q: Any, k: Any, v: Any) -> Iterator[tuple[Look, Any, Any, Any, dict[str, Any]]]:
-    """Yield each look with its slices and what the kernel is told."""
+    """Yield each look with its slices and the kernel's options."""
     for look, mask in parts:
         (a, b), (c, d) = look.queries, look.keys
         yield look, q[:, :, a:b], k[:, :, c:d], v[:, :, c:d], {"is_causal": look.own and look.alone, "attn_mask": mask}

@@ -1,4 +1,4 @@
-"""Rows that begin alike, as a tree whose shared beginnings stand once.
+"""Rows that begin alike, as a tree that holds a shared beginning once.
 
 In: rows of token ids, with the windows of each that are trained. Out: one flat sequence of segments, the position every
 token has in its own row, which segments a token may look at, and where each trained token is predicted. Plain Python:
@@ -154,7 +154,7 @@ def _blocks(segments: Sequence[Segment]) -> Iterator[Block]:
 
 
 def grow(rows: Sequence[Row], least: int = MIN_SHARED) -> Tree:
-    """Return rows as one tree (or several, where they share no beginning).
+    """Return rows as one tree (or several, where beginnings differ).
 
     Args:
         rows: of any lengths; two may be equal.
