@@ -345,10 +345,10 @@ def _known(group: str, _path: tuple[str, ...]) -> dict[str, EntryPoint]:
 def list_extensions(group: str | None = None) -> list[Extension]:
     """Return the installed extensions, sorted by group and name, without importing them."""
     groups = GROUPS if group is None else (group,)
-    found = [(g, e) for g in groups for e in _entries(g).values()]
+    entries = [(g, e) for g in groups for e in _entries(g).values()]
     rows = [
         Extension(g, e.name, e.value, e.dist.name if e.dist else "?", e.dist.version if e.dist else "?")
-        for g, e in found
+        for g, e in entries
     ]
     return sorted(rows, key=lambda r: (GROUPS.index(r.group), r.name))
 
@@ -387,9 +387,9 @@ def load_extensions(group: str, names: Iterable[str], *, search: Path | None = N
 
 def _from_entries(group: str, name: str, entries: Mapping[str, EntryPoint]) -> Any:
     if name not in entries:
-        known = ", ".join(sorted(entries)) or "none"
+        names = ", ".join(sorted(entries)) or "none"
         raise ExtensionError(
-            f"no {group} extension named `{name}`", hint=f"installed: {known}; or name module:function"
+            f"no {group} extension named `{name}`", hint=f"installed: {names}; or name module:function"
         )
     module, _, attribute = entries[name].value.partition(":")
     return _resolve(group, name, module, attribute)
@@ -397,12 +397,12 @@ def _from_entries(group: str, name: str, entries: Mapping[str, EntryPoint]) -> A
 
 def _resolve(group: str, name: str, module: str, attribute: str) -> Any:
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Exception as error:
         raise ExtensionError(
             f"{group} extension `{name}` does not load: {type(error).__name__}: {error}",
             hint=f"python -c 'import {module}' shows where it fails",
         ) from error
-    return found
+    return target

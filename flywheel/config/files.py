@@ -128,9 +128,9 @@ def merge_overrides(config: Config, overrides: dict[str, Any]) -> Config:
 def origins(path: Path, config: Config) -> list[tuple[str, Any, str]]:
     """Return (dotted key, value, origin) of every value: 'default', or the file's name and line."""
     text = read_text(path, ConfigError) if path.exists() else ""
-    given = _parse(text, path.name)
+    written = _parse(text, path.name)
     return [
-        (".".join(key), value, f"{path.name} line {_line_of(text, key)}" if _is_given(given, key) else "default")
+        (".".join(key), value, f"{path.name} line {_line_of(text, key)}" if _is_given(written, key) else "default")
         for key, value in _leaves(config, ())
     ]
 
@@ -144,11 +144,11 @@ def _leaves(section: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
             yield (*path, name), value
 
 
-def _is_given(given: Any, key: tuple[str, ...]) -> bool:
+def _is_given(written: Any, key: tuple[str, ...]) -> bool:
     for part in key:
-        if not isinstance(given, dict) or part not in given:
+        if not isinstance(written, dict) or part not in written:
             return False
-        given = given[part]
+        written = written[part]
     return True
 
 

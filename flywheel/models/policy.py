@@ -48,8 +48,8 @@ class PolicySet:
 
     def ids(self, text: str) -> list[int]:
         """Return a rendered text's tokens."""
-        found: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return found
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
 
     def policy(self, adapter: Path | None, name: str, sha256: str = "") -> HFPolicy:
         """Return the base model with an adapter folder, or the plain base.
@@ -131,8 +131,8 @@ class HFPolicy:
         asked = [self._set.ids(chat.prompt(p, t)) for p, t in zip(prompts, tools, strict=True)]
         with self._set.active(self._adapter) as model, torch.inference_mode():
             written = self._set.batches.greedy(model, asked, max_new_tokens)
-        end, made = tokenizer.eos_token_id, zip(written, tokenizer.batch_decode(written), tools, strict=True)
-        return [replace(chat.parse(_until(t, tokenizer.eos_token), o), tokens=_tokens(w, end)) for w, t, o in made]
+        end, answers = tokenizer.eos_token_id, zip(written, tokenizer.batch_decode(written), tools, strict=True)
+        return [replace(chat.parse(_until(t, tokenizer.eos_token), o), tokens=_tokens(w, end)) for w, t, o in answers]
 
     def log_prob(
         self,
@@ -179,21 +179,21 @@ def _drifts(owner: PolicySet, adapter: Path | None, texts: Sequence[str]) -> lis
     """
     import torch
 
-    found = []
+    drifts = []
     for text in texts:
         ids = owner.tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
         if owner.window:
             ids = ids[:, : owner.window]
         if ids.shape[1] < 2:  # noqa: PLR2004 - a token, and one that follows it
-            found.append(Drift(0.0, 0.0, 0.0, 0))
+            drifts.append(Drift(0.0, 0.0, 0.0, 0))
             continue
         with owner.active(None) as model, torch.inference_mode():
             base = policy = _logits(model, ids)
         if adapter is not None:
             with owner.active(adapter) as model, torch.inference_mode():
                 policy = _logits(model, ids)
-        found.append(_drift(policy, base, ids[0, 1:].to(base.device)))
-    return found
+        drifts.append(_drift(policy, base, ids[0, 1:].to(base.device)))
+    return drifts
 
 
 def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:

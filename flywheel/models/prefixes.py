@@ -126,8 +126,8 @@ def _extend(model: Any, ids: Ids, depth: int, cache: Any) -> None:
 
 def _fork(cache: Any, rows: int) -> Any:
     """Return a cache that goes on by itself; what is there is shared, because layers grow by making new tensors."""
-    made = copy.copy(cache)
-    made.layers = [copy.copy(layer) for layer in cache.layers]
+    fork = copy.copy(cache)
+    fork.layers = [copy.copy(layer) for layer in cache.layers]
     if rows > 1:
-        made.batch_repeat_interleave(rows)
-    return made
+        fork.batch_repeat_interleave(rows)
+    return fork

@@ -31,16 +31,16 @@ def segments(
     Raises:
         FlywheelError: the template renders a prompt differently when an action follows.
     """
-    found: list[Segment] = []
+    rendered: list[Segment] = []
     history, end = list(prompt), 0
     for message in answer:
         if message["role"] == "assistant":
             before = chat.prompt(history, tools)
             action = chat.completion(history, tools, message)
-            found += [_segment(chat, before[end:], trained=False), _segment(chat, action, trained=True)]
+            rendered += [_segment(chat, before[end:], trained=False), _segment(chat, action, trained=True)]
             end = len(before) + len(action)
         history.append(message)
-    return found
+    return rendered
 
 
 def _segment(chat: ChatFormat, text: str, *, trained: bool) -> Segment:

@@ -46,11 +46,11 @@ class Batches:
         shares = not _slides(model) and self._shares(model, [(prompt[:-1], prompt[-1:]) for prompt in prompts])
         heads, rests = [prompt[:-1] for prompt in prompts], [1 + most] * len(prompts)
         leaves = walk(model, heads, rests, self.size) if shares else _apart([len(p) for p in prompts], self.size)
-        found: dict[int, list[int]] = {}
+        continuations: dict[int, list[int]] = {}
         for leaf in leaves:
             written = self._continue(model, [prompts[i] for i in leaf.rows], leaf, most)
-            found |= dict(zip(leaf.rows, written, strict=True))
-        return [found[i] for i in range(len(prompts))]
+            continuations |= dict(zip(leaf.rows, written, strict=True))
+        return [continuations[i] for i in range(len(prompts))]
 
     def _shares(self, model: Any, rows: Sequence[Row]) -> bool:
         """Return whether rows share enough, and the model is known to score them alike that way."""
@@ -130,20 +130,20 @@ def _apart(lengths: Sequence[int], size: int) -> Iterator[Leaves]:
 
 def plain_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0) -> list[float]:
     """Return each row's log-probability, rows side by side."""
-    found: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for leaf in _apart([len(b) + len(a) for b, a in rows], size):
         of = [rows[i] for i in leaf.rows]
-        found |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
-    return [found[i] for i in range(len(rows))]
+        scores |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
+    return [scores[i] for i in range(len(rows))]
 
 
 def shared_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0) -> list[float]:
     """Return each row's log-probability, shared beginnings computed once."""
-    found: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for leaf in walk(model, [before[:-1] for before, _ in rows], [1 + len(after) for _, after in rows], size):
         of = [rows[i] for i in leaf.rows]
-        found |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
-    return [found[i] for i in range(len(rows))]
+        scores |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
+    return [scores[i] for i in range(len(rows))]
 
 
 def _scores(model: Any, rows: Sequence[Row], leaf: Leaves, pad: int, temperature: float) -> list[float]:
@@ -179,9 +179,9 @@ def _score(logits: torch.Tensor, at: int, after: list[int], temperature: float) 
     """Sum the log-probabilities of tokens of which the first is predicted at `at`; a first token of all has none."""
     import torch
 
-    told = after if at >= 0 else after[1:]
+    scored = after if at >= 0 else after[1:]
     at = max(at, 0)
-    if not told:
+    if not scored:
         return 0.0
-    logp = torch.log_softmax(logits[at : at + len(told)].float() / temperature, -1)
-    return float(logp.gather(-1, torch.tensor(told, device=logp.device)[:, None]).sum())
+    logp = torch.log_softmax(logits[at : at + len(scored)].float() / temperature, -1)
+    return float(logp.gather(-1, torch.tensor(scored, device=logp.device)[:, None]).sum())

@@ -98,8 +98,8 @@ def _noted(system: Sequence[Message], left: int) -> list[dict[str, Any]]:
     note = f"[{_messages(left)} of this conversation left out]"
     if not system:
         return [{"role": "system", "content": note}]
-    said = str(system[-1].get("content") or "")
-    return [*map(dict, system[:-1]), {**system[-1], "content": f"{said}\n\n{note}" if said else note}]
+    text = str(system[-1].get("content") or "")
+    return [*map(dict, system[:-1]), {**system[-1], "content": f"{text}\n\n{note}" if text else note}]
 
 
 def _cut(

@@ -28,11 +28,11 @@ def trained_on(ctx: Context, number: int) -> list[str]:
     """Return the ids of a round's rows; remembered, because a dataset's texts are large. None where it is removed."""
     manifest, path = ctx.registry.manifest(number), ctx.registry.folder(number) / DATASET
     key = manifest.dataset[0].sha256 if manifest.dataset else ""
-    known = ctx.store.cached("rows", key)
-    if known is None:
-        known = [row["id"] for row in read_rows(path, optional=True)]
-        ctx.store.cache("rows", key, known)
-    return list(known)
+    ids = ctx.store.cached("rows", key)
+    if ids is None:
+        ids = [row["id"] for row in read_rows(path, optional=True)]
+        ctx.store.cache("rows", key, ids)
+    return list(ids)
 
 
 def before(ctx: Context, parent: int | None) -> Before:
@@ -50,8 +50,8 @@ def mix_of(rows: Sequence[Row]) -> dict[str, int]:
 def golden_version(ctx: Context) -> str:
     """Return the hash of the golden files; '' where there is none."""
     paths = matching_files(ctx.project, ctx.config.train.golden)
-    whole = [(p.relative_to(ctx.project).as_posix(), hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
-    return content_id(whole) if whole else ""
+    hashes = [(p.relative_to(ctx.project).as_posix(), hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
+    return content_id(hashes) if hashes else ""
 
 
 def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
@@ -71,10 +71,10 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     key = content_id(
         "own actions", sha256, ctx.config.model.dtype, cfg.max_new_tokens, canonical_json([list(one) for one in asked])
     )
-    made = ctx.store.cached("probe", key)
-    if made is None:
+    actions = ctx.store.cached("probe", key)
+    if actions is None:
         ctx.say(f"asking {round_name(parent)} for its own actions in {len(tried)} rows of earlier rounds")
-        made = own_actions(ctx.config, ctx.registry.sound_adapter(parent), asked)
-        ctx.store.cache("probe", key, made)
-    own = {row["id"]: message for row, message in zip(tried, made, strict=True) if message is not None}
+        actions = own_actions(ctx.config, ctx.registry.sound_adapter(parent), asked)
+        ctx.store.cache("probe", key, actions)
+    own = {row["id"]: message for row, message in zip(tried, actions, strict=True) if message is not None}
     return [{**r, "completion": [own[r["id"]]], "mix": "replayed"} if r["id"] in own else r for r in rows]

@@ -47,8 +47,8 @@ def _if_missing(need: Need) -> list[Need]:
 
 
 def _rows(ctx: Context, planned: PlannedRound) -> Need:
-    made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
-    trained = [n for n in made if n not in ctx.registry.tainted]
+    numbers = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
+    trained = [n for n in numbers if n not in ctx.registry.tainted]
     changed = trained and differing_keys(ctx.registry.manifest(trained[-1]).config, planned.plan.config)
     rows = [json.loads(line) for line in lines(planned.dataset)]
     of_logs = {row["id"] for row in rows if row.get("mix") != "golden"}

@@ -117,8 +117,8 @@ def _placed(ctx: Context) -> Config:
 
 def _served(ctx: Context) -> dict[str, str]:
     """Return the adapters under whose round's name logs may say that they were served."""
-    found = {name: ctx.registry.adapter(n) for name, n in served_rounds(ctx).items()}
-    return {name: str(folder) for name, folder in found.items() if folder is not None}
+    adapters = {name: ctx.registry.adapter(n) for name, n in served_rounds(ctx).items()}
+    return {name: str(folder) for name, folder in adapters.items() if folder is not None}
 
 
 def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:

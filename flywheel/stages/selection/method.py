@@ -48,9 +48,9 @@ def choose_method(rows: Mapping[str, int], well_formed_rate: float | None, cfg: 
             name = METHODS[method].dataset.name
             other = f"; pairs: {counts['dpo']:,}, too few" if method != methods[0] else ""
             return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
-    found = " and ".join(f"{have:,} {METHODS[method].dataset.name}" for method, have in counts.items())
+    missing = " and ".join(f"{have:,} {METHODS[method].dataset.name}" for method, have in counts.items())
     raise EvidenceError(
-        f"too little to train on: {found}, train.min_rows is {cfg.min_rows:,} ({rate})",
+        f"too little to train on: {missing}, train.min_rows is {cfg.min_rows:,} ({rate})",
         hint="ingest more logs or feedback; `flywheel explain examples` and `... pairs` show what was dropped",
         have=max(counts.values()),
         need=cfg.min_rows,

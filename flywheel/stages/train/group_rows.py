@@ -37,22 +37,24 @@ def member_rows(
     for message in messages:
         if message["role"] == "assistant":
             start = chat.ids(chat.prompt(before, tools))
-            whole = (*start, *chat.ids(chat.completion(before, tools, message)))
-            made = Row(whole, ((len(start), len(whole)),))
-            if rows and whole[: len(rows[-1].ids)] == rows[-1].ids:
-                made = Row(whole, (*rows.pop().windows, *made.windows))
-            rows.append(made)
+            ids = (*start, *chat.ids(chat.completion(before, tools, message)))
+            row = Row(ids, ((len(start), len(ids)),))
+            if rows and ids[: len(rows[-1].ids)] == rows[-1].ids:
+                row = Row(ids, (*rows.pop().windows, *row.windows))
+            rows.append(row)
         before.append(message)
     return rows
 
 
-def _logged(told: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple[float, ...] | None:
+def _logged(log_probs: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple[float, ...] | None:
     """Return logged log-probabilities if they are of exactly the tokens that are trained."""
     windows = [row.ids[a:b] for row in rows for a, b in row.windows]
-    if told is None or len(told) != len(windows):
+    if log_probs is None or len(log_probs) != len(windows):
         return None
-    fits = all(list(w) == list(t["ids"]) and len(t["log_probs"]) == len(w) for w, t in zip(windows, told, strict=True))
-    return tuple(float(x) for t in told for x in t["log_probs"]) if fits else None
+    fits = all(
+        list(w) == list(t["ids"]) and len(t["log_probs"]) == len(w) for w, t in zip(windows, log_probs, strict=True)
+    )
+    return tuple(float(x) for t in log_probs for x in t["log_probs"]) if fits else None
 
 
 def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, tuple[float, ...] | None, float]:
@@ -61,9 +63,9 @@ def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, t
     A row without temperatures is one whose policies sampled at temperature 1.
     """
     temperature = row["temperatures"][i] if row.get("temperatures") else 1.0
-    told = row["log_probs"][i] if row.get("log_probs") else None
+    log_probs = row["log_probs"][i] if row.get("log_probs") else None
     name = str(row["policies"][i] or "") if temperature is not None else ""
-    return name, _logged(told, rows), 1.0 if temperature is None else float(temperature)
+    return name, _logged(log_probs, rows), 1.0 if temperature is None else float(temperature)
 
 
 def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConfig) -> tuple[list[list[Member]], int]:
@@ -82,12 +84,12 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
     for row in rows:
         group = []
         for i, messages in enumerate(row["completions"]):
-            made, total = tuple(member_rows(messages, row["prompt"], row["tools"], chat)), total + 1
-            if not made or max(len(r.ids) for r in made) > cfg.max_length:
+            member, total = tuple(member_rows(messages, row["prompt"], row["tools"], chat)), total + 1
+            if not member or max(len(r.ids) for r in member) > cfg.max_length:
                 refused += 1
                 continue
             advantage = float(row["advantages"][i]) + SHIFT
-            group.append(Member(made, advantage, *_behaviour(row, i, made)))
+            group.append(Member(member, advantage, *_behaviour(row, i, member)))
         if len(group) > 1:
             groups.append(group)
     if not groups or refused / total > cfg.max_refused:

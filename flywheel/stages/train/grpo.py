@@ -44,7 +44,7 @@ def behaviour_scores(
     """Return each member's behaviour log-probabilities: logged, scored again under what served it, or None."""
     import torch
 
-    found: list[list[torch.Tensor | None]] = [
+    scored: list[list[torch.Tensor | None]] = [
         [None if m.logged is None else torch.tensor(m.logged) for m in group] for group in groups
     ]
     missing = {(m.behaviour, m.temperature) for group in groups for m in group if m.logged is None}
@@ -59,8 +59,8 @@ def behaviour_scores(
         with _serving(items.scorer.model, spec.behaviours.get(name)), items.scorer.at(temperature):
             scores = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
         for g, m in places:
-            found[g][m] = torch.cat([next(scores) for _ in groups[g][m].rows])
-    return found
+            scored[g][m] = torch.cat([next(scores) for _ in groups[g][m].rows])
+    return scored
 
 
 @contextlib.contextmanager
@@ -128,9 +128,11 @@ class GroupLoss(Logged):
         """Return the members' TOPR weights; those driven away far enough already get none. Notes the diagnostics."""
         import torch
 
-        told = self._behaviour[i]
-        known = torch.tensor([b is not None for b in told], device=advantages.device)
-        gaps = [torch.zeros_like(t) if b is None else (t.detach() - b.to(t)) for t, b in zip(tokens, told, strict=True)]
+        behaviour = self._behaviour[i]
+        known = torch.tensor([b is not None for b in behaviour], device=advantages.device)
+        gaps = [
+            torch.zeros_like(t) if b is None else (t.detach() - b.to(t)) for t, b in zip(tokens, behaviour, strict=True)
+        ]
         ratios = torch.stack([gap.sum() for gap in gaps])
         far = torch.stack([-gap.mean() for gap in gaps]) > self._mask_kl
         weights = losses.topr_weights(advantages, ratios, known)
@@ -154,15 +156,15 @@ def start_scores(spec: TrainSpec, items: Items) -> list[list[torch.Tensor]]:
         return items.reference
     items.scorer.model.eval()
     rows = [row for item in items.rows for row in item]
-    found = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
+    scores = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
     items.scorer.model.train()
-    return [[next(found) for _ in item] for item in items.rows]
+    return [[next(scores) for _ in item] for item in items.rows]
 
 
 def refuse(
     start: Sequence[Sequence[torch.Tensor]],
     groups: Sequence[Sequence[Member]],
-    told: Sequence[Sequence[torch.Tensor | None]],
+    behaviour_scores: Sequence[Sequence[torch.Tensor | None]],
     least: float,
 ) -> dict[str, float]:
     """Refuse logs that say nothing about the policy that training starts from; return the numbers.
@@ -178,7 +180,7 @@ def refuse(
     logs, usable = [], 0
     for i, group in enumerate(groups):
         following = iter(start[i])
-        for member, behaviour in zip(group, told[i], strict=True):
+        for member, behaviour in zip(group, behaviour_scores[i], strict=True):
             policy = torch.cat([next(following) for _ in member.rows])
             usable += behaviour is not None or member.advantage > 0
             if behaviour is not None:
@@ -215,8 +217,8 @@ def train(spec: TrainSpec) -> TrainResult:
     tokenizer = load_tokenizer(spec.config.model)
     groups, refused = read_groups(read_rows(spec.data), ChatFormat(tokenizer), cfg)
     items = prepare_items(spec, with_adapter(spec), [[r for m in group for r in m.rows] for group in groups])
-    told = behaviour_scores(spec, items, groups)
-    near = refuse(start_scores(spec, items), groups, told, cfg.grpo_min_ess)
+    behaviour = behaviour_scores(spec, items, groups)
+    near = refuse(start_scores(spec, items), groups, behaviour, cfg.grpo_min_ess)
     checks = {"rows_refused": float(refused), **items.numbers(), **near}
     trainer = Groups(
         model=items.scorer.model,
@@ -232,6 +234,6 @@ def train(spec: TrainSpec) -> TrainResult:
         "ess_lost": (1 - cfg.grpo_min_ess, "lower train.grpo_learning_rate"),
     }
     trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
-    trainer.of_groups(cfg, groups, told)
+    trainer.of_groups(cfg, groups, behaviour)
     trainer.train(resume_from_checkpoint=newest(spec))
     return finish(spec, trainer, tokens=items.tokens, checks=checks, started=started)

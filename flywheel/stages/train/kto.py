@@ -50,12 +50,12 @@ def balance(labels: list[bool], weights: list[float]) -> list[float]:
 
 def action_rows(rows: list[dict[str, list[int]]]) -> list[list[Row]]:
     """Return each action's row, and the row of its prompt with the next row's action."""
-    made = []
+    items = []
     for row, other in zip(rows, [*rows[1:], *rows[:1]], strict=True):
         prompt = row["prompt_ids"]
         both = (row["completion_ids"], other["completion_ids"])
-        made.append([Row((*prompt, *ids), ((len(prompt), len(prompt) + len(ids)),)) for ids in both])
-    return made
+        items.append([Row((*prompt, *ids), ((len(prompt), len(prompt) + len(ids)),)) for ids in both])
+    return items
 
 
 class ActionLoss(Logged):
@@ -75,7 +75,7 @@ class ActionLoss(Logged):
         )
         drift = foreign.detach().mean().clamp(min=0)
         desirable = torch.tensor([self._labels[i] for i in chosen], device=ratios.device)
-        found = losses.kto(ratios, desirable, drift, beta=self._beta)
+        terms = losses.kto(ratios, desirable, drift, beta=self._beta)
         good = [
             float((s[0] - self.items.reference[i][0].to(s[0])).detach().mean()) for i, s in pairs if self._labels[i]
         ]
@@ -83,7 +83,7 @@ class ActionLoss(Logged):
         for name, side in (("rewards/desirable", desirable), ("rewards/undesirable", ~desirable)):
             if bool(side.any()):
                 self.note(**{name: self._beta * float(ratios.detach()[side].mean())})
-        return (found * ratios.new_tensor([self._weights[i] for i in chosen])).mean()
+        return (terms * ratios.new_tensor([self._weights[i] for i in chosen])).mean()
 
 
 def train(spec: TrainSpec) -> TrainResult:

@@ -46,17 +46,17 @@ def units(rows: Sequence[Row], limit: int) -> list[list[int]]:
         limit: most tokens of a group's tree; a longer one is cut.
     """
     order = sorted(range(len(rows)), key=lambda i: (rows[i].ids, rows[i].windows))
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     trunk: tuple[int, ...] = ()
     for i in order:
         prompt = rows[i].ids[: rows[i].windows[0][0]] if rows[i].windows else rows[i].ids
-        follows = bool(found) and len(trunk) > 0 and prompt[: len(trunk)] == trunk
-        if follows and len(grow([rows[k] for k in (*found[-1], i)]).ids) <= limit:
-            found[-1].append(i)
+        follows = bool(groups) and len(trunk) > 0 and prompt[: len(trunk)] == trunk
+        if follows and len(grow([rows[k] for k in (*groups[-1], i)]).ids) <= limit:
+            groups[-1].append(i)
         else:
-            found.append([i])
+            groups.append([i])
             trunk = prompt
-    return found
+    return groups
 
 
 def _key(rows: Sequence[Row]) -> str:
@@ -82,13 +82,13 @@ class ReferenceCache:
 
     def read(self) -> dict[str, list[list[float]]]:
         """Return everything kept for this identity; a file that is not a cache is removed."""
-        place, found = self._place(), dict[str, list[list[float]]]()
+        place, scores = self._place(), dict[str, list[list[float]]]()
         for path in sorted(place.glob("*.json")) if place is not None else []:
             try:
-                found |= json.loads(path.read_text(encoding="utf-8"))
+                scores |= json.loads(path.read_text(encoding="utf-8"))
             except ValueError:
                 path.unlink()
-        return found
+        return scores
 
     def add(self, key: str, scores: list[list[float]]) -> None:
         """Keep a unit's numbers; `write` puts them on disk."""

@@ -92,8 +92,8 @@ def shares(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def _answer(rollout: Rollout, name: str, arguments: Mapping[str, Any]) -> str:
-    found = rollout.attempt.call(name, arguments)
-    return OVER if found is None else found.content
+    result = rollout.attempt.call(name, arguments)
+    return OVER if result is None else result.content
 
 
 def _method(name: str) -> Callable[..., str]:

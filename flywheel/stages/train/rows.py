@@ -86,23 +86,23 @@ def demonstrations(
         weights: one a row, positive; each trained token then has the sum of its rows' as `weights`, scaled to a mean
             of 1, so that a row of twice the weight counts as the row twice. Left out where all are equal.
     """
-    whole = sorted(
+    ordered = sorted(
         (row["prompt_ids"] + row["completion_ids"], len(row["prompt_ids"]), w)
         for row, w in zip(rows, weights or [1.0] * len(rows), strict=True)
     )
-    made: list[dict[str, list[Any]]] = []
-    for ids, start, weight in reversed(whole):
-        if not made or made[-1]["input_ids"][: len(ids)] != ids:
-            made.append({"input_ids": ids, "labels": [_NO_LOSS] * len(ids), "weights": [0.0] * len(ids)})
-        made[-1]["labels"][start : len(ids)] = ids[start:]
+    sequences: list[dict[str, list[Any]]] = []
+    for ids, start, weight in reversed(ordered):
+        if not sequences or sequences[-1]["input_ids"][: len(ids)] != ids:
+            sequences.append({"input_ids": ids, "labels": [_NO_LOSS] * len(ids), "weights": [0.0] * len(ids)})
+        sequences[-1]["labels"][start : len(ids)] = ids[start:]
         for place in range(start, len(ids)):  # a row that is there twice counts twice
-            made[-1]["weights"][place] += weight
-    differ = weights is not None and len({w for row in made for w in row["weights"] if w > 0}) > 1
-    return _scaled(made) if differ else [{k: row[k] for k in ("input_ids", "labels")} for row in made]
+            sequences[-1]["weights"][place] += weight
+    differ = weights is not None and len({w for row in sequences for w in row["weights"] if w > 0}) > 1
+    return _scaled(sequences) if differ else [{k: row[k] for k in ("input_ids", "labels")} for row in sequences]
 
 
 def _scaled(rows: list[dict[str, list[Any]]]) -> list[dict[str, list[Any]]]:
     """Scale tokens' weights to a mean of 1 over the trained tokens."""
-    found = [w for row in rows for w in row["weights"] if w > 0]
-    mean = math.fsum(found) / len(found)
+    weights = [w for row in rows for w in row["weights"] if w > 0]
+    mean = math.fsum(weights) / len(weights)
     return [{**row, "weights": [w / mean for w in row["weights"]]} for row in rows]

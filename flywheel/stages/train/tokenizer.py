@@ -57,11 +57,11 @@ def speaking(
     def _ids(conversation: Any) -> list[int]:
         return list(prompts[conversation[0]["content"]])
 
-    made = copy.copy(tokenizer)
+    copied = copy.copy(tokenizer)
     Speaking.__name__ = kind.__name__
-    made.__class__ = Speaking
-    made.response_template = "flywheel"  # any: that there is one keeps TRL from looking for its own
-    return made
+    copied.__class__ = Speaking
+    copied.response_template = "flywheel"  # any: that there is one keeps TRL from looking for its own
+    return copied
 
 
 def normal_message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def _parsed(
     calls, content = message.get("tool_calls") or [], str(message.get("content") or "")
     if any(call["arguments"] is None for call in calls):
         return {"role": "assistant", "content": content, MALFORMED: True}
-    made = [{"type": "function", "function": _function(call, tools)} for call in calls]
-    return {"role": "assistant", "content": content, **({"tool_calls": made} if made else {})}
+    tool_calls = [{"type": "function", "function": _function(call, tools)} for call in calls]
+    return {"role": "assistant", "content": content, **({"tool_calls": tool_calls} if tool_calls else {})}
 
 
 def _function(call: Mapping[str, Any], tools: Collection[str]) -> dict[str, Any]:
@@ -103,13 +103,13 @@ def result_ids(chat: ChatFormat, results: Sequence[Mapping[str, Any]]) -> list[i
     action = {"role": "assistant", "content": "", "tool_calls": calls}
     answered = [{**m, "tool_call_id": call["id"]} for m, call in zip(results, calls, strict=True)]
     before = chat.prompt(_ASK, None) + chat.completion(_ASK, None, action)
-    whole = chat.prompt([*_ASK, action, *answered], None)
-    if not whole.startswith(before):
+    text = chat.prompt([*_ASK, action, *answered], None)
+    if not text.startswith(before):
         raise PrefixError(
             "the chat template is not prefix-preserving: an action renders differently when its result follows",
             hint="use a chat template that does not rewrite earlier turns, or train.method = 'grpo' on logged groups",
         )
-    return chat.ids(whole[len(before) :])
+    return chat.ids(text[len(before) :])
 
 
 def _check(chat: ChatFormat) -> None:

@@ -32,13 +32,13 @@ def _step(checkpoint: Path) -> int:
 
 def newest(spec: TrainSpec) -> Path | None:
     """Return the newest complete checkpoint, or None; incomplete ones are removed."""
-    whole = []
+    complete = []
     for path in checkpoints(spec).glob("checkpoint-*"):
         if (path / _WHOLE).exists():
-            whole.append(path)
+            complete.append(path)
         else:
             shutil.rmtree(path, ignore_errors=True)  # of several processes another may be quicker
-    return max(whole, key=_step, default=None)
+    return max(complete, key=_step, default=None)
 
 
 def trim_metrics(spec: TrainSpec) -> None:

@@ -54,19 +54,19 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
 
     hint = "make it with `accelerate config --config_file FILE`, or leave train.accelerate out"
     try:
-        found = yaml.safe_load(read_text(path, ConfigError))
+        accelerate = yaml.safe_load(read_text(path, ConfigError))
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"train.accelerate: `{path}` cannot be read ({type(error).__name__})", hint=hint) from error
-    if not isinstance(found, dict) or "distributed_type" not in found:
+    if not isinstance(accelerate, dict) or "distributed_type" not in accelerate:
         raise ConfigError(f"train.accelerate: `{path}` is not a configuration of accelerate's", hint=hint)
-    kind, processes = str(found["distributed_type"]), found.get("num_processes", 1)
+    kind, processes = str(accelerate["distributed_type"]), accelerate.get("num_processes", 1)
     if kind not in _KINDS:
         raise ConfigError(
             f"train.accelerate: distributed_type {kind[:20]} is not supported", hint=f"one of {', '.join(_KINDS)}"
         )
     if not isinstance(processes, int) or processes < 1:
         raise ConfigError("train.accelerate: num_processes is not a number of processes", hint=hint)
-    if spreads(found) and _yes(_fsdp(found).get("fsdp_offload_params", False)):
+    if spreads(accelerate) and _yes(_fsdp(accelerate).get("fsdp_offload_params", False)):
         raise ConfigError(
             "train.accelerate: fsdp_offload_params is not supported",
             hint="set it to false; only the layers in use are on a device whole",
@@ -76,22 +76,22 @@ def read_accelerate(path: Path, method: Method) -> Mapping[str, Any]:
             f"train.accelerate: {method} on several devices is not supported",
             hint="leave train.accelerate out: its attempts are made in one process",
         )
-    return found
+    return accelerate
 
 
-def spreads(found: Mapping[str, Any]) -> bool:
+def spreads(accelerate: Mapping[str, Any]) -> bool:
     """Return whether a configuration of accelerate's spreads the model's layers over the processes."""
-    return bool(found["distributed_type"] == _SHARDED)
+    return bool(accelerate["distributed_type"] == _SHARDED)
 
 
-def keeps_layers(found: Mapping[str, Any]) -> bool:
+def keeps_layers(accelerate: Mapping[str, Any]) -> bool:
     """Return whether a layer's weights, once gathered, stay until its way back (`fsdp_reshard_after_forward`)."""
-    return not _yes(_fsdp(found).get("fsdp_reshard_after_forward", True))
+    return not _yes(_fsdp(accelerate).get("fsdp_reshard_after_forward", True))
 
 
-def _fsdp(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    given = found.get("fsdp_config")
-    return given if isinstance(given, dict) else {}
+def _fsdp(accelerate: Mapping[str, Any]) -> Mapping[str, Any]:
+    fsdp = accelerate.get("fsdp_config")
+    return fsdp if isinstance(fsdp, dict) else {}
 
 
 def _yes(value: object) -> bool:
@@ -109,11 +109,11 @@ def command(spec: Path, accelerate: str, method: Method) -> list[str]:
     if not accelerate:
         return [sys.executable, "-m", WORKER, str(spec), parent]
     file = Path(accelerate)
-    found = read_accelerate(file, method)
+    settings = read_accelerate(file, method)
     worker = ["-m", WORKER, str(spec), "0"]
     launched = ["accelerate.commands.launch", "--config_file", str(file)]
-    if found["distributed_type"] == "MULTI_CPU" or (spreads(found) and found.get("use_cpu")):
-        processes = str(found.get("num_processes", 1))
+    if settings["distributed_type"] == "MULTI_CPU" or (spreads(settings) and settings.get("use_cpu")):
+        processes = str(settings.get("num_processes", 1))
         launched = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
     return [sys.executable, "-m", "flywheel.stages.train.process.distributed", parent, *launched, *worker]
 

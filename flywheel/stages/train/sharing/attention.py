@@ -39,12 +39,12 @@ def kernels(device: str) -> tuple[str, ...]:
     return {"cuda": ("flex", "blocks"), "cpu": ("parts", "blocks")}.get(device, ("blocks",))
 
 
-def _blocks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, made: Layout, rule: Rule) -> torch.Tensor:
+def _blocks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, flat: Layout, rule: Rule) -> torch.Tensor:
     import torch
 
     parts = []
-    for i, block in enumerate(made.tree.blocks):
-        places, mask = made.keys(i), made.mask(i, rule.window)
+    for i, block in enumerate(flat.tree.blocks):
+        places, mask = flat.keys(i), flat.mask(i, rule.window)
         q, k, v = query[:, :, block.start : block.end], key[:, :, places], value[:, :, places]
         if rule.cap is not None:
             parts.append(_capped(q, k, v, mask, rule.scale, rule.cap))
@@ -84,9 +84,9 @@ def attend(  # noqa: PLR0913 - the interface is transformers'
     if flywheel_layout.kernel == "flex":
         from flywheel.stages.train.sharing.flex import attend_flex
 
-        found = attend_flex(query, key, value, flywheel_layout, rule)
+        attended = attend_flex(query, key, value, flywheel_layout, rule)
     elif flywheel_layout.kernel == "parts" and rule.cap is None and rule.window >= flywheel_layout.longest:
-        found = attend_parts(query, key, value, flywheel_layout.looks(query.dtype), rule.scale)
+        attended = attend_parts(query, key, value, flywheel_layout.looks(query.dtype), rule.scale)
     else:
-        found = _blocks(query, key, value, flywheel_layout, rule)
-    return found.transpose(1, 2).contiguous(), None
+        attended = _blocks(query, key, value, flywheel_layout, rule)
+    return attended.transpose(1, 2).contiguous(), None

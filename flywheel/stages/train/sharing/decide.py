@@ -71,11 +71,11 @@ def decide(scorer: Scorer, batches: Sequence[Sequence[Row]], *, dropout: float =
     batch, tried = batches[min(paying, key=lambda i: (trees[i].plain, i))], list[str]()
     for kernel in kernels(scorer.device.type):
         scorer.kernel = kernel
-        found = _checked(scorer, batch, ratio)
-        tried.append(f"{kernel}: {found.reason}")
-        if found.on:
+        sharing = _checked(scorer, batch, ratio)
+        tried.append(f"{kernel}: {sharing.reason}")
+        if sharing.on:
             break
-    return replace(found, reason="; ".join(tried))
+    return replace(sharing, reason="; ".join(tried))
 
 
 def _checked(scorer: Scorer, batch: Sequence[Row], ratio: float) -> Sharing:
@@ -116,11 +116,11 @@ def _both(scorer: Scorer, batch: Sequence[Row], *, shared: bool) -> tuple[torch.
 
     total = sum(len(row.trained) for row in batch)
     weights = iter(torch.split(torch.linspace(0.5, 1.5, total), 1))
-    found = [
+    parts = [
         _scored(scorer.shared(part) if shared else scorer.plain(part), scorer, weights)
         for part in ([batch] if shared else [[row] for row in batch if row.trained])
     ]
-    return torch.cat([scores for scores, _ in found]), functools.reduce(torch.add, [slope for _, slope in found])
+    return torch.cat([scores for scores, _ in parts]), functools.reduce(torch.add, [slope for _, slope in parts])
 
 
 def _scored(
@@ -132,5 +132,5 @@ def _scored(
     scores = torch.cat(rows)
     weighed = scores * torch.cat(list(itertools.islice(weights, len(scores)))).to(scores.device)
     slopes = torch.autograd.grad(weighed.sum(), parameters, allow_unused=True)
-    whole = [torch.zeros_like(p) if s is None else s for s, p in zip(slopes, parameters, strict=True)]
-    return scores.detach(), torch.cat([s.detach().float().flatten() for s in whole])
+    slope = [torch.zeros_like(p) if s is None else s for s, p in zip(slopes, parameters, strict=True)]
+    return scores.detach(), torch.cat([s.detach().float().flatten() for s in slope])

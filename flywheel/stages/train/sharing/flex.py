@@ -43,41 +43,41 @@ def _cap(cap: float) -> Any:
     return capped
 
 
-def attend_flex(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, made: Layout, rule: Rule) -> torch.Tensor:
+def attend_flex(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, flat: Layout, rule: Rule) -> torch.Tensor:
     """Attention over a tree, (1, heads, N, d) → (1, heads, N, d)."""
-    if rule.window not in made.squares:
-        made.squares[rule.window] = _squares(made, rule.window)
-    found: torch.Tensor = _kernel(query.device.type)(
+    if rule.window not in flat.squares:
+        flat.squares[rule.window] = _squares(flat, rule.window)
+    attended: torch.Tensor = _kernel(query.device.type)(
         query,
         key,
         value,
         score_mod=None if rule.cap is None else _cap(rule.cap),
-        block_mask=made.squares[rule.window],
+        block_mask=flat.squares[rule.window],
         scale=rule.scale,
         enable_gqa=query.shape[1] != key.shape[1],
     )
-    return found
+    return attended
 
 
-def _continues(made: Layout) -> torch.Tensor:
+def _continues(flat: Layout) -> torch.Tensor:
     """Return which segments a segment continues, itself among them, (S, S)."""
     import torch
 
-    segments = made.tree.segments
-    found = torch.zeros((len(segments), len(segments)), dtype=torch.bool)
+    segments = flat.tree.segments
+    continues = torch.zeros((len(segments), len(segments)), dtype=torch.bool)
     for i, segment in enumerate(segments):  # a parent precedes its branches
         if segment.parent >= 0:
-            found[i] = found[segment.parent]
-        found[i, i] = True
-    return found.to(made.ids.device)
+            continues[i] = continues[segment.parent]
+        continues[i, i] = True
+    return continues.to(flat.ids.device)
 
 
-def _squares(made: Layout, window: int) -> BlockMask:
+def _squares(flat: Layout, window: int) -> BlockMask:
     """Return the mask by squares: where nothing is looked at, where everything is, and the rule for the rest."""
     import torch
     from torch.nn.attention.flex_attention import BlockMask
 
-    continues, owners, positions = _continues(made), made.owners, made.positions[0]
+    continues, owners, positions = _continues(flat), flat.owners, flat.positions[0]
     tokens = len(owners)
 
     def looks(batch: Any, head: Any, q: Any, k: Any) -> Any:  # noqa: ARG001 - FlexAttention's signature
@@ -98,9 +98,9 @@ def _of_strip(strip: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     pad = -strip.shape[1] % _SQUARE
-    one = torch.nn.functional.pad(strip, (0, pad)).view(strip.shape[0], -1, _SQUARE)
+    squares = torch.nn.functional.pad(strip, (0, pad)).view(strip.shape[0], -1, _SQUARE)
     # A square past the sequence's end is mixed at most: the kernel checks its edges by the rule.
-    return one.any(-1).any(0), one.all(-1).all(0) & (strip.shape[0] == _SQUARE)
+    return squares.any(-1).any(0), squares.all(-1).all(0) & (strip.shape[0] == _SQUARE)
 
 
 def _listed(squares: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

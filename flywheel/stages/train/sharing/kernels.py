@@ -36,8 +36,8 @@ def head_log_probs(
         logits = head(hidden).float()
         logits = torch.tanh(logits / cap) * cap if cap else logits
         return torch.log_softmax(logits / temperature, -1).gather(-1, targets[:, None])[:, 0]
-    found: torch.Tensor = _function().apply(hidden, head.weight, bias, targets, cap, temperature)
-    return found
+    scores: torch.Tensor = _function().apply(hidden, head.weight, bias, targets, cap, temperature)
+    return scores
 
 
 @functools.cache
@@ -50,17 +50,17 @@ def _function() -> Any:
         def forward(  # noqa: PLR0913, PLR0917 - torch passes them by place
             ctx: Any, hidden: Any, weight: Any, bias: Any, targets: Any, cap: float | None, temperature: float
         ) -> Any:
-            found = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
+            scores = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
             slopes = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
             for at in range(0, len(targets), _POSITIONS):
                 part = slice(at, at + _POSITIONS)
-                found[part], slope = _some(
+                scores[part], slope = _some(
                     hidden[part], weight, bias, targets[part], cap, temperature, slope=slopes is not None
                 )
                 if slopes is not None and slope is not None:
                     slopes[part] = slope
             ctx.save_for_backward(slopes)
-            return found
+            return scores
 
         @staticmethod
         def backward(ctx: Any, *given: Any) -> Any:
@@ -91,13 +91,13 @@ def _some(  # noqa: PLR0913 - what a token's probability depends on
         logits = logits / temperature
     rows = torch.arange(len(targets), device=targets.device)
     total = torch.logsumexp(logits, -1)
-    found = logits[rows, targets] - total
+    scores = logits[rows, targets] - total
     if not slope:
-        return found, None
+        return scores, None
     chances = logits.sub_(total[:, None]).exp_()
     chances[rows, targets] -= 1
     if bend is not None:
         chances *= bend
     if temperature != 1:
         chances /= temperature
-    return found, -(chances.to(weight.dtype) @ weight)
+    return scores, -(chances.to(weight.dtype) @ weight)

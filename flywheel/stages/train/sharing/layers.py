@@ -66,8 +66,8 @@ def _norm_forward(bias: float, layer: Any, x: torch.Tensor, *args: Any, **kwargs
     if not fits or not x.dtype == weight.dtype == torch.float32 or weight.shape != x.shape[-1:]:
         plain: torch.Tensor = layer.flywheel_plain(x, *args, **kwargs)
         return plain
-    made: torch.Tensor = _functions()[1].apply(x, weight + bias if bias else weight, _epsilon(layer))
-    return made
+    normed: torch.Tensor = _functions()[1].apply(x, weight + bias if bias else weight, _epsilon(layer))
+    return normed
 
 
 def use_fused(model: Any, *, on: bool) -> None:
@@ -90,8 +90,8 @@ def _lora_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> tor
     if not same or base.weight.requires_grad or type(base) is not torch.nn.Linear:
         unfused: torch.Tensor = layer.flywheel_plain(x)
         return unfused
-    made: torch.Tensor = _functions()[0].apply(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
-    return made.view(*x.shape[:-1], -1)
+    adapted: torch.Tensor = _functions()[0].apply(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
+    return adapted.view(*x.shape[:-1], -1)
 
 
 @functools.cache

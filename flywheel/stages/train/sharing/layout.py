@@ -39,8 +39,8 @@ class Layout:
         if look.alone or not look.own:
             return None
         part = slice(*look.queries)
-        one, places = self.owners[part], self.positions[0, part]
-        seen = (one[:, None] == one[None]) & (places[:, None] >= places[None])
+        owner, places = self.owners[part], self.positions[0, part]
+        seen = (owner[:, None] == owner[None]) & (places[:, None] >= places[None])
         return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
 
     @property
@@ -65,15 +65,15 @@ class Layout:
         return self.masks[key]
 
     def _mask(self, block: int, window: int) -> torch.Tensor | None:
-        made = self.tree.blocks[block]
-        alone = self.tree.owners[made.start] == self.tree.owners[made.end - 1]
-        if alone and not made.context and made.end - made.start <= window:
+        span = self.tree.blocks[block]
+        alone = self.tree.owners[span.start] == self.tree.owners[span.end - 1]
+        if alone and not span.context and span.end - span.start <= window:
             return None
         places = self.keys(block)
-        query, key = self.positions[0, made.start : made.end, None], self.positions[0, places][None]
-        before = sum(b - a for a, b in made.context)
+        query, key = self.positions[0, span.start : span.end, None], self.positions[0, places][None]
+        before = sum(b - a for a, b in span.context)
         allowed = (query >= key) & (query - key < window)
-        allowed[:, before:] &= self.owners[made.start : made.end, None] == self.owners[made.start : made.end][None]
+        allowed[:, before:] &= self.owners[span.start : span.end, None] == self.owners[span.start : span.end][None]
         return allowed
 
 

@@ -55,14 +55,14 @@ class Scorer:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the base model's weights."""
-        found: torch.dtype = self._head.weight.dtype
-        return found
+        dtype: torch.dtype = self._head.weight.dtype
+        return dtype
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        found: torch.device = self._head.weight.device
-        return found
+        device: torch.device = self._head.weight.device
+        return device
 
     def __call__(self, rows: Sequence[Row]) -> list[torch.Tensor]:
         """Return each row's log-probabilities, shared where that was found to hold (`sharing`) and these rows share."""
@@ -91,16 +91,16 @@ class Scorer:
     def _of(self, tree: Tree) -> list[torch.Tensor]:
         import torch
 
-        made = layout(tree, self.device, self.kernel)
+        flat = layout(tree, self.device, self.kernel)
         self._attention(_NAME)
         use_fused(self.model, on=True)
         try:
             hidden = self._backbone(
-                input_ids=made.ids,
-                position_ids=made.positions,
-                attention_mask=torch.empty((1, 1, 0, 0), device=made.ids.device),  # four axes: taken as it is
+                input_ids=flat.ids,
+                position_ids=flat.positions,
+                attention_mask=torch.empty((1, 1, 0, 0), device=flat.ids.device),  # four axes: taken as it is
                 use_cache=False,
-                flywheel_layout=made,
+                flywheel_layout=flat,
             ).last_hidden_state[0]
         finally:
             if not self._backbone.is_activation_checkpointing:  # else the way back attends again

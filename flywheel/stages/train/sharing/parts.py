@@ -39,10 +39,10 @@ class Look:
 
 def looks(tree: Tree) -> list[Look]:
     """Return who looks where: first every token at its own range, once; then what continues a segment at that one."""
-    found = []
+    parts = []
     for block in tree.blocks:
         span = (block.start, block.end)
-        found.append(Look(span, span, own=True, alone=tree.owners[block.start] == tree.owners[block.end - 1]))
+        parts.append(Look(span, span, own=True, alone=tree.owners[block.start] == tree.owners[block.end - 1]))
     last = [segment.end for segment in tree.segments]
     first: dict[int, int] = {}
     for i in range(len(tree.segments) - 1, -1, -1):  # descendants of a segment follow it, next to one another
@@ -51,8 +51,8 @@ def looks(tree: Tree) -> list[Look]:
             last[parent] = max(last[parent], last[i])
             first[parent] = tree.segments[i].start
     for i, start in sorted(first.items()):
-        found.append(Look((start, last[i]), (tree.segments[i].start, tree.segments[i].end), own=False))
-    return found
+        parts.append(Look((start, last[i]), (tree.segments[i].start, tree.segments[i].end), own=False))
+    return parts
 
 
 def attend_parts(
@@ -71,8 +71,8 @@ def attend_parts(
         parts: each look with what is added to the scores of an own range that is not alone.
         scale: of the scores.
     """
-    found: torch.Tensor = _function().apply(query, key, value, parts, scale)
-    return found
+    attended: torch.Tensor = _function().apply(query, key, value, parts, scale)
+    return attended
 
 
 def _grouped(x: torch.Tensor, groups: int) -> torch.Tensor:

@@ -160,25 +160,25 @@ def grow(rows: Sequence[Row], least: int = MIN_SHARED) -> Tree:
         rows: of any lengths; two may be equal.
         least: fewest tokens that a shared piece must have.
     """
-    made = _Growing(rows, least)
-    made.grow()
+    growing = _Growing(rows, least)
+    growing.grow()
     scored: dict[tuple[int, int], int] = {}
-    found = []
+    scored_rows = []
     for i, row in enumerate(rows):
-        places = made.places(i)
+        places = growing.places(i)
         keys = [(places[p - 1], row.ids[p]) for p in row.trained]
-        found.append([scored.setdefault(key, len(scored)) for key in keys])
-    positions = [s.depth + k for s in made.segments for k in range(s.end - s.start)]
-    owners = [i for i, s in enumerate(made.segments) for _ in range(s.end - s.start)]
+        scored_rows.append([scored.setdefault(key, len(scored)) for key in keys])
+    positions = [s.depth + k for s in growing.segments for k in range(s.end - s.start)]
+    owners = [i for i, s in enumerate(growing.segments) for _ in range(s.end - s.start)]
     return Tree(
-        ids=made.ids,
+        ids=growing.ids,
         positions=positions,
         owners=owners,
-        segments=tuple(made.segments),
-        blocks=tuple(_blocks(made.segments)),
+        segments=tuple(growing.segments),
+        blocks=tuple(_blocks(growing.segments)),
         sources=[source for source, _ in scored],
         targets=[target for _, target in scored],
-        rows=found,
+        rows=scored_rows,
         plain=sum(len(row.ids) for row in rows),
     )
 
