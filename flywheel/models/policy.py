@@ -132,7 +132,9 @@ class HFPolicy:
         with self._set.active(self._adapter) as model, torch.inference_mode():
             written = self._set.batches.greedy(model, asked, max_new_tokens)
         end, answers = tokenizer.eos_token_id, zip(written, tokenizer.batch_decode(written), tools, strict=True)
-        return [replace(chat.parse(_until(t, tokenizer.eos_token), o), tokens=_tokens(w, end)) for w, t, o in answers]
+        return [
+            replace(chat.parse(t.split(tokenizer.eos_token, 1)[0], o), tokens=_tokens(w, end)) for w, t, o in answers
+        ]
 
     def log_prob(
         self,
@@ -165,10 +167,6 @@ class HFPolicy:
 def _tokens(ids: Sequence[int], end: int) -> int:
     """Return how many tokens were written, the end of the turn included."""
     return ids.index(end) + 1 if end in ids else len(ids)
-
-
-def _until(text: str, end: str) -> str:
-    return text.split(end, 1)[0]
 
 
 def _drifts(owner: PolicySet, adapter: Path | None, texts: Sequence[str]) -> list[Drift]:

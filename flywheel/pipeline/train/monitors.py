@@ -25,19 +25,15 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
     """Return the monitors' results on all that was built."""
     tables = {name: read_table(ctx.store, name).select(cols).collect() for name, cols in _COLUMNS.items()}
     frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])
-    serving = _names(ctx.registry.champion)
-    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=serving, audit=_audited(ctx))
+    champion = ctx.registry.champion
+    names = [] if champion is None else [str(champion), f"{champion:04d}", round_name(champion)]  # in logs
+    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=names, audit=_audited(ctx))
 
 
 def _audited(ctx: Context) -> str | None:
     """Return the audit's worst verdict on the calibration of the policies; None without answers."""
     verdicts = {found.verdict for found in transport(ctx)["policy"]}
     return next((verdict for verdict in ("FAIL", "INCONCLUSIVE", "PASS") if verdict in verdicts), None)
-
-
-def _names(champion: int | None) -> list[str]:
-    """Return the names by which logs may call the champion."""
-    return [] if champion is None else [str(champion), f"{champion:04d}", round_name(champion)]
 
 
 def refuse_red(number: int, rows: Sequence[MonitorRow], reason: str) -> str:

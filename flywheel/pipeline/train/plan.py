@@ -102,18 +102,9 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     selected = {dataset: _select(ctx, dataset, known) for dataset in _datasets(train.method)}
     rate = _well_formed_rate(ctx, parent, selected[EXAMPLES].rows) if train.method == "auto" else None
     choice = choose_method({dataset.name: len(found.rows) for dataset, found in selected.items()}, rate, train)
-
-    dataset = METHODS[choice.method].dataset
-    rows, funnel = selected[dataset]
-    if dataset is EXAMPLES:
-        rows = replayed(ctx, parent, rows)
-    if dataset is PAIRS:
-        rows = [*rows, *_demonstrations(ctx, rows, selected[EXAMPLES].rows, known, funnel)]
-    golden = golden_rows(ctx.project, train, dataset, parent or 0, len(rows), funnel)
-    clean = clear([*rows, *golden], evaluation_texts(ctx), funnel)
-    fitted = fit_rows(ctx, clean, choice.method, funnel)
+    dataset, funnel = METHODS[choice.method].dataset, selected[METHODS[choice.method].dataset].funnel
+    fitted = _complete(ctx, choice.method, selected, known, parent)
     _refuse_too_few(fitted, choice.method, number, train)
-
     text = dataset_text(fitted.rows)
     tasks = sorted({row["task_id"] for row in fitted.rows})
     plan = Plan(
@@ -212,6 +203,20 @@ def _select(ctx: Context, dataset: Dataset, known: _Known) -> _Selected:
         case _:
             assert_never(dataset.name)
     return _Selected(rows, funnel)
+
+
+def _complete(
+    ctx: Context, method: Method, selected: Mapping[Dataset, _Selected], known: _Known, parent: int | None
+) -> Fitted:
+    """Return the rows of a round: the selected ones, what they are trained together with, and no row too long."""
+    dataset = METHODS[method].dataset
+    rows, funnel = selected[dataset]
+    if dataset is EXAMPLES:
+        rows = replayed(ctx, parent, rows)
+    if dataset is PAIRS:
+        rows = [*rows, *_demonstrations(ctx, rows, selected[EXAMPLES].rows, known, funnel)]
+    golden = golden_rows(ctx.project, ctx.config.train, dataset, parent or 0, len(rows), funnel)
+    return fit_rows(ctx, clear([*rows, *golden], evaluation_texts(ctx), funnel), method, funnel)
 
 
 def _demonstrations(

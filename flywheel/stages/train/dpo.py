@@ -139,13 +139,9 @@ def train(spec: TrainSpec) -> TrainResult:
         callbacks=[recorder(spec, items.tokens / len(data.rows))],
     )  # fmt: skip
     trainer.model.delete_adapter("ref")  # the reference was scored before the first step: no copy is kept
-    limits = {
-        "chosen_drop": (
-            cfg.max_chosen_drop,
-            "raise train.dpo_sft_weight and train.dpo_verified_sft_weight, or lower train.dpo_learning_rate",
-        ),
-        "kl": (cfg.max_kl, "lower the learning rate or raise train.dpo_beta"),
-    }
+    nearer = "raise train.dpo_sft_weight and train.dpo_verified_sft_weight, or lower train.dpo_learning_rate"
+    slower = "lower the learning rate or raise train.dpo_beta"
+    limits = {"chosen_drop": (cfg.max_chosen_drop, nearer), "kl": (cfg.max_kl, slower)}
     trainer.setup(items, limits, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_pairs(spec, [raw[i] for i in data.kept])
     checks = {"rows_refused": float(data.refused), **items.numbers(), **_check_items(spec, items)}

@@ -59,10 +59,6 @@ def units(rows: Sequence[Row], limit: int) -> list[list[int]]:
     return groups
 
 
-def _key(rows: Sequence[Row]) -> str:
-    return hashlib.sha256(json.dumps([[row.ids, row.windows] for row in rows]).encode()).hexdigest()
-
-
 @dataclass
 class ReferenceCache:
     """Log-probabilities by content, in files that are written whole and only added to.
@@ -115,7 +111,7 @@ def score_once(scorer: Scorer, rows: Sequence[Row], cache: ReferenceCache, limit
     written, together = time.monotonic(), units(rows, limit)
     for unit in together:
         batch = [rows[i] for i in unit]
-        key = _key(batch)
+        key = hashlib.sha256(json.dumps([[row.ids, row.windows] for row in batch]).encode()).hexdigest()
         if key not in kept or [len(s) for s in kept[key]] != [len(r.trained) for r in batch]:
             with torch.inference_mode():
                 kept[key] = [s.tolist() for s in scorer(batch)]

@@ -44,7 +44,7 @@ def speaking(
         def apply_chat_template(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
             del tools  # they are in the prompts already
             if not isinstance(conversation[0], Mapping):
-                return {"input_ids": [_ids(one) for one in conversation]}
+                return {"input_ids": [list(prompts[asked[0]["content"]]) for asked in conversation]}
             messages = [normal_message(m) for m in conversation]
             if not options.get("tokenize", True):
                 return chat.conversation(messages, None)
@@ -53,9 +53,6 @@ def speaking(
 
         def parse_response(self, response: Any, *_: Any, **__: Any) -> dict[str, Any]:
             return _parsed(chat, tokenizer, list(response), tools)
-
-    def _ids(conversation: Any) -> list[int]:
-        return list(prompts[conversation[0]["content"]])
 
     copied = copy.copy(tokenizer)
     Speaking.__name__ = kind.__name__
