@@ -17,6 +17,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.holdout import evaluation_texts
 from flywheel.records import Split, canonical_json
+from flywheel.records.methods import ACTIONS
 from flywheel.results.data import ExportAnswer, ExportFile
 from flywheel.stages.datasets.export import FORMS, export_rows
 from flywheel.stages.datasets.unpaired import unpaired, weighed
@@ -79,8 +80,8 @@ def export(ctx: Context, folder: Path, forms: Sequence[str], split: str) -> Expo
 
 def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
     form, funnel = FORMS[kind], Funnel()
-    table = read_table(ctx.store, form.table).collect()
-    if kind == "unpaired":  # as a KTO round reads it
+    table = read_table(ctx.store, form.dataset.table.name).collect()
+    if form.dataset is ACTIONS:  # as a KTO round reads it
         table = weighed(unpaired(table, read_table(ctx.store, "pairs").collect(), funnel, split))
     rows = export_rows(table, form, split, funnel)
     if split == Split.TRAIN:
@@ -99,8 +100,8 @@ def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
 
 
 def _inputs(ctx: Context, datasets: list[ExportFile]) -> dict[str, str]:
-    stages = {stage_of(FORMS[file.form].table) for file in datasets}
-    stages |= {"pairs"} if any(file.form == "unpaired" for file in datasets) else set()  # paired actions are left out
+    stages = {stage_of(FORMS[file.form].dataset.table.name) for file in datasets}
+    stages |= {"pairs"} if any(FORMS[file.form].dataset is ACTIONS for file in datasets) else set()  # paired actions are left out
     snapshots = ((stage, ctx.store.current(stage)) for stage in sorted(stages))
     return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from flywheel.models.chat import native_message
 from flywheel.records import Split, canonical_json
+from flywheel.records.methods import ACTIONS, EXAMPLES, GROUPS, PAIRS, Dataset
 
 if TYPE_CHECKING:
     from flywheel.funnel import Funnel
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """One form of dataset: the table it is made of, and how a row is converted."""
+    """One form of dataset: what it is made of, and how a row is converted."""
 
-    table: str
+    dataset: Dataset
     trainers: str
     row: Callable[[Mapping[str, Any]], dict[str, Any]]
     wanted: str = ""  # a boolean column that must hold
@@ -40,24 +41,24 @@ def _tools(text: str | None) -> str | None:
     return canonical_json(json.loads(text)) if text is not None else None
 
 
-def _shared(row: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _shared(row: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     return {
         "prompt": _messages(row["prompt"]),
         "tools": _tools(row["tools"]),
-        "id": row[key],
+        "id": row[dataset.table.key],
         "task_id": row["task_id"],
     }
 
 
 def _preference(row: Mapping[str, Any]) -> dict[str, Any]:
-    sides = {side: _messages(row[side]) for side in ("chosen", "rejected")}
+    sides = {side: _messages(row[side]) for side in PAIRS.sides}
     facts = {name: row[name] for name in ("margin", "p_better", "weight", "builder")}
-    return {**_shared(row, "pair_id"), **sides, **facts}
+    return {**_shared(row, PAIRS), **sides, **facts}
 
 
 def _unpaired(row: Mapping[str, Any]) -> dict[str, Any]:
     facts = {name: row[name] for name in ("label", "p_success", "weight")}
-    return {**_shared(row, "example_id"), "completion": _messages(row["completion"]), **facts}
+    return {**_shared(row, EXAMPLES), "completion": _messages(row["completion"]), **facts}
 
 
 def _demonstration(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,14 +67,17 @@ def _demonstration(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _group(row: Mapping[str, Any]) -> dict[str, Any]:
     facts = {name.removesuffix("_G"): row[name] for name in ("rewards_G", "advantages_G", "policies_G", "episodes_G")}
-    return {**_shared(row, "group_id"), "completions": [_messages(text) for text in row["completions_G"]], **facts}
+    return {**_shared(row, GROUPS), "completions": [_messages(text) for text in row["completions_G"]], **facts}
 
 
 FORMS: dict[str, Form] = {
-    "preference": Form("pairs", "DPO, reward models", _preference),
-    "unpaired": Form("examples", "KTO", _unpaired),
-    "sft": Form("examples", "SFT", _demonstration, wanted="label"),
-    "groups": Form("groups", "GRPO on logged attempts", _group),
+    form.dataset.exported: form
+    for form in (
+        Form(PAIRS, "DPO, reward models", _preference),
+        Form(ACTIONS, "KTO", _unpaired),
+        Form(EXAMPLES, "SFT", _demonstration, wanted="label"),
+        Form(GROUPS, "GRPO on logged attempts", _group),
+    )
 }
 
 
