@@ -20,7 +20,22 @@ _RENAMED = {"eval.rivals": "eval.baselines", "eval.rival_cases": "eval.baseline_
 _FIXED = {"canary.harm_alpha": "0.01", "canary.srm_p": "0.001"}  # keys that are constants now
 
 # Keys that were removed, and the values that they are fixed at.
-REMOVED: dict[str, Any] = {"train.grpo_shift": 0.1}
+REMOVED: dict[str, Any] = {
+    "train.grpo_shift": 0.1,
+    "monitors.slope_drop_amber": 0.15,
+    "monitors.slope_drop_red": 0.3,
+    "monitors.praise_amber": 0.25,
+    "monitors.praise_red": 0.4,
+    "monitors.mix_amber": 0.1,
+    "monitors.mix_red": 0.25,
+    "monitors.rate_ratio": 1.5,
+    "monitors.goodhart_rounds": 3,
+    "monitors.goodhart_gain": 0.02,
+    "monitors.goodhart_follow": 0.3,
+    "monitors.user_share": 0.02,
+    "monitors.user_ratio": 5.0,
+    "monitors.credit_amber": 0.2,
+}
 
 
 def _line_of(text: str, path: tuple[str | int, ...]) -> int:

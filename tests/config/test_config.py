@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from flywheel.config import Config, load_config, load_pipeline, merge_overrides, render_default_config
+from flywheel.config.files import REMOVED
 from flywheel.errors import ConfigError
 
 
@@ -25,6 +26,7 @@ def test_the_written_defaults_are_the_defaults() -> None:
         ("[eval]\nrivals = []\n", "line 2: unknown key `eval.rivals`", "it is `eval.baselines` now"),
         ("[canary]\nsrm_p = 0.1\n", "line 2: unknown key `canary.srm_p`", "remove it: it is always 0.001"),
         ("[train]\ngrpo_shift = 0.2\n", "line 2: `train.grpo_shift` was removed", "it is fixed at 0.1"),
+        ("[monitors]\n\nmix_red = 0.3\n", "line 3: `monitors.mix_red` was removed", "it is fixed at 0.25"),
         ("\n\n[pears]\nx = 1\n", "line 3: unknown key `pears`", "did you mean `pairs`?"),
         ("[train]\n\ndpo_epochs = -1\n", "line 3: `train.dpo_epochs`: Input should be greater than 0", ""),
         ("[train.lora]\nr = 0\n", "line 2: `train.lora.r`", ""),
@@ -70,3 +72,8 @@ def test_own_cases_are_within_the_project(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "flywheel.toml").write_text(f'[eval]\ncases = "{pattern}"\n')
     with pytest.raises(ConfigError, match="within the project"):
         load_config(tmp_path / "flywheel.toml")
+
+
+def test_a_removed_key_is_no_key() -> None:
+    sections = {name: values for name, values in Config().model_dump().items() if isinstance(values, dict)}
+    assert REMOVED.keys().isdisjoint(f"{name}.{key}" for name, values in sections.items() for key in values)

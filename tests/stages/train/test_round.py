@@ -406,7 +406,7 @@ def test_a_key_that_would_break_a_promise_is_refused(tmp_path: Path, tiny_model:
     from trl import SFTConfig
 
     made = spec(tmp_path, tiny_model, trl={"max_length": 64})
-    with pytest.raises(ConfigError, match=r"`train\.trl\.max_length` is not yours") as caught:
+    with pytest.raises(ConfigError, match=r"`train\.trl\.max_length` cannot be set") as caught:
         trl_common.trl_arguments(SFTConfig, made, 10)
     assert "`train.max_length`" in caught.value.hint
 
