@@ -17,7 +17,9 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
@@ -31,9 +33,6 @@ from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.rows import Tokenised, tokenise
 from flywheel.stages.train.sharing.tree import Row
 from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
-
-if TYPE_CHECKING:
-    import torch
 
 _TOLERANCE = 1e-3
 _NO_LOSS = -100
@@ -71,8 +70,6 @@ class PairLoss(Logged):
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
         """Return the mean over pairs of weight * (DPO + NLL term); of a demonstration it is the NLL term alone."""
-        import torch
-
         rows = zip(chosen, scores, strict=True)
         terms = [self._pair(i, *sides) if len(sides) > 1 else self._demonstration(i, *sides) for i, sides in rows]
         return torch.stack(terms).mean()
@@ -201,8 +198,6 @@ def _check_items(spec: TrainSpec, items: Items) -> dict[str, float]:
     They may have been kept from an earlier round; here they are computed once more, in the same way. That trees give
     what the model gives row by row is `sharing.decide`'s to check.
     """
-    import torch
-
     first = next(i for i, rows in enumerate(items.rows) if len(rows) > 1)
     model = items.scorer.model
     model.eval()
@@ -216,8 +211,6 @@ def _check_items(spec: TrainSpec, items: Items) -> dict[str, float]:
 
 def _check_trl(spec: TrainSpec, trainer: Any) -> dict[str, float]:
     """Check on the first rows that the reference TRL uses is the policy that the round names."""
-    import torch
-
     first = trainer.train_dataset.select(
         range(min(trainer.args.per_device_train_batch_size, len(trainer.train_dataset)))
     )
@@ -252,8 +245,6 @@ def _check_reference(
         named: the same under the policy that the round names as its reference.
         start: the same under the policy that training starts from.
     """
-    import torch
-
     gap = float((reference - named).abs().max())
     chosen, rejected = (start - reference).chunk(2)
     margins = spec.config.train.dpo_beta * (chosen - rejected)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
+from flywheel.models.chat import ChatFormat
 from flywheel.stages.train.sharing.tree import Row
-
-if TYPE_CHECKING:
-    from flywheel.config import TrainConfig
-    from flywheel.models.chat import ChatFormat
-
 
 SHIFT = 0.1  # by which a group's baseline is lowered: AsymRE's safe side (Arnal et al. 2025, arXiv 2506.20520)
 

@@ -18,8 +18,11 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import read_rows
@@ -32,18 +35,11 @@ from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.reference import ReferenceCache, score_once
 from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
 
-if TYPE_CHECKING:
-    import torch
-
-    from flywheel.config import TrainConfig
-
 
 def behaviour_scores(
     spec: TrainSpec, items: Items, groups: Sequence[Sequence[Member]]
 ) -> list[list[torch.Tensor | None]]:
     """Return each member's behaviour log-probabilities: logged, scored again under what served it, or None."""
-    import torch
-
     scored: list[list[torch.Tensor | None]] = [
         [None if m.logged is None else torch.tensor(m.logged) for m in group] for group in groups
     ]
@@ -98,13 +94,9 @@ class GroupLoss(Logged):
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
         """Return the mean over groups of the TOPR loss and the KL to the reference."""
-        import torch
-
         return torch.stack([self._group(i, rows) for i, rows in zip(chosen, scores, strict=True)]).mean()
 
     def _group(self, i: int, rows: list[torch.Tensor]) -> torch.Tensor:
-        import torch
-
         following = iter(rows)
         tokens = [torch.cat([next(following) for _ in m.rows]) for m in self._groups[i]]
         advantages = tokens[0].new_tensor([m.advantage for m in self._groups[i]])
@@ -126,8 +118,6 @@ class GroupLoss(Logged):
 
     def _weights(self, i: int, tokens: list[torch.Tensor], advantages: torch.Tensor) -> torch.Tensor:
         """Return the members' TOPR weights; those driven away far enough already get none. Notes the diagnostics."""
-        import torch
-
         behaviour = self._behaviour[i]
         known = torch.tensor([b is not None for b in behaviour], device=advantages.device)
         gaps = [
@@ -175,8 +165,6 @@ def refuse(
     Raises:
         TrainError: no member can be trained on, or the effective sample size is below `least`.
     """
-    import torch
-
     logs, usable = [], 0
     for i, group in enumerate(groups):
         following = iter(start[i])

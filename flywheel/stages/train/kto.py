@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
@@ -24,10 +26,6 @@ from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.rows import tokenise
 from flywheel.stages.train.sharing.tree import Row
 from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
-
-if TYPE_CHECKING:
-    import torch
-
 
 _HIGHEST = 4 / 3
 
@@ -67,8 +65,6 @@ class ActionLoss(Logged):
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
         """Return the mean weighted loss of a batch; its KL is estimated on the batch's foreign actions."""
-        import torch
-
         pairs = list(zip(chosen, scores, strict=True))
         ratios, foreign = (
             torch.stack([(s[k] - self.items.reference[i][k].to(s[k])).sum() for i, s in pairs]) for k in (0, 1)

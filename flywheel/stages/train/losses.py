@@ -7,11 +7,9 @@ IPO: Azar et al. 2023, arXiv 2310.12036; KTO: Ethayarajh et al. 2024, arXiv 2402
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    import torch
-
+import torch
 
 RATIO_LIMIT = 20.0  # a log-ratio beyond is as good as this one, and exp of it is still a number
 
@@ -33,8 +31,6 @@ def dpo(
         kind: "sigmoid" weighs both labels by their probability, "robust" removes the bias of flipped ones (p_better
             must not be 0.5), "ipo" regresses on 1 / (2 beta).
     """
-    import torch
-
     if kind == "ipo":
         return (margin - 1 / (2 * beta)).square()
     right, wrong = (-torch.nn.functional.logsigmoid(sign * beta * margin) for sign in (1, -1))
@@ -46,16 +42,12 @@ def dpo(
 
 def kto(ratio: torch.Tensor, desirable: torch.Tensor, drift: torch.Tensor, *, beta: float) -> torch.Tensor:
     """Return each row's loss: log-ratio to the reference, whether it is desirable, and the batch's KL (no gradient)."""
-    import torch
-
     signed = torch.where(desirable, ratio - drift, drift - ratio)
     return 1 - torch.sigmoid(beta * signed)
 
 
 def k3(log_ratio: torch.Tensor) -> torch.Tensor:
     """Return the estimate of KL(sampler || policy) at each token from log(policy / sampler); never negative."""
-    import torch
-
     kept = log_ratio.clamp(-RATIO_LIMIT, RATIO_LIMIT)
     return torch.expm1(kept) - kept
 
@@ -69,8 +61,6 @@ def topr_weights(advantages: torch.Tensor, log_ratios: torch.Tensor, known: torc
         known: whether a member's behaviour log-probabilities are known; a negative member without gets 0, since
             nothing would stop its probability from being driven to nothing.
     """
-    import torch
-
     ratios = log_ratios.detach().clamp(-RATIO_LIMIT, RATIO_LIMIT).exp()
     tapered = torch.where(known, ratios.clamp(max=1.0), torch.zeros_like(ratios))
     return torch.where(advantages >= 0, torch.ones_like(ratios), tapered)

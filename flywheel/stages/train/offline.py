@@ -13,9 +13,12 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from flywheel.errors import TrainError
+from flywheel.extensions import TrainSpec
 from flywheel.io.files import hash_file
 from flywheel.models.load import base_identity
 from flywheel.stages.train.process.distributed import world
@@ -23,12 +26,6 @@ from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours
 from flywheel.stages.train.sharing.decide import Sharing, decide
 from flywheel.stages.train.sharing.packed import Scorer
 from flywheel.stages.train.sharing.tree import Row, grow, padded, pays
-
-if TYPE_CHECKING:
-    import torch
-
-    from flywheel.extensions import TrainSpec
-
 
 PASS_TOKENS = 8192  # of a pass without gradients
 _WINDOW = 4  # steps over which a limit must be passed before a round is stopped
@@ -98,8 +95,6 @@ class Order:
         return sum(map(len, self._runs))
 
     def __iter__(self) -> Iterator[int]:
-        import torch
-
         chance = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch)
         for run in torch.randperm(len(self._runs), generator=chance).tolist():
             yield from self._runs[run]
@@ -107,7 +102,6 @@ class Order:
 
 def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> LogProbs:
     """Return the log-probabilities of rows under the reference that the round names, kept between rounds."""
-    import torch
     import transformers
 
     base_only = spec.reference == "base" or spec.start_adapter is None
@@ -253,6 +247,4 @@ def _gathered(seen: dict[str, list[float]]) -> dict[str, list[float]]:
 
 def collate(rows: Sequence[dict[str, int]]) -> dict[str, Any]:
     """Return the positions of a batch's items."""
-    import torch
-
     return {"item": torch.tensor([row["item"] for row in rows])}

@@ -13,17 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from flywheel.errors import TrainError
 from flywheel.io.files import atomic_write
+from flywheel.stages.train.sharing.packed import Scorer
 from flywheel.stages.train.sharing.tree import Row, grow
-
-if TYPE_CHECKING:
-    import torch
-
-    from flywheel.stages.train.sharing.packed import Scorer
-
 
 _VERSION = 1
 _FLUSH_S = 30.0
@@ -105,8 +101,6 @@ def score_once(scorer: Scorer, rows: Sequence[Row], cache: ReferenceCache, limit
     Raises:
         TrainError: a number is not finite.
     """
-    import torch
-
     kept, found, computed = cache.read(), dict[int, torch.Tensor](), 0
     written, together = time.monotonic(), units(rows, limit)
     for unit in together:

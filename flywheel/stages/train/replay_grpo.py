@@ -14,8 +14,9 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import read_rows
@@ -27,10 +28,6 @@ from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.rollouts import OVER, Rollouts, method_names
 from flywheel.stages.train.tokenizer import result_ids, speaking
 from flywheel.stages.train.trl_common import finish, pass_rows, prepare, recorder, trl_arguments, with_adapter
-
-if TYPE_CHECKING:
-    from flywheel.config import TrainConfig
-
 
 _KL_AT_START = 1e-3
 _ALL_BUT = 0.99  # of attempts without a reward: nothing is learned any more

@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
-
-if TYPE_CHECKING:
-    from flywheel.models.chat import ChatFormat
-
+from flywheel.models.chat import ChatFormat
 
 _NO_LOSS = -100
 

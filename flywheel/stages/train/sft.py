@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import read_rows
@@ -19,9 +21,6 @@ from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.process.distributed import world
 from flywheel.stages.train.rows import demonstrations, tokenise
 from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
-
-if TYPE_CHECKING:
-    import torch
 
 
 class _Weighed:
@@ -57,7 +56,6 @@ def weighted(trainer: type[Any]) -> type[Any]:
 
 def _collator(pad: int) -> Callable[[Sequence[dict[str, Any]]], dict[str, Any]]:
     """Return TRL's own collator with weights in addition to the labels."""
-    import torch
     from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
     plain = DataCollatorForLanguageModeling(pad_token_id=pad)

@@ -13,6 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from flywheel.config import TrainConfig
 from flywheel.errors import ConfigError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import atomic_folder, atomic_write
@@ -23,8 +26,6 @@ from flywheel.stages.train.process.shards import held, in_turn, spread
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
-
-    from flywheel.config import TrainConfig
 
 
 _VERSIONS = ("torch", "transformers", "trl", "peft", "datasets", "flywheel-rl")
@@ -62,7 +63,6 @@ _OWNED = {
 
 def prepare(spec: TrainSpec) -> None:
     """Seed everything and make CPU arithmetic repeatable."""
-    import torch
     from transformers import set_seed
 
     quiet()
@@ -84,7 +84,6 @@ def _score_only_actions() -> None:
     TRL 1.16 scores every position where Triton is not in use, because some accelerators compile for each shape; a CPU
     does not, and of a row of 300 tokens 260 may be prompt. The name is TRL's own: without it nothing changes.
     """
-    import torch
     from trl.trainer import utils
 
     if not torch.cuda.is_available() and hasattr(utils, "_use_triton"):
@@ -172,8 +171,6 @@ def _fitting(most: int, tokens_per_row: int, limit: int) -> int:
 
 def pass_rows(most: int, tokens_per_row: int) -> int:
     """Return the rows of one forward pass: the largest divisor of `most` whose tokens fit into memory, at least 1."""
-    import torch
-
     limit = _PASS_TOKENS["cuda" if torch.cuda.is_available() else "cpu"]
     return _fitting(most, tokens_per_row, limit)
 
@@ -190,8 +187,6 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
     Raises:
         ConfigError: a key under [train.trl] is not a field of the installed TRL's config, or is flywheel's to set.
     """
-    import torch
-
     _check_passthrough(kind, spec.config.train.trl)
     train, gpu = spec.config.train, torch.cuda.is_available()
     rows, passes = _passes(train, longest, _PASS_TOKENS["cuda" if gpu else "cpu"], world())

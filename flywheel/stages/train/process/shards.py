@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from flywheel.errors import TrainError
 from flywheel.stages.train.process.distributed import together, world
 from flywheel.stages.train.sharing.layers import fuse
@@ -23,7 +25,6 @@ from flywheel.stages.train.sharing.layers import fuse
 @contextmanager
 def in_turn() -> Iterator[None]:
     """Let the processes of this machine do something one after the other: only one of them holds a whole model."""
-    import torch
     from accelerate import PartialState  # type: ignore[import-untyped]
 
     PartialState(cpu=not torch.cuda.is_available())  # the processes know one another from here on
@@ -44,7 +45,6 @@ def spread(model: Any, *, keep: bool = False) -> Any:
     Raises:
         TrainError: there are no decoder layers where transformers has them.
     """
-    import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -63,8 +63,6 @@ def spread(model: Any, *, keep: bool = False) -> Any:
 
 
 def _layers(backbone: Any) -> list[Any]:
-    import torch
-
     count = backbone.config.get_text_config().num_hidden_layers
     lists = [m for m in backbone.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == count]
     if not lists:

@@ -8,14 +8,10 @@ that skips the squares between branches, for GPUs, where many small calls cost m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
 from flywheel.stages.train.sharing.layout import Layout, Rule
 from flywheel.stages.train.sharing.parts import attend_parts
-
-if TYPE_CHECKING:
-    import torch
-
 
 _NO_LIMIT = 1 << 60
 
@@ -24,8 +20,6 @@ def _capped(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float, cap: float
 ) -> torch.Tensor:
     """Attention with soft-capped scores (Gemma 2), which no fused kernel of torch offers."""
-    import torch
-
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     if mask is None:
@@ -40,8 +34,6 @@ def kernels(device: str) -> tuple[str, ...]:
 
 
 def _blocks(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, flat: Layout, rule: Rule) -> torch.Tensor:
-    import torch
-
     parts = []
     for i, block in enumerate(flat.tree.blocks):
         places, mask = flat.keys(i), flat.mask(i, rule.window)

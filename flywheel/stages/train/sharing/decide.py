@@ -10,16 +10,13 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from flywheel.stages.train.sharing.attention import kernels
+from flywheel.stages.train.sharing.packed import Scorer
 from flywheel.stages.train.sharing.tree import Row, grow, padded, pays
-
-if TYPE_CHECKING:
-    import torch
-
-    from flywheel.stages.train.sharing.packed import Scorer
-
 
 # Largest difference of a token's log-probability (root mean square), and smallest cosine of the gradients, by the type
 # of weights. In bfloat16 a token may be .25 away by rounding alone; wrong positions move the mean square little, and
@@ -79,8 +76,6 @@ def decide(scorer: Scorer, batches: Sequence[Sequence[Row]], *, dropout: float =
 
 
 def _checked(scorer: Scorer, batch: Sequence[Row], ratio: float) -> Sharing:
-    import torch
-
     limits = _LIMITS["bfloat16" if scorer.dtype == torch.bfloat16 else "float32"]
     try:
         (one, slope), (other, again) = (_both(scorer, batch, shared=shared) for shared in (False, True))
@@ -112,8 +107,6 @@ def _both(scorer: Scorer, batch: Sequence[Row], *, shared: bool) -> tuple[torch.
 
     The plain way goes row by row, so that the check needs no more memory than a step.
     """
-    import torch
-
     total = sum(len(row.trained) for row in batch)
     weights = iter(torch.split(torch.linspace(0.5, 1.5, total), 1))
     parts = [
@@ -126,8 +119,6 @@ def _both(scorer: Scorer, batch: Sequence[Row], *, shared: bool) -> tuple[torch.
 def _scored(
     rows: list[torch.Tensor], scorer: Scorer, weights: Iterator[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
     parameters: list[Any] = [p for p in scorer.model.parameters() if p.requires_grad]
     scores = torch.cat(rows)
     weighed = scores * torch.cat(list(itertools.islice(weights, len(scores)))).to(scores.device)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import torch
-    from torch.nn.attention.flex_attention import BlockMask
+import torch
 
-    from flywheel.stages.train.sharing.layout import Layout, Rule
+from flywheel.stages.train.sharing.layout import Layout, Rule
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 
 _SQUARE = 128
@@ -26,7 +27,6 @@ _SQUARE = 128
 @functools.cache
 def _kernel(device: str) -> Any:
     """Return FlexAttention, compiled once for sequences of every length where the device has a kernel of it."""
-    import torch
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention, dynamic=True) if device == "cuda" else flex_attention
@@ -35,7 +35,6 @@ def _kernel(device: str) -> Any:
 @functools.cache
 def _cap(cap: float) -> Any:
     """Return the function that caps a score softly (Gemma 2); one object a cap, so that the kernel is compiled once."""
-    import torch
 
     def capped(score: Any, *_: Any) -> Any:
         return torch.tanh(score / cap) * cap
@@ -61,8 +60,6 @@ def attend_flex(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, fla
 
 def _continues(flat: Layout) -> torch.Tensor:
     """Return which segments a segment continues, itself among them, (S, S)."""
-    import torch
-
     segments = flat.tree.segments
     continues = torch.zeros((len(segments), len(segments)), dtype=torch.bool)
     for i, segment in enumerate(segments):  # a parent precedes its branches
@@ -74,7 +71,6 @@ def _continues(flat: Layout) -> torch.Tensor:
 
 def _squares(flat: Layout, window: int) -> BlockMask:
     """Return the mask by squares: where nothing is looked at, where everything is, and the rule for the rest."""
-    import torch
     from torch.nn.attention.flex_attention import BlockMask
 
     continues, owners, positions = _continues(flat), flat.owners, flat.positions[0]
@@ -95,8 +91,6 @@ def _squares(flat: Layout, window: int) -> BlockMask:
 
 def _of_strip(strip: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return for each square of a strip whether any token is looked at, and whether all are."""
-    import torch
-
     pad = -strip.shape[1] % _SQUARE
     squares = torch.nn.functional.pad(strip, (0, pad)).view(strip.shape[0], -1, _SQUARE)
     # A square past the sequence's end is mixed at most: the kernel checks its edges by the rule.
@@ -105,8 +99,6 @@ def _of_strip(strip: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _listed(squares: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return how many squares of each strip are set and their indices, the set ones first, with batch and head axes."""
-    import torch
-
     counts = squares.sum(-1, dtype=torch.int32)
     order = torch.argsort(squares.int(), dim=-1, descending=True, stable=True).to(torch.int32)
     return counts[None, None], order[None, None]

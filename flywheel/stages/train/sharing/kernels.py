@@ -6,12 +6,9 @@ with respect to its hidden state is known once the logits are, so it is kept ins
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
-
+import torch
 
 _POSITIONS = 128  # projected to the vocabulary at once
 
@@ -28,46 +25,39 @@ def head_log_probs(
         cap: soft cap of the logits (Gemma), or None.
         temperature: by which the logits are divided, capped first, as generation does.
     """
-    import torch
-
     weights = [p for p in head.parameters() if p.requires_grad]
     bias = getattr(head, "bias", None)
     if weights or not isinstance(head, torch.nn.Linear):
         logits = head(hidden).float()
         logits = torch.tanh(logits / cap) * cap if cap else logits
         return torch.log_softmax(logits / temperature, -1).gather(-1, targets[:, None])[:, 0]
-    scores: torch.Tensor = _function().apply(hidden, head.weight, bias, targets, cap, temperature)
+    scores: torch.Tensor = _Head.apply(hidden, head.weight, bias, targets, cap, temperature)
     return scores
 
 
-@functools.cache
-def _function() -> Any:
-    """Return the autograd function; made on first use, because torch is heavy."""
-    import torch
+class _Head(torch.autograd.Function):
+    """Log-probabilities whose gradient is computed on the way forward."""
 
-    class Head(torch.autograd.Function):
-        @staticmethod
-        def forward(  # noqa: PLR0913, PLR0917 - torch passes them by place
-            ctx: Any, hidden: Any, weight: Any, bias: Any, targets: Any, cap: float | None, temperature: float
-        ) -> Any:
-            scores = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
-            slopes = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-            for at in range(0, len(targets), _POSITIONS):
-                part = slice(at, at + _POSITIONS)
-                scores[part], slope = _some(
-                    hidden[part], weight, bias, targets[part], cap, temperature, slope=slopes is not None
-                )
-                if slopes is not None and slope is not None:
-                    slopes[part] = slope
-            ctx.save_for_backward(slopes)
-            return scores
+    @staticmethod
+    def forward(  # noqa: PLR0913, PLR0917 - torch passes them by place
+        ctx: Any, hidden: Any, weight: Any, bias: Any, targets: Any, cap: float | None, temperature: float
+    ) -> Any:
+        scores = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
+        slopes = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        for at in range(0, len(targets), _POSITIONS):
+            part = slice(at, at + _POSITIONS)
+            scores[part], slope = _some(
+                hidden[part], weight, bias, targets[part], cap, temperature, slope=slopes is not None
+            )
+            if slopes is not None and slope is not None:
+                slopes[part] = slope
+        ctx.save_for_backward(slopes)
+        return scores
 
-        @staticmethod
-        def backward(ctx: Any, *given: Any) -> Any:
-            (slopes,) = ctx.saved_tensors
-            return (slopes * given[0][:, None].to(slopes.dtype)), None, None, None, None, None
-
-    return Head
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        (slopes,) = ctx.saved_tensors
+        return (slopes * given[0][:, None].to(slopes.dtype)), None, None, None, None, None
 
 
 def _some(  # noqa: PLR0913 - what a token's probability depends on
@@ -81,8 +71,6 @@ def _some(  # noqa: PLR0913 - what a token's probability depends on
     slope: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return log-probabilities and, when asked for, their gradient with respect to the hidden states."""
-    import torch
-
     logits = torch.nn.functional.linear(hidden, weight, bias).float()
     if cap:
         logits = torch.tanh(logits / cap) * cap

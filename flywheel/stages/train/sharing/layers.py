@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 def fuse(model: Any) -> None:
@@ -36,8 +35,6 @@ def _second_way(layer: Any) -> Callable[..., Any] | None:
 
 def _norm_bias(layer: Any) -> float | None:
     """Return what an RMS norm adds to its weight (1 in Gemma's), or None for any other layer: by what it computes."""
-    import torch
-
     weight = getattr(layer, "weight", None)
     if "RMSNorm" not in type(layer).__name__ or weight is None or weight.dim() != 1 or weight.is_meta:
         return None
@@ -46,7 +43,7 @@ def _norm_bias(layer: Any) -> float | None:
         with torch.no_grad():
             expected = layer(x)
             for bias in (0.0, 1.0):
-                if torch.allclose(_functions()[1].apply(x, weight + bias, _epsilon(layer)), expected, rtol=1e-3):
+                if torch.allclose(_Norm.apply(x, weight + bias, _epsilon(layer)), expected, rtol=1e-3):
                     return bias
     except (RuntimeError, TypeError, AttributeError):
         return None
@@ -59,14 +56,12 @@ def _epsilon(layer: Any) -> float:
 
 def _norm_forward(bias: float, layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Norm in the weights' own type: what other types round, and when, is the model's affair."""
-    import torch
-
     weight = layer.weight
     fits = layer.flywheel_fused and not (args or kwargs or weight.requires_grad)
     if not fits or not x.dtype == weight.dtype == torch.float32 or weight.shape != x.shape[-1:]:
         plain: torch.Tensor = layer.flywheel_plain(x, *args, **kwargs)
         return plain
-    normed: torch.Tensor = _functions()[1].apply(x, weight + bias if bias else weight, _epsilon(layer))
+    normed: torch.Tensor = _Norm.apply(x, weight + bias if bias else weight, _epsilon(layer))
     return normed
 
 
@@ -78,8 +73,6 @@ def use_fused(model: Any, *, on: bool) -> None:
 
 
 def _lora_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    import torch
-
     names = [name for name in layer.active_adapters if name in layer.lora_A]
     fits = layer.flywheel_fused and not (args or kwargs or layer.disable_adapters or layer.merged) and len(names) == 1
     if not fits or names[0] in layer.lora_variant or not isinstance(layer.lora_dropout[names[0]], torch.nn.Identity):
@@ -90,46 +83,44 @@ def _lora_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> tor
     if not same or base.weight.requires_grad or type(base) is not torch.nn.Linear:
         unfused: torch.Tensor = layer.flywheel_plain(x)
         return unfused
-    adapted: torch.Tensor = _functions()[0].apply(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
+    adapted: torch.Tensor = _Lora.apply(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
     return adapted.view(*x.shape[:-1], -1)
 
 
-@functools.cache
-def _functions() -> tuple[Any, Any]:
-    """Return the autograd functions of LoRA and norm; made on first use, because torch is heavy."""
-    import torch
+class _Lora(torch.autograd.Function):
+    """A linear layer with LoRA; keeps its input and the low-rank product only."""
 
-    class Lora(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any, base: Any, down: Any, up: Any, scale: float) -> Any:
-            weight, bias = base.weight, base.bias
-            low = x @ down.T
-            made = torch.nn.functional.linear(x, weight, bias).addmm_(low, up.T, alpha=scale)
-            ctx.save_for_backward(x, weight, down, up, low)
-            ctx.scale = scale
-            return made
+    @staticmethod
+    def forward(ctx: Any, x: Any, base: Any, down: Any, up: Any, scale: float) -> Any:
+        weight, bias = base.weight, base.bias
+        low = x @ down.T
+        made = torch.nn.functional.linear(x, weight, bias).addmm_(low, up.T, alpha=scale)
+        ctx.save_for_backward(x, weight, down, up, low)
+        ctx.scale = scale
+        return made
 
-        @staticmethod
-        def backward(ctx: Any, *given: Any) -> Any:
-            x, weight, down, up, low = ctx.saved_tensors
-            slope = given[0]
-            lower = (slope @ up).mul_(ctx.scale)
-            back = (slope @ weight).addmm_(lower, down) if ctx.needs_input_grad[0] else None
-            return back, None, lower.T @ x, (low.T @ slope).mul_(ctx.scale).T, None
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        x, weight, down, up, low = ctx.saved_tensors
+        slope = given[0]
+        lower = (slope @ up).mul_(ctx.scale)
+        back = (slope @ weight).addmm_(lower, down) if ctx.needs_input_grad[0] else None
+        return back, None, lower.T @ x, (low.T @ slope).mul_(ctx.scale).T, None
 
-    class Norm(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any, weight: Any, epsilon: float) -> Any:
-            size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-            inverse = size.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
-            ctx.save_for_backward(x, weight, inverse)
-            return (x * inverse).mul_(weight)
 
-        @staticmethod
-        def backward(ctx: Any, *given: Any) -> Any:
-            x, weight, inverse = ctx.saved_tensors
-            slope = given[0] * weight
-            along = (slope * x).sum(-1, keepdim=True).mul_(inverse.pow(3)).div_(-x.shape[-1])
-            return slope.mul_(inverse).addcmul_(x, along), None, None
+class _Norm(torch.autograd.Function):
+    """An RMS norm; keeps its input and one number a token."""
 
-    return Lora, Norm
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, epsilon: float) -> Any:
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        inverse = size.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
+        ctx.save_for_backward(x, weight, inverse)
+        return (x * inverse).mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        x, weight, inverse = ctx.saved_tensors
+        slope = given[0] * weight
+        along = (slope * x).sum(-1, keepdim=True).mul_(inverse.pow(3)).div_(-x.shape[-1])
+        return slope.mul_(inverse).addcmul_(x, along), None, None

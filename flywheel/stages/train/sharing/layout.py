@@ -6,11 +6,12 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import torch
+
 from flywheel.stages.train.sharing.parts import Look, looks
 from flywheel.stages.train.sharing.tree import Tree
 
 if TYPE_CHECKING:
-    import torch
     from torch.nn.attention.flex_attention import BlockMask
 
 
@@ -34,8 +35,6 @@ class Layout:
         return self.parts[dtype]
 
     def _own(self, look: Look, dtype: torch.dtype) -> torch.Tensor | None:
-        import torch
-
         if look.alone or not look.own:
             return None
         part = slice(*look.queries)
@@ -50,8 +49,6 @@ class Layout:
 
     def keys(self, block: int) -> torch.Tensor | slice:
         """Return the flat places that a block looks at: what precedes it in its rows, and itself."""
-        import torch
-
         ranges = [*self.tree.blocks[block].context, (self.tree.blocks[block].start, self.tree.blocks[block].end)]
         if all(left[1] == right[0] for left, right in itertools.pairwise(ranges)):
             return slice(ranges[0][0], ranges[-1][1])
@@ -79,8 +76,6 @@ class Layout:
 
 def layout(tree: Tree, device: torch.device | str = "cpu", kernel: str = "blocks") -> Layout:
     """Return a tree's tensors, to be attended to by one of `kernels`."""
-    import torch
-
     ids, positions = torch.tensor([tree.ids], device=device), torch.tensor([tree.positions], device=device)
     return Layout(tree, ids, positions, torch.tensor(tree.owners, device=device), kernel)
 

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from flywheel.stages.train.sharing.attention import attend
 from flywheel.stages.train.sharing.kernels import head_log_probs
 from flywheel.stages.train.sharing.layers import fuse, use_fused
 from flywheel.stages.train.sharing.layout import layout
 from flywheel.stages.train.sharing.tree import Row, Tree, grow, pays
-
-if TYPE_CHECKING:
-    import torch
-
 
 _NAME = "flywheel_tree"
 
@@ -89,8 +87,6 @@ class Scorer:
         return self._of(grow(rows))
 
     def _of(self, tree: Tree) -> list[torch.Tensor]:
-        import torch
-
         flat = layout(tree, self.device, self.kernel)
         self._attention(_NAME)
         use_fused(self.model, on=True)
@@ -110,8 +106,6 @@ class Scorer:
 
     def plain(self, rows: Sequence[Row]) -> list[torch.Tensor]:
         """Return each row's log-probabilities from padded rows under the model's own attention."""
-        import torch
-
         width = max(len(row.ids) for row in rows)
         ids = torch.tensor([[*row.ids, *[0] * (width - len(row.ids))] for row in rows], device=self.device)
         self._attention(self._backbone.flywheel_own)
@@ -124,7 +118,5 @@ class Scorer:
         return list(torch.split(scores, [len(at) for at in trained]))
 
     def _score(self, hidden: torch.Tensor, places: torch.Tensor, targets: Sequence[int]) -> torch.Tensor:
-        import torch
-
         wanted = torch.tensor(targets, dtype=torch.long, device=hidden.device)
         return head_log_probs(hidden[places.to(hidden.device)], self._head, wanted, self._cap, self._temperature)

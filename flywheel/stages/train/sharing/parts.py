@@ -11,15 +11,13 @@ keys are separate pieces of work, so that cores have equal shares.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
-    from flywheel.stages.train.sharing.tree import Tree
+from flywheel.stages.train.sharing.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def attend_parts(
         parts: each look with what is added to the scores of an own range that is not alone.
         scale: of the scores.
     """
-    attended: torch.Tensor = _function().apply(query, key, value, parts, scale)
+    attended: torch.Tensor = _Parts.apply(query, key, value, parts, scale)
     return attended
 
 
@@ -96,49 +94,43 @@ def _kernel(parts: Any, q: Any, k: Any, v: Any) -> Iterator[tuple[Look, Any, Any
         yield look, q[:, :, a:b], k[:, :, c:d], v[:, :, c:d], {"is_causal": look.own and look.alone, "attn_mask": mask}
 
 
-@functools.cache
-def _function() -> Any:
-    """Return the autograd function; made on first use, because torch is heavy."""
-    import torch
+class _Parts(torch.autograd.Function):
+    """Attention in parts; the normalisers of SDPA's own kernel join them, which SDPA does not return."""
 
-    ahead = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - SDPA's, with its normalisers
-    way_back = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward  # noqa: SLF001
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any, parts: Any, scale: float) -> Any:
+        ahead = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - SDPA's, with its normalisers
+        groups = query.shape[1] // key.shape[1]
+        q, k, v = _grouped(query, groups), _shared(key, groups), _shared(value, groups)
+        made = _spread(query, torch.float32)
+        out, norms = _grouped(made, groups), torch.empty(q.shape[:3], dtype=torch.float32)
+        for look, *sides, rule in _kernel(parts, q, k, v):
+            part, norm = ahead(*sides, scale=scale, **rule)
+            place, of = out[:, :, slice(*look.queries)], norms[:, :, slice(*look.queries)]
+            if look.own:
+                place.copy_(part)
+                of.copy_(norm)
+            else:
+                place.lerp_(part.float(), torch.sigmoid(norm - of)[..., None])
+                of.copy_(torch.logaddexp(of, norm))
+        made = made.to(query.dtype)
+        ctx.save_for_backward(query, key, value, made, norms)
+        ctx.parts, ctx.scale = parts, scale
+        return made
 
-    class Parts(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, query: Any, key: Any, value: Any, parts: Any, scale: float) -> Any:
-            groups = query.shape[1] // key.shape[1]
-            q, k, v = _grouped(query, groups), _shared(key, groups), _shared(value, groups)
-            made = _spread(query, torch.float32)
-            out, norms = _grouped(made, groups), torch.empty(q.shape[:3], dtype=torch.float32)
-            for look, *sides, rule in _kernel(parts, q, k, v):
-                part, norm = ahead(*sides, scale=scale, **rule)
-                place, of = out[:, :, slice(*look.queries)], norms[:, :, slice(*look.queries)]
-                if look.own:
-                    place.copy_(part)
-                    of.copy_(norm)
-                else:
-                    place.lerp_(part.float(), torch.sigmoid(norm - of)[..., None])
-                    of.copy_(torch.logaddexp(of, norm))
-            made = made.to(query.dtype)
-            ctx.save_for_backward(query, key, value, made, norms)
-            ctx.parts, ctx.scale = parts, scale
-            return made
-
-        @staticmethod
-        def backward(ctx: Any, *given: Any) -> Any:
-            query, key, value, made, norms = ctx.saved_tensors
-            groups = query.shape[1] // key.shape[1]
-            found = tuple(_spread(x, x.dtype) for x in (query, key, value))
-            to_q, to_k, to_v = _grouped(found[0], groups), found[1][0], found[2][0]
-            slope, out = _grouped(given[0], groups), _grouped(made, groups)
-            q, k, v = _grouped(query, groups), _shared(key, groups), _shared(value, groups)
-            for look, *sides, rule in _kernel(ctx.parts, q, k, v):
-                at, of = slice(*look.queries), slice(*look.keys)
-                each = way_back(slope[:, :, at], *sides, out[:, :, at], norms[:, :, at], 0.0, scale=ctx.scale, **rule)
-                new = (each[0], each[1].sum(1), each[2].sum(1))
-                for place, part in zip((to_q[:, :, at], to_k[:, of], to_v[:, of]), new, strict=True):
-                    place.copy_(part) if look.own else place.add_(part)
-            return *found, None, None
-
-    return Parts
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        way_back = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward  # noqa: SLF001
+        query, key, value, made, norms = ctx.saved_tensors
+        groups = query.shape[1] // key.shape[1]
+        found = tuple(_spread(x, x.dtype) for x in (query, key, value))
+        to_q, to_k, to_v = _grouped(found[0], groups), found[1][0], found[2][0]
+        slope, out = _grouped(given[0], groups), _grouped(made, groups)
+        q, k, v = _grouped(query, groups), _shared(key, groups), _shared(value, groups)
+        for look, *sides, rule in _kernel(ctx.parts, q, k, v):
+            at, of = slice(*look.queries), slice(*look.keys)
+            each = way_back(slope[:, :, at], *sides, out[:, :, at], norms[:, :, at], 0.0, scale=ctx.scale, **rule)
+            new = (each[0], each[1].sum(1), each[2].sum(1))
+            for place, part in zip((to_q[:, :, at], to_k[:, of], to_v[:, of]), new, strict=True):
+                place.copy_(part) if look.own else place.add_(part)
+        return *found, None, None

@@ -96,7 +96,7 @@ def test_one_process_under_accelerate_is_one_process(tmp_path: Path, tiny_model:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no configuration of accelerate's"),
+        ("", "not a configuration of accelerate's"),
         ("a: [", "cannot be read"),
         ("distributed_type: DEEPSPEED\nnum_processes: 2", "DEEPSPEED is not supported"),
         ("distributed_type: MULTI_GPU\nnum_processes: many", "num_processes"),
