@@ -16,12 +16,13 @@ from flywheel.errors import ConfigError
 from flywheel.io.user_files import read_text
 
 CONFIG_FILE = "flywheel.toml"
-_RENAMED = {"eval.rivals": "eval.baselines", "eval.rival_cases": "eval.baseline_cases"}
-_FIXED = {"canary.harm_alpha": "0.01", "canary.srm_p": "0.001"}  # keys that are constants now
 
-# Keys that were removed, and the values that they are fixed at.
+# Keys of earlier versions: the names that they have now, and the values that removed ones are fixed at.
+_RENAMED = {"eval.rivals": "eval.baselines", "eval.rival_cases": "eval.baseline_cases"}
 REMOVED: dict[str, Any] = {
     "train.grpo_shift": 0.1,
+    "canary.harm_alpha": 0.01,
+    "canary.srm_p": 0.001,
     "monitors.slope_drop_amber": 0.15,
     "monitors.slope_drop_red": 0.3,
     "monitors.praise_amber": 0.25,
@@ -67,17 +68,13 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
     context = first.get("ctx", {})
     path = first["loc"] or tuple(context.get("at", ()))
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
-    if dotted in REMOVED:
-        return ConfigError(
-            f"`{file}` line {line}: `{dotted}` was removed", hint=f"remove the line: it is fixed at {REMOVED[dotted]}"
-        )
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
         hint = f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
         if dotted in _RENAMED:
             hint = f"it is `{_RENAMED[dotted]}` now"
-        elif dotted in _FIXED:
-            hint = f"remove it: it is always {_FIXED[dotted]}"
+        elif dotted in REMOVED:
+            hint = f"remove it: it is always {REMOVED[dotted]}"
         elif near:
             hint = f"did you mean `{near[0]}`?"
         return ConfigError(f"`{file}` line {line}: unknown key `{dotted}`", hint=hint)

@@ -101,7 +101,9 @@ def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
 
 def _inputs(ctx: Context, datasets: list[ExportFile]) -> dict[str, str]:
     stages = {stage_of(FORMS[file.form].dataset.table.name) for file in datasets}
-    stages |= {"pairs"} if any(FORMS[file.form].dataset is ACTIONS for file in datasets) else set()  # paired actions are left out
+    stages |= (
+        {"pairs"} if any(FORMS[file.form].dataset is ACTIONS for file in datasets) else set()
+    )  # paired actions are left out
     snapshots = ((stage, ctx.store.current(stage)) for stage in sorted(stages))
     return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
 
