@@ -125,4 +125,4 @@ def test_show_says_what_a_window_leaves_out(project: Project) -> None:
     assert "of this conversation left out]" in short.preview[0].segments[0].text
     assert sum(segment.tokens for segment in short.preview[0].segments) <= tokens - 10
     refusing = fitting(project, max_length=tokens - 10, long_rows="refuse").show(longest["example_id"])
-    assert refusing.rendering.endswith("a round refuses it")
+    assert refusing.rendering.endswith("a round leaves it out")

@@ -48,7 +48,7 @@ def test_the_command_line_says_what_is_red_and_exits_1(tmp_path: Path, tiny_mode
     _flattering(tmp_path, tiny_model)
     shown = flywheel(tmp_path, "plan").stdout
     assert "\n  red      flattery: 0.0% → " in shown
-    assert shown.endswith("red blocks training; by force: flywheel train --force --reason WHY\n")
+    assert shown.endswith("a red monitor blocks training; to override: flywheel train --force --reason WHY\n")
     refused = flywheel(tmp_path, "train", check=False)
     assert refused.returncode == 1
     assert "flattery is red" in refused.stderr

@@ -6,6 +6,7 @@ with respect to its hidden state is known once the logits are, so it is kept ins
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,8 +32,7 @@ def head_log_probs(
         logits = head(hidden).float()
         logits = torch.tanh(logits / cap) * cap if cap else logits
         return torch.log_softmax(logits / temperature, -1).gather(-1, targets[:, None])[:, 0]
-    scores: torch.Tensor = _Head.apply(hidden, head.weight, bias, targets, cap, temperature)
-    return scores
+    return _head(hidden, head.weight, bias, targets, cap, temperature)
 
 
 class _Head(torch.autograd.Function):
@@ -58,6 +58,9 @@ class _Head(torch.autograd.Function):
     def backward(ctx: Any, *given: Any) -> Any:
         (slopes,) = ctx.saved_tensors
         return (slopes * given[0][:, None].to(slopes.dtype)), None, None, None, None, None
+
+
+_head: Callable[..., torch.Tensor] = _Head.apply
 
 
 def _some(  # noqa: PLR0913 - what a token's probability depends on

@@ -43,7 +43,7 @@ def _norm_bias(layer: Any) -> float | None:
         with torch.no_grad():
             expected = layer(x)
             for bias in (0.0, 1.0):
-                if torch.allclose(_Norm.apply(x, weight + bias, _epsilon(layer)), expected, rtol=1e-3):
+                if torch.allclose(_norm(x, weight + bias, _epsilon(layer)), expected, rtol=1e-3):
                     return bias
     except (RuntimeError, TypeError, AttributeError):
         return None
@@ -61,8 +61,7 @@ def _norm_forward(bias: float, layer: Any, x: torch.Tensor, *args: Any, **kwargs
     if not fits or not x.dtype == weight.dtype == torch.float32 or weight.shape != x.shape[-1:]:
         plain: torch.Tensor = layer.flywheel_plain(x, *args, **kwargs)
         return plain
-    normed: torch.Tensor = _Norm.apply(x, weight + bias if bias else weight, _epsilon(layer))
-    return normed
+    return _norm(x, weight + bias if bias else weight, _epsilon(layer))
 
 
 def use_fused(model: Any, *, on: bool) -> None:
@@ -83,7 +82,7 @@ def _lora_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> tor
     if not same or base.weight.requires_grad or type(base) is not torch.nn.Linear:
         unfused: torch.Tensor = layer.flywheel_plain(x)
         return unfused
-    adapted: torch.Tensor = _Lora.apply(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
+    adapted = _lora(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
     return adapted.view(*x.shape[:-1], -1)
 
 
@@ -124,3 +123,7 @@ class _Norm(torch.autograd.Function):
         slope = given[0] * weight
         along = (slope * x).sum(-1, keepdim=True).mul_(inverse.pow(3)).div_(-x.shape[-1])
         return slope.mul_(inverse).addcmul_(x, along), None, None
+
+
+_lora: Callable[..., torch.Tensor] = _Lora.apply
+_norm: Callable[..., torch.Tensor] = _Norm.apply

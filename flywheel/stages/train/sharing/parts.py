@@ -11,7 +11,7 @@ keys are separate pieces of work, so that cores have equal shares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,8 +69,7 @@ def attend_parts(
         parts: each look with what is added to the scores of an own range that is not alone.
         scale: of the scores.
     """
-    attended: torch.Tensor = _Parts.apply(query, key, value, parts, scale)
-    return attended
+    return _attend(query, key, value, parts, scale)
 
 
 def _grouped(x: torch.Tensor, groups: int) -> torch.Tensor:
@@ -134,3 +133,6 @@ class _Parts(torch.autograd.Function):
             for place, part in zip((to_q[:, :, at], to_k[:, of], to_v[:, of]), new, strict=True):
                 place.copy_(part) if look.own else place.add_(part)
         return *found, None, None
+
+
+_attend: Callable[..., torch.Tensor] = _Parts.apply
