@@ -30,15 +30,15 @@ def cached_by_content(make: Callable[..., T]) -> Callable[..., T]:
             key = value if isinstance(value, str) else orjson.dumps(value)
         except TypeError:  # what JSON cannot hold: it was not parsed from a log
             return make(value, *context)
-        found = known.get(key)
-        if found is None:
-            found = make(value, *context)
+        result = known.get(key)
+        if result is None:
+            result = make(value, *context)
             if len(key) <= _LONGEST:
                 if held > _MOST_BYTES:
                     known.clear()
                     held = 0
-                known[key] = found
+                known[key] = result
                 held += len(key)
-        return found
+        return result
 
     return look

@@ -62,8 +62,8 @@ def messages(logged: Any) -> list[Message]:
 def _message(item: Any, position: int) -> list[Message]:
     if not isinstance(item, dict):
         raise BadRecordError("bad_record", f"message {position} is not an object")
-    given = item.get("role")
-    role = ROLES.get(given) if isinstance(given, str) else None
+    speaker = item.get("role")
+    role = ROLES.get(speaker) if isinstance(speaker, str) else None
     if role is None:
         raise BadRecordError("bad_record", f"message {position} has no known role")
     parts = item.get("parts") if "content" not in item else item["content"]
@@ -174,9 +174,9 @@ def result_message(content: str | None, fields: Mapping[str, Any], *, status: st
     name = text(fields.get("name"))
     if name:
         message["name"] = name
-    given = fields.get("status")
-    told = given if given in (OK, FAILED, UNKNOWN) else None
-    message["status"] = status or told or tool_status(content, fields)
+    logged = fields.get("status")
+    stated = logged if logged in (OK, FAILED, UNKNOWN) else None
+    message["status"] = status or stated or tool_status(content, fields)
     return message
 
 

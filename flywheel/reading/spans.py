@@ -89,9 +89,16 @@ def tool_use(run: Run, inputs: Any, result: Any, *, call_id: str | None = None) 
     answer = _tool_message(result)
     columns = {"tool_name": run.name, "tool_call_id": answer.get("tool_call_id") or call_id}
     seq = run.source.get("seq", 0)
-    made = _made_with(inputs)
-    told = {"arguments": made} if made is not None else {}
-    yield {**run.source, **columns, "seq": seq, "kind": EventKind.TOOL_CALL, "ts": run.started, "payload": told}
+    arguments = _made_with(inputs)
+    payload_of_call = {"arguments": arguments} if arguments is not None else {}
+    yield {
+        **run.source,
+        **columns,
+        "seq": seq,
+        "kind": EventKind.TOOL_CALL,
+        "ts": run.started,
+        "payload": payload_of_call,
+    }
     if result is None and not run.error and run.ended is None:
         return
     content = answer.get("content") or _shown(result) or run.error or ""
@@ -121,8 +128,8 @@ def _made_with(item: Any) -> dict[str, Any] | None:
 
 def _tool_message(result: Any) -> Message:
     value = embedded(result)
-    told = transcript([value]) if isinstance(value, dict) else None
-    return told[0] if told and len(told) == 1 and told[0]["role"] == "tool" else {}
+    turns = transcript([value]) if isinstance(value, dict) else None
+    return turns[0] if turns and len(turns) == 1 and turns[0]["role"] == "tool" else {}
 
 
 def _shown(result: Any) -> str | None:

@@ -224,8 +224,8 @@ def _refuse_too_bad(result: _Counts, limit: float) -> None:
 def default_sources(config: Config, project: Path) -> list[Path]:
     """Return what is read when no path is given: the configured sources, and reviewers' answers where there are any."""
     answers = project / AUDITS
-    given = any(answers.glob("*.jsonl")) if answers.is_dir() else False
-    return [project / source for source in config.ingest.sources] + ([answers] if given else [])
+    has_answers = any(answers.glob("*.jsonl")) if answers.is_dir() else False
+    return [project / source for source in config.ingest.sources] + ([answers] if has_answers else [])
 
 
 def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
@@ -253,20 +253,20 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         IngestError: nothing was found, or more than `ingest.max_quarantine` of the records is unreadable.
         StoreError: the disk refuses.
     """
-    found = discover(paths)
+    files = discover(paths)
     before = store.current("ingest")
     sources: dict[str, Any] = dict(before.extra["sources"]) if before else {}
     known: Mapping[str, SourceState] = {
         path: SourceState.from_dict(state) for path, state in sources.items() if path not in again
     }
-    result, intake = _Counts(files=len(found)), _Intake(store, before)
+    result, intake = _Counts(files=len(files)), _Intake(store, before)
     readers = load_readers(config.ingest, project)
-    for batch in ingest(found, root=project, known=known, cfg=config.ingest, key=key, readers=readers):
+    for batch in ingest(files, root=project, known=known, cfg=config.ingest, key=key, readers=readers):
         intake.add(batch, result)
         for state in batch.states:
             result.formats[state.format] += 1
             sources[state.path] = state.to_dict()
-    if STDIN in found:
+    if STDIN in files:
         result.formats["standard input"] += 1
     result.unchanged = result.files - sum(result.formats.values())
     _refuse_too_bad(result, config.ingest.max_quarantine)

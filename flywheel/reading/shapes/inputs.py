@@ -68,11 +68,11 @@ def _input(value: Any, depth: int) -> list[Any]:
     if is_turn(item):
         return turns_of([item])
     system = _system(item)
-    found = next((turns for name in _LISTS if (turns := _named(item, name, depth)) is not None), None)
-    if found is None:
-        said = next((s for name in _ASKED if (s := text(item.get(name)))), None)
-        found = [{"role": "user", "content": said or flat_text(value)}]
-    return found if not system or any(t["role"] == "system" for t in found) else [system, *found]
+    history = next((turns for name in _LISTS if (turns := _named(item, name, depth)) is not None), None)
+    if history is None:
+        question = next((s for name in _ASKED if (s := text(item.get(name)))), None)
+        history = [{"role": "user", "content": question or flat_text(value)}]
+    return history if not system or any(t["role"] == "system" for t in history) else [system, *history]
 
 
 def _named(item: Mapping[str, Any], name: str, depth: int) -> list[Any] | None:
@@ -85,8 +85,8 @@ def _named(item: Mapping[str, Any], name: str, depth: int) -> list[Any] | None:
     if not isinstance(inner, list | dict) or not inner:
         return _arguments(item, depth) if name == "messages" else None
     if isinstance(inner, dict) and not (is_turn(inner) or set(_LISTS) & set(inner) or name == "messages"):
-        said = next((s for key in _ASKED if (s := text(inner.get(key)))), None)
-        return None if said is None else [{"role": "user", "content": said}]
+        question = next((s for key in _ASKED if (s := text(inner.get(key)))), None)
+        return None if question is None else [{"role": "user", "content": question}]
     turns = _input(inner, depth + 1)
     asked_now = text(first(item, ("input", "question", "query"))) if name == "chat_history" else None
     return [*turns, {"role": "user", "content": asked_now}] if asked_now else turns
@@ -130,8 +130,8 @@ def _flat(written: str) -> list[Any]:
 def _system(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the system prompt that is next to the messages, or in their configuration."""
     places = (item, *(as_dict(embedded(item[name])) for name in _CONFIGS if item.get(name)))
-    given = next((value for place in places if (value := first(place, _SYSTEM)) is not None), None)
-    inner = embedded(given)
+    system = next((value for place in places if (value := first(place, _SYSTEM)) is not None), None)
+    inner = embedded(system)
     content = flat_text(as_dict(inner).get("parts") or as_dict(inner).get("content") or inner)
     return {"role": "system", "content": content} if content else None
 

@@ -37,10 +37,10 @@ def answered(value: Any) -> list[Message]:
     opened = embedded(value)
     if opened is None or opened in ("", {}, []):
         return []
-    found = _of(opened, 0)
-    if found is None:
-        found = [{"role": "assistant", "content": _written(value)}]
-    return [m for m in messages(found) if m["role"] == "assistant"]
+    turns = _of(opened, 0)
+    if turns is None:
+        turns = [{"role": "assistant", "content": _written(value)}]
+    return [m for m in messages(turns) if m["role"] == "assistant"]
 
 
 def _written(value: Any) -> str | None:
@@ -55,8 +55,8 @@ def _written(value: Any) -> str | None:
 def _of(value: Any, depth: int = 0) -> list[Any] | None:
     """Return the assistant turns of an output, one a choice; None for an unknown shape."""
     if isinstance(value, str):
-        found = turns_of([value], "assistant") if is_turn(value) else None
-        return found or ([{"role": "assistant", "content": value}] if depth else None)
+        turns = turns_of([value], "assistant") if is_turn(value) else None
+        return turns or ([{"role": "assistant", "content": value}] if depth else None)
     if depth > DEEPEST:
         return None
     return _of_list(value, depth) if isinstance(value, list) else _of_object(as_dict(value), depth)
@@ -80,19 +80,21 @@ def _wrapped(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     for name in _WRAPPERS:
         inner = embedded(item.get(name))
         if isinstance(inner, dict | list) and inner:
-            found = _of(inner, depth + 1)
-            if found:
-                return found[-1:] if name == "messages" else found
-    said = text(item.get("text")) if depth and set(item) <= _GENERATION else None  # a model's own JSON stays as it is
-    return [{"role": "assistant", "content": said}] if said else None
+            turns = _of(inner, depth + 1)
+            if turns:
+                return turns[-1:] if name == "messages" else turns
+    content = (
+        text(item.get("text")) if depth and set(item) <= _GENERATION else None
+    )  # a model's own JSON stays as it is
+    return [{"role": "assistant", "content": content}] if content else None
 
 
 def _choice(choice: Mapping[str, Any], depth: int) -> list[Any]:
     inner = first(choice, ("message", "delta", "content"))
     if isinstance(inner, dict):
         return turns_of([{**inner, "role": "assistant"}], "assistant")[:1]
-    said = text(choice.get("text")) or (inner if isinstance(inner, str) else None)
-    return [{"role": "assistant", "content": said}] if said or depth == 0 else []
+    content = text(choice.get("text")) or (inner if isinstance(inner, str) else None)
+    return [{"role": "assistant", "content": content}] if content or depth == 0 else []
 
 
 def _of_list(entries: list[Any], depth: int) -> list[Any] | None:
@@ -208,8 +210,8 @@ def _of_chat(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _delta(message: Mapping[str, Any]) -> dict[str, Any]:
-    said = message.get("content")
-    parts = [text(as_dict(part).get("text")) or "" for part in as_list(said)]
+    content = message.get("content")
+    parts = [text(as_dict(part).get("text")) or "" for part in as_list(content)]
     pieces = map(as_dict, as_list(first(message, ("tool_call_chunks", "tool_calls"))))
     calls = [{**piece, "function": {**piece, "arguments": piece.get("args")}} for piece in pieces]
-    return {"content": "".join(parts) or said, "tool_calls": calls}
+    return {"content": "".join(parts) or content, "tool_calls": calls}

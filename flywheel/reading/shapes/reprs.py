@@ -70,5 +70,5 @@ def _literal(written: str) -> Any:
 
 def mapping_of_repr(value: str) -> dict[str, Any]:
     """Return a dict that was logged as Python's `repr`; {} when the text is something else."""
-    found = _literal(value) if value.startswith("{") and len(value) <= _LONGEST else None
-    return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else {}
+    mapping = _literal(value) if value.startswith("{") and len(value) <= _LONGEST else None
+    return mapping if isinstance(mapping, dict) and all(isinstance(name, str) for name in mapping) else {}

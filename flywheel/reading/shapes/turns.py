@@ -132,9 +132,9 @@ def _typed_role(item: Mapping[str, Any]) -> str | None:
 def _message(role: str, item: Mapping[str, Any]) -> Turn:
     """Return a message with a role of some kind; its calls may be in five places and count once."""
     content = first(item, _SPOKEN)
-    told = koogs_calls(role, content)
-    if told:
-        return {"role": "assistant", "content": None, "tool_calls": told}
+    calls_in_text = koogs_calls(role, content)
+    if calls_in_text:
+        return {"role": "assistant", "content": None, "tool_calls": calls_in_text}
     turn: Turn = {"role": _ROLES.get(role, role)}
     calls = _calls(item)
     parts = parts_of(content) if isinstance(content, list) else None
@@ -355,8 +355,8 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
         del flags["status"]
     kind = as_dict(value).get("type")
     if isinstance(kind, str) and kind in _SDK_KINDS:
-        value, told = _sdk_output(kind, as_dict(value))
-        flags |= told
+        value, status = _sdk_output(kind, as_dict(value))
+        flags |= status
     return (
         present(
             type="tool_result",

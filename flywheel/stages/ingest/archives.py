@@ -120,8 +120,8 @@ def member_beside(path: Path, kind: str, member: str, name: str) -> bytes | None
             if info is not None and info.file_size <= _MOST_BESIDE:
                 try:
                     with _unzipped(archive, info, path) as file:
-                        found: bytes = file.read(_MOST_BESIDE)
-                        return found
+                        content: bytes = file.read(_MOST_BESIDE)
+                        return content
                 except _FAULTS:
                     return None
     return None

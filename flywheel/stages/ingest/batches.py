@@ -154,8 +154,10 @@ def _lists(name: str, values: Sequence[Sequence[str]]) -> pl.Series:
         }
     )
     every = pl.DataFrame({"row": pl.int_range(len(values), dtype=pl.UInt32, eager=True)})
-    found = every.join(flat.group_by("row", maintain_order=True).agg(name), on="row", how="left", maintain_order="left")
-    return found[name].fill_null([])
+    joined = every.join(
+        flat.group_by("row", maintain_order=True).agg(name), on="row", how="left", maintain_order="left"
+    )
+    return joined[name].fill_null([])
 
 
 def _refusals(counts: Counts) -> Iterator[tuple[Any, ...]]:

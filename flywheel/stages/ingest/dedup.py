@@ -36,7 +36,7 @@ class Ids:
 
     def known(self, ids: pl.Series) -> list[bool]:
         """Return for each id whether it is in the set."""
-        found = np.zeros(ids.len(), dtype=bool)
+        is_known = np.zeros(ids.len(), dtype=bool)
         if ids.len() == 0:
             return []
         high, low = _halves(ids)
@@ -45,11 +45,11 @@ class Ids:
             inside = at < run_high.size
             at[~inside] = 0
             same = inside & (run_high[at] == high)
-            found |= same & (run_low[at] == low)
+            is_known |= same & (run_low[at] == low)
             for place in np.flatnonzero(same & (run_low[at] != low)):  # two ids that share their first half
                 end = np.searchsorted(run_high, high[place], side="right")
-                found[place] |= bool(np.any(run_low[at[place] : end] == low[place]))
-        return list(map(bool, found))
+                is_known[place] |= bool(np.any(run_low[at[place] : end] == low[place]))
+        return list(map(bool, is_known))
 
 
 def _halves(ids: pl.Series) -> Halves:

@@ -107,15 +107,15 @@ class FileReading:
         records: Iterator[Framed] = chain([Raw(1, mended[1])] if mended is not None else [], framing)
         head = list(_head(records))
         known = Detection(before.format, 1.0) if before is not None else None
-        found = known or self._detect(content.name, head)
-        columns = self._columns(found.format)
+        detection = known or self._detect(content.name, head)
+        columns = self._columns(detection.format)
         place = _Place(self._name, self._start.size_bytes, self._start.sha256)
-        yield from self._records_of(place, found, columns, head, records, builder)
+        yield from self._records_of(place, detection, columns, head, records, builder)
         if content.size < 0:
             return
-        offset = framing.offset if found.format != UNKNOWN else 0  # was only looked at, not read
+        offset = framing.offset if detection.format != UNKNOWN else 0  # was only looked at, not read
         self.state = self._state(
-            found.format,
+            detection.format,
             offset=offset,
             lines=framing.whole_lines if offset else 0,
             prefix=framing.digest,
@@ -178,13 +178,13 @@ class FileReading:
     def _member(self, kind: str, name: str, inside: str, content: Content, builder: BlockBuilder) -> Iterator[Block]:
         records = iter(Framing(content, self._limits))
         head = list(_head(records))
-        found = self._detect(content.name, head)
-        self._formats[found.format] += 1
+        detection = self._detect(content.name, head)
+        self._formats[detection.format] += 1
         columns: dict[str, str] = {}
-        if (reader := self._readers.get(found.format)) is not None:
+        if (reader := self._readers.get(detection.format)) is not None:
             columns = columns_of(reader, name, lambda wanted: member_beside(self._file, kind, inside, wanted))
         place = _Place(name, content.size, hash_text(f"{self._start.sha256} {inside}"))
-        yield from self._records_of(place, found, columns, head, records, builder)
+        yield from self._records_of(place, detection, columns, head, records, builder)
 
     def _commonest(self) -> str:
         known = {name: count for name, count in self._formats.items() if name in self._readers}

@@ -97,12 +97,12 @@ class Framing:
             return
         if layout == "events":
             self._unwrap = _event_data
-        found: Framed | None = None
+        record: Framed | None = None
         ways = {"document": self._document, "frames": self._frames}
-        for found in ways.get(layout, self._lines)(opened):
-            yield found
-        told = isinstance(found, Bad) and found.reason == "truncated"
-        if opened.fault and not told:
+        for record in ways.get(layout, self._lines)(opened):
+            yield record
+        is_truncated = isinstance(record, Bad) and record.reason == "truncated"
+        if opened.fault and not is_truncated:
             yield refused(self.lines + 1, "truncated", opened.fault)
 
     def _lines(self, stream: Opened) -> Iterator[Framed]:
@@ -114,13 +114,13 @@ class Framing:
                 if len(raw) <= self._limits.record_bytes:
                     yield from self._unfinished(raw, stream.fault)
                     return
-                found: Framed | None = self._too_long(stream, raw)
+                record: Framed | None = self._too_long(stream, raw)
             else:
-                found = self._line(self.lines, raw)
+                record = self._line(self.lines, raw)
                 self._read_for_good(raw, 1)
-            if found is not None:
+            if record is not None:
                 self._singly += 1
-                yield found
+                yield record
             if self._singly >= _SINGLY and self._unwrap is bytes.strip:
                 yield from self._many(stream)
 
@@ -131,8 +131,8 @@ class Framing:
 
     def _unfinished(self, raw: bytes, fault: str) -> Iterator[Framed]:
         """Yield a last line without an end: read, but not for good, for it may go on; it then keeps its number."""
-        found = self._line(self.lines, raw)
-        parsed = found.parse() if found is not None else None
+        record = self._line(self.lines, raw)
+        parsed = record.parse() if record is not None else None
         if isinstance(parsed, Bad):
             yield parsed._replace(reason="truncated", detail=fault or "the last line is not finished")
         elif parsed is not None:

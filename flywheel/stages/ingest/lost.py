@@ -64,9 +64,9 @@ class LostFields:
         """Return what was seen, by format."""
         seen: dict[str, LostCounts] = {}
         for name, found in self._seen.items():
-            seen[name] = told = LostCounts(found.total)
+            seen[name] = counts = LostCounts(found.total)
             for path, count in found.by_path.items():
-                told.by_path[redactor.text(path)] += count
+                counts.by_path[redactor.text(path)] += count
         return seen
 
 

@@ -101,24 +101,24 @@ def _shared_columns(columns: list[Sequence[Any]], redactor: Redactor) -> list[Se
 def _shared(given: tuple[Any, ...], redactor: Redactor, known: _Known) -> tuple[str | None, ...]:
     """Return model, policy, task, tool and user redacted; many rows have them in common."""
     try:
-        found = known.get(given)
+        redacted = known.get(given)
     except TypeError:  # a reader gave something other than a text
-        found = None
-    if found is None:
+        redacted = None
+    if redacted is None:
         texts = [str(one) if one else None for one in given]
         *names, user = texts
         clean = tuple(redactor.text(one) if one else None for one in names)
-        found = (*clean, redactor.user(user) if user else None)
+        redacted = (*clean, redactor.user(user) if user else None)
         if list(clean) == names == list(given[:-1]):  # else it is counted every time
-            known[given] = found
-    return found
+            known[given] = redacted
+    return redacted
 
 
 def _event_id(conversation: str, kind: str, place: str | int, ts: datetime | None, body: str) -> str:
     """Return `content_id` of an event's parts, by the fast writer: it writes the same bytes, a time in UTC too."""
-    told = ts.isoformat() if ts is not None and ts.tzinfo is not UTC else ts
+    time = ts.isoformat() if ts is not None and ts.tzinfo is not UTC else ts
     try:
-        text = orjson.dumps((conversation, kind, place, told, body))
+        text = orjson.dumps((conversation, kind, place, time, body))
     except TypeError:  # an integer beyond 64 bits, half an emoji
         return content_id(conversation, kind, place, ts.isoformat() if ts is not None else None, body)
     return hashlib.sha256(text).hexdigest()[:ID_HEX]

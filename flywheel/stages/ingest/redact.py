@@ -50,10 +50,10 @@ class _Kind:
 
     def places(self, texts: pl.Series) -> pl.Series:
         """Return the places of the payloads that may hold this kind."""
-        found = texts.str.contains(self.kind.trigger).arg_true()
-        if not self.kind.tokens or not len(found):
-            return found
-        tokens = pl.DataFrame({"row": found, "token": texts.gather(found)})
+        rows = texts.str.contains(self.kind.trigger).arg_true()
+        if not self.kind.tokens or not len(rows):
+            return rows
+        tokens = pl.DataFrame({"row": rows, "token": texts.gather(rows)})
         tokens = tokens.with_columns(pl.col("token").str.extract_all(self.kind.tokens)).explode("token")
         tokens = tokens.filter(pl.col("token").str.contains(self.kind.trigger))
         worth = [token for token in tokens["token"].unique() if self.kind.worth(token)]
@@ -147,8 +147,8 @@ class Redactor:
         wanted = self._wanted(as_fields(_ID, new))
         self._harmless = {text for row, text in enumerate(new) if row not in wanted}
         rest = [_split(new[row])[1] for row in wanted]
-        found = self._wanted(as_fields(_ID, rest))
-        self._suspected = {text: self._in_order(found.get(row, ())) for row, text in enumerate(rest)}
+        kinds = self._wanted(as_fields(_ID, rest))
+        self._suspected = {text: self._in_order(kinds.get(row, ())) for row, text in enumerate(rest)}
 
     def name(self, name: str) -> str:
         """Return an id redacted; in a kind:id only the id, so that both ways to write it stay equal."""

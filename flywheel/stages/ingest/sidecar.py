@@ -26,8 +26,8 @@ def columns_of(reader: Reader, path: str, next_to: Callable[[str], bytes | None]
         next_to: returns the content of a file next to the log, by its name; None where there is none.
     """
     from_path = getattr(reader, "from_path", None)
-    given = from_path(PurePosixPath(path)) if from_path is not None else {}
-    fields = {name: str(given[name]) for name in COLUMNS if given.get(name)}
+    columns = from_path(PurePosixPath(path)) if from_path is not None else {}
+    fields = {name: str(columns[name]) for name in COLUMNS if columns.get(name)}
     name = getattr(reader, "sidecar", None)
     content = next_to(name) if isinstance(name, str) else None
     if content is None:
@@ -59,5 +59,5 @@ def is_sidecar(sample: Sample, readers: Mapping[str, Reader]) -> bool:
 
 
 def _columns(reader: Any, document: Any) -> dict[str, str]:
-    found = reader.from_sidecar(document)
-    return {name: str(found[name]) for name in COLUMNS if found.get(name)}
+    columns = reader.from_sidecar(document)
+    return {name: str(columns[name]) for name in COLUMNS if columns.get(name)}

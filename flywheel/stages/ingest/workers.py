@@ -106,12 +106,12 @@ def _take(
     elif normalizer is None or segment.ignored:
         counts.ignored[segment.ignored or "no reader"] += 1
     else:
-        found = normalizer.rows(record)
-        if isinstance(found, Bad):
-            counts.bad.append((segment, found))
-        elif found:
-            lost.look(segment.format, record, found)
-            rows += found
+        events = normalizer.rows(record)
+        if isinstance(events, Bad):
+            counts.bad.append((segment, events))
+        elif events:
+            lost.look(segment.format, record, events)
+            rows += events
         else:
             counts.ignored["nothing of an agent in it"] += 1
 
@@ -121,13 +121,13 @@ def batches_of(
 ) -> Iterator[Batch]:
     """Yield the batch of each block, in order."""
     workers = cfg.workers or (min(os.cpu_count() or 1, _MOST) if total_bytes >= _WORTH_BYTES else 1)
-    given = _pickled(cfg, key, readers) if workers > 1 else None
-    if given is None:
+    pickled = _pickled(cfg, key, readers) if workers > 1 else None
+    if pickled is None:
         worker = Worker(cfg, key, readers)
         for block in blocks:
             yield replace(worker.work(block.segments), states=tuple(block.states))
         return
-    with ProcessPoolExecutor(workers - 1, get_context("spawn"), _begin, (given,)) as pool:
+    with ProcessPoolExecutor(workers - 1, get_context("spawn"), _begin, (pickled,)) as pool:
         yield from _in_order(pool, Worker(cfg, key, readers), blocks, workers - 1)
 
 
@@ -146,8 +146,8 @@ def _in_order(pool: ProcessPoolExecutor, here: Worker, blocks: Iterable[Block], 
     try:
         for block in blocks:
             busy = sum(not future.done() for _, future in waiting)
-            given = busy < ahead
-            waiting.append((block, pool.submit(_work, block.segments) if given else _here(here, block.segments)))
+            elsewhere = busy < ahead
+            waiting.append((block, pool.submit(_work, block.segments) if elsewhere else _here(here, block.segments)))
             while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + others):
                 yield _next(waiting)
                 ahead = others * _AHEAD  # they have started

@@ -113,8 +113,8 @@ def _fits(name: str, value: str) -> bool:
 def _marked(match: re.Match[str], _name: str) -> Find | None:
     for part in _PARTS:
         if match[part] is not None:
-            found = Find(match[part], *match.span(part))
-            return found if part != "basic" or _is_login(match[part]) else None
+            find = Find(match[part], *match.span(part))
+            return find if part != "basic" or _is_login(match[part]) else None
     hyphenated_word = match[0].startswith("sk-") and not any(c.isdigit() for c in match[0])
     return None if hyphenated_word else whole(match, match[0])
 

@@ -37,8 +37,8 @@ class _Id:
 def _ids(country: str, *forms: tuple[str, str, Callable[[str], bool]]) -> list[_Id]:
     long, short = _WORDS[country]
     alone = rf"|(?<![A-Za-z])(?:{short})(?![A-Za-z])" if short else ""
-    said = re.compile(rf"(?i:{long}|{_COMMON})(?!_[0-9a-f]{{8}}>){alone}")
-    return [_Id(re.compile(shape), test, where, said) for shape, where, test in forms]
+    named = re.compile(rf"(?i:{long}|{_COMMON})(?!_[0-9a-f]{{8}}>){alone}")
+    return [_Id(re.compile(shape), test, where, named) for shape, where, test in forms]
 
 
 # By country: words that also count within others, and short ones that do not, in capitals or small letters.
@@ -148,8 +148,8 @@ def _national(match: re.Match[str], name: str) -> Find | None:
     normal = "".join(c for c in text if c.isalnum())
     around = _around(match, name)
     alone = match.string.strip() == match[0]
-    found = any(i.shape.fullmatch(text) and _counts(i, around, alone=alone) and i.check(normal) for i in _IDS)
-    return whole(match, normal) if found else None
+    is_id = any(i.shape.fullmatch(text) and _counts(i, around, alone=alone) and i.check(normal) for i in _IDS)
+    return whole(match, normal) if is_id else None
 
 
 def _counts(form: _Id, around: str, *, alone: bool) -> bool:

@@ -150,10 +150,10 @@ def _nested(payload: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _request(payload: dict[str, Any]) -> dict[str, Any]:
-    found = _nested(payload, "messages")
-    if not found:
+    history = _nested(payload, "messages")
+    if not history:
         raise BadRecordError("bad_record", "payload.messages: at least one is required")
-    return {**payload, "messages": found}
+    return {**payload, "messages": history}
 
 
 def _model_call(payload: dict[str, Any]) -> dict[str, Any]:
@@ -193,10 +193,10 @@ def _judged(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(payload: dict[str, Any]) -> dict[str, Any]:
-    found = _judged(payload)
-    if found.get("value") is None:
+    checked = _judged(payload)
+    if checked.get("value") is None:
         raise BadRecordError("bad_record", "payload.value: required")
-    return found
+    return checked
 
 
 def _checked(payload: dict[str, Any]) -> dict[str, Any]:

@@ -25,10 +25,10 @@ def reply_of(turn: Mapping[str, Any]) -> Message:
     items = [as_dict(item) for item in as_list(turn.get("output"))]
     if not items:
         return messages([{**turn, "role": "assistant"}])[0]
-    said = [part for item in items if item.get("type") == "message" for part in as_list(item.get("content"))]
+    contents = [part for item in items if item.get("type") == "message" for part in as_list(item.get("content"))]
     thought = [flat_text(item.get("summary")) for item in items if item.get("type") == "reasoning"]
     entries = [{**item, "id": item.get("call_id")} for item in items if item.get("type") == "function_call"]
-    reply = {"role": "assistant", "content": said or None, "tool_calls": entries}
+    reply = {"role": "assistant", "content": contents or None, "tool_calls": entries}
     return messages([reply | {"reasoning": "\n".join(t for t in thought if t)}])[0]
 
 

@@ -37,8 +37,8 @@ _PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Cave
 
 def _sniff(sample: Sample) -> float:
     """Return how many records have what only these files have."""
-    told = share(sample.records, _is_told)
-    return share(sample.records, lambda r: _is_told(r) or _is_bookkeeping(r)) if told else 0.9 * _book(sample)
+    has_messages = share(sample.records, _is_told)
+    return share(sample.records, lambda r: _is_told(r) or _is_bookkeeping(r)) if has_messages else 0.9 * _book(sample)
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
@@ -57,8 +57,8 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     if not isinstance(message, dict):
         raise BadRecordError("bad_record", "no message")
     source = _source(record, message, session)
-    told = _reply(message, source) if kind == "assistant" else _heard(record, message, source)
-    for event in told:
+    events = _reply(message, source) if kind == "assistant" else _heard(record, message, source)
+    for event in events:
         yield _threaded({**event, "seq": line})
 
 
@@ -111,8 +111,8 @@ def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
         yield request([], {**source, "model": None, "policy": None}, 0, {"tags": ["api_error"]})
         return
     response, usage = ident(message.get("id")), as_dict(message.get("usage"))
-    said = messages([{"role": "assistant", "content": message.get("content")}])[-1]
-    payload = {"message": said} | present(
+    reply = messages([{"role": "assistant", "content": message.get("content")}])[-1]
+    payload = {"message": reply} | present(
         response_id=response,
         fragment="block" if response else None,
         finish_reason=text(message.get("stop_reason")),

@@ -64,8 +64,8 @@ def _meta(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Eve
     rules = text(as_dict(value).get("text")) if isinstance(value, dict) else text(value)
     tools = tool_schemas(payload.get("dynamic_tools"))
     ids = [f"session:{session}"] if session else []
-    told = [{"role": "system", "content": rules}] if rules else []
-    yield request(told, {**source, "ids": ids}, 0, {"tools": tools} if tools else {})
+    opening = [{"role": "system", "content": rules}] if rules else []
+    yield request(opening, {**source, "ids": ids}, 0, {"tools": tools} if tools else {})
 
 
 def _turn(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
@@ -83,11 +83,11 @@ def _item(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Eve
     elif kind in _OUTPUTS:
         yield _given(payload, source)
     else:
-        made = _made(payload, line)
-        if made is not None:
-            yield {**source, "kind": EventKind.MODEL_CALL, "payload": {"message": made, "fragment": "block"}}
-        if kind == "web_search_call" and made is not None and payload.get("status") == "completed":
-            fields = {"tool_call_id": made["tool_calls"][0]["id"], "name": "web_search"}
+        reply = _made(payload, line)
+        if reply is not None:
+            yield {**source, "kind": EventKind.MODEL_CALL, "payload": {"message": reply, "fragment": "block"}}
+        if kind == "web_search_call" and reply is not None and payload.get("status") == "completed":
+            fields = {"tool_call_id": reply["tool_calls"][0]["id"], "name": "web_search"}
             yield tool_result(result_message("", fields, status=OK), source, 0)
 
 
@@ -107,8 +107,8 @@ def _made(payload: Mapping[str, Any], line: int) -> Message | None:
         thought = flat_text(payload.get("content") or None) or _summary(payload)
         return {"role": "assistant", "reasoning": thought} if thought else None
     call_id = ident(first(payload, ("call_id", "id"))) or f"call-{line}"
-    name, given = _called(payload)
-    return {"role": "assistant", "tool_calls": [{"id": call_id, "name": name, **arguments(given)}]} if name else None
+    name, inputs = _called(payload)
+    return {"role": "assistant", "tool_calls": [{"id": call_id, "name": name, **arguments(inputs)}]} if name else None
 
 
 def _summary(payload: Mapping[str, Any]) -> str:
@@ -166,8 +166,8 @@ def _compacted(payload: Mapping[str, Any], source: Source, line: int) -> Iterato
         message = _heard(item) if spoken else _made(item, line)
         history += [message] if message is not None else []
     summary = text(payload.get("message"))
-    told = history or ([{"role": "system", "content": summary}] if summary else [])
-    yield request(told, source, 0, {"replaces_context": True, "tags": ["compacted"]})
+    replacement = history or ([{"role": "system", "content": summary}] if summary else [])
+    yield request(replacement, source, 0, {"replaces_context": True, "tags": ["compacted"]})
 
 
 _TELL = {

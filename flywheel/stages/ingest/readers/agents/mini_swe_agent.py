@@ -47,8 +47,8 @@ def _read(record: Any) -> Iterator[Event]:
 
 def _is_run(record: Any) -> bool:
     fields = as_dict(record)
-    told = fields.get("trajectory_format")
-    if isinstance(told, str) and told.startswith("mini-swe-agent"):
+    form = fields.get("trajectory_format")
+    if isinstance(form, str) and form.startswith("mini-swe-agent"):
         return True
     info = as_dict(fields.get("info"))
     return isinstance(fields.get("messages"), list) and {"exit_status", "submission", "model_stats"} <= set(info)

@@ -62,9 +62,9 @@ def _is_feedback(record: Mapping[str, Any]) -> bool:
 
 def _tree(chat: Any) -> Tree:
     """Return a chat's messages by id."""
-    given = as_dict(as_dict(chat).get("history")).get("messages")
-    found = list(given.values()) if isinstance(given, dict) else as_list(given)
-    return {name: one for one in map(as_dict, found) if (name := ident(one.get("id"))) and text(one.get("role"))}
+    tree = as_dict(as_dict(chat).get("history")).get("messages")
+    nodes = list(tree.values()) if isinstance(tree, dict) else as_list(tree)
+    return {name: one for one in map(as_dict, nodes) if (name := ident(one.get("id"))) and text(one.get("role"))}
 
 
 def _current(chat: Mapping[str, Any], rated: str | None) -> str | None:

@@ -97,13 +97,13 @@ def _command(action: str, position: int) -> dict[str, Any]:
 def _only_in_trajectory(trajectory: list[Any], history: list[Message], seen: int) -> list[Message]:
     """Return what only the trajectory has: the last command's observation, and steps after the history's end."""
     steps = [as_dict(step) for step in trajectory]
-    made = sum(message["role"] == "assistant" for message in history[seen:])
+    replies = sum(message["role"] == "assistant" for message in history[seen:])
     native = any(not str(c["id"]).startswith("call-") for m in history[seen:] for c in m.get("tool_calls", ()))
     items: list[Message] = []
     calls = history[-1].get("tool_calls")
-    if calls and 0 < made <= len(steps):
-        items.append(_observed(steps[made - 1], calls[0]["id"]))
-    for step in steps[made:]:
+    if calls and 0 < replies <= len(steps):
+        items.append(_observed(steps[replies - 1], calls[0]["id"]))
+    for step in steps[replies:]:
         action, position = text(step.get("action")), len(history) + len(items)
         message: Message = {"role": "assistant", "content": text(step.get("response")) or ""}
         items.append(message)

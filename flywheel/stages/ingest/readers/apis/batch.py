@@ -83,9 +83,9 @@ def _failed(record: Mapping[str, Any]) -> bool:
 
 
 def _dialect(record: Mapping[str, Any], pair: Pair) -> Dialect | None:
-    found = dialect_of(pair.response)
-    if found is not None or not pair.request:
-        return found
+    dialect = dialect_of(pair.response)
+    if dialect is not None or not pair.request:
+        return dialect
     if "params" in record:
         return CLAUDE
     url = str(record.get("url"))

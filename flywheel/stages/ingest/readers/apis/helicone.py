@@ -50,10 +50,10 @@ def _properties(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _envelope(record: Mapping[str, Any]) -> dict[str, Any]:
-    told = _properties(record)
+    properties = _properties(record)
     delay = number(record.get("delay_ms"))
     return {
-        "metadata": {**told, "session_id": told.get(_SESSION) or told.get("session_id")},
+        "metadata": {**properties, "session_id": properties.get(_SESSION) or properties.get("session_id")},
         "user": first(record, ("request_user_id", "helicone_user")),
         "request_id": record.get("request_id"),
         "start_time": record.get("request_created_at"),
@@ -96,8 +96,8 @@ def _tool(pair: Pair, record: Mapping[str, Any]) -> Iterator[Event]:
     if name is None:
         return
     source = {**_source(pair), "span_id": ident(record.get("request_id")), "tool_name": name}
-    given = pair.request.get("input")
-    payload = arguments(given if isinstance(given, dict | str) or given is None else {"input": given})
+    inputs = pair.request.get("input")
+    payload = arguments(inputs if isinstance(inputs, dict | str) or inputs is None else {"input": inputs})
     yield {**source, "kind": EventKind.TOOL_CALL, "seq": 0, "payload": payload}
     fields = {key: value for key, value in pair.response.items() if key not in ("_type", "toolName")}
     failed = (number(record.get("response_status")) or 0) >= _ERROR

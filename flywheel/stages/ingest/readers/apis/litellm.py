@@ -82,15 +82,15 @@ def _asked(record: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, dict):
         held = first(value, ("messages", "input"))
         value = held if held is not None else [value] if "role" in value else []
-    told = [{"role": "user", "content": value}] if isinstance(value, str) and value else as_list(value)
-    return {**as_dict(embedded(record.get("model_parameters"))), "messages": told, "input": told}
+    turns = [{"role": "user", "content": value}] if isinstance(value, str) and value else as_list(value)
+    return {**as_dict(embedded(record.get("model_parameters"))), "messages": turns, "input": turns}
 
 
 def _dialect(kind: str, response: Mapping[str, Any]) -> Dialect | None:
-    found = dialect_of(response)
-    if found is None and any(word in kind for word in _TALKS):
+    dialect = dialect_of(response)
+    if dialect is None and any(word in kind for word in _TALKS):
         return RESPONSES if "responses" in kind else GATEWAY_CHAT
-    return found
+    return dialect
 
 
 def _holds(value: Any, mark: str) -> bool:
@@ -196,8 +196,8 @@ def own_id(value: Any) -> str | None:
         inner = base64.b64decode(named.removeprefix("resp_"), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return named or None
-    told = inner.rpartition("response_id:")[2]
-    return told if inner.startswith("litellm:") and told else named
+    response_id = inner.rpartition("response_id:")[2]
+    return response_id if inner.startswith("litellm:") and response_id else named
 
 
 def call_names(record: Mapping[str, Any], conversation: str) -> list[str]:

@@ -75,14 +75,14 @@ def _is_transcript(record: Any) -> bool:
 def _apart(pair: Pair) -> Iterator[Pair]:
     """Yield a text completion of several prompts as one pair each: their choices are in one list."""
     prompts = [p for p in as_list(pair.request.get("prompt")) if isinstance(p, str)]
-    told = choices(completed(pair.response)) if prompts[1:] else []
-    if not prompts[1:] or len(told) % len(prompts):
+    answers = choices(completed(pair.response)) if prompts[1:] else []
+    if not prompts[1:] or len(answers) % len(prompts):
         yield pair
         return
-    each = len(told) // len(prompts)
+    each = len(answers) // len(prompts)
     for n, prompt in enumerate(prompts):
         response_id = ident(pair.response.get("id"))
-        own = {"choices": told[n * each : (n + 1) * each], "id": f"{response_id}#{n}" if response_id else None}
+        own = {"choices": answers[n * each : (n + 1) * each], "id": f"{response_id}#{n}" if response_id else None}
         yield Pair({**pair.request, "prompt": prompt}, {**pair.response, **own, "usage": None}, pair.envelope)
 
 

@@ -52,10 +52,10 @@ def _time(row: Mapping[str, Any], name: str | None) -> datetime | None:
     if logged is not None or name is None:
         return logged
     try:
-        made = UUID(name)
+        uuid = UUID(name)
     except ValueError:
         return None
-    return when(made.int >> 80) if made.version == _UUID7 else None
+    return when(uuid.int >> 80) if uuid.version == _UUID7 else None
 
 
 def _inference(row: Mapping[str, Any], line: int) -> Iterator[Event]:
@@ -162,8 +162,8 @@ def _judgement(row: Mapping[str, Any]) -> tuple[EventKind, dict[str, Any]]:
     if "inference_id" in row:
         message = _output(embedded(value))
         calls = message.get("tool_calls") or ()
-        said = message.get("content") or (canonical_json(calls[0]["arguments"]) if calls else "")
-        return EventKind.FEEDBACK, {"name": "edit", "text": said, "message": message, "annotator": "human"}
+        correction = message.get("content") or (canonical_json(calls[0]["arguments"]) if calls else "")
+        return EventKind.FEEDBACK, {"name": "edit", "text": correction, "message": message, "annotator": "human"}
     return EventKind.FEEDBACK, {"name": "comment", "comment": flat_text(value) or "", "annotator": "human"}
 
 

@@ -187,8 +187,8 @@ def _history(turns: Sequence[Any], *, bare: bool) -> tuple[list[Message], dict[i
     history: list[Message] = []
     facts: dict[int, dict[str, Any]] = {}
     for turn in map(as_dict, turns):
-        given = {"role": "assistant", **turn["message"]} if _is_choice(turn) else {**turn}
-        spoken = messages([{**given, "tool_calls": embedded(given.get("tool_calls"))}])
+        message = {"role": "assistant", **turn["message"]} if _is_choice(turn) else {**turn}
+        spoken = messages([{**message, "tool_calls": embedded(message.get("tool_calls"))}])
         if bare or _is_sampled(turn):
             acts = [n for n, m in enumerate(spoken, len(history)) if m["role"] == "assistant"]
             facts |= dict.fromkeys(acts, sampled(turn))

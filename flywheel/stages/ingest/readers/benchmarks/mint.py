@@ -83,8 +83,8 @@ def _with_calls(history: list[Message]) -> list[Message]:
 
 def _reply(content: str, position: int) -> Message:
     message: Message = {"role": "assistant", "content": content.rstrip("\n")}
-    found = next((code for block in _BLOCKS if (code := block.findall(content))), [])
-    written = "\n".join(part.strip() for part in found)
+    blocks = next((code for block in _BLOCKS if (code := block.findall(content))), [])
+    written = "\n".join(part.strip() for part in blocks)
     if written and not _SOLUTION.search(content):
         message["tool_calls"] = [{"id": f"call-{position}", "name": "python", "arguments": {"code": written}}]
     return message

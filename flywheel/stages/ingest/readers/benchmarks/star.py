@@ -85,12 +85,12 @@ def _dialogue(events: list[Any], source: Source) -> Iterator[Event]:
     asked = ""
     for seq, given in enumerate(events, 1):
         event = as_dict(given)
-        who, did, said = event.get("Agent"), event.get("Action"), flat_text(event.get("Text"))
+        who, did, content = event.get("Agent"), event.get("Action"), flat_text(event.get("Text"))
         here = {**source, "ts": when(event.get("UnixTime"))}
-        if who == "User" and did == "utter" and said:
-            yield request([{"role": "user", "content": said}], here, seq, {})
-        elif who == "Wizard" and did in _SPOKEN and said:
-            yield _call({"role": "assistant", "content": said}, here, seq)
+        if who == "User" and did == "utter" and content:
+            yield request([{"role": "user", "content": content}], here, seq, {})
+        elif who == "Wizard" and did in _SPOKEN and content:
+            yield _call({"role": "assistant", "content": content}, here, seq)
         elif who == "Wizard" and did == "query" and text(event.get("APIName")):
             asked = f"call-{seq}"
             call = {"id": asked, "name": event["APIName"], "arguments": _constraints(event.get("Constraints"))}

@@ -70,8 +70,8 @@ def _verdicts(record: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def _ids(record: Mapping[str, Any], fields: tuple[str, ...], *, resolved: bool) -> dict[str, bool]:
-    found = (ident(item) for field in fields for item in as_list(record.get(field)))
-    return {instance: resolved for instance in found if instance}
+    names = (ident(item) for field in fields for item in as_list(record.get(field)))
+    return {instance: resolved for instance in names if instance}
 
 
 READER = reader(

@@ -81,9 +81,9 @@ def _row(row: Row, kind: str, value: Any, seq: int = 0) -> Iterator[Event]:
     if kind == "score":
         yield from score(row)
     elif kind == "observation":
-        made = observation_events(row, Whole(_context(row)), seq)
+        events = observation_events(row, Whole(_context(row)), seq)
         task = task_of([row])
-        yield from made or ([_item(task, trace)] if task and trace else [])
+        yield from events or ([_item(task, trace)] if task and trace else [])
     elif kind == "trace":
         yield from outline(row)
     elif kind == "item" and trace:

@@ -117,9 +117,9 @@ def _model(*places: Mapping[str, Any]) -> str | None:
 def _tool_use(run: Mapping[str, Any], span: Run, extra: Mapping[str, Any]) -> Iterator[Event]:
     """A tool run; LangChain keeps its call's id next to the inputs."""
     inputs, outputs = as_dict(run["inputs"]), as_dict(run["outputs"])
-    given = embedded(inputs["input"]) if set(inputs) == {"input"} else run["inputs"]
+    arguments = embedded(inputs["input"]) if set(inputs) == {"input"} else run["inputs"]
     result = outputs["output"] if set(outputs) == {"output"} else run["outputs"] or None
-    yield from tool_use(span, given, result, call_id=ident(extra.get("tool_call_id")))
+    yield from tool_use(span, arguments, result, call_id=ident(extra.get("tool_call_id")))
 
 
 def _judgements(run: Mapping[str, Any], span: Run) -> Iterator[Event]:

@@ -111,14 +111,14 @@ def _spans(spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
     asks = any(kind in _MODEL for kind in kinds)
     for seq, ((span, attributes), kind) in enumerate(zip(items, kinds, strict=True)):
         run = _run(span, {**source, "seq": 2 * seq})
-        given, said = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
+        inputs, output = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
         if kind in _MODEL:
             yield from _model_call(run, attributes, span)
         elif kind == "TOOL":
             name = _tool_name(run.name, text(attributes.get("mlflow.spanFunctionName")))
-            yield from tool_use(run._replace(name=name), given, said)
+            yield from tool_use(run._replace(name=name), inputs, output)
         elif run.source["parent_id"] is None and not asks:
-            yield from whole_task(run, given, said, last=2 * len(spans))
+            yield from whole_task(run, inputs, output, last=2 * len(spans))
         elif run.source["parent_id"] is None:
             yield place(run)
 
@@ -151,15 +151,15 @@ def _error(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
 
 
 def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any]) -> Iterator[Event]:
-    given, said = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
+    inputs, output = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
     fields = {
-        **common_payload(Pair(as_dict(given), {}, {})),
+        **common_payload(Pair(as_dict(inputs), {}, {})),
         "model": _SPAN.source({"attributes": attributes})["model"],
         "tools": tool_schemas(attributes.get("mlflow.chat.tools")),
         **_SPAN.usage({"attributes": attributes}),
     }
-    chunks = said if isinstance(said, list) else _streamed(span) if said is None else []
-    yield from model_call(run, given, joined_chunks(chunks) or said, fields)
+    chunks = output if isinstance(output, list) else _streamed(span) if output is None else []
+    yield from model_call(run, inputs, joined_chunks(chunks) or output, fields)
 
 
 def _streamed(span: Mapping[str, Any]) -> list[Any]:
@@ -225,13 +225,13 @@ def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
     by = as_dict(item.get("source"))
     kind = str(by.get("source_type")).upper()
     unnamed = kind == "CODE" and by.get("source_id") in (None, "", "default")  # the default of a source without a name
-    said = value if isinstance(value, str) else flat_text(value) if isinstance(value, list | dict) else None
+    label = value if isinstance(value, str) else flat_text(value) if isinstance(value, list | dict) else None
     verdict = _VERDICTS.get(value.lower()) if isinstance(value, str) else None
     return Opinion(
         name=text(first(item, ("assessment_name", "name"))) or "feedback",
         aim=aim,
         value=verdict if verdict is not None else number(value),
-        label=said or text(as_dict(item.get("issue")).get("issue_name")),
+        label=label or text(as_dict(item.get("issue")).get("issue_name")),
         comment=text(item.get("rationale")),
         annotator=None if unnamed else _ANNOTATORS.get(kind),
     )

@@ -71,13 +71,13 @@ def _trace(trace: Mapping[str, Any], spans: list[Mapping[str, Any]], source: Sou
     run = _run(trace, {**source, "seq": 0, "span_id": ident(trace.get("id"))})
     counted = count(trace.get("llm_span_count"))
     traced = any(span.get("type") == "llm" for span in spans) or not (spans or counted == 0)
-    given, said = embedded(trace.get("input")), embedded(trace.get("output"))
+    inputs, output = embedded(trace.get("input")), embedded(trace.get("output"))
     if not traced:
-        yield from whole_task(run, given, said, last=2 * len(spans) + 1)
+        yield from whole_task(run, inputs, output, last=2 * len(spans) + 1)
     elif spans:
         yield place(run)
     else:
-        yield from outline(run, given, said, _SPAN.usage(trace))
+        yield from outline(run, inputs, output, _SPAN.usage(trace))
     yield from _judgements(trace, source["ids"][0], source)
 
 
@@ -85,12 +85,12 @@ def _span(span: Mapping[str, Any], source: Source) -> Iterator[Event]:
     span_id = ident(span.get("id")) or "?"
     own = {"span_id": span_id, "parent_id": ident(span.get("parent_span_id"))}
     run = _run(span, {**source, **own, "ids": [source["ids"][0], f"span:{span_id}"]})
-    given, said = embedded(span.get("input")), embedded(span.get("output"))
+    inputs, output = embedded(span.get("input")), embedded(span.get("output"))
     called = span.get("type") in ("llm", "tool")
     if span.get("type") == "llm":
-        yield from _model_call(span, run, given, said)
+        yield from _model_call(span, run, inputs, output)
     elif called:
-        yield from tool_use(run, given, said["output"] if set(as_dict(said)) == {"output"} else said)
+        yield from tool_use(run, inputs, output["output"] if set(as_dict(output)) == {"output"} else output)
     yield from _judgements(span, f"span:{span_id}" if called else source["ids"][0], source)
 
 
@@ -118,8 +118,8 @@ def _judgements(fields: Mapping[str, Any], aim: str, source: Source) -> Iterator
             ts = when(first(columns, ("last_updated_at", "created_at")))
             yield from judgement(_opinion(columns, aim), {**shared, "ts": ts})
     for comment in map(as_dict, as_list(embedded(fields.get("comments")))):
-        said = Opinion("comment", aim, comment=text(comment.get("text")), annotator="human")
-        yield from judgement(said, {**shared, "ts": when(first(comment, ("last_updated_at", "created_at")))})
+        opinion = Opinion("comment", aim, comment=text(comment.get("text")), annotator="human")
+        yield from judgement(opinion, {**shared, "ts": when(first(comment, ("last_updated_at", "created_at")))})
 
 
 def _opinion(fields: Mapping[str, Any], aim: str) -> Opinion:

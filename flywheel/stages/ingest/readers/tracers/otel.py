@@ -78,9 +78,9 @@ def _log_events(logs: list[LogRecord], spans: Spans) -> Iterator[Event]:
     calls: dict[tuple[str | None, str | None], list[LogRecord]] = defaultdict(list)
     for record in logs:
         if record.name == EVALUATION:
-            found = evaluation(record, record.attributes, record.ts, spans)
-            if found is not None:
-                yield found
+            feedback = evaluation(record, record.attributes, record.ts, spans)
+            if feedback is not None:
+                yield feedback
         elif record.name == _DETAILS:
             yield _logged_call(record, spans, content_of({**record.attributes, **as_dict(record.body)}))
         elif record.name.startswith("gen_ai."):
@@ -111,8 +111,8 @@ def _logged_call(record: LogRecord, spans: Spans, content: Content) -> Event:
 
 
 def _reason(record: LogRecord) -> dict[str, Any]:
-    said = as_dict(record.body).get("finish_reason") or record.attributes.get("finish_reason")
-    return {"finish_reason": said} if isinstance(said, str) else {}
+    reason = as_dict(record.body).get("finish_reason") or record.attributes.get("finish_reason")
+    return {"finish_reason": reason} if isinstance(reason, str) else {}
 
 
 READER = reader(

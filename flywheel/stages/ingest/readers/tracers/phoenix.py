@@ -109,9 +109,9 @@ def _annotation(row: Mapping[str, Any], about: Aim | None) -> Iterator[Event]:
 
 def _aim(row: Mapping[str, Any]) -> Aim | None:
     for name, kind in _TARGETS.items():
-        found = ident(row.get(name)) if kind == "session" else hex_id(row.get(name))
-        if found:
-            return Aim(kind, found)
+        target = ident(row.get(name)) if kind == "session" else hex_id(row.get(name))
+        if target:
+            return Aim(kind, target)
     return None
 
 

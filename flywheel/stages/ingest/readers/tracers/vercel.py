@@ -35,9 +35,9 @@ def _read(record: Any, line: int) -> Iterator[Event]:
 def _is_span(record: Any) -> bool:
     span = as_dict(record)
     attributes = as_dict(span.get("attributes"))
-    said = (text(attributes.get(name)) for name in _OPERATIONS)
+    operations = (text(attributes.get(name)) for name in _OPERATIONS)
     ours = text(span.get("name")) is not None and "span_kind" not in span and not _printed(span)
-    return ours and any(found is not None and found.startswith("ai.") for found in said)
+    return ours and any(found is not None and found.startswith("ai.") for found in operations)
 
 
 def _printed(span: Any) -> bool:

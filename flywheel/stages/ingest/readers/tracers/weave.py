@@ -49,13 +49,13 @@ def _call(row: Mapping[str, Any]) -> Iterator[Event]:
     if row.get("is_eval") is True or _EVALUATED in attributes or op.startswith("Evaluation."):
         return
     run = _run(row, op, attributes, as_dict(summary.get("weave")))
-    given, said = _inner(row.get("inputs"), "inputs"), _inner(row.get("output"), "outputs")
-    if kind == "llm" or (kind is None and _is_answer(given, said)):
-        yield from _model_call(run, given, said, summary)
+    inputs, output = _inner(row.get("inputs"), "inputs"), _inner(row.get("output"), "outputs")
+    if kind == "llm" or (kind is None and _is_answer(inputs, output)):
+        yield from _model_call(run, inputs, output, summary)
     elif kind == "tool":
-        yield from tool_use(run, given, as_dict(said)["output"] if set(as_dict(said)) == {"output"} else said)
+        yield from tool_use(run, inputs, as_dict(output)["output"] if set(as_dict(output)) == {"output"} else output)
     elif kind not in _SILENT_KINDS and run.source["parent_id"] is None:
-        yield from outline(run, given, said, _counts(summary))
+        yield from outline(run, inputs, output, _counts(summary))
     elif kind not in _SILENT_KINDS:
         yield place(run)
     for item in map(as_dict, as_list(as_dict(summary.get("weave")).get("feedback"))):

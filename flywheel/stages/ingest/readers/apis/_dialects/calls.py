@@ -43,11 +43,11 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
     """
     response = dialect.completed(pair.response)
     history = dialect.history(pair.request) if pair.request else []
-    turns, found = dialect.answer(pair.request, response)
+    turns, answer = dialect.answer(pair.request, response)
     kept = _kept(dialect, pair.request, response)
     source = source_of_pair(pair, history, response, kept)
     extra = {"tools": tools} if (tools := dialect.tools(pair.request, response)) else {}
-    payload = present(found) | common_payload(pair)
+    payload = present(answer) | common_payload(pair)
     payload |= {"response_id": own} if (own := ident(response.get("id"))) else {}
     asked = extra if turns else extra | {"tags": _failure(payload)}
     if history and not kept:
@@ -124,8 +124,8 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
 
 def names(conversation: str, **known: str | None) -> list[str]:
     """Return the other names of a call, as kind:id, without the conversation's own."""
-    found = ((f"{kind}:{name}", name) for kind, name in known.items() if name)
-    return [whole for whole, name in found if conversation not in (whole, name)]
+    pairs = ((f"{kind}:{name}", name) for kind, name in known.items() if name)
+    return [whole for whole, name in pairs if conversation not in (whole, name)]
 
 
 def response_name(response_id: str) -> str:

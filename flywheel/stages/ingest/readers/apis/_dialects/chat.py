@@ -39,10 +39,10 @@ def _history(asked: Mapping[str, Any]) -> list[Message]:
 
 
 def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list[Message], dict[str, Any]]:
-    told = choices(response)
-    if not told:
+    answers = choices(response)
+    if not answers:
         return [], {}
-    chosen, *others = told
+    chosen, *others = answers
     usage = as_dict(response.get("usage"))
     message = _message(chosen, asked)
     payload = sampled(chosen) | present(
@@ -51,16 +51,16 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
         other_choices=[_message(choice, asked) for choice in others] or None,
         tags=["partial"] if response.get("partial") else None,
     )
-    said = any(message.get(name) for name in ("content", "reasoning", "tool_calls"))
-    return ([message] if said or not response.get("partial") else []), payload
+    has_content = any(message.get(name) for name in ("content", "reasoning", "tool_calls"))
+    return ([message] if has_content or not response.get("partial") else []), payload
 
 
 def _message(choice: Mapping[str, Any], asked: Mapping[str, Any]) -> Message:
-    said = choice.get("text")
-    if isinstance(said, str):
+    content = choice.get("text")
+    if isinstance(content, str):
         prompt = asked.get("prompt")
         echoed = asked.get("echo") is True and isinstance(prompt, str)
-        return {"role": "assistant", "content": said.removeprefix(str(prompt)) if echoed else said}
+        return {"role": "assistant", "content": content.removeprefix(str(prompt)) if echoed else content}
     fields = as_dict(choice.get("message"))
     refusal = {"content": fields["refusal"]} if fields.get("content") is None and text(fields.get("refusal")) else {}
     return messages([{**fields, **refusal, "role": "assistant"}])[-1]

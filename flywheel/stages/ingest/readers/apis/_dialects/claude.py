@@ -51,8 +51,8 @@ def _assembled(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             _extend(blocks[str(place)], as_dict(event.get("delta")))
         elif kind == "message_delta":
             message |= present(as_dict(event.get("delta")))
-        told = as_dict(started.get("usage")) or as_dict(event.get("usage"))
-        usage |= present(told)
+        counts = as_dict(started.get("usage")) or as_dict(event.get("usage"))
+        usage |= present(counts)
     if not message:
         return {}
     partial = {} if message.get("stop_reason") else {"partial": True}
@@ -61,15 +61,15 @@ def _assembled(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _extend(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
     name = _DELTAS.get(str(delta.get("type")))
-    said = delta.get(name) if name else None
-    if name and isinstance(said, str):
-        block[name] = f"{block.get(name) or ''}{said}"
+    content = delta.get(name) if name else None
+    if name and isinstance(content, str):
+        block[name] = f"{block.get(name) or ''}{content}"
 
 
 def _closed(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block whose input was streamed as JSON text; one that does not parse stays a text."""
-    told = block.pop("partial_json", None)
-    return {**block, "input": told} if told else block
+    arguments = block.pop("partial_json", None)
+    return {**block, "input": arguments} if arguments else block
 
 
 def claude_history(asked: Mapping[str, Any]) -> list[Message]:

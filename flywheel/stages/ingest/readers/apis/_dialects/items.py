@@ -61,10 +61,10 @@ class _Turns:
     def _said(self, item: Mapping[str, Any]) -> None:
         turns = messages([{"role": "assistant", **item}])
         if turns and turns[-1]["role"] == "assistant":
-            said = turns[-1].get("content")
-            if said is not None:
+            content = turns[-1].get("content")
+            if content is not None:
                 message = self._open()
-                message["content"] = f"{message['content']}\n{said}" if "content" in message else said
+                message["content"] = f"{message['content']}\n{content}" if "content" in message else content
         else:
             self.told += turns
 

@@ -45,8 +45,8 @@ def preference(record: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _turns(answer: Any) -> list[Message]:
-    given = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
-    return messages([{"role": "assistant", **m} if isinstance(m, dict) else m for m in as_list(given) or [given]])
+    turns = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
+    return messages([{"role": "assistant", **m} if isinstance(m, dict) else m for m in as_list(turns) or [turns]])
 
 
 def chunk_event(chunk: Mapping[str, Any], line: int) -> Iterator[Event]:
@@ -80,9 +80,9 @@ def _delta(delta: Mapping[str, Any]) -> Message:
 
 
 def _piece(record: Mapping[str, Any]) -> dict[str, Any]:
-    said = as_dict(record.get("function")) or as_dict(record.get("custom")) or record
+    function = as_dict(record.get("function")) or as_dict(record.get("custom")) or record
     index = record.get("index")
-    fields = {"id": ident(record.get("id")), "name": text(said.get("name"))}
-    raw = first(said, ("arguments", "input"))
+    fields = {"id": ident(record.get("id")), "name": text(function.get("name"))}
+    raw = first(function, ("arguments", "input"))
     piece: dict[str, Any] = {"index": index if isinstance(index, int) else 0, "arguments_raw": text(raw) or ""}
     return piece | {name: value for name, value in fields.items() if value}

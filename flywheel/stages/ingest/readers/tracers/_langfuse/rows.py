@@ -149,8 +149,8 @@ def model_call(row: Row, columns: Mapping[str, Any]) -> Event | None:
     failed = row.get("level") == "ERROR"
     if missing and failed:
         extra = {"tags": ["call_failed", *labels]} | ({"tools": payload["tools"]} if "tools" in payload else {})
-        made = request(payload.get("input", []), columns, columns["seq"], extra)
-        return event(columns, EventKind.REQUEST, made["payload"])
+        opening = request(payload.get("input", []), columns, columns["seq"], extra)
+        return event(columns, EventKind.REQUEST, opening["payload"])
     if missing and not {"input", "output_tokens", "input_tokens"} & set(payload):
         return None
     if failed:

@@ -68,17 +68,17 @@ def _aim(row: Row) -> str | None:
 def _value(row: Row) -> dict[str, Any]:
     """Return a score's value by its type; a category's number means something only where a config gave it."""
     kind, value = row.get("data_type"), number(row.get("value"))
-    said = text(first(row, ("string_value", "long_string_value"))) or text(row.get("value"))
-    if kind is None and said:  # the API's own clients leave the type out
-        kind = "BOOLEAN" if said in ("True", "False") else "CATEGORICAL"
+    content = text(first(row, ("string_value", "long_string_value"))) or text(row.get("value"))
+    if kind is None and content:  # the API's own clients leave the type out
+        kind = "BOOLEAN" if content in ("True", "False") else "CATEGORICAL"
     if kind == "CORRECTION":
-        return {"correction": said} if said else {}
+        return {"correction": content} if content else {}
     if kind == "TEXT":
-        return {"comment": said} if said else {}
+        return {"comment": content} if content else {}
     if kind == "CATEGORICAL":
         numbered = {"value": value} if value is not None and ident(row.get("config_id")) else {}
-        return ({"label": said} if said else {}) | numbered
-    labelled = {"label": said} if said and kind == "BOOLEAN" and number(said) is None else {}
+        return ({"label": content} if content else {}) | numbered
+    labelled = {"label": content} if content and kind == "BOOLEAN" and number(content) is None else {}
     return ({"value": value} if value is not None else {}) | labelled
 
 

@@ -44,8 +44,8 @@ def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] 
         return []
     columns = source(row, of, seq)
     if row.get("type") == "GENERATION":
-        made = model_call(row, columns)
-        return [made] if made else []
+        call = model_call(row, columns)
+        return [call] if call else []
     return list(tool(row, columns)) if is_tool(row, called) else []
 
 
@@ -163,8 +163,8 @@ def outline(trace: Row, rows: Sequence[Row] = (), task: str | None = None) -> It
         if asked and all(map(is_worded, (*asked, answer))):
             named = {**row, "trace_id": trace.get("id")} | ({"id": None} if row is trace else {})
             columns = {**source(named, Whole(trace, task), 0), "ts": when(first(row, ("start_time", "timestamp")))}
-            made = request(asked, columns, 0, {"summary": True})
-            yield event(columns, EventKind.REQUEST, made["payload"])
+            opening = request(asked, columns, 0, {"summary": True})
+            yield event(columns, EventKind.REQUEST, opening["payload"])
             ended = max((at for r in (row, *rows) if (at := when(r.get("end_time")))), default=columns["ts"])
             payload |= {"summary": True, "tags": ["outline"]}
             yield event({**columns, "ts": ended, "seq": len(rows) + 1}, EventKind.MODEL_CALL, payload)
@@ -177,7 +177,7 @@ def _opened(value: Any) -> Any:
     if not isinstance(value, str) or not value.startswith('"'):
         return value
     try:
-        found = orjson.loads(value)
+        content = orjson.loads(value)
     except orjson.JSONDecodeError:
         return value
-    return found if isinstance(found, str) else value
+    return content if isinstance(content, str) else value

@@ -30,15 +30,15 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 def folded(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes by their dotted names, with a list in addition to the names that are numbered."""
-    found = _spelled_out(fields)
+    attributes = _spelled_out(fields)
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
-    for name, value in found.items():
+    for name, value in attributes.items():
         parts = _numbered(name)
         if parts:
             groups[parts[0]][parts[1]] = value
     for prefix, flat in groups.items():
-        found.setdefault(prefix, _listed(_tree(flat)))
-    return found
+        attributes.setdefault(prefix, _listed(_tree(flat)))
+    return attributes
 
 
 @lru_cache(maxsize=4096)

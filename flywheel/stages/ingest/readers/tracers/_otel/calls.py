@@ -125,9 +125,9 @@ def _made_call(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
         "name": span.attributes.get("tool.name"),
         "arguments": span.attributes.get("tool.parameters"),
     }
-    made = call(told_of)
-    if made is not None:
-        message = {"role": "assistant", "tool_calls": [made]}
+    made_call = call(told_of)
+    if made_call is not None:
+        message = {"role": "assistant", "tool_calls": [made_call]}
         payload = {"message": message, "response_id": span.parent_id, "fragment": "block"}
         yield event(spans.source(span, seq), EventKind.MODEL_CALL, span.started, payload)
 
@@ -200,8 +200,8 @@ def _arguments(told_by: list[Span]) -> dict[str, Any]:
 
 
 def _is_schema(name: str, value: Any) -> bool:
-    found = as_dict(embedded(value)) if name == "tool.parameters" else {}
-    return found.get("type") == "object" and "properties" in found
+    schema = as_dict(embedded(value)) if name == "tool.parameters" else {}
+    return schema.get("type") == "object" and "properties" in schema
 
 
 def _unwrapped(value: Any) -> Any:
@@ -214,13 +214,13 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _result(told_by: list[Span]) -> dict[str, Any]:
-    given = next((v for s in told_by if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
-    parsed = embedded(given)
-    content = flat_text(parsed if isinstance(parsed, list) else given) or _error_text(told_by) or ""
+    result = next((v for s in told_by if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
+    parsed = embedded(result)
+    content = flat_text(parsed if isinstance(parsed, list) else result) or _error_text(told_by) or ""
     payload = {"content": content, "status": _status(told_by, content)} | seconds(told_by[0])
     if payload["status"] == FAILED:
-        said = (text(s.attributes.get("error.type")) or _raised(s) for s in told_by)
-        kind = next((found for found in said if found), None) or error_type(content)
+        errors = (text(s.attributes.get("error.type")) or _raised(s) for s in told_by)
+        kind = next((found for found in errors if found), None) or error_type(content)
         payload |= {"error_type": kind} if kind else {}
     return payload
 

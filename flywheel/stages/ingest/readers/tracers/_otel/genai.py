@@ -98,13 +98,13 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     }
     if parts["content"] is not None or parts["tool_calls"]:
         return messages([{"role": "assistant", **parts, "content": as_text(parts["content"])}])
-    given, made = told(attributes, names.output), _calls_apart(attributes)
-    if made and isinstance(given, list):
-        given = [item for item in given if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
-    turns = answered(_uncut(given))
-    if made and turns and len(made) > len(turns[0].get("tool_calls", ())):
-        turns[0] = turns[0] | {"tool_calls": made}
-    if given is attributes.get("llm.output_messages") and not _several_choices(attributes):
+    output, calls = told(attributes, names.output), _calls_apart(attributes)
+    if calls and isinstance(output, list):
+        output = [item for item in output if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
+    turns = answered(_uncut(output))
+    if calls and turns and len(calls) > len(turns[0].get("tool_calls", ())):
+        turns[0] = turns[0] | {"tool_calls": calls}
+    if output is attributes.get("llm.output_messages") and not _several_choices(attributes):
         return _as_one(turns)
     return turns
 
@@ -126,11 +126,11 @@ def _as_one(items: list[Message]) -> list[Message]:
     """OpenInference may tell the blocks of one answer as messages of their own."""
     if len(items) < 2:  # noqa: PLR2004 - nothing to put together
         return items
-    said = [m["content"] for m in items if m.get("content")]
+    contents = [m["content"] for m in items if m.get("content")]
     entries = [call for m in items for call in m.get("tool_calls", ())]
     thoughts = [m["reasoning"] for m in items if m.get("reasoning")]
     one: Message = {"role": "assistant"}
-    for name, value in (("content", "\n".join(said)), ("reasoning", "\n".join(thoughts)), ("tool_calls", entries)):
+    for name, value in (("content", "\n".join(contents)), ("reasoning", "\n".join(thoughts)), ("tool_calls", entries)):
         if value:
             one[name] = value
     return [one]

@@ -73,9 +73,9 @@ def span_judgements(span: Span, spans: Spans) -> Iterator[Event]:
     """Yield a span's judgements of itself, its trace, its session, or of the span to which it links."""
     for happened in span.events:
         if happened.name == EVALUATION:
-            found = evaluation(span, happened.attributes, happened.ts or span.ended, spans)
-            if found is not None:
-                yield found
+            feedback = evaluation(span, happened.attributes, happened.ts or span.ended, spans)
+            if feedback is not None:
+                yield feedback
     yield from _annotations(span, spans)
     yield from _rewards(span, spans)
 
@@ -110,8 +110,8 @@ def _rewards(span: Span, spans: Spans) -> Iterator[Event]:
             continue
         name = text(item.get("name"))
         payload = {"name": name if name and name != "primary" else "reward", "value": value, "source": "callback"}
-        found = _feedback(span, aim, payload, span.ended or span.started, spans)
-        yield {**found, "kind": EventKind.OUTCOME, "seq": seq}
+        feedback = _feedback(span, aim, payload, span.ended or span.started, spans)
+        yield {**feedback, "kind": EventKind.OUTCOME, "seq": seq}
 
 
 def _queried(span: Span) -> Aim | None:
@@ -119,9 +119,9 @@ def _queried(span: Span) -> Aim | None:
     for item in as_list(span.attributes.get("agentlightning.link")):
         key, value = as_dict(item).get("key_match"), as_dict(item).get("value_match")
         kind = _MATCHES.get(key) if isinstance(key, str) else None
-        found = hex_id(value) if kind in {"span", "trace"} else ident(value)
-        if kind and found:
-            return Aim(kind, found)
+        target = hex_id(value) if kind in {"span", "trace"} else ident(value)
+        if kind and target:
+            return Aim(kind, target)
     return None
 
 

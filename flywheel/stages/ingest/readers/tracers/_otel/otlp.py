@@ -86,18 +86,18 @@ def is_envelope(record: Any) -> bool:
 
 def open_envelope(record: Any) -> Envelope:
     """Return the spans and log records of an export."""
-    outer, found = as_dict(record), Envelope()
+    outer, envelope = as_dict(record), Envelope()
     for group in as_list(first(outer, _SPANS)):
         resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
         scopes = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
         for scope in as_list(first(as_dict(group), scopes)):
-            found.spans += [_span(s, resource) for s in as_list(as_dict(scope).get("spans")) if isinstance(s, dict)]
+            envelope.spans += [_span(s, resource) for s in as_list(as_dict(scope).get("spans")) if isinstance(s, dict)]
     for group in as_list(first(outer, _LOGS)):
         resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
         for scope in as_list(first(as_dict(group), ("scopeLogs", "scope_logs", "instrumentationLibraryLogs"))):
             records = as_list(first(as_dict(scope), ("logRecords", "log_records")))
-            found.logs += [_log(r, resource) for r in records if isinstance(r, dict)]
-    return found
+            envelope.logs += [_log(r, resource) for r in records if isinstance(r, dict)]
+    return envelope
 
 
 def single_span(fields: Mapping[str, Any]) -> Span:

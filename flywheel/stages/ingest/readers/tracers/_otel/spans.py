@@ -51,12 +51,12 @@ class Spans:
                 self._children[span.trace_id, span.parent_id].append(span)
 
     def _under_itself(self, span: Span) -> bool:
-        found = self.parent(span)
+        above = self.parent(span)
         for _ in range(_MAX_DEPTH - 1):
-            if found is None or found is span:
+            if above is None or above is span:
                 break
-            found = self.parent(found)
-        return found is span
+            above = self.parent(above)
+        return above is span
 
     def parent(self, item: Span | LogRecord) -> Span | None:
         """Return the span above; of a log record, the span in which it was written."""
@@ -69,18 +69,18 @@ class Spans:
         return self._children.get((span.trace_id, span.span_id), []) if span.span_id else []
 
     def _upwards(self, item: Span | LogRecord) -> Iterator[Span | LogRecord]:
-        found: Span | LogRecord | None = item
+        current: Span | LogRecord | None = item
         for _ in range(_MAX_DEPTH):
-            if found is None:
+            if current is None:
                 return
-            yield found
-            found = self.parent(found)
+            yield current
+            current = self.parent(current)
 
     def role(self, span: Span) -> str:
         """Return 'model', 'tool', 'judge' or '' for what a span is; what happens under a judge is not the agent's."""
-        found = self._roles[id(span)]
-        judged = self._judges and found in {"model", "tool"}
-        return "" if judged and any(id(above) in self._judges for above in self._upwards(span)) else found
+        role = self._roles[id(span)]
+        judged = self._judges and role in {"model", "tool"}
+        return "" if judged and any(id(above) in self._judges for above in self._upwards(span)) else role
 
     def source(self, item: Span | LogRecord, seq: int) -> Source:
         """Return the columns that a span's or log record's events share."""
@@ -120,9 +120,9 @@ class Spans:
 
     def _is_agent(self, span: Span) -> bool:
         """Whether a span is a whole run, which opinions are often about; of others only where a trace begins."""
-        found = self._roles[id(span)]
-        if found or span.trace_id is None or span.parent_id is not None:
-            return found == "agent"
+        role = self._roles[id(span)]
+        if role or span.trace_id is None or span.parent_id is not None:
+            return role == "agent"
         return any(name.startswith(_DIALECTS) for name in span.attributes)
 
 
