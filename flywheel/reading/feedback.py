@@ -107,7 +107,7 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
     aim = f"response:{target}" if target else None
     for name in _OPINIONS:
         for item in as_list(record.get(name)) or [record.get(name)]:
-            payload = _beside(name, item, aim).payload()
+            payload = _opinion(name, item, aim).payload()
             if payload is not None:
                 yield feedback(source, payload, seq=0)
     for name, origin in _OUTCOMES.items():
@@ -116,7 +116,7 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
             yield outcome(source, name, value, by=origin, seq=0)
 
 
-def _beside(name: str, item: Any, aim: str | None) -> Opinion:
+def _opinion(name: str, item: Any, aim: str | None) -> Opinion:
     """Return the opinion in a number, a word, or an object."""
     fields = as_dict(item)
     if not fields:

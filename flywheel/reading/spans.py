@@ -89,7 +89,7 @@ def tool_use(run: Run, inputs: Any, result: Any, *, call_id: str | None = None) 
     answer = _tool_message(result)
     columns = {"tool_name": run.name, "tool_call_id": answer.get("tool_call_id") or call_id}
     seq = run.source.get("seq", 0)
-    arguments = _made_with(inputs)
+    arguments = _arguments(inputs)
     payload_of_call = {"arguments": arguments} if arguments is not None else {}
     yield {
         **run.source,
@@ -101,7 +101,7 @@ def tool_use(run: Run, inputs: Any, result: Any, *, call_id: str | None = None) 
     }
     if result is None and not run.error and run.ended is None:
         return
-    content = answer.get("content") or _shown(result) or run.error or ""
+    content = answer.get("content") or _result_text(result) or run.error or ""
     how = _how_it_ended(run, content, answer.get("status", UNKNOWN))
     payload: dict[str, Any] = {"content": content, "status": how, **_seconds(run)}
     kind = error_type(run.error) or error_type(content) if how == FAILED else None
@@ -111,7 +111,7 @@ def tool_use(run: Run, inputs: Any, result: Any, *, call_id: str | None = None) 
     yield {**run.source, **columns, "seq": seq + 1, "kind": EventKind.TOOL_RESULT, "ts": ts, "payload": payload}
 
 
-def _made_with(item: Any) -> dict[str, Any] | None:
+def _arguments(item: Any) -> dict[str, Any] | None:
     """Return a call's arguments; None unless they are an object: a tool's plain input is not what the model wrote.
 
     Old versions of LangChain wrote an object as Python's literal.
@@ -132,7 +132,7 @@ def _tool_message(result: Any) -> Message:
     return turns[0] if turns and len(turns) == 1 and turns[0]["role"] == "tool" else {}
 
 
-def _shown(result: Any) -> str | None:
+def _result_text(result: Any) -> str | None:
     value = embedded(result)
     return flat_text(value if isinstance(value, list) else result)
 

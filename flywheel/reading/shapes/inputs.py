@@ -178,25 +178,25 @@ def schemas(value: Any) -> list[dict[str, Any]] | None:
 
 @cached_by_content
 def _schemas(value: Any) -> list[dict[str, Any]]:
-    return tool_schemas(list(_found(embedded(value), 0))) or []
+    return tool_schemas(list(_schemas_in(embedded(value), 0))) or []
 
 
-def _found(value: Any, depth: int) -> Iterator[dict[str, Any]]:
+def _schemas_in(value: Any, depth: int) -> Iterator[dict[str, Any]]:
     if depth > DEEPEST:
         return
     if isinstance(value, list):
         for item in value:
-            yield from _found(embedded(item), depth + 1)
+            yield from _schemas_in(embedded(item), depth + 1)
         return
     schema = as_dict(value)
     held = [embedded(schema[name]) for name in _HOLDERS if schema.get(name) is not None]
     if "name" in schema or ("function" in schema and not held):
         yield _schema(schema)
     elif held:
-        yield from _found(held, depth)
+        yield from _schemas_in(held, depth)
     else:
         config = as_dict(schema.get("config")).get("tools")  # Gemini's
-        yield from _found(config, depth + 1) if isinstance(config, list) else _keyed(schema)
+        yield from _schemas_in(config, depth + 1) if isinstance(config, list) else _keyed(schema)
 
 
 def _keyed(by_name: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

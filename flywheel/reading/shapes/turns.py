@@ -59,7 +59,7 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
     """
     entries: list[Turn] = []
     for item in items:
-        for turn in map(dict, _told((role, item))):
+        for turn in map(dict, _messages_in((role, item))):
             _settle(turn, entries)
             if _continues(item, turn, entries):
                 _join(entries[-1], turn)
@@ -69,7 +69,7 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
 
 
 @cached_by_content
-def _told(said: tuple[str, Any]) -> list[Turn]:
+def _messages_in(said: tuple[str, Any]) -> list[Turn]:
     """Return the messages in an item."""
     return list(_turns(*said))
 
@@ -273,10 +273,10 @@ def _pydantic_ai_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def parts_of(items: Iterable[Any]) -> list[Any]:
     """Return the parts of a message as typed parts, without approvals, hidden parts and signatures."""
-    return [_part(item) for item in items if not _unsaid(as_dict(item))]
+    return [_part(item) for item in items if not _is_hidden(as_dict(item))]
 
 
-def _unsaid(part: Mapping[str, Any]) -> bool:
+def _is_hidden(part: Mapping[str, Any]) -> bool:
     approval = str(part.get("type")).startswith("tool-approval-")
     return approval or part.get("visible") is False or (bool(part) and part.keys() <= _SIGNATURES)
 

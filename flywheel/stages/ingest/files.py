@@ -31,7 +31,7 @@ from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.opening import Content, Opened, file_content
-from flywheel.stages.ingest.sidecar import beside_file, columns_of
+from flywheel.stages.ingest.sidecar import columns_of, neighbour
 from flywheel.stages.ingest.sources import UNKNOWN, SourceState, Start, legible
 
 _SAMPLE_BYTES = 8_000_000
@@ -78,7 +78,7 @@ class FileReading:
 
     def _columns(self, source_format: str) -> dict[str, str]:
         reader = self._readers.get(source_format)
-        return columns_of(reader, self._name, lambda name: beside_file(self._file, name)) if reader is not None else {}
+        return columns_of(reader, self._name, lambda name: neighbour(self._file, name)) if reader is not None else {}
 
     def blocks(self, builder: BlockBuilder) -> Iterator[Block]:
         """Yield full blocks; the file's last records may stay in the builder."""

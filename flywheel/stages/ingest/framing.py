@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, refused
-from flywheel.stages.ingest.jsontext import BadJsonError, has_large_numbers, loads, plain
+from flywheel.stages.ingest.jsontext import BadJsonError, has_large_numbers, loads, storable
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression, too_large
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _parses(line: bytes) -> bool:
 
 def _row(line: int, row: dict[str, Any]) -> Record | Bad:
     try:
-        value, tags = plain(row)
+        value, tags = storable(row)
     except BadJsonError as error:
         return refused(line, error.reason, error.detail)
     return Record(line, value, None, tags)

@@ -81,29 +81,29 @@ def _tolerant(raw: bytes) -> Loaded:
     except (RecursionError, ValueError) as error:
         detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
         raise BadJsonError("bad_record", detail) from None
-    return plain(value, items)
+    return storable(value, items)
 
 
-def plain(value: Any, items: list[str] | None = None) -> Loaded:
+def storable(value: Any, items: list[str] | None = None) -> Loaded:
     """Return the value with only what JSON can hold: for values that no strict parser made (Parquet rows, say).
 
     Raises:
         BadJsonError: nested deeper than `MAX_DEPTH`.
     """
     tags = items if items is not None else []
-    cleaned = _plain(value, tags, 0)
+    cleaned = _storable(value, tags, 0)
     return Loaded(cleaned, tuple(sorted(set(tags))))
 
 
-def _plain(value: Any, tags: list[str], depth: int) -> Any:
+def _storable(value: Any, tags: list[str], depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise BadJsonError("bad_record", f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         return _text(value, tags)
     if isinstance(value, dict):
-        return {_text(str(key), tags): _plain(item, tags, depth + 1) for key, item in value.items()}
+        return {_text(str(key), tags): _storable(item, tags, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, tags, depth + 1) for item in value]
+        return [_storable(item, tags, depth + 1) for item in value]
     return _scalar(value, tags)
 
 
@@ -138,4 +138,4 @@ def dumps(value: Any) -> str:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     except TypeError:  # an integer beyond 64 bits, half an emoji, or too deep
-        return canonical_json(plain(value).value)
+        return canonical_json(storable(value).value)

@@ -55,7 +55,7 @@ class LostFields:
         kept: set[str] = set()
         lost: set[str] = set()
         for path, value in _leaves(record.value, "", 0):
-            (kept if _stands_in(value, text) or when(value) in times else lost).add(path)
+            (kept if _is_in(value, text) or when(value) in times else lost).add(path)
         for path in sorted(lost - kept):
             is_listed = path in found.by_path or len(found.by_path) < _MOST_PATHS
             found.by_path[path if is_listed else _OTHERS] += 1
@@ -77,7 +77,7 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         if set(inner) >= {"key", "value"} and isinstance(inner["key"], str):  # an OTLP attribute
             inner = {inner["key"]: inner["value"]}
         for name, item in inner.items():
-            shown = _plain(str(name))
+            shown = _shown(str(name))
             yield from _leaves(item, f"{path}.{shown}" if path else shown, depth + 1)
     elif depth < _DEPTH and isinstance(inner, list):
         for item in inner:
@@ -87,13 +87,13 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 @lru_cache(maxsize=4096)
-def _plain(text: str) -> str:
+def _shown(text: str) -> str:
     """Return a field's name; only identifiers are shown: others may be private data."""
     shown = text.replace(".", "_").replace("-", "_")
     return text if shown.isidentifier() and text.isascii() and len(text) <= _NAME_LENGTH else "*"
 
 
-def _stands_in(value: Any, text: str) -> bool:
+def _is_in(value: Any, text: str) -> bool:
     """Whether a value is in the events' text, also as part of a JSON string or as a number written otherwise."""
     if isinstance(value, str):
         if value in text:

@@ -182,7 +182,7 @@ class Redactor:
             return self._string(value, kinds, name) if len(value) >= _SHORTEST or self._deny else value
         if isinstance(value, dict):
             names = {key: self._name(key, kinds) for key in value}
-            return {names[key]: self._walk(item, kinds, _plain(names[key])) for key, item in value.items()}
+            return {names[key]: self._walk(item, kinds, _without_pseudonyms(names[key])) for key, item in value.items()}
         if isinstance(value, list):
             return [self._walk(item, kinds, name) for item in value]
         return self._number(value, kinds, name) if isinstance(value, int) and value > _LEAST_NUMBER else value
@@ -235,7 +235,7 @@ class Redactor:
                 text = pattern.sub(self._denied, text)
             shown, escapes = without_escapes(text)
             for kind in kinds:
-                shown = kind.sub(partial(self._found, kind.kind, name), shown)
+                shown = kind.sub(partial(self._replacement, kind.kind, name), shown)
             text = with_escapes(shown, escapes)
             if text != before:
                 kinds = self._kinds
@@ -245,7 +245,7 @@ class Redactor:
         text = match[0]
         return text if not text or GIVEN.fullmatch(text) else self._mark("denied", text)
 
-    def _found(self, kind: Kind, name: str, match: re.Match[str]) -> str:
+    def _replacement(self, kind: Kind, name: str, match: re.Match[str]) -> str:
         text = match[0]
         find = None if GIVEN.fullmatch(text) else kind.decide(match, name)
         if find is None:
@@ -275,7 +275,7 @@ def _split(name: str) -> tuple[str, str]:
     return kind + colon, rest
 
 
-def _plain(name: str) -> str:
+def _without_pseudonyms(name: str) -> str:
     """Return a redacted name without pseudonyms, which do not describe the field."""
     return name if name.isidentifier() else GIVEN.sub("", name)
 

@@ -38,7 +38,7 @@ def columns_of(reader: Reader, path: str, next_to: Callable[[str], bytes | None]
         return fields
 
 
-def beside_file(file: Path, name: str) -> bytes | None:
+def neighbour(file: Path, name: str) -> bytes | None:
     """Return the content of a file next to or above another one, unless it is too large for a sidecar."""
     for folder in (file.parent, file.parent.parent):
         beside = folder / name

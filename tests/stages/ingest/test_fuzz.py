@@ -20,7 +20,7 @@ from flywheel.extensions import Sample as Seen
 from flywheel.stages.ingest.events import ingest
 from flywheel.stages.ingest.framed import Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
-from flywheel.stages.ingest.jsontext import plain
+from flywheel.stages.ingest.jsontext import storable
 from flywheel.stages.ingest.opening import file_content
 from flywheel.stages.ingest.sources import discover
 from hypothesis import HealthCheck, given, settings
@@ -54,7 +54,7 @@ def sniffed(readers: Mapping[str, Reader], records: list[Any]) -> None:
 def broken_records(name: str, reader: Reader, readers: Mapping[str, Reader], count: int) -> None:
     rng = random.Random(f"records of {name}")  # noqa: S311 - a test's numbers
     for n in range(count):
-        record = plain(edited(rng.choice(rng.choice(samples()[name]).records), rng)).value
+        record = storable(edited(rng.choice(rng.choice(samples()[name]).records), rng)).value
         with in_time(SECONDS, f"record {n} of {name}"):
             judged(reader, record)
             sniffed(readers, [record])

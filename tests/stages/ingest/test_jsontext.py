@@ -6,7 +6,7 @@ import json
 from datetime import UTC, date, datetime
 
 import pytest
-from flywheel.stages.ingest.jsontext import MAX_DEPTH, BadJsonError, dumps, loads, plain
+from flywheel.stages.ingest.jsontext import MAX_DEPTH, BadJsonError, dumps, loads, storable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,7 +81,7 @@ def test_values_of_tables_become_json() -> None:
         "day": date(2026, 1, 2),
         "raw": b"x\xff",
     }
-    assert plain(row).value == {
+    assert storable(row).value == {
         "at": "2026-01-01T00:00:00+00:00",
         "naive": "2026-01-01T00:00:00+00:00",
         "day": "2026-01-02",
@@ -94,4 +94,4 @@ def test_depth_is_bounded_for_values_too() -> None:
     for _ in range(MAX_DEPTH + 2):
         value = [value]
     with pytest.raises(BadJsonError, match="nested deeper"):
-        plain(value)
+        storable(value)

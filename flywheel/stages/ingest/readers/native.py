@@ -46,7 +46,7 @@ def _read(record: Any) -> Iterator[Event]:
         given = _unflatten(record)
         target = given.pop("_target", None)
     if not given.keys() <= _FIELDS:
-        raise BadRecordError("bad_record", f"{_shown(min(given.keys() - _FIELDS))}: unknown field")
+        raise BadRecordError("bad_record", f"{_field_name(min(given.keys() - _FIELDS))}: unknown field")
     event: Event = {name: _text(value, name) for name, value in given.items() if name in _TEXTS}
     event["kind"] = kind = _kind(given)
     event["conversation_id"] = ident(given.get("conversation_id"))
@@ -64,7 +64,7 @@ def _read(record: Any) -> Iterator[Event]:
     yield event
 
 
-def _shown(name: str) -> str:
+def _field_name(name: str) -> str:
     """Return a field's name for a message; other names than identifiers might be private data."""
     return name if name.isidentifier() and len(name) <= _NAME_LENGTH else "(not an identifier)"
 
@@ -182,7 +182,7 @@ def _tool_result(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "content": content, "status": status}
 
 
-def _judged(payload: dict[str, Any]) -> dict[str, Any]:
+def _opinion(payload: dict[str, Any]) -> dict[str, Any]:
     name, value = payload.get("name"), payload.get("value")
     if not isinstance(name, str) or not name:
         raise BadRecordError("bad_record", "payload.name: a text is required")
@@ -193,7 +193,7 @@ def _judged(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(payload: dict[str, Any]) -> dict[str, Any]:
-    checked = _judged(payload)
+    checked = _opinion(payload)
     if checked.get("value") is None:
         raise BadRecordError("bad_record", "payload.value: required")
     return checked
@@ -225,7 +225,7 @@ _CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
     EventKind.MODEL_CALL: _model_call,
     EventKind.TOOL_CALL: _tool_call,
     EventKind.TOOL_RESULT: _tool_result,
-    EventKind.FEEDBACK: _judged,
+    EventKind.FEEDBACK: _opinion,
     EventKind.OUTCOME: _outcome,
 }
 

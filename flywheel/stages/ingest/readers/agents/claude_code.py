@@ -37,8 +37,9 @@ _PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Cave
 
 def _sniff(sample: Sample) -> float:
     """Return how many records have what only these files have."""
-    has_messages = share(sample.records, _is_told)
-    return share(sample.records, lambda r: _is_told(r) or _is_bookkeeping(r)) if has_messages else 0.9 * _book(sample)
+    if not any(map(_is_message, sample.records)):
+        return 0.9 * _book(sample)
+    return share(sample.records, lambda record: _is_message(record) or _is_bookkeeping(record))
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
@@ -57,7 +58,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     if not isinstance(message, dict):
         raise BadRecordError("bad_record", "no message")
     source = _source(record, message, session)
-    events = _reply(message, source) if kind == "assistant" else _heard(record, message, source)
+    events = _reply(message, source) if kind == "assistant" else _incoming(record, message, source)
     for event in events:
         yield _threaded({**event, "seq": line})
 
@@ -67,7 +68,7 @@ def _threaded(event: Event) -> Event:
     return {**event, "payload": event["payload"] | {"threaded": True}} if event["span_id"] else event
 
 
-def _is_told(record: Any) -> bool:
+def _is_message(record: Any) -> bool:
     """Whether it is a line of talk: a session's with its place in the tree, or one of the stream."""
     fields = as_dict(record)
     message = fields.get("type") in _TOLD and isinstance(fields.get("message"), dict)
@@ -122,17 +123,17 @@ def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
     yield {**source, "ids": ids, "kind": EventKind.MODEL_CALL, "payload": payload}
 
 
-def _heard(record: Mapping[str, Any], message: Mapping[str, Any], source: Source) -> Iterator[Event]:
+def _incoming(record: Mapping[str, Any], message: Mapping[str, Any], source: Source) -> Iterator[Event]:
     """Yield what a user line holds: results, words, or both."""
     flags = {ident(as_dict(b).get("tool_use_id")): as_dict(b).get("is_error") for b in as_list(message.get("content"))}
     for said in messages([{"role": "user", "content": message.get("content")}]):
         if said["role"] == "tool":
-            yield from _given(said, flags.get(said.get("tool_call_id")), record, source)
+            yield from _result(said, flags.get(said.get("tool_call_id")), record, source)
         elif said.get("content"):
             yield from _words(said["content"], record, source)
 
 
-def _given(said: Message, flag: Any, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
+def _result(said: Message, flag: Any, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
     result = first(record, ("toolUseResult", "tool_use_result"))
     refused = any(words in place for words in _REJECTED for place in (said["content"], str(result)[:100]))
     status = UNKNOWN if refused else _status(flag, result, said["status"])

@@ -48,7 +48,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     """Yield the events of one line."""
     payload, kind = as_dict(record.get("payload")), text(record.get("type")) or ""
     source: Source = {"conversation_id": "codex", "ts": when(record.get("timestamp"))}
-    for event in _TELL[kind](payload, source, line) if kind in _TELL else ():
+    for event in _EVENTS[kind](payload, source, line) if kind in _EVENTS else ():
         yield {**event, "seq": line}
 
 
@@ -79,11 +79,11 @@ def _turn(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Eve
 def _item(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
     kind = payload.get("type")
     if kind == "message" and payload.get("role") != "assistant":
-        yield request([_heard(payload)], source, 0, {})
+        yield request([_incoming(payload)], source, 0, {})
     elif kind in _OUTPUTS:
-        yield _given(payload, source)
+        yield _result(payload, source)
     else:
-        reply = _made(payload, line)
+        reply = _output(payload, line)
         if reply is not None:
             yield {**source, "kind": EventKind.MODEL_CALL, "payload": {"message": reply, "fragment": "block"}}
         if kind == "web_search_call" and reply is not None and payload.get("status") == "completed":
@@ -91,14 +91,14 @@ def _item(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Eve
             yield tool_result(result_message("", fields, status=OK), source, 0)
 
 
-def _heard(payload: Mapping[str, Any]) -> Message:
+def _incoming(payload: Mapping[str, Any]) -> Message:
     (message,) = messages([{"role": payload.get("role"), "content": payload.get("content")}])
     if (message.get("content") or "").lstrip().startswith(_PROGRAM):
         message["role"] = "system"
     return message
 
 
-def _made(payload: Mapping[str, Any], line: int) -> Message | None:
+def _output(payload: Mapping[str, Any], line: int) -> Message | None:
     """Return the message, or the piece of one, that the model made; None for other items."""
     kind = payload.get("type")
     if kind == "message":
@@ -127,7 +127,7 @@ def _called(payload: Mapping[str, Any]) -> tuple[str | None, Any]:
     return ("web_search", dict(action)) if kind == "web_search_call" else (None, None)
 
 
-def _given(payload: Mapping[str, Any], source: Source) -> Event:
+def _result(payload: Mapping[str, Any], source: Source) -> Event:
     """Return a result: a text, a text that holds JSON with an exit code, parts, or an object with a flag."""
     output = payload.get("output", payload.get("result"))
     inner = as_dict(embedded(output))
@@ -148,7 +148,7 @@ def _by_text(content: str) -> str:
     return UNKNOWN if code is None else OK if int(code[1]) == 0 else FAILED
 
 
-def _shown(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
+def _screen_event(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Event]:
     """Yield what only the screen's events report: interruptions and token counts."""
     del line
     if payload.get("type") == "turn_aborted" and payload.get("reason") in ("interrupted", None):
@@ -163,15 +163,16 @@ def _compacted(payload: Mapping[str, Any], source: Source, line: int) -> Iterato
     history: list[Message] = []
     for item in map(as_dict, as_list(payload.get("replacement_history"))):
         spoken = item.get("type") == "message" and item.get("role") != "assistant"
-        message = _heard(item) if spoken else _made(item, line)
+        message = _incoming(item) if spoken else _output(item, line)
         history += [message] if message is not None else []
     summary = text(payload.get("message"))
     replacement = history or ([{"role": "system", "content": summary}] if summary else [])
     yield request(replacement, source, 0, {"replaces_context": True, "tags": ["compacted"]})
 
 
-_TELL = {
-    "session_meta": _meta, "turn_context": _turn, "response_item": _item, "event_msg": _shown, "compacted": _compacted,
+_EVENTS = {
+    "session_meta": _meta, "turn_context": _turn, "response_item": _item, "event_msg": _screen_event,
+    "compacted": _compacted,
 }  # fmt: skip
 
 READER = reader(

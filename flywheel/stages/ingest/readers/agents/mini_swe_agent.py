@@ -101,7 +101,7 @@ class _Run:
         elif self._open and extra.get("interrupt_type") is None:
             yield from self._results(turn, status_of(turn, extra), extra)
         else:
-            yield from self._said(turn, extra)
+            yield from self._incoming(turn, extra)
 
     def _action(self, turn: Mapping[str, Any], extra: Mapping[str, Any]) -> Event:
         message = reply_of(turn)
@@ -143,7 +143,7 @@ class _Run:
         self._open = [c for c in waiting if _SUBMITS.search(str(c.get("arguments")))] or waiting
         yield from self._results({"content": turn.get("content")}, OK, {})
 
-    def _said(self, turn: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Event]:
+    def _incoming(self, turn: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Event]:
         """Yield what reached the agent from outside: its task, what a human wrote, what was wrong with its reply."""
         why = extra.get("interrupt_type")
         refused = refused_reply(extra) if why == "FormatError" else None

@@ -37,7 +37,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     rated, tree = ident(meta.get("message_id")), _tree(chat.get("chat") or chat)
     source["conversation_id"] = name
     path = _path(tree, _current(chat, rated))
-    yield from _told(path, source)
+    yield from _conversation(path, source)
     for other in _siblings(tree, rated):
         if other not in [ident(message.get("id")) for message in path]:
             yield from _other(_path(tree, other), {**source, "conversation_id": f"{name}/{other}"})
@@ -95,7 +95,7 @@ def _normal(message: Mapping[str, Any]) -> Message:
     return messages([{"role": message.get("role"), "content": message.get("content")}])[0]
 
 
-def _told(path: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
+def _conversation(path: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
     for seq, message in enumerate(path):
         if message.get("role") == "assistant":
             yield _call(message, source, seq, {})
@@ -153,7 +153,7 @@ def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Even
         return
     source["conversation_id"] = name
     path = _path(tree, _current(record, None) or next(reversed(tree)))
-    yield from _told(path, source)
+    yield from _conversation(path, source)
     for message in path:
         rating = as_dict(message.get("annotation"))
         fields = {**source, "ts": None}

@@ -34,7 +34,7 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 def _read(record: Any, line: int) -> Iterator[Event]:
     """Yield the events of one line; lines of other endpoints (embeddings, moderation) have none."""
-    pair = Pair(_asked(record), _answered(record), record)
+    pair = Pair(_request(record), _response(record), record)
     dialect = _dialect(record, pair)
     for event in _events(pair, dialect, line):
         yield {**event, "conversation_id": f"batch/{_custom_id(record)}"}
@@ -66,11 +66,11 @@ def _is_line(record: Any) -> bool:
     return sent or back or claude
 
 
-def _asked(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _request(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((fields for name in _ASKED if (fields := as_dict(embedded(record.get(name))))), {})
 
 
-def _answered(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _response(record: Mapping[str, Any]) -> Mapping[str, Any]:
     response = as_dict(embedded(record.get("response")))
     return as_dict(as_dict(record.get("result")).get("message")) or as_dict(embedded(response.get("body")))
 

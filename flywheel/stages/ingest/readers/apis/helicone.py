@@ -37,7 +37,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     answered = embedded(first(bodies, ("response",)) or record.get("response_body"))
     events = list(_call(Pair(asked, response_body(answered), _envelope(record)), record, line))
     yield from events
-    yield from _judged(record, events)
+    yield from _ratings(record, events)
 
 
 def _is_row(record: Any) -> bool:
@@ -106,7 +106,7 @@ def _tool(pair: Pair, record: Mapping[str, Any]) -> Iterator[Event]:
     yield tool_result(message, {**source, "ts": when(record.get("response_created_at"))}, 1)
 
 
-def _judged(record: Mapping[str, Any], events: list[Event]) -> Iterator[Event]:
+def _ratings(record: Mapping[str, Any], events: list[Event]) -> Iterator[Event]:
     """Yield the rating and the scores of a call; a score of 0 or 1 may have been true or false."""
     if not events:
         return

@@ -68,7 +68,7 @@ def _pair(record: Mapping[str, Any]) -> Pair:
     sent = as_dict(embedded(record.get("proxy_server_request")))
     asked = dict(as_dict(sent.get("body")) or sent)
     if not {"messages", "input", "prompt"} & set(asked):
-        asked = _asked(record)
+        asked = _request(record)
     response = dict(as_dict(embedded(record.get("response"))))
     for place, name in ((asked, "previous_response_id"), (response, "previous_response_id"), (response, "id")):
         if place.get(name):
@@ -77,7 +77,7 @@ def _pair(record: Mapping[str, Any]) -> Pair:
     return Pair(asked, response, envelope(record))
 
 
-def _asked(record: Mapping[str, Any]) -> dict[str, Any]:
+def _request(record: Mapping[str, Any]) -> dict[str, Any]:
     value = embedded(record.get("messages"))
     if isinstance(value, dict):
         held = first(value, ("messages", "input"))
@@ -96,16 +96,16 @@ def _dialect(kind: str, response: Mapping[str, Any]) -> Dialect | None:
 def _holds(value: Any, mark: str) -> bool:
     """Whether a text anywhere inside has the mark, which JSON writes as it is; hardly any record has it."""
     try:
-        return mark.encode() in orjson.dumps(value) and _says(value, mark)
+        return mark.encode() in orjson.dumps(value) and _contains(value, mark)
     except TypeError:  # an integer beyond 64 bits
-        return _says(value, mark)
+        return _contains(value, mark)
 
 
-def _says(value: Any, mark: str) -> bool:
+def _contains(value: Any, mark: str) -> bool:
     if isinstance(value, str):
         return mark in value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_says(item, mark) for item in inner)
+    return any(_contains(item, mark) for item in inner)
 
 
 def _missing(record: Mapping[str, Any], pair: Pair) -> str | None:

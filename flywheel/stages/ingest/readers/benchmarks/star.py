@@ -96,7 +96,7 @@ def _dialogue(events: list[Any], source: Source) -> Iterator[Event]:
             call = {"id": asked, "name": event["APIName"], "arguments": _constraints(event.get("Constraints"))}
             yield _call({"role": "assistant", "tool_calls": [call]}, here, seq)
         elif who == "KnowledgeBase":
-            yield _given(event, asked, here, seq)
+            yield _result(event, asked, here, seq)
 
 
 def _call(message: dict[str, Any], source: Source, seq: int) -> Event:
@@ -122,7 +122,7 @@ def _value(value: Any) -> Any:
     return value
 
 
-def _given(event: Mapping[str, Any], call_id: str, source: Source, seq: int) -> Event:
+def _result(event: Mapping[str, Any], call_id: str, source: Source, seq: int) -> Event:
     item = as_dict(event.get("Item"))
     content = flat_text({"Item": event.get("Item"), "TotalItems": event.get("TotalItems")})
     refused = (text(item.get("Message")) or "").startswith(_REFUSED)

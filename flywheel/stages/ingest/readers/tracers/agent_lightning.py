@@ -172,10 +172,10 @@ def _operation(source: Source, attributes: Mapping[str, Any], line: int) -> Iter
 
 def _rewards(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the rewards of a span, in the words of 0.3, of 0.2, and of AgentOps; the first is the primary one."""
-    for position, told in enumerate(as_list(nested(attributes, _REWARD))):
-        value = number(as_dict(told).get("value"))
+    for position, reward in enumerate(as_list(nested(attributes, _REWARD))):
+        value = number(as_dict(reward).get("value"))
         if value is not None:
-            yield text(as_dict(told).get("name")) or f"reward {position}", value
+            yield text(as_dict(reward).get("name")) or f"reward {position}", value
     old = first(attributes, (_REWARD, "reward")) if span.get("name") in _REWARD_SPANS else None
     output = as_dict(embedded(first(attributes, _AGENTOPS_OUTPUTS)))
     value = number(old if old is not None else output.get("value") if output.get("type") == "reward" else None)

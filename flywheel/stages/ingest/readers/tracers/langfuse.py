@@ -89,7 +89,7 @@ def _row(row: Row, kind: str, value: Any, seq: int = 0) -> Iterator[Event]:
     elif kind == "item" and trace:
         yield _item(ident(row.get("dataset_item_id")), trace)
     if kind in ("trace", "observation") and isinstance(row.get("comments"), list):
-        yield from _beside(row, kind, trace, value)
+        yield from _notes(row, kind, trace, value)
 
 
 def _context(row: Row) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _item(task: str | None, trace: str) -> Event:
     }  # fmt: skip
 
 
-def _beside(row: Row, kind: str, trace: str | None, value: Any) -> Iterator[Event]:
+def _notes(row: Row, kind: str, trace: str | None, value: Any) -> Iterator[Event]:
     """Yield the score columns and comments of a UI table row.
 
     A row of the newer events table repeats its trace's scores next to its own: there they are the trace's, once.

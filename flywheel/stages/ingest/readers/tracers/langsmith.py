@@ -89,7 +89,7 @@ def _has_no_children(run: Mapping[str, Any]) -> bool:
 
 
 def _span(run: Mapping[str, Any], metadata: Mapping[str, Any]) -> Run:
-    row = {**run, "metadata": metadata}
+    row = {**run, "id": ident(run["id"]) or "?", "metadata": metadata}
     source = _RUN.source(row, metadata) | {"seq": str(run.get("dotted_order") or "").count(".")}
     status = str(run.get("status") or "").lower()
     error = text(run.get("error")) or ("error" if status == "error" else None)

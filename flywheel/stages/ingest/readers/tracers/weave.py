@@ -140,7 +140,7 @@ def _opinions(kind: str, payload: Mapping[str, Any], aim: str) -> Iterator[Opini
         yield from _scored(name or "scorer", payload.get("output"), aim)
     else:
         human = "human" if kind.startswith("wandb.annotation.") else None
-        yield _said(name if human else kind, payload, aim, human)
+        yield _opinion(name if human else kind, payload, aim, human)
 
 
 def _reaction(tag: str | None, aim: str) -> Iterator[Opinion]:
@@ -154,7 +154,7 @@ def _scored(name: str, output: Any, aim: str) -> Iterator[Opinion]:
     """Yield a scorer's values, one for each that its output names."""
     opened = embedded(output)
     if not isinstance(opened, dict):
-        yield _said(name, {"value": opened}, aim, "code")
+        yield _opinion(name, {"value": opened}, aim, "code")
         return
     comment = text(first(opened, _COMMENTS))
     for key, value in sorted(opened.items()):
@@ -162,7 +162,7 @@ def _scored(name: str, output: Any, aim: str) -> Iterator[Opinion]:
             yield Opinion(f"{name}.{key}", aim, number(value), comment=comment, annotator="code")
 
 
-def _said(name: str, payload: Mapping[str, Any], aim: str, annotator: str | None) -> Opinion:
+def _opinion(name: str, payload: Mapping[str, Any], aim: str, annotator: str | None) -> Opinion:
     value = first(payload, _VALUES)
     label = value if isinstance(value, str) and number(value) is None else None
     shown = flat_text(value) if isinstance(value, list | dict) else label

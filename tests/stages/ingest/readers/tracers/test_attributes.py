@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.readers.tracers._otel.attributes import folded, told
+from flywheel.stages.ingest.readers.tracers._otel.attributes import folded, value_of
 
 MESSAGES = [
     {"message": {"role": "user", "content": "hi"}},
@@ -64,6 +64,6 @@ def test_mlflows_quotes() -> None:
 
 
 def test_what_says_nothing_is_passed_over() -> None:
-    assert told({"a": "{}", "b": "", "c": [], "d": "x"}, ("a", "b", "c", "d")) == "x"
-    assert told({"a": 0}, ("a",)) == 0
-    assert told({}, ("a",)) is None
+    assert value_of({"a": "{}", "b": "", "c": [], "d": "x"}, ("a", "b", "c", "d")) == "x"
+    assert value_of({"a": 0}, ("a",)) == 0
+    assert value_of({}, ("a",)) is None

@@ -52,7 +52,7 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
     asked = extra if turns else extra | {"tags": _failure(payload)}
     if history and not kept:
         if turns:
-            yield from told_turns(turns, {"input": history, **extra}, payload, source, len(history))
+            yield from turn_events(turns, {"input": history, **extra}, payload, source, len(history))
         else:
             yield request(history, source, len(history), asked)
     else:
@@ -60,7 +60,7 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
         yield from _instructions(pair.request, source)
         if history:
             yield request(history, source, line * LINE, asked)
-        yield from told_turns(turns, {} if history else extra, payload, source, line * LINE + 1)
+        yield from turn_events(turns, {} if history else extra, payload, source, line * LINE + 1)
     yield from judgements(pair.envelope, source, own)
 
 
@@ -70,7 +70,7 @@ def _failure(payload: Mapping[str, Any]) -> list[str]:
     return tags if "unfinished" in tags else [*tags, "call_failed"]
 
 
-def told_turns(
+def turn_events(
     turns: Sequence[Message], opening: Mapping[str, Any], payload: Mapping[str, Any], source: Source, seq: int
 ) -> Iterator[Event]:
     """Yield the turns of one answer: one, or several where the API's own tools were called in between.

@@ -35,30 +35,30 @@ def item_messages(items: Any) -> list[Message]:
     turns = _Turns()
     for item in as_list(items):
         turns.take({"role": "user", "content": item} if isinstance(item, str) else as_dict(item))
-    name_results(turns.told)
-    return turns.told
+    name_results(turns.turns)
+    return turns.turns
 
 
 class _Turns:
     """Puts items together to messages."""
 
     def __init__(self) -> None:
-        self.told: list[Message] = []
+        self.turns: list[Message] = []
 
     def take(self, item: Mapping[str, Any]) -> None:
         """Add one item to the turn that it is part of."""
         kind = item.get("type")
         kind = kind if isinstance(kind, str) else "message"
         if "role" in item or kind == "message":
-            self._said(item)
+            self._message(item)
         elif kind == "reasoning":
             self._thought(item)
         elif kind.endswith("_output"):
-            self.told.append(_result(first(item, ("output", "results")), item))
+            self.turns.append(_result(first(item, ("output", "results")), item))
         elif kind.endswith("_call"):
             self._called(kind, item)
 
-    def _said(self, item: Mapping[str, Any]) -> None:
+    def _message(self, item: Mapping[str, Any]) -> None:
         turns = messages([{"role": "assistant", **item}])
         if turns and turns[-1]["role"] == "assistant":
             content = turns[-1].get("content")
@@ -66,7 +66,7 @@ class _Turns:
                 message = self._open()
                 message["content"] = f"{message['content']}\n{content}" if "content" in message else content
         else:
-            self.told += turns
+            self.turns += turns
 
     def _thought(self, item: Mapping[str, Any]) -> None:
         """Keep the summary, or the thoughts themselves where a server shows them."""
@@ -88,15 +88,15 @@ class _Turns:
         stated = FAILED if error else _STATES.get(str(item.get("status")), UNKNOWN)
         if stated == UNKNOWN and "error" in item and result is not None:
             stated = OK
-        self.told.append(
+        self.turns.append(
             result_message(flat_text(result if result is not None else error), {"call_id": call_id}, status=stated)
         )
 
     def _open(self) -> Message:
         """Return the assistant message that is not complete yet."""
-        if not self.told or self.told[-1]["role"] != "assistant":
-            self.told.append({"role": "assistant"})
-        return self.told[-1]
+        if not self.turns or self.turns[-1]["role"] != "assistant":
+            self.turns.append({"role": "assistant"})
+        return self.turns[-1]
 
 
 def _arguments(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def whole(trace: Row, items: Sequence[Any], *, complete: bool = True) -> Iterato
         yield from outline(trace, rows, of.task)
 
 
-def told(trace: Row, task: str | None = None) -> Event:
+def trace_place(trace: Row, task: str | None = None) -> Event:
     """Return an event that only names what a trace belongs to."""
     row = {"trace_id": trace.get("id"), "metadata": trace.get("metadata")}
     columns = {**source(row, Whole(trace, task), 0), "model": None}
@@ -169,7 +169,7 @@ def outline(trace: Row, rows: Sequence[Row] = (), task: str | None = None) -> It
             payload |= {"summary": True, "tags": ["outline"]}
             yield event({**columns, "ts": ended, "seq": len(rows) + 1}, EventKind.MODEL_CALL, payload)
             return
-    yield told(trace, task)
+    yield trace_place(trace, task)
 
 
 def _opened(value: Any) -> Any:

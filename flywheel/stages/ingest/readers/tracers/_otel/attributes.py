@@ -107,7 +107,7 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
     return _listed(_tree({name[len(start) :]: value for name, value in attributes.items() if name.startswith(start)}))
 
 
-def told(attributes: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def value_of(attributes: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     """Return the first of the named values that is not empty, parsed where it is JSON; None when there is none."""
     if attributes.keys().isdisjoint(names):
         return None

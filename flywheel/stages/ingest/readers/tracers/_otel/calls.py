@@ -15,7 +15,7 @@ from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
-from flywheel.stages.ingest.readers.tracers._otel.attributes import told
+from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
 from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, content_of, legacy_messages
 from flywheel.stages.ingest.readers.tracers._otel.otlp import Span
 from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
@@ -35,7 +35,7 @@ def call_events(spans: Spans) -> Iterator[Event]:
         elif role == "tool":
             yield from _tool_events(span, spans, seq)
         elif not role and span.name.startswith(_MADE) and span.parent_id:
-            yield from _made_call(span, spans, seq)
+            yield from _call_span(span, spans, seq)
 
 
 def seconds(span: Span) -> dict[str, float]:
@@ -78,21 +78,21 @@ class _Calls:
     def event(self, span: Span, seq: int) -> Event:
         """Return a call with what its duplicates add."""
         payload, source = dict(self._payloads[id(span)]), self._spans.source(span, seq)
-        for duplicate in self._told_by(span):
+        for duplicate in self._duplicates_of(span):
             payload = _merged(payload, self._payloads[id(duplicate)])
-            source["model"] = source["model"] or text(told(duplicate.attributes, aliases().names.model))
+            source["model"] = source["model"] or text(value_of(duplicate.attributes, aliases().names.model))
             source["ids"] += [f"span:{duplicate.span_id}"] if duplicate.span_id else []
         if payload.get("response_id"):
             source["ids"] += [f"response:{payload['response_id']}"]
-        ts = span.started or when(told(span.attributes, aliases().names.time))
+        ts = span.started or when(value_of(span.attributes, aliases().names.time))
         if span.failed and not _has_content(payload):
             return event(source, EventKind.REQUEST, ts, _unanswered(payload))
         return event(source, EventKind.MODEL_CALL, ts, _in_pieces(payload, span))
 
-    def _told_by(self, span: Span) -> Iterator[Span]:
+    def _duplicates_of(self, span: Span) -> Iterator[Span]:
         for duplicate in self._inner[id(span)]:
             yield duplicate
-            yield from self._told_by(duplicate)
+            yield from self._duplicates_of(duplicate)
 
 
 def _payload(span: Span) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _in_pieces(payload: dict[str, Any], span: Span) -> dict[str, Any]:
     return payload | {"response_id": span.span_id, "fragment": "block"} | ({"tags": tags} if tags else {})
 
 
-def _made_call(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
+def _call_span(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
     """Yield a call that the answer of the span above made."""
     told_of = {
         "id": first(span.attributes, ("tool.call.id", "tool.id")),
@@ -151,10 +151,10 @@ def _same_call(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two nested spans have the same answer; one without content does not differ."""
     if not (_has_content(one) and _has_content(other)):
         return True
-    return _said(one["message"]) == _said(other["message"])
+    return _answer(one["message"]) == _answer(other["message"])
 
 
-def _said(message: Message) -> tuple[str, list[tuple[str, Any]]]:
+def _answer(message: Message) -> tuple[str, list[tuple[str, Any]]]:
     calls = [(call["name"], call["arguments"]) for call in message.get("tool_calls", ())]
     return (message.get("content") or "").strip(), calls
 
@@ -175,25 +175,26 @@ def _tool_events(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
     if name == _MERGED or (outer is not None and spans.role(outer) == "tool" and _tool_name(outer) == name):
         return
     inner = [s for s in spans.children(span) if spans.role(s) == "tool" and _tool_name(s) == name]
-    told_by = [span, *inner]
+    copies = [span, *inner]
     call_id = next(
-        (identifier for s in told_by if (identifier := ident(told(s.attributes, aliases().names.tool_call_id)))), None
+        (identifier for s in copies if (identifier := ident(value_of(s.attributes, aliases().names.tool_call_id)))),
+        None,
     )
     columns = {"tool_name": name, "tool_call_id": None if call_id in _NOT_SAID else call_id}
     source = spans.source(span, seq)
-    yield event(source, EventKind.TOOL_CALL, span.started, _arguments(told_by), **columns)
-    yield event(source, EventKind.TOOL_RESULT, span.ended, _result(told_by), **columns)
+    yield event(source, EventKind.TOOL_CALL, span.started, _arguments(copies), **columns)
+    yield event(source, EventKind.TOOL_RESULT, span.ended, _result(copies), **columns)
 
 
 def _tool_name(span: Span) -> str | None:
     """Return a tool's name; MCP's and the conventions' spans have it behind a word of theirs."""
-    content = text(told(span.attributes, aliases().names.tool_name))
+    content = text(value_of(span.attributes, aliases().names.tool_name))
     return content or span.name.removeprefix("execute_tool ").removeprefix("tools/call ").strip() or None
 
 
-def _arguments(told_by: list[Span]) -> dict[str, Any]:
+def _arguments(copies: list[Span]) -> dict[str, Any]:
     names = aliases().names.tool_arguments
-    for name, value in ((name, span.attributes.get(name)) for span in told_by for name in names):
+    for name, value in ((name, span.attributes.get(name)) for span in copies for name in names):
         if value is not None and value != "" and not _is_schema(name, value):
             return arguments(_unwrapped(value))
     return {}
@@ -213,34 +214,34 @@ def _unwrapped(value: Any) -> Any:
     return inner if isinstance(inner, dict) and inner and "input_str" in fields else value
 
 
-def _result(told_by: list[Span]) -> dict[str, Any]:
-    result = next((v for s in told_by if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
+def _result(copies: list[Span]) -> dict[str, Any]:
+    result = next((v for s in copies if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
     parsed = embedded(result)
-    content = flat_text(parsed if isinstance(parsed, list) else result) or _error_text(told_by) or ""
-    payload = {"content": content, "status": _status(told_by, content)} | seconds(told_by[0])
+    content = flat_text(parsed if isinstance(parsed, list) else result) or _error_text(copies) or ""
+    payload = {"content": content, "status": _status(copies, content)} | seconds(copies[0])
     if payload["status"] == FAILED:
-        errors = (text(s.attributes.get("error.type")) or _raised(s) for s in told_by)
+        errors = (text(s.attributes.get("error.type")) or _raised(s) for s in copies)
         kind = next((found for found in errors if found), None) or error_type(content)
         payload |= {"error_type": kind} if kind else {}
     return payload
 
 
-def _error_text(told_by: list[Span]) -> str | None:
+def _error_text(copies: list[Span]) -> str | None:
     """Return an error's text where there is no result."""
-    raised = (text(e.attributes.get("exception.message")) for s in told_by for e in s.events if e.name == "exception")
-    return next((found for found in raised if found), None) or next((s.message for s in told_by if s.message), None)
+    raised = (text(e.attributes.get("exception.message")) for s in copies for e in s.events if e.name == "exception")
+    return next((found for found in raised if found), None) or next((s.message for s in copies if s.message), None)
 
 
-def _status(told_by: list[Span], content: str) -> str:
+def _status(copies: list[Span], content: str) -> str:
     """The span's own word outweighs the text, except that a tool may return its error as an ordinary result."""
-    if any(_failed(span) for span in told_by):
+    if any(_failed(span) for span in copies):
         return FAILED
     status = tool_status(content)
     if status == FAILED:
         return FAILED
     names = aliases().names
-    flags = [span.attributes.get(name) for span in told_by for name in names.tool_failed]
-    proven = any(span.ok or first(span.attributes, names.tool_success) is not None for span in told_by)
+    flags = [span.attributes.get(name) for span in copies for name in names.tool_failed]
+    proven = any(span.ok or first(span.attributes, names.tool_success) is not None for span in copies)
     return OK if proven or False in flags else status or UNKNOWN
 
 

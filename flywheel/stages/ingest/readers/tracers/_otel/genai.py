@@ -15,7 +15,7 @@ from flywheel.reading.shapes import answered, asked, call_of, schemas
 from flywheel.reading.usage import token_ids
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, number, present, text
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
-from flywheel.stages.ingest.readers.tracers._otel.attributes import told
+from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
 from flywheel.stages.ingest.readers.tracers._otel.otlp import LogRecord, SpanEvent
 
 Content = tuple[list[Message] | None, list[Message], list[str]]  # what was asked, the answers, flags
@@ -37,7 +37,7 @@ def content_of(attributes: Mapping[str, Any]) -> Content:
     flags: set[str] = set()
     history: list[Message] | None = None
     answers: list[Message] = []
-    events = as_list(told(attributes, aliases().names.message_events))
+    events = as_list(value_of(attributes, aliases().names.message_events))
     if events and all("event.name" in as_dict(event) for event in events):
         history, answers = legacy_messages([SpanEvent(str(e["event.name"]), None, e) for e in events])
         return history or None, answers, []
@@ -49,7 +49,7 @@ def content_of(attributes: Mapping[str, Any]) -> Content:
         answers = output_of(attributes)
     except BadRecordError as error:
         flags.add("truncated" if error.reason == "truncated" else "unreadable_content")
-    if history is None and told(attributes, aliases().names.references) is not None:
+    if history is None and value_of(attributes, aliases().names.references) is not None:
         flags.add("content_missing")
     if any(m.get("content") in REDACTED for m in [*(history or ()), *answers]):
         flags.add("redacted")
@@ -62,11 +62,11 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
     Raises:
         BadRecordError: the content is there and is cut off.
     """
-    begins = asked(_uncut(told(attributes, aliases().names.input)))
+    begins = asked(_uncut(value_of(attributes, aliases().names.input)))
     if begins is None:
         return None
     history = begins.messages
-    system = told(attributes, aliases().names.system)
+    system = value_of(attributes, aliases().names.system)
     instructions = flat_text(system) if system is not None else None
     if instructions and not any(m["role"] == "system" for m in history):
         history.insert(0, {"role": "system", "content": instructions})
@@ -92,13 +92,13 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     """
     names = aliases().names
     parts = {
-        "content": first(attributes, names.output_text) or told(attributes, names.output_object),
-        "tool_calls": [call_of(c) for c in as_list(told(attributes, names.output_calls))] or None,
-        "reasoning": told(attributes, names.output_reasoning),
+        "content": first(attributes, names.output_text) or value_of(attributes, names.output_object),
+        "tool_calls": [call_of(c) for c in as_list(value_of(attributes, names.output_calls))] or None,
+        "reasoning": value_of(attributes, names.output_reasoning),
     }
     if parts["content"] is not None or parts["tool_calls"]:
         return messages([{"role": "assistant", **parts, "content": as_text(parts["content"])}])
-    output, calls = told(attributes, names.output), _calls_apart(attributes)
+    output, calls = value_of(attributes, names.output), _calls_apart(attributes)
     if calls and isinstance(output, list):
         output = [item for item in output if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
     turns = answered(_uncut(output))
@@ -145,19 +145,20 @@ def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call's payload fields other than its messages."""
     names = aliases().names
-    reasons = told(attributes, names.finish_reason)
-    usage, costs = as_dict(told(attributes, names.usage)), as_dict(told(attributes, names.cost_details))
+    reasons = value_of(attributes, names.finish_reason)
+    usage, costs = as_dict(value_of(attributes, names.usage)), as_dict(value_of(attributes, names.cost_details))
     inside = as_dict(embedded(attributes.get("output.value")))
+    response_id = ident(inside.get("id")) if _body(inside) else None
     return present(
         tools=tools_of(attributes),
-        response_id=ident(told(attributes, names.response_id)) or (ident(inside.get("id")) if _body(inside) else None),
+        response_id=ident(value_of(attributes, names.response_id)) or response_id,
         finish_reason=text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
         input_tokens=count(first(attributes, names.input_tokens)) or count(first(usage, _INPUT_NAMES)),
         output_tokens=count(first(attributes, names.output_tokens)) or count(first(usage, _OUTPUT_NAMES)),
         cost_usd=number(first(attributes, names.cost)) or number(first(costs, ("total", "total_cost"))),
         sampling=_sampling(attributes) or None,
-        prompt_token_ids=token_ids(told(attributes, names.prompt_token_ids)),
-        completion_token_ids=token_ids(told(attributes, names.completion_token_ids)),
+        prompt_token_ids=token_ids(value_of(attributes, names.prompt_token_ids)),
+        completion_token_ids=token_ids(value_of(attributes, names.completion_token_ids)),
     )
 
 
@@ -172,7 +173,7 @@ def _last_reason(attributes: Mapping[str, Any]) -> str | None:
 
 
 def _sampling(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    columns = as_dict(told(attributes, aliases().names.sampling))
+    columns = as_dict(value_of(attributes, aliases().names.sampling))
     fields = {
         short: value for long, value in columns.items() if (short := _SAMPLING_NAMES.get(long, long)) in _SAMPLING
     }

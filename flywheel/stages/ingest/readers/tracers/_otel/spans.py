@@ -18,7 +18,7 @@ from flywheel.reading.events import Event, Source
 from flywheel.reading.values import first, ident, text
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
-from flywheel.stages.ingest.readers.tracers._otel.attributes import told
+from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
 from flywheel.stages.ingest.readers.tracers._otel.otlp import LogRecord, Span
 
 _WITH_CONTENT = ("gen_ai.completion", "gen_ai.output.messages", "llm.output_messages")
@@ -92,7 +92,7 @@ class Spans:
             "user": _inherited(line, names.user),
             "policy": _inherited(line, names.policy),
             "task_key": _inherited(line, names.task),
-            "model": text(told(item.attributes, names.model)),
+            "model": text(value_of(item.attributes, names.model)),
             "span_id": item.span_id,
             "parent_id": item.parent_id if isinstance(item, Span) else None,
             "seq": seq,
@@ -103,7 +103,7 @@ class Spans:
         """Return the conversation of the first of a line of spans, each under the next."""
         item, names = line[0], aliases().names.conversation
         agreed = self._named.get(item.trace_id or "", set())
-        named = _said(line, names) or (next(iter(agreed)) if len(agreed) == 1 else None)
+        named = _nearest(line, names) or (next(iter(agreed)) if len(agreed) == 1 else None)
         return named or ident(first(item.resource, names)) or item.trace_id or _orphan(item)
 
     def mappings(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -126,7 +126,7 @@ class Spans:
         return any(name.startswith(_DIALECTS) for name in span.attributes)
 
 
-def _said(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
+def _nearest(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
     """Return the value of the nearest span in a line that has one."""
     for above in line:
         if name := ident(first(above.attributes, names)):
@@ -135,7 +135,7 @@ def _said(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | Non
 
 
 def _inherited(line: Sequence[Span | LogRecord], names: tuple[str, ...]) -> str | None:
-    return _said(line, names) or ident(first(line[0].resource, names))
+    return _nearest(line, names) or ident(first(line[0].resource, names))
 
 
 def _unique(spans: Iterable[Span]) -> list[Span]:
