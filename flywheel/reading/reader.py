@@ -37,18 +37,22 @@ class has:  # noqa: N801 - reads as a predicate
     """
 
     def __init__(self, *fields: str, **types: type) -> None:
-        self._fields = frozenset(fields) | types.keys()
+        self._fields = tuple(dict.fromkeys((*fields, *types)))
         self._types = types
         self._others: tuple[Fits, ...] = ()
 
     def __call__(self, record: Any) -> bool:
         """Whether a record fits."""
-        if isinstance(record, dict) and self._fields <= record.keys():
+        if isinstance(record, dict) and all(name in record for name in self._fields):
             return all(isinstance(record[name], kind) for name, kind in self._types.items()) or self._else(record)
         return self._else(record)
 
     def _else(self, record: Any) -> bool:
         return any(other(record) for other in self._others)
+
+    def __str__(self) -> str:
+        *fields, last = self._fields
+        return f"object with {', '.join(fields)} and {last}" if fields else f"object with {last}"
 
     def __or__(self, other: Fits) -> has:
         joined = has(*self._fields, **self._types)
@@ -122,12 +126,14 @@ def reader(  # noqa: PLR0913 - the parts of a reader
         sniff: confidence from a whole sample, where no predicate on single records will do.
         refusal: why a record that does not fit `marks` goes to quarantine, in words without log text; without this,
             every JSON object is read.
-        needs: what a record has to fit instead, where that is less than `marks`.
+        needs: what a record has to fit instead, where that is less than `marks`; `has(...)` words its own refusal.
         from_path: columns that a file's path gives to all its events (`model`, `policy`, `scope`, `id`, `ignored`).
         sidecar: name of a JSON file next to the logs.
         from_sidecar: the same columns from that file's content.
     """
     weighted = [(1.0, marks)] if callable(marks) else list(marks)
+    if isinstance(needs, has):
+        refusal = refusal or f"no {needs}"
     needs = needs or (weighted[0][1] if refusal else is_object)
     takes_line = len(inspect.signature(read).parameters) > 1
     return LogReader(

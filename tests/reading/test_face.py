@@ -87,6 +87,12 @@ def test_a_reader_without_a_refusal_reads_every_object() -> None:
         made.read([1], 1)
 
 
+def test_fields_that_a_reader_needs_word_its_refusal() -> None:
+    made = reader("needy", 1, marks=has("a"), needs=has("a", "b", c=list), read=read)
+    with pytest.raises(BadRecordError, match=r"no object with a, b and c\Z"):
+        made.read({"a": 1, "b": 2, "c": 3}, 1)
+
+
 def test_weighted_marks_give_the_greatest_share() -> None:
     made = reader("weighted", 1, marks=[(0.9, has("a")), (0.5, has("b"))], read=read)
     assert made.sniff(Sample("f", [{"b": 1}, {"a": 1, "b": 1}])) == 0.5

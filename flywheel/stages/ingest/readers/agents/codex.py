@@ -175,11 +175,4 @@ _EVENTS = {
     "compacted": _compacted,
 }  # fmt: skip
 
-READER = reader(
-    "codex",
-    1,
-    "rollout files of Codex",
-    marks=_is_line,
-    read=_read,
-    from_path=_from_path,
-)
+READER = reader("codex", 1, "rollout files of Codex", marks=_is_line, read=_read, from_path=_from_path)

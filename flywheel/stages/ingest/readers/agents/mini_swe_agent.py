@@ -174,7 +174,6 @@ READER = reader(
     "mini-swe-agent's `.traj.json` files",
     marks=_is_run,
     needs=has(messages=list),
-    refusal="no object with a list of messages",
     read=_read,
     from_path=_from_path,
 )

@@ -126,7 +126,6 @@ READER = reader(
     "SWE-agent's `.traj` files",
     marks=_is_run,
     needs=has(history=list),
-    refusal="no object with a history",
     read=_read,
     from_path=_from_path,
 )

@@ -75,10 +75,5 @@ def _ids(record: Mapping[str, Any], fields: tuple[str, ...], *, resolved: bool) 
 
 
 READER = reader(
-    "swebench_report",
-    1,
-    "reports of the SWE-bench harness",
-    marks=_is_known,
-    read=_read,
-    from_path=_from_path,
+    "swebench_report", 1, "reports of the SWE-bench harness", marks=_is_known, read=_read, from_path=_from_path
 )

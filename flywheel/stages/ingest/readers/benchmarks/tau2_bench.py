@@ -75,6 +75,5 @@ READER = reader(
     "tau2-bench result files",
     marks=has("simulations", "tasks", "info"),
     needs=has(simulations=list),
-    refusal="no object with a list of simulations",
     read=_read,
 )

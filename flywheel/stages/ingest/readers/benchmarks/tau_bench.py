@@ -49,11 +49,5 @@ def _is_suspect(record: Mapping[str, Any], history: list[Message]) -> bool:
 
 
 READER = reader(
-    "tau_bench",
-    1,
-    "tau-bench result files",
-    marks=has("task_id", "reward", "traj"),
-    needs=has(traj=list),
-    refusal="no object with a traj list",
-    read=_read,
+    "tau_bench", 1, "tau-bench result files", marks=has("task_id", "reward", "traj"), needs=has(traj=list), read=_read
 )

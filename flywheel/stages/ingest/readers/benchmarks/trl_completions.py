@@ -97,8 +97,7 @@ READER = reader(
     1,
     "the completion logs of TRL's trainers",
     marks=[(1.0, _is_sampled), (0.8, _is_bare)],
-    needs=has(*_FIELDS),
-    refusal="no object with step, prompt and completion",
+    needs=has("step", "prompt", "completion"),
     read=_read,
     from_path=_from_path,
 )
