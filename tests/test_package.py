@@ -54,3 +54,4 @@ def test_the_installed_package_needs_no_checkout(wheel: zipfile.ZipFile, tmp_pat
 
 def test_data_of_the_readers_travels_with_them(wheel: zipfile.ZipFile) -> None:
     assert "flywheel/stages/ingest/readers/tracers/aliases.toml" in wheel.namelist()
+    assert "flywheel/stages/ingest/readers/tracers/spans.toml" in wheel.namelist()

@@ -1,7 +1,7 @@
-"""Readers from functions: `reader(...)` makes of a mark and a function what detection and ingest call.
+"""Readers made of functions: a predicate that recognises a format, and a function from a record to its events.
 
-In: what only records of a format have, and a function from one record to its events. Out: a
-`flywheel.extensions.Reader`. Use functions of a module, not lambdas: ingest sends readers to other processes.
+In: both functions. Out: a `flywheel.extensions.Reader`. Use functions of a module, not lambdas: ingest sends readers to
+its worker processes.
 """
 
 from __future__ import annotations
