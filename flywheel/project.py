@@ -231,15 +231,19 @@ class Project:
         with self.locked("quarantine") as ctx:
             return retry(ctx, self.key())
 
-    def readers(self, file: Path | None = None) -> ReadersAnswer:
-        """Return the installed readers; with a file, each one's confidence and the detected format.
+    def readers(self, file: Path | None = None, *, events: int = 0) -> ReadersAnswer:
+        """Return the installed readers; with a file, each one's confidence, the detected format and the first events.
 
         Raises:
             IngestError: the file cannot be read.
         """
-        from flywheel.pipeline.ingest.detect import readers
+        from flywheel.pipeline.ingest.detect import file_events, readers
 
-        return readers(self.config.ingest, self.folder, file)
+        config, answer = self.config.ingest, readers(self.config.ingest, self.folder, file)
+        if file is None or not events:
+            return answer
+        made = file_events(config, self.folder, file, events, self._key_for_reading())
+        return answer.model_copy(update={"events": made})
 
     def build(
         self,

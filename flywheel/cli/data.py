@@ -139,20 +139,33 @@ def _quarantine_lines(a: QuarantineAnswer) -> list[str]:
 def readers(
     ctx: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="A file to detect the format of.", metavar="[FILE]")] = None,
+    *,
+    events: Annotated[int, typer.Option("--events", help="First events of the file to print.", min=0)] = 0,
 ) -> None:
     """List the readers; with a file, detect its format.
 
-    Formats are detected from the content, never from a file's name.
+    Formats are detected from the content, never from a file's name. --events N prints the events that ingest would make
+    of the file's first lines: line, kind, conversation, tool and redacted payload.
     """
+    if events and file is None:
+        raise UsageError("--events needs a file", hint="flywheel readers FILE --events 5")
     current = session(ctx)
-    answer = current.project().readers(file.resolve() if file is not None else None)
+    answer = current.project().readers(file.resolve() if file is not None else None, events=events)
     rows = [
         [r.name, str(r.reader_version), r.reads, r.distribution]
         if file is None
         else [r.name, f"{r.confidence:.0%}", r.reads]
         for r in answer.readers
     ]
-    current.out.result(columns(rows, right=(1,)) + ([answer.verdict] if answer.verdict else []), answer)
+    lines = columns(rows, right=(1,)) + ([answer.verdict] if answer.verdict else [])
+    lines += columns(
+        [
+            [str(e.source_line), e.kind, e.conversation_id[:_CELL], e.tool_name or "", e.payload[: 2 * _CELL]]
+            for e in answer.events
+        ],
+        right=(0,),
+    )
+    current.out.result(lines, answer)
 
 
 @commands.command()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document, Quarantined, Record
+from flywheel.records import Document, LogEvent, Quarantined, Record
 
 
 class LostFields(Record):
@@ -88,6 +88,7 @@ class ReadersAnswer(Document):
 
     readers: list[ReaderRow]
     verdict: str = Field(default="", description="The file's detected format, or the shape of its records.")
+    events: list[LogEvent] = Field(default=[], description="The file's first events, redacted, with --events.")
 
 
 class StageAnswer(Record):

@@ -173,3 +173,20 @@ def _next(following: subprocess.Popen[str]) -> dict[str, Any]:
         text += following.stdout.readline()
     found: dict[str, Any] = json.loads(text)
     return found
+
+
+def test_the_events_that_lines_become_are_printed_redacted_and_not_stored(project: Path) -> None:
+    line = record(3)
+    line["request"]["messages"][0]["content"] = "write to ada@example.org"
+    (project / "logs" / "one.jsonl").write_text(json.dumps(line) + "\n")
+
+    told = flywheel(project, "readers", "logs/one.jsonl", "--events", "5").stdout.splitlines()
+    answer = json.loads(flywheel(project, "--json", "readers", "logs/one.jsonl", "--events", "5").stdout)
+
+    first = told[next(n for n, text in enumerate(told) if text.startswith("one.jsonl: ")) + 1 :]
+    assert [(row.split()[0], row.split()[1]) for row in first] == [("1", e["kind"]) for e in answer["events"]]
+    assert answer["events"][0]["conversation_id"] == "s3"
+    assert "ada@example.org" not in json.dumps(answer)
+    assert flywheel(project, "query", "SELECT count(*) AS n FROM events").stdout.split() == ["n", "0"]
+    assert not (project / ".flywheel.key").exists()
+    assert flywheel(project, "readers", "--events", "1").returncode == 1

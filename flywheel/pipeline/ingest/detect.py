@@ -10,8 +10,11 @@ from typing import Any
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, Sample, list_extensions, load_extension
+from flywheel.pipeline.ingest.run import load_readers
+from flywheel.records import LogEvent
 from flywheel.results.data import ReaderRow, ReadersAnswer
 from flywheel.stages.ingest.detect import SAMPLE_RECORDS, Detection, confidences, detect
+from flywheel.stages.ingest.events import first_events
 from flywheel.stages.ingest.framed import Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import file_content
@@ -40,6 +43,17 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
         readers=[row.model_copy(update={"confidence": confidence[row.name]}) for row in ranked],
         verdict=f"{file.name}: {_verdict(detect(sample, loaded), loaded)}",
     )
+
+
+def file_events(config: IngestConfig, project: Path, file: Path, most: int, key: bytes) -> list[LogEvent]:
+    """Return the first events that ingest would make of a file, redacted.
+
+    Raises:
+        IngestError: the file cannot be read.
+    """
+    loaded = load_readers(config, project)
+    frame = first_events(file, root=project, cfg=config, key=key, readers=loaded, most=most)
+    return [LogEvent(**row) for row in frame.iter_rows(named=True)]
 
 
 def _verdict(detection: Detection, loaded: dict[str, Reader]) -> str:

@@ -205,7 +205,7 @@ def _extensions() -> Iterator[DoctorCheck]:
             load_extension(extension.group, extension.name)
         except FlywheelError as error:
             broken.append(error)
-    for error in broken:
-        yield DoctorCheck(name="extensions", state=FAILED, says=error.message, fix=error.hint)
+    for failure in broken:
+        yield DoctorCheck(name="extensions", state=FAILED, says=failure.message, fix=failure.hint)
     if not broken:
         yield _check("extensions", f"all {count} can be loaded")
