@@ -17,7 +17,7 @@ from flywheel.pipeline.build.registry import STAGES, stage_of
 from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.show import show
-from flywheel.present import metric_change, round_name, the_round
+from flywheel.present import metric_change, the_round
 from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Posterior, Vote, scope_of
@@ -91,7 +91,7 @@ def _round(ctx: Context, number: int) -> list[str]:
     report = ctx.registry.report(number)
     if report is not None:
         cases = f"{report.n_cases} cases of {report.n_tasks} held-out tasks"
-        lines.append(f"Evaluated against {round_name(report.baseline)} on {cases}.")
+        lines.append(f"Evaluated against {the_round(report.baseline)} on {cases}.")
         lines += [f"  {metric_change(m)}" for m in report.metrics if m.slice == "all"]
     for decision in (p for p in ctx.registry.promotions() if p.round == number):
         lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")

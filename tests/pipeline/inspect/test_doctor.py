@@ -72,7 +72,7 @@ def test_a_part_with_other_bytes_is_found_and_ends_no_check(folder: Path) -> Non
     checks = Project(folder).doctor().checks
     assert {c.name for c in checks if c.state == "failed"} == {"store", "clock"}
     assert checks[-1].name == "extensions"
-    assert all("not as it was written" in c.says for c in checks if c.name == "store")
+    assert all("changed since it was written" in c.says for c in checks if c.name == "store")
 
 
 def test_a_model_that_is_not_there_is_a_failure(folder: Path) -> None:
@@ -109,4 +109,4 @@ def test_a_hook_that_is_there_is_named(folder: Path) -> None:
     with (folder / "flywheel.toml").open("a") as file:
         file.write('\n[notify]\ncommand = "cat -"\nwebhook = "https://x/"\n')
     (found,) = [check for check in Project(folder).doctor().checks if check.name == "hooks"]
-    assert (found.state, found.says) == ("ok", "told: command and webhook")
+    assert (found.state, found.says) == ("ok", "notifications by command and webhook")

@@ -160,4 +160,4 @@ def test_the_suspect_file_is_flagged_and_teaches_nothing(shared_data: Path, tmp_
     examples = table(project, "examples", "examples")
     assert examples.filter(pl.col("episode_id").is_in(suspect.implode())).is_empty()
     assert project.rewards().suspect == 38
-    assert "cannot have been earned" in project.explain(suspect[0]).lines[1]
+    assert "is implausible" in project.explain(suspect[0]).lines[1]
