@@ -22,8 +22,6 @@ from flywheel.report.text import clean, clip, island, policy, short, typeset
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["build_report", "render"]
-
 
 def build_report(data: ReportData) -> str:
     """Return the report of a round as the text of an HTML file, ready for UTF-8."""

@@ -1,6 +1,6 @@
 """`BundleData` → the episodes' viewer as a folder of pages: an index of them all, and pages of some episodes each.
 
-Every page stands by itself, with its own style, script, data and policy, as a round's report does: a folder opened from
+Every page is self-contained, with its own style, script, data and policy, as a round's report is: a folder opened from
 disk may not fetch anything, and a policy that names hashes lets nothing else in. So loading on demand is following a
 link. A pure function: the same data gives the same bytes; only one page's episodes are held at a time.
 """
@@ -16,8 +16,6 @@ from flywheel.report.build import render
 from flywheel.report.data import EpisodeView
 from flywheel.report.text import clean, short
 from flywheel.report.views import shown_episode
-
-__all__ = ["BundleData", "bundle_pages", "episode_page"]
 
 PER_PAGE, PAGE_CHARS = 50, 1_000_000  # whichever is reached first ends a page
 _REQUEST, _NAMES = 160, 6

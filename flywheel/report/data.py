@@ -1,6 +1,6 @@
 """What a round's report is made of: plain values, gathered by the caller, so that the page is a pure function of them.
 
-Everything but the project's name and the round's manifest may be missing; the page then says so. Texts from logs
+Everything but the project's name and the round's manifest may be missing; the page then shows that. Texts from logs
 (messages, ids, task names) may hold anything at all: the page escapes them, the caller need not.
 """
 
@@ -12,21 +12,6 @@ from typing import Any, NotRequired, TypedDict
 
 from flywheel.present import the_round
 from flywheel.records import EvalReport, Promotion, RoundManifest
-
-__all__ = [
-    "SCORE_EDGES",
-    "Agreement",
-    "CaseRow",
-    "EpisodeView",
-    "Histogram",
-    "PairView",
-    "PastRound",
-    "ReportData",
-    "SignalRow",
-    "SignalView",
-    "StepView",
-    "TrainedView",
-]
 
 SCORE_EDGES = (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0)  # of the bins in which a signal's scores are counted
 
@@ -151,7 +136,7 @@ class PairView(TypedDict):
 
 
 class EpisodeView(TypedDict):
-    """An episode for the viewer; `tail` is what was said after the last action."""
+    """An episode for the viewer; `tail` holds the messages after the last action."""
 
     id: str
     task: NotRequired[str]
@@ -181,7 +166,7 @@ class ReportData:
         agreements: a row for every two signals that voted on the same episodes.
         returns: histogram of the episodes' returns.
         training: the lines of metrics.jsonl.
-        wins: cases that only this round got right; when empty, the evaluation's ids stand in.
+        wins: cases that only this round got right; when empty, the evaluation's ids are shown.
         regressions: cases that only the baseline got right; likewise.
         episodes: episodes for the embedded viewer, in the order of the list.
         pairs: some preference pairs.

@@ -11,8 +11,6 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import TypedDict
 
-__all__ = ["Piece", "differing", "words"]
-
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s]|\s+$)")
 _LONGEST = 3000  # tokens between beginning and end; beyond it the middle is marked whole
 
@@ -25,7 +23,7 @@ class Piece(TypedDict):
 
 
 def words(text: str) -> list[str]:
-    """Return a text in words and signs with the space before them: what stands in where no tokenizer is at hand."""
+    """Return a text as words and signs with the space before them, as pieces where there is no tokenizer."""
     found = [match[0] for match in _WORD.finditer(text)]
     rest = text[sum(map(len, found)) :]
     return [*found, rest] if rest else found

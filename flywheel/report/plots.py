@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "CURVES", "agreements", "drift", "forest", "funnel", "return_histogram", "signal_scores", "signal_spread",
-    "training_curves",
-]  # fmt: skip
-
 _WIDTH_IN, _ROW_IN, _LABEL = 7.2, 0.28, 30
 _MOST_ROWS = 24
 
@@ -59,7 +54,7 @@ def _short(text: str) -> str:
 
 
 def _row_labels(ax: Axes, names: Sequence[str]) -> dict[str, str]:
-    """Put a placeholder at each row, first row on top, and return what each stands for."""
+    """Put a placeholder at each row, first row on top, and return the text of each."""
     places = {f"@row{i}": _short(name) for i, name in enumerate(names)}
     ax.set_yticks(range(len(names)), list(places))
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -201,7 +196,7 @@ def agreements(rows: Sequence[Agreement]) -> str:
             ax.plot([100 * row.share], [y], marker="o", markersize=6, color=colour, linestyle="none")
             ax.text(1.02, y, f"n = {count(row.n)}", transform=ax.get_yaxis_transform(), va="center", fontsize=9)
         ax.set_xlim(-3, 103)
-        ax.set_xlabel("% of the episodes on which both voted that they judged alike")
+        ax.set_xlabel("% agreement, of the episodes on which both voted")
         return to_svg(figure, name="agreements", title="How often signals agree", labels=labels)
 
 

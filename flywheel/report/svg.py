@@ -20,8 +20,6 @@ from flywheel.report.text import clean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ACCENT", "BAD", "GOOD", "INK", "LINE", "PAPER", "SECOND", "SOFT", "drawing", "to_svg"]
-
 # Mid-tones: readable on white and on black even where the page's classes do not apply.
 INK, LINE, SOFT, PAPER = "#73787e", "#a4a9af", "#b9bdc2", "#fdfdfc"
 ACCENT, SECOND, GOOD, BAD = "#3f83d4", "#cf7a22", "#2f9c68", "#d2524a"
@@ -68,7 +66,7 @@ _SETTINGS: dict[Any, object] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Draw with our settings alone, whatever the user's matplotlibrc says."""
+    """Draw with these settings alone, independent of the user's matplotlibrc."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -81,9 +79,9 @@ def to_svg(figure: Figure, *, name: str, title: str, labels: Mapping[str, str] |
     """Return the figure as an `<svg>` element; to be called inside `drawing()`.
 
     Args:
-        figure: what was drawn, in the colours of this module.
+        figure: in the colours of this module.
         name: short name of the plot, unique in the page.
-        title: what a screen reader says.
+        title: text for screen readers.
         labels: placeholder text → text from data.
     """
     buffer = io.StringIO()

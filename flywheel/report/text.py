@@ -67,7 +67,7 @@ def _plain(value: object, room: int = _DEEPEST) -> object:
 
 
 def island(value: object) -> str:
-    r"""Return `value` as JSON that can stand inside `<script type="application/json">` and parses back to it.
+    r"""Return `value` as JSON that is safe inside `<script type="application/json">` and parses back to it.
 
     `<`, `>`, `&`, line separators and lone surrogates are written as \uXXXX; NaN and infinities become
     null, and what is nested more than 100 levels deep is left out.

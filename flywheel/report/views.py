@@ -18,33 +18,12 @@ from flywheel.report.differing import Piece, differing, words
 from flywheel.report.plots import CURVES
 from flywheel.report.text import clean, clip
 
-__all__ = [
-    "Baselines",
-    "CaseList",
-    "FunnelRow",
-    "PairCard",
-    "Table",
-    "case_list",
-    "commands",
-    "facts",
-    "funnel_rows",
-    "funnels_of",
-    "histogram_table",
-    "measure_table",
-    "metric_rows",
-    "pair_cards",
-    "shown_episode",
-    "shown_pair",
-    "signal_table",
-    "training_table",
-]
-
 MOST_CASES, MOST_PAIRS, MOST_STEPS, LONGEST_TEXT = 60, 24, 24, 2000
 
 
 @dataclass(frozen=True)
 class Table:
-    """A plain table of texts; `left_out` says what it leaves out, in words."""
+    """A plain table of texts; `left_out` describes the omitted rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -100,7 +79,7 @@ class Baselines:
 
 
 def measure_table(data: ReportData) -> Table | None:
-    """Return what was measured beside scores, and how long a case took."""
+    """Return measures other than scores, and the seconds of a case."""
     if data.report is None or not data.report.measures:
         return None
     body = [
@@ -251,7 +230,7 @@ def _said(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    """Return a message as text: what it says, then its calls with their arguments, a line each."""
+    """Return a message as text: its content, then its calls with their arguments, a line each."""
     parts = [str(message["content"])] if message.get("content") else []
     for call in message.get("tool_calls") or ():
         given = call.get("arguments") if isinstance(call, Mapping) else None

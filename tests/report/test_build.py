@@ -131,7 +131,7 @@ def test_what_a_reader_looks_for_is_on_the_page(full: Page) -> None:
 def test_with_nothing_known_the_page_says_so() -> None:
     text = " ".join(Page(build_report(minimal_data())).shown)
 
-    for expected in ["has not been evaluated", "The gate has not judged", "No training metrics", "no earlier round"]:
+    for expected in ["has not been evaluated", "The gate has not decided", "No training metrics", "no earlier round"]:
         assert expected in text
     assert "None" not in text
     assert "nan" not in text.lower().split()

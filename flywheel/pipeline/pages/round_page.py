@@ -19,8 +19,6 @@ from flywheel.records import EvalReport, MetricRow
 from flywheel.report import SCORE_EDGES, Agreement, CaseRow, Histogram, PastRound, ReportData, SignalRow, build_report
 from flywheel.stats.paired import wilson
 
-__all__ = ["Cases", "write_page"]
-
 _EPISODES = 40  # in the page; all of them are a `flywheel show` away
 _PAIRS = 12
 _BINS = 20

@@ -21,8 +21,6 @@ from flywheel.pipeline.pages.views import Shower
 from flywheel.report import BundleData, bundle_pages, episode_page
 from flywheel.results.inspect import ViewAnswer
 
-__all__ = ["view"]
-
 MANIFEST = "bundle.json"
 PAGES = "view"  # in the store; what is forgotten or collected takes it along
 

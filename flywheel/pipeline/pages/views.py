@@ -25,8 +25,6 @@ from flywheel.records import TRAINED_TABLES
 if TYPE_CHECKING:
     from flywheel.report import EpisodeView, PairView, SignalView, StepView, TrainedView
 
-__all__ = ["Shower"]
-
 BATCH = 1000
 PROMPT_TAIL = 2
 _EXCERPT = 240

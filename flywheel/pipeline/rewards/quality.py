@@ -29,8 +29,6 @@ from flywheel.stats.transport import Transport, transport_audit
 if TYPE_CHECKING:
     from flywheel.stages.labelling.posterior import LateSignal
 
-__all__ = ["rewards_answer", "transport"]
-
 _CHECKED = 20_000  # episodes with a recorded outcome on which the signals are checked
 _SHOWN_GROUPS = 8
 _MATURE = 0.8
