@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.forked.kill import KILLS, arm
+
 _LENGTH = 4
 _STDERR = 2
 _INTERPRETER = (b"PYTHON", b"LC_", b"LANG")  # what an interpreter reads when it starts
@@ -76,6 +78,8 @@ def run(command: Command, code: types.CodeType, environment: Mapping[bytes, byte
     names = {n for n in environment.keys() | asked.keys() if n.startswith(_INTERPRETER)} - _KNOWN
     if any(environment.get(n) != asked.get(n) for n in names):
         os.execve(script, [script.encode(), *command.arguments], asked)  # noqa: S606 - the real thing
+    if KILLS in asked:
+        arm(*(Path(os.fsdecode(path)) for path in asked[KILLS].split(b":")))
     if "torch" in sys.modules and _TRAINING & set(command.arguments):
         _offer_worker()
     before = os.fsdecode(environment.get(b"PYTHONPATH", b"")).split(":")
