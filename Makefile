@@ -9,7 +9,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test format schemas sample_logs bench e2e airflow clean
+.PHONY: demo test pytest checks test-fast format schemas sample_logs bench e2e airflow clean
 
 $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
@@ -37,14 +37,28 @@ $(VENV)/.tested: $(VENV)/.installed
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
 
-# Everything CI runs.
+# Everything CI runs: the static checks beside the tests.
 test: $(VENV)/.tested
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
-	@$(BIN)/codespell README.md CHANGELOG.md AGENTS.md docs flywheel examples benchmarks
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(MAKE) --no-print-directory --jobs=2 pytest checks
+
+pytest: $(VENV)/.tested
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# All of them run, and what they have to say is printed in one piece.
+checks: $(VENV)/.tested
+	@{ failed=0; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check . || failed=1; \
+	$(BIN)/mypy || failed=1; \
+	$(BIN)/lint-imports || failed=1; \
+	$(BIN)/codespell README.md CHANGELOG.md AGENTS.md docs flywheel examples benchmarks || failed=1; \
+	} >$(VENV)/checks.log 2>&1; \
+	if [ $$failed = 1 ]; then cat $(VENV)/checks.log; echo "make: a static check failed, see above" >&2; exit 1; fi; \
+	echo "make: the static checks are clean"
+
+# For the inner loop: no model, no processes.
+test-fast: $(VENV)/.tested
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not e2e and not model and not process"
 
 format: $(VENV)/.tested
 	@$(BIN)/ruff check --fix-only .
@@ -66,9 +80,9 @@ $(VENV)/.browser: $(VENV)/.tested
 	@if command -v npm >/dev/null; then cd $(VENV)/axe-core && npm pack --silent axe-core@4 >/dev/null && tar xzf axe-core-*.tgz; fi
 	@touch $@
 
-# Long checks, apart from CI.
+# Long checks, apart from CI; properties are tried on four times as many examples.
 e2e: $(VENV)/.browser
-	@$(BIN)/python -m pytest -m e2e
+	@$(BIN)/python -m pytest -m "e2e or hypothesis" --hypothesis-profile=e2e
 
 # Figures that anyone can measure again; the last ones stand in docs/figures.md.
 bench: $(VENV)/.installed

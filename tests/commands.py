@@ -10,12 +10,13 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["FLYWHEEL", "REAL", "flywheel"]
+__all__ = ["FLYWHEEL", "REAL", "flywheel", "killed_everywhere"]
 
 # One key and no network for every test and every process that a test starts.
 os.environ["FLYWHEEL_KEY"] = "test-key"
@@ -58,3 +59,15 @@ def flywheel(project: Path, *arguments: str, check: bool = True) -> subprocess.C
     if check and done.returncode != 0:
         raise AssertionError(f"flywheel {' '.join(arguments)} → {done.returncode}\n{done.stdout}{done.stderr}")
     return done
+
+
+def killed_everywhere(project: Path, *arguments: str) -> int:
+    """Kill a command at every place where it changes the project, in turn, and let it finish; return the kills."""
+    ledger = project.with_name("kills")
+    ledger.unlink(missing_ok=True)
+    environment = {**os.environ, "FORKED_KILLS": f"{project}:{ledger}"}
+    command, killed = [FLYWHEEL, "-C", str(project), *arguments], -signal.SIGKILL
+    while (done := subprocess.run(command, capture_output=True, check=False, env=environment)).returncode == killed:
+        pass
+    assert done.returncode in {0, 3}, done.stderr.decode()
+    return len(ledger.read_text(encoding="utf-8").splitlines())

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests.projects import make_tiny_model
+from tests.projects import Projects
 
 ROOT = Path(__file__).resolve().parents[1]
 
-settings.register_profile("patient", deadline=None)  # a busy machine is no failure
-settings.load_profile("patient")
+# No deadline: a busy machine is not a failure. `make test` searches less than `make e2e`, on every commit.
+settings.register_profile("commit", deadline=None, max_examples=25)
+settings.register_profile("e2e", deadline=None, max_examples=100)
+settings.load_profile("commit")
+
+_COMMANDS = {"FLYWHEEL", "REAL", "flywheel", "subprocess", "killed_everywhere"}
+_LIBRARIES = {"torch", "transformers"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts a process and what needs a model or torch, which `make test-fast` leaves out."""
+    for item in items:
+        names = set(vars(item.module)) if isinstance(item, pytest.Function) else set[str]()
+        if names & _COMMANDS or {"projects", "session_projects"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("process")
+        if names & _LIBRARIES or "tiny_model" in getattr(item, "fixturenames", ()):
+            item.add_marker("model")
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +62,19 @@ def tau_airline(shared_data: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_model(session_projects: Projects) -> Path:
     """A two-layer random Llama with the embedded model's tokenizer."""
-    return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+    return session_projects.model
+
+
+@pytest.fixture(scope="session")
+def session_projects(tmp_path_factory: pytest.TempPathFactory) -> Projects:
+    """Projects on sample_logs/, made once a session, whichever worker of pytest-xdist needs them first."""
+    base = tmp_path_factory.getbasetemp()
+    return Projects((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "projects")
+
+
+@pytest.fixture(scope="module")
+def projects(session_projects: Projects, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Copy a project of the session: `projects("built")` is a folder that the module may change."""
+    return lambda name: session_projects.copy(name, tmp_path_factory.mktemp(name) / "agent")

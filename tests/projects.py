@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from filelock import FileLock
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.records import content_id
 from flywheel.registry.registry import Registry
@@ -14,8 +17,10 @@ from tests.commands import FLYWHEEL, REAL, flywheel
 
 __all__ = [
     "FLYWHEEL",
+    "HELD",
     "REAL",
     "TINY_CONFIG",
+    "Projects",
     "champion_is_valid",
     "digest",
     "flywheel",
@@ -23,6 +28,7 @@ __all__ = [
     "write_config",
 ]
 
+HELD = 3  # the exit code of a gate that did not promote
 TINY_CONFIG = """
 [model]
 base = "{model}"
@@ -71,6 +77,61 @@ def make_tiny_model(folder: Path, *, hidden: int = 32, sharpness: float = 1.0) -
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+class Projects:
+    """Projects on sample_logs/ with the tiny model, each a command further than the one before; made when asked for.
+
+    Args:
+        folder: where they are kept, which workers of pytest-xdist share.
+    """
+
+    _COMMANDS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "logs": (),
+        "ingested": ("ingest", "logs"),
+        "built": ("build",),
+        "trained": ("train",),
+        "evaluated": ("eval", "--promote"),
+        "promoted": ("promote", "1", "--force", "--yes", "--reason", "rehearsal"),
+    }
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def model(self) -> Path:
+        """The tiny model."""
+        return self._once("tiny", make_tiny_model)
+
+    def copy(self, name: str, to: Path) -> Path:
+        """Return a copy of a project, which may be changed."""
+        return shutil.copytree(self._made(name), to, symlinks=True)
+
+    def _made(self, name: str) -> Path:
+        names = list(self._COMMANDS)
+        if name == names[0]:
+            return self._once(name, self._with_logs)
+        return self._once(name, lambda folder: self._after(names[names.index(name) - 1], name, folder))
+
+    def _with_logs(self, folder: Path) -> None:
+        (folder / "logs").mkdir(parents=True)
+        for log in (Path(__file__).parents[1] / "sample_logs").glob("*.jsonl*"):
+            shutil.copy(log, folder / "logs")
+        write_config(folder, self.model)
+
+    def _after(self, before: str, name: str, folder: Path) -> None:
+        self.copy(before, folder)
+        done = flywheel(folder, *self._COMMANDS[name], check=False)
+        assert done.returncode in {0, HELD}, done.stderr
+
+    def _once(self, name: str, make: Callable[[Path], object]) -> Path:
+        self._folder.mkdir(exist_ok=True)
+        folder, partial = self._folder / name, self._folder / f"{name}.partial"
+        with FileLock(self._folder / f"{name}.lock"):
+            if not folder.exists():
+                make(partial)
+                partial.rename(folder)
+        return folder
 
 
 _TIMES = {"timings_s", "at", "versions"}

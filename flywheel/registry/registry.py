@@ -258,7 +258,10 @@ class Registry:
         if not decisions or bad or hash_chain.head_of(self._decisions) == head:
             return False
         last = decisions[-1]
-        follows = last.previous_sha256 == head if head is not None else self.champion != last.champion_after
+        if head is not None:
+            follows = last.previous_sha256 == head
+        else:  # nothing was decided before, or by a version that did not record it
+            follows = not self._pointer() or self.champion != last.champion_after
         if follows and not hash_chain.breaks(self._decisions, head=None):
             self._apply(last, hash_chain.head_of(self._decisions))
             return True

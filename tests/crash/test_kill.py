@@ -1,6 +1,7 @@
-"""kill -9 at seeded moments of every stage, then the same command again: equal to never having been killed.
+"""kill -9 at every place where a stage changes the disk, then the same command again: equal to never being killed.
 
-Real processes are killed for real, with everything they started. `make test` kills 30 times, `make e2e` 200.
+`make test` kills forked commands at each of their places (`tests/forked/kill.py`), and four real processes with all
+they started at seeded moments; `make e2e` kills real processes 200 times.
 """
 
 from __future__ import annotations
@@ -11,15 +12,64 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.projects import REAL, champion_is_valid, digest, flywheel, write_config
+from tests.commands import killed_everywhere
+from tests.projects import HELD, REAL, champion_is_valid, digest, flywheel
 
 TABLES = ("run", "nightly", "--until", "groups")
 ROUND = ("run", "nightly", "--from", "train")
-HELD_OR_DONE = {0, 3}
-KILLS = 3  # in each of ten runs
+
+
+@pytest.fixture(scope="module")
+def logs(projects: Callable[[str], Path]) -> Path:
+    """A project with logs in it and nothing else; a round trains for two steps."""
+    project = projects("logs")
+    config = project / "flywheel.toml"
+    config.write_text(config.read_text().replace("max_steps = 4", "max_steps = 2"))
+    return project
+
+
+def _after(before: Path, command: tuple[str, ...], to: Path) -> Path:
+    shutil.copytree(before, to, symlinks=True)
+    assert flywheel(to, *command, check=False).returncode in {0, HELD}
+    return to
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, logs: Path) -> Path:
+    """The same project with its tables built."""
+    return _after(logs, TABLES, tmp_path_factory.mktemp("built") / "p")
+
+
+@pytest.fixture(scope="module")
+def turned(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Path:
+    """The same project after a round."""
+    return _after(built, ROUND, tmp_path_factory.mktemp("turned") / "p")
+
+
+def _check(project: Path, reference: Path) -> None:
+    assert champion_is_valid(project)
+    assert digest(project) == digest(reference)
+    assert list(project.rglob("*.partial")) == []
+
+
+def test_killed_at_every_place_while_ingesting_and_building(logs: Path, built: Path, tmp_path: Path) -> None:
+    project = shutil.copytree(logs, tmp_path / "p")
+
+    assert killed_everywhere(project, *TABLES) > 100
+    _check(project, built)
+
+
+def test_killed_at_every_place_while_training_evaluating_and_deciding(
+    built: Path, turned: Path, tmp_path: Path
+) -> None:
+    project = shutil.copytree(built, tmp_path / "p", symlinks=True)
+
+    assert killed_everywhere(project, *ROUND) > 80
+    _check(project, turned)
 
 
 def kill_after(project: Path, command: tuple[str, ...], seconds: float) -> bool:
@@ -39,88 +89,51 @@ def kill_after(project: Path, command: tuple[str, ...], seconds: float) -> bool:
     return False
 
 
-def timed(project: Path, command: tuple[str, ...]) -> float:
-    started = time.monotonic()
-    done = flywheel(project, *command, check=False)
-    assert done.returncode in HELD_OR_DONE, done.stderr
-    return time.monotonic() - started
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Path:
-    """A project with logs in it and nothing else."""
-    project = tmp_path_factory.mktemp("fresh")
-    (project / "logs").mkdir()
-    for log in sample_logs.iterdir():
-        if log.name.endswith((".jsonl", ".jsonl.gz")):
-            shutil.copy(log, project / "logs")
-    return project
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, logs: Path, tiny_model: Path) -> tuple[Path, float]:
-    """The same project with its tables built, and how long that takes."""
-    write_config(logs, tiny_model)
-    project = tmp_path_factory.mktemp("built") / "p"
-    shutil.copytree(logs, project)
-    return project, timed(project, TABLES)
-
-
-@pytest.fixture(scope="module")
-def turned(tmp_path_factory: pytest.TempPathFactory, built: tuple[Path, float]) -> tuple[Path, float]:
-    """The same project after a round, and how long that takes."""
-    project = tmp_path_factory.mktemp("turned") / "p"
-    shutil.copytree(built[0], project)
-    return project, timed(project, ROUND)
-
-
-def _check(start: Path, work: Path, command: tuple[str, ...], moments: list[float], reference: Path) -> int:
+def _killed(start: Path, work: Path, command: tuple[str, ...], moments: list[float], reference: Path) -> int:
     """Kill the command at each moment in turn on one project, let it finish, compare; return the kills.
 
-    Every moment is a kill: where the command was done before it (a busy machine made the reference slow), the project
-    is started anew and killed earlier.
+    Every moment is a kill: where the command was done before it, the project starts over and is killed earlier.
     """
-    shutil.copytree(start, work)
+    shutil.copytree(start, work, symlinks=True)
     for moment in moments:
         while not kill_after(work, command, moment):
             shutil.rmtree(work)
-            shutil.copytree(start, work)
+            shutil.copytree(start, work, symlinks=True)
             moment *= 0.7  # noqa: PLW2901 - earlier
         assert champion_is_valid(work)
-    done = flywheel(work, *command, check=False)
-    assert done.returncode in HELD_OR_DONE, done.stderr
-    assert digest(work) == digest(reference)
-    assert list(work.rglob("*.partial")) == []
+    assert flywheel(work, *command, check=False).returncode in {0, HELD}
+    _check(work, reference)
     shutil.rmtree(work)
     return len(moments)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_killed_while_ingesting_and_building(seed: int, logs: Path, built: tuple[Path, float], tmp_path: Path) -> None:
-    reference, seconds = built
-    moments = sorted(random.Random(seed).uniform(0.3, seconds) for _ in range(KILLS))  # noqa: S311 - reproducible moments
+def test_real_processes_killed_while_ingesting_and_building(logs: Path, built: Path, tmp_path: Path) -> None:
+    moments = sorted(random.Random(0).uniform(0.8, 4.0) for _ in range(2))  # noqa: S311 - reproducible moments
 
-    assert _check(logs, tmp_path / "p", TABLES, moments, reference) == KILLS
+    assert _killed(logs, tmp_path / "p", TABLES, moments, built) == 2
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_killed_while_training_evaluating_and_deciding(
-    seed: int, built: tuple[Path, float], turned: tuple[Path, float], tmp_path: Path
+def test_real_processes_killed_while_training_evaluating_and_deciding(
+    built: Path, turned: Path, tmp_path: Path
 ) -> None:
-    reference, seconds = turned
-    moments = sorted(random.Random(100 + seed).uniform(1.0, seconds) for _ in range(KILLS))  # noqa: S311 - as above
+    """The other one of the four is in tests/pipeline/privacy/test_forget.py."""
+    assert _killed(built, tmp_path / "p", ROUND, [9.0], turned) == 1
 
-    assert _check(built[0], tmp_path / "p", ROUND, moments, reference) == KILLS
+
+def _timed(start: Path, command: tuple[str, ...], work: Path) -> float:
+    shutil.copytree(start, work, symlinks=True)
+    started = time.monotonic()
+    subprocess.run([REAL, "-C", str(work), *command], check=False, capture_output=True)
+    return time.monotonic() - started
 
 
 @pytest.mark.e2e
-def test_killed_two_hundred_times(
-    logs: Path, built: tuple[Path, float], turned: tuple[Path, float], tmp_path: Path
-) -> None:
+def test_killed_two_hundred_times(logs: Path, built: Path, turned: Path, tmp_path: Path) -> None:
     rng, kills = random.Random(2026), 0  # noqa: S311 - as above
+    tables, turn = _timed(logs, TABLES, tmp_path / "tables"), _timed(built, ROUND, tmp_path / "round")
     while kills < 140:
-        moments = [rng.uniform(0.3, built[1]) for _ in range(4)]
-        kills += _check(logs, tmp_path / "p", TABLES, moments, built[0])
+        moments = [rng.uniform(0.3, tables) for _ in range(4)]
+        kills += _killed(logs, tmp_path / "p", TABLES, moments, built)
     while kills < 200:
-        moments = [rng.uniform(1.0, turned[1]) for _ in range(4)]
-        kills += _check(built[0], tmp_path / "p", ROUND, moments, turned[0])
+        moments = [rng.uniform(1.0, turn) for _ in range(4)]
+        kills += _killed(built, tmp_path / "p", ROUND, moments, turned)

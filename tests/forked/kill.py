@@ -47,9 +47,10 @@ def arm(project: Path, ledger: Path) -> None:
         if event == "os.rename":
             renamed = Path(os.fsdecode(arguments[1]))
             reached("rename", renamed)
-        elif event == "open" and isinstance(arguments[0], str) and "w" in (arguments[1] or ""):
-            if not arguments[0].endswith(".partial"):
-                reached("open", Path(arguments[0]))
+            return
+        path, mode = (*arguments, None, None)[:2]
+        if event == "open" and isinstance(path, str) and "w" in (mode or "") and not path.endswith(".partial"):
+            reached("open", Path(path))
 
     sync = os.fsync
 

@@ -95,6 +95,16 @@ def test_a_kill_between_decision_and_pointer_is_finished_later(registry: Registr
     assert not registry.recover()
 
 
+def test_the_first_decision_is_finished_too_when_it_held(registry: Registry) -> None:
+    """There is no pointer yet, and the champion is the base model before and after it."""
+    registry.decide(_decision(1, None, None, "held"))
+    (registry.root / "aliases.json").unlink()
+
+    assert registry.recover()
+    assert registry.aliases() == {"champion": None, "challenger": 1, "previous": None}
+    assert not registry.recover()
+
+
 def test_a_tampered_decision_breaks_the_chain(registry: Registry) -> None:
     for number, before in ((1, None), (2, 1), (3, 2)):
         registry.decide(_decision(number, before, number))
