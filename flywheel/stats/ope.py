@@ -80,23 +80,16 @@ def marginal_weight(
 # --- many steps: arrays of shape (trajectories, steps); a trajectory that ended has ratio 1 and reward 0 -------------
 
 
-def _cumulative(ratios: Floats) -> Floats:
-    if ratios.shape[1] > LONGEST:
-        raise ValueError(f"{ratios.shape[1]} steps; more than {LONGEST} are not estimated")
-    return np.asarray(np.cumprod(ratios, axis=1), dtype=np.float64)
-
-
-def _discounts(steps: int, gamma: float) -> Floats:
-    return np.asarray(gamma ** np.arange(steps), dtype=float)
-
-
 def pdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
     """Return each trajectory's rewards weighted by the ratio of what came before them.
 
     Raises:
         ValueError: more than five steps.
     """
-    terms: Floats = (_cumulative(ratios) * rewards * _discounts(rewards.shape[1], gamma)).sum(axis=1)
+    if ratios.shape[1] > LONGEST:
+        raise ValueError(f"{ratios.shape[1]} steps; more than {LONGEST} are not estimated")
+    discounts = gamma ** np.arange(rewards.shape[1])
+    terms: Floats = (np.cumprod(ratios, axis=1) * rewards * discounts).sum(axis=1)
     return terms
 
 

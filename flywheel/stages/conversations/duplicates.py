@@ -94,7 +94,9 @@ def _same_call(one: Event, other: Event, *, same_span: bool) -> bool:
     if not same_message(_output(one), _output(other)):
         return False
     inputs, others = one.payload.get("input"), other.payload.get("input")
-    return same_span or not (isinstance(inputs, list) and isinstance(others, list)) or _same_all(inputs, others)
+    if same_span or not (isinstance(inputs, list) and isinstance(others, list)):
+        return True
+    return len(inputs) == len(others) and all(map(same_message, inputs, others))
 
 
 def _output(event: Event) -> dict[str, Any]:
@@ -152,7 +154,3 @@ def _signature(message: Mapping[str, Any]) -> tuple[str, str, list[str]]:
 def same_message(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two messages are the same, also where one record leaves ids out."""
     return one == other or (one.get("role") == other.get("role") and _signature(one) == _signature(other))
-
-
-def _same_all(one: Messages, other: Messages) -> bool:
-    return len(one) == len(other) and all(map(same_message, one, other))

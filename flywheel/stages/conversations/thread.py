@@ -36,13 +36,9 @@ def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
     forked = _forked(marked)
     frames = [events.filter(~pl.col("conversation_id").is_in(forked))]
     for name in forked:
-        own = _of(events, name)
+        own = events.filter(pl.col("conversation_id") == name).sort("ts", "seq", "event_id", nulls_last=False)
         frames += _apart(own, _Tree(own))
     return pl.concat(frames)
-
-
-def _of(events: pl.DataFrame, conversation: str) -> pl.DataFrame:
-    return events.filter(pl.col("conversation_id") == conversation).sort("ts", "seq", "event_id", nulls_last=False)
 
 
 def _forked(marked: pl.DataFrame) -> list[str]:

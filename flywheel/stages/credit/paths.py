@@ -14,7 +14,7 @@ Results enter by class, never by content: a hash of the text would hide the outc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -172,13 +172,9 @@ def _states(steps: pl.DataFrame, depth: Ints, seen: Ints) -> tuple[Ints, Ints]:
 
 def _hashes(names: pl.Series) -> npt.NDArray[np.uint64]:
     """Return 64 bits for each text; 0 for none."""
-    known = {name: _hash(name) for name in _distinct(names)}
+    known = {}
+    for name in names.unique().to_list():
+        if name:
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+            known[name] = int.from_bytes(digest[:8], "big")
     return np.array([known.get(name, 0) for name in names], dtype=np.uint64)
-
-
-def _distinct(names: pl.Series) -> Iterable[str]:
-    return (name for name in names.unique().to_list() if name)
-
-
-def _hash(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], "big")

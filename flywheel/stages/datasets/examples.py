@@ -31,7 +31,7 @@ def build_examples(
     episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig, funnel: Funnel
 ) -> pl.DataFrame:
     """Label the steps of episodes with a known outcome; both splits, sorted by id."""
-    edited = _edited(steps)
+    edited = steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
     funnel.considered += steps.height + edited.height
     complete = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     edited = funnel.drop(edited, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
@@ -89,10 +89,6 @@ def _rows(labelled: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -
         about = {"split": split, "step": step, "user": user, "source": "outcome"}
         rows.append({**row, **texts, **about, "example_id": content_id(row["task_id"], *texts.values())})
     return pl.DataFrame(rows, schema=polars_schema(Example))
-
-
-def _edited(steps: pl.DataFrame) -> pl.DataFrame:
-    return steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
 
 
 def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:

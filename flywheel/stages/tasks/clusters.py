@@ -60,9 +60,8 @@ def cluster_ids(
         names[sets.root(place)] += sorted(before[place])
         if place not in joined:
             founders[sets.root(place)].append(request)
-    chosen = {root: _name(names[root] or own, held_out) for root, own in founders.items()}
+    chosen: dict[int, str] = {}
+    for root, own in founders.items():
+        candidates = names[root] or own
+        chosen[root] = next((name for name in candidates if held_out(name)), candidates[0])
     return [chosen[sets.root(place)] for place in range(len(requests))]
-
-
-def _name(names: Sequence[str], held_out: Callable[[str], bool]) -> str:
-    return next((name for name in names if held_out(name)), names[0])

@@ -50,12 +50,12 @@ def retry_fixed(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFra
     the next command is mostly another step.
     """
     del cfg
-    rows = [row for row in _retries(steps).iter_rows(named=True) if _only_results(row) and _is_retry(row)]
+    rows = [
+        row
+        for row in _retries(steps).iter_rows(named=True)
+        if all(m["role"] == "tool" for m in json.loads(row["next_observation"])) and _is_retry(row)
+    ]
     return _within(rows, episodes, steps, returns, FIXED_IS_BETTER, "retry_fixed")
-
-
-def _only_results(row: dict[str, Any]) -> bool:
-    return all(m["role"] == "tool" for m in json.loads(row["next_observation"]))
 
 
 def _is_retry(row: dict[str, Any]) -> bool:
