@@ -113,13 +113,13 @@ class Store:
         header = root / "store.json"
         self.partitions = PARTITIONS
         if header.exists():
-            found = files.read_json(header)
-            if found.get("layout") != LAYOUT:
+            layout = files.read_json(header)
+            if layout.get("layout") != LAYOUT:
                 raise StoreError(
-                    f"`{root}` has layout {found.get('layout')}, this flywheel reads {LAYOUT}",
+                    f"`{root}` has layout {layout.get('layout')}, this flywheel reads {LAYOUT}",
                     hint="use the flywheel version that wrote it, or ingest into a new store",
                 )
-            self.partitions = int(found["partitions"])
+            self.partitions = int(layout["partitions"])
 
     def create(self) -> None:
         """Create the store's folder and header if missing, and remove the leftovers of interrupted writes."""

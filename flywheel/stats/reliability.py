@@ -15,5 +15,5 @@ def pass_all(attempts: Iterable[tuple[int, int]], k: int) -> tuple[float, int] |
         attempts: (successes c, attempts n) of each task.
         k: attempts that must all succeed, 1 or more.
     """
-    found = [math.comb(c, k) / math.comb(n, k) for c, n in attempts if n >= k]
-    return (math.fsum(found) / len(found), len(found)) if found else None
+    chances = [math.comb(c, k) / math.comb(n, k) for c, n in attempts if n >= k]
+    return (math.fsum(chances) / len(chances), len(chances)) if chances else None

@@ -49,7 +49,7 @@ def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     ]
     links += [_link(source, None, None, via, "ambiguous") for source, via in ambiguous.items()]
     talks = {_home(c, homes) for c in events.filter(~late)["conversation_id"].unique()}
-    known = {name: {_home(c, homes) for c in found} for name, found in names.items()}
+    known = {name: {_home(c, homes) for c in conversations} for name, conversations in names.items()}
     aimed = events.filter(late & pl.col("target").is_not_null()).select(_Feedback._fields)
     for feedback in map(_Feedback._make, aimed.iter_rows()):
         funnel.considered += 1
@@ -94,13 +94,13 @@ def _homes(names: Names, there: set[str]) -> tuple[dict[str, tuple[str, str]], d
         for source in _called(name, there):
             for conversation in names[name] - {source}:
                 parts[source].setdefault(conversation, name)
-    for source, found in parts.items():
-        parts[source] = {name: found[name] for name in _outermost({*found, source}) - {source}}
+    for source, fits in parts.items():
+        parts[source] = {name: fits[name] for name in _outermost({*fits, source}) - {source}}
     homes: dict[str, tuple[str, str]] = {}
     ambiguous: dict[str, str] = {}
-    for source, found in sorted(parts.items()):
-        ends = {_end(conversation, parts) for conversation in found} - {source}
-        via = min(found.values(), default="")
+    for source, fits in sorted(parts.items()):
+        ends = {_end(conversation, parts) for conversation in fits} - {source}
+        via = min(fits.values(), default="")
         if len(ends) > 1:
             ambiguous[source] = via
         elif ends:
@@ -163,10 +163,12 @@ def follow_links(events: pl.LazyFrame, links: pl.DataFrame) -> pl.LazyFrame:
     if joined.is_empty():
         return events
     single = joined.filter(pl.col("event_id").is_not_null()).select("event_id", _by_event="conversation_id")
-    whole = joined.filter(pl.col("event_id").is_null()).select(conversation_id="source", _by_source="conversation_id")
+    by_source = joined.filter(pl.col("event_id").is_null()).select(
+        conversation_id="source", _by_source="conversation_id"
+    )
     return (
         events.join(single.lazy(), on="event_id", how="left", maintain_order="left")
-        .join(whole.lazy(), on="conversation_id", how="left", maintain_order="left")
+        .join(by_source.lazy(), on="conversation_id", how="left", maintain_order="left")
         .with_columns(conversation_id=pl.coalesce("_by_event", "_by_source", "conversation_id"))
         .drop("_by_event", "_by_source")
     )

@@ -122,12 +122,12 @@ class _Tree:
             yield other, before | (kept - self._below(following)), following
 
     def _below(self, message: str) -> set[str]:
-        found, waiting = {message}, [message]
+        below, waiting = {message}, [message]
         while waiting:
-            following = [one for one in self._children[waiting.pop()] if one not in found]
-            found.update(following)
+            following = [one for one in self._children[waiting.pop()] if one not in below]
+            below.update(following)
             waiting += following
-        return found
+        return below
 
     def _path(self, root: str) -> list[str]:
         """Return the messages from one to the last that follows it."""

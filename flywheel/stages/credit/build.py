@@ -58,11 +58,11 @@ def build_returns(
     ).collect()
 
 
-def _with_steps(whole: pl.DataFrame, credit: pl.DataFrame) -> pl.DataFrame:
+def _with_steps(episodes: pl.DataFrame, credit: pl.DataFrame) -> pl.DataFrame:
     """Return the episodes' rows and below them the steps', which repeat what is known of their episode."""
     own = [name for name in credit.columns if name != "episode_id"]
-    steps = credit.join(whole.drop(own), on="episode_id", how="left", maintain_order="left")
-    return pl.concat([whole, steps.select(pl.col(name).cast(kind) for name, kind in whole.schema.items())])
+    steps = credit.join(episodes.drop(own), on="episode_id", how="left", maintain_order="left")
+    return pl.concat([episodes, steps.select(pl.col(name).cast(kind) for name, kind in episodes.schema.items())])
 
 
 def _row(episode_id: str, task_id: str, label: Label) -> dict[str, Any]:

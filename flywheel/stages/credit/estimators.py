@@ -116,15 +116,15 @@ def tree_credit(
     def under(root: Ints) -> Credits:
         return _under(paths, root, shrinkage, min_support, _Sums(paths.values, leave_one_out=leave_one_out))
 
-    found = under(paths.roots[0])
+    credits_ = under(paths.roots[0])
     known = (~np.isnan(paths.values)).astype(np.float64)
     for coarse, fine in pairwise(paths.roots) if stratum else ():
         own, of_all = (np.bincount(root, weights=known)[root] for root in (fine, coarse))
         apart = (own >= stratum) & (own < of_all)
         if apart.any():
             rows = apart[paths.episode]
-            found = Credits(*(np.where(rows, new, old) for new, old in zip(under(fine), found, strict=True)))
-    return found
+            credits_ = Credits(*(np.where(rows, new, old) for new, old in zip(under(fine), credits_, strict=True)))
+    return credits_
 
 
 def _under(paths: Paths, root: Ints, k: float, min_support: int, sums: _Sums) -> Credits:
@@ -199,12 +199,12 @@ def _exact(paths: Paths, root: Ints, k: float, sums: _Sums) -> tuple[_Measured, 
 def _pooled(paths: Paths, root: Ints, grain: int, k: float, sums: _Sums) -> _Measured:
     """Return a coarser grain, whose states an attempt may visit more than once."""
     who = paths.episode
-    whole = sums.over(root, np.arange(len(root)))[0].take(who)
-    mean = np.where(whole.n > 0, whole.total / np.maximum(whole.n, 1), 0.0)
+    root_view = sums.over(root, np.arange(len(root)))[0].take(who)
+    mean = np.where(root_view.n > 0, root_view.total / np.maximum(root_view.n, 1), 0.0)
     node = dense(root[who], paths.states[grain - 1])
     state, _, _ = sums.over(node, who, again=True)
     seen, known, passed = sums.over(dense(node, paths.actions[grain]), who, again=True)
-    worth = _shrunk(state, whole, mean, k)
+    worth = _shrunk(state, root_view, mean, k)
     skill = _shrunk(seen, state, worth, k) - worth
     return _Measured(skill, _confidence(skill, state, seen), seen.n, known, passed)
 

@@ -62,13 +62,13 @@ def gigpo(paths: Paths, *, omega: float = 1.0, discount: float = 0.95) -> Floats
 
 def _anchors(paths: Paths, root: Ints) -> Ints:
     """Return the exact state before each step."""
-    node, found = root.copy(), np.zeros(len(paths.episode), dtype=np.int64)
+    node, states = root.copy(), np.zeros(len(paths.episode), dtype=np.int64)
     for depth in range(int(paths.depth.max(initial=-1)) + 1):
         rows = np.flatnonzero(paths.depth == depth)
         who = paths.episode[rows]
-        found[rows] = node[who]
+        states[rows] = node[who]
         node[who] = dense(node[who], paths.actions[0][rows], paths.seen[rows])
-    return dense(found, paths.depth)
+    return dense(states, paths.depth)
 
 
 def process(paths: Paths, rewards: Floats) -> Floats:
@@ -90,12 +90,12 @@ def process(paths: Paths, rewards: Floats) -> Floats:
 
 def _to_come(paths: Paths, parts: Floats) -> Floats:
     """Return for each step the sum from it to the end of its path."""
-    found = parts.copy()
+    sums = parts.copy()
     left = steps_to_end(paths)
     for distance in range(1, int(left.max(initial=0)) + 1):
         rows = np.flatnonzero(left == distance)
-        found[rows] += found[rows + 1]
-    return found
+        sums[rows] += sums[rows + 1]
+    return sums
 
 
 def error_local(episode: Sequence[int], calls: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[float]:
@@ -106,7 +106,7 @@ def error_local(episode: Sequence[int], calls: Sequence[tuple[Sequence[str], Seq
         calls: names and status of each step's calls; a call that did not parse counts as failed.
     """
     open_errors: set[str] = set()
-    found, before = [], -1
+    rewards, before = [], -1
     for number, (names, status) in zip(episode, calls, strict=True):
         if number != before:
             open_errors, before = set(), number
@@ -118,8 +118,8 @@ def error_local(episode: Sequence[int], calls: Sequence[tuple[Sequence[str], Seq
             elif end == "ok" and name in open_errors:
                 open_errors.remove(name)
                 total += ERROR
-        found.append(total)
-    return found
+        rewards.append(total)
+    return rewards
 
 
 def whole_credit(

@@ -136,12 +136,12 @@ def _seen(episodes: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
             pl.col("other").fill_null(value=False),
         )
     )
-    found = []
+    classes = []
     for names, status, after, other in rows.iter_rows():
         # A rewritten context does not show this step's results.
         back = observation_class(names, status, "[]" if other else after)
-        found.append(f"{back}\nuser" if _BY_USER in after else back)
-    return found
+        classes.append(f"{back}\nuser" if _BY_USER in after else back)
+    return classes
 
 
 def _states(steps: pl.DataFrame, depth: Ints, seen: Ints) -> tuple[Ints, Ints]:

@@ -47,10 +47,12 @@ def build_examples(
 
 def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     """Return the steps with their episode's p_success, weight and known, and their own credit (0 if there is none)."""
-    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "p_success", "weight", "known", "provisional")
+    episodes = returns.filter(pl.col("step").is_null()).select(
+        "episode_id", "p_success", "weight", "known", "provisional"
+    )
     credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", index="step", credit="value")
     return (
-        steps.join(whole, on="episode_id", how="left")
+        steps.join(episodes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .with_columns(pl.col("known", "provisional").fill_null(value=False), pl.col("credit").fill_null(0.0))
         .sort("episode_id", "index")

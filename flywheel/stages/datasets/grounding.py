@@ -86,9 +86,9 @@ def _plain(text: str) -> str:
 
 def _norm(token: str) -> str:
     if _NUMBER.fullmatch(token):
-        whole, _, rest = token.partition(".")
+        integer, _, rest = token.partition(".")
         rest = rest.rstrip("0")
-        return (whole.lstrip("0") or "0") + (f".{rest}" if rest else "")
+        return (integer.lstrip("0") or "0") + (f".{rest}" if rest else "")
     return token.casefold()
 
 
@@ -107,7 +107,7 @@ def _value_tokens(text: str, *, prose: bool = False) -> dict[str, bool]:
     tokens = [t for t in _COMPOUND.findall(_plain(text)) if not _free(_norm(t))]
     if prose or is_prose(text):
         return {_norm(t): True for t in tokens if _names_something(t)}
-    own = {_norm(name) for found in _OWN_NAMES.findall(text) for name in found if name}
+    own = {_norm(name) for match in _OWN_NAMES.findall(text) for name in match if name}
     code = _CODE.search(text) is not None
     return {_norm(t): not code or _identifies(t) for t in tokens if _norm(t) not in own}
 
@@ -136,9 +136,9 @@ _RECENT: deque[tuple[dict[str, Any], dict[str, bool]]] = deque(maxlen=4)  # filt
 
 
 def _tokens(message: dict[str, Any]) -> dict[str, bool]:
-    for known, found in _RECENT:
+    for known, tokens in _RECENT:
         if known is message:
-            return found
+            return tokens
     _RECENT.append((message, _new_tokens(message)))
     return _RECENT[-1][1]
 

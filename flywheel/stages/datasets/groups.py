@@ -113,8 +113,10 @@ def _credit(returns: pl.DataFrame) -> dict[tuple[str, int], float]:
 
 
 def _attempts(episodes: pl.DataFrame, returns: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
-    whole = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known", "provisional")
-    attempts = episodes.sort("task_id", "episode_id").join(whole, on="episode_id", how="left", maintain_order="left")
+    of_episode = returns.filter(pl.col("step").is_null()).select("episode_id", "value", "known", "provisional")
+    attempts = episodes.sort("task_id", "episode_id").join(
+        of_episode, on="episode_id", how="left", maintain_order="left"
+    )
     attempts = funnel.drop(attempts, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     attempts = funnel.drop(attempts, ~pl.col("known").fill_null(value=False), "unknown outcome")
     attempts = funnel.drop(attempts, pl.col("provisional").fill_null(value=False), PROVISIONAL)

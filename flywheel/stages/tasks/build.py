@@ -53,12 +53,12 @@ def build_tasks(
     funnel.kept += episodes.height
     named = pl.col("task_rule") == "task_key"
     clusters = _clusters(episodes.filter(~named), previous, cfg, embed)
-    found = episodes.rename({"task_id": "request_id"}).with_columns(
+    clustered = episodes.rename({"task_id": "request_id"}).with_columns(
         cluster_id=pl.col("request_id").replace_strict(clusters, default=pl.col("request_id"), return_dtype=pl.String)
     )
-    rows = found.with_columns(
-        task_id=pl.when(named).then("request_id").otherwise(_task_of_cluster(found)),
-        split=pl.Series(_splits(found, cfg), dtype=pl.String),
+    rows = clustered.with_columns(
+        task_id=pl.when(named).then("request_id").otherwise(_task_of_cluster(clustered)),
+        split=pl.Series(_splits(clustered, cfg), dtype=pl.String),
     )
     rows = _with_history(rows, previous)
     funnel.note("clusters of requests", len(set(clusters.values())))
@@ -72,15 +72,15 @@ def _with_history(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
     old = previous.select("episode_id", _old="task_id", _before="formerly")
     moved = pl.col("_old").is_not_null() & (pl.col("_old") != pl.col("task_id"))
     earlier = pl.col("_before").fill_null(pl.lit([], dtype=pl.List(pl.String)))
-    found = rows.join(old, on="episode_id", how="left").with_columns(earlier)
+    joined = rows.join(old, on="episode_id", how="left").with_columns(earlier)
     longer = pl.col("_before").list.concat(pl.concat_list("_old")).list.unique().list.sort()
-    return found.with_columns(formerly=pl.when(moved).then(longer).otherwise("_before"))
+    return joined.with_columns(formerly=pl.when(moved).then(longer).otherwise("_before"))
 
 
-def _task_of_cluster(found: pl.DataFrame) -> pl.Series:
-    kinds = found.select("cluster_id", "tool_signature").unique()
+def _task_of_cluster(clustered: pl.DataFrame) -> pl.Series:
+    kinds = clustered.select("cluster_id", "tool_signature").unique()
     ids = {row: content_id("cluster", *row) for row in kinds.iter_rows()}
-    pairs = found.select("cluster_id", "tool_signature").iter_rows()
+    pairs = clustered.select("cluster_id", "tool_signature").iter_rows()
     return pl.Series([ids[pair] for pair in pairs], dtype=pl.String)
 
 
@@ -118,11 +118,11 @@ def _edges(documents: Sequence[str]) -> Iterator[tuple[int, int]]:
                 yield later, earlier
 
 
-def _splits(found: pl.DataFrame, cfg: EpisodesConfig) -> list[str]:
+def _splits(clustered: pl.DataFrame, cfg: EpisodesConfig) -> list[str]:
     after = cfg.holdout_from
     sides: dict[str, bool] = {}
     splits = []
-    for cluster, user, started in found.select("cluster_id", "user", "started").iter_rows():
+    for cluster, user, started in clustered.select("cluster_id", "user", "started").iter_rows():
         held = [sides.setdefault(cluster, in_holdout(cluster, cfg.holdout_share))]
         if cfg.holdout_user_share > 0 and user is not None:
             held.append(in_holdout(f"user:{user}", cfg.holdout_user_share))
@@ -138,7 +138,7 @@ def follow_tasks(frame: pl.LazyFrame, tasks: pl.LazyFrame) -> pl.LazyFrame:
     Rows of episodes that `tasks` does not hold are left out: give it a partition's tasks and it is that partition's.
     """
     columns = frame.collect_schema().names()
-    found = frame.join(tasks.select("episode_id", _task="task_id", _split="split"), on="episode_id", how="inner")
+    joined = frame.join(tasks.select("episode_id", _task="task_id", _split="split"), on="episode_id", how="inner")
     under = pl.col("_task").str.slice(0, STATE_TASK_HEX) + pl.col("state_key").str.slice(STATE_TASK_HEX)
     changed = {"task_id": pl.col("_task"), "split": pl.col("_split"), "state_key": under}
-    return found.with_columns(**{name: changed[name] for name in columns if name in changed}).select(columns)
+    return joined.with_columns(**{name: changed[name] for name in columns if name in changed}).select(columns)

@@ -54,11 +54,11 @@ def shingles(words: Sequence[str]) -> NDArray[np.uint64]:
     """Return the distinct word 3-shingles as sorted hashes; fewer than three words are one shingle."""
     hashes = np.fromiter(map(_word_hash, words or [""]), dtype=np.uint64, count=max(len(words), 1))
     width = min(SHINGLE, len(hashes))
-    found = np.zeros(len(hashes) - width + 1, dtype=np.uint64)
+    hashed = np.zeros(len(hashes) - width + 1, dtype=np.uint64)
     for place in range(width):
-        found = (found ^ hashes[place : place + len(found)]) * np.uint64(0x9E3779B97F4A7C15)
-        found ^= found >> np.uint64(29)
-    return np.unique(found)
+        hashed = (hashed ^ hashes[place : place + len(hashed)]) * np.uint64(0x9E3779B97F4A7C15)
+        hashed ^= hashed >> np.uint64(29)
+    return np.unique(hashed)
 
 
 def signatures(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:

@@ -232,9 +232,9 @@ def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Ex
     A comparison of two episodes rests on their outcomes; within one episode the evidence is another. And whether the
     better episode did something dangerous: no success makes that an example.
     """
-    whole = returns.filter(pl.col("step").is_null())
-    known = whole.filter(pl.col("known"))["episode_id"].implode()
-    dangerous = whole.filter(pl.col("risk") >= cfg.max_risk)["episode_id"].implode()
+    of_episode = returns.filter(pl.col("step").is_null())
+    known = of_episode.filter(pl.col("known"))["episode_id"].implode()
+    dangerous = of_episode.filter(pl.col("risk") >= cfg.max_risk)["episode_id"].implode()
     ends = [pl.col(f"{side}_episode") for side in ("chosen", "rejected")]
     known_ends = pl.all_horizontal(end.is_in(known) for end in ends)
     return [

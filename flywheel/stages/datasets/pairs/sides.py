@@ -110,33 +110,33 @@ def written(
     pairs: pl.DataFrame,
     episodes: pl.DataFrame,
     steps: pl.DataFrame,
-    found: Mapping[tuple[str, int], StepContext] | None = None,
+    context_of: Mapping[tuple[str, int], StepContext] | None = None,
 ) -> pl.DataFrame:
-    """Return pairs with the texts, tools and ids of those that lack them; `found` are the contexts of both sides."""
+    """Return pairs with the texts, tools and ids of those that lack them; `context_of` holds the contexts of both sides."""
     bare = pairs.filter(pl.col("prompt").is_null())
     if bare.is_empty():
         return pairs
-    found = contexts(steps, steps_of(bare)) if found is None else found
+    context_of = contexts(steps, steps_of(bare)) if context_of is None else context_of
     tools = dict(episodes.select("episode_id", "tools").iter_rows())
     names = ("prompt", "chosen", "rejected", "tools", "pair_id")
     texts: dict[str, list[str | None]] = {name: [] for name in names}
     ends = ("chosen_episode", "chosen_step", "rejected_episode", "rejected_step", "task_id")
     for pair in pairs.select(*ends, *names).iter_rows(named=True):
-        row = pair if pair["prompt"] is not None else _with_texts(pair, found, tools)
+        row = pair if pair["prompt"] is not None else _with_texts(pair, context_of, tools)
         for name in names:
             texts[name].append(row[name])
     return pairs.with_columns(pl.Series(name, values, dtype=pl.String) for name, values in texts.items())
 
 
 def _with_texts(
-    row: dict[str, Any], found: Mapping[tuple[str, int], StepContext], tools: Mapping[str, str | None]
+    row: dict[str, Any], context_of: Mapping[tuple[str, int], StepContext], tools: Mapping[str, str | None]
 ) -> dict[str, Any]:
     keys = [(row[f"{side}_episode"], row[f"{side}_step"]) for side in ("chosen", "rejected")]
-    if not all(key in found for key in keys):
+    if not all(key in context_of for key in keys):
         raise ExtensionError(
             "a pair builder named a step that is not in the log",
             hint="it must return prompt, chosen and rejected itself",
         )
-    here, there = (found[key] for key in keys)
-    whole = row | sides(here, there, text_of_chosen=True) | {"tools": tools[row["chosen_episode"]]}
-    return whole | {"pair_id": _id(whole)}
+    here, there = (context_of[key] for key in keys)
+    texts = row | sides(here, there, text_of_chosen=True) | {"tools": tools[row["chosen_episode"]]}
+    return texts | {"pair_id": _id(texts)}

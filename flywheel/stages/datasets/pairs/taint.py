@@ -45,7 +45,7 @@ def tainted(message: dict[str, Any], prompt: str) -> bool:
     if not ordered and not any(_is_sensitive(call["name"]) for call in calls):
         return False
     for text in texts_in([call.get("arguments") for call in calls]):
-        if any(found in addresses and found not in by_people for found in _ADDRESS.findall(text)):
+        if any(address in addresses and address not in by_people for address in _ADDRESS.findall(text)):
             return True
         if any(span in spans and span not in by_people for span in _spans(text)):
             return True
@@ -65,7 +65,7 @@ def _results(prompt: str) -> tuple[bool, frozenset[str], frozenset[str], str]:
     return (
         any(_ORDERS.search(text) for text in results),
         frozenset(span for text in results for span in _spans(text)),
-        frozenset(found for text in results for found in _ADDRESS.findall(text)),
+        frozenset(address for text in results for address in _ADDRESS.findall(text)),
         " ".join(people.split()) + " " + " ".join(re.findall(r"\w+", people.lower())),
     )
 

@@ -82,11 +82,11 @@ def _within(
     known = returns.filter(pl.col("step").is_null() & pl.col("known"))
     p_success = dict(known.select("episode_id", "p_success").iter_rows())
     keys = [(row["episode_id"], row["index"]) for row in rows]
-    found = contexts(steps, {*keys, *((episode, index + 1) for episode, index in keys)})
+    context_of = contexts(steps, {*keys, *((episode, index + 1) for episode, index in keys)})
     pairs = []
     for row, (episode, index) in zip(rows, keys, strict=True):
         p_better, margin = sure(p_success.get(episode), most)
-        both = sides(found[episode, index + 1], found[episode, index], text_of_chosen=False)
+        both = sides(context_of[episode, index + 1], context_of[episode, index], text_of_chosen=False)
         pairs.append(both | _where(row, index + 1) | {"p_better": p_better, "margin": margin, "builder": builder})
         pairs[-1]["p_chosen"] = p_success.get(episode)
     return finish(pairs, episodes)
@@ -138,10 +138,10 @@ def user_edit(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame
     """
     del returns, cfg
     edited = steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
-    found = contexts(steps, set(edited.select("episode_id", "index").rows()))
+    context_of = contexts(steps, set(edited.select("episode_id", "index").rows()))
     rows = []
     for row in edited.sort("episode_id", "index").iter_rows(named=True):
-        context = found[row["episode_id"], row["index"]]
+        context = context_of[row["episode_id"], row["index"]]
         message = corrected(json.loads(context.completion)[0], row["correction"])
         if message is not None:
             better = context._replace(completion=canonical_json([message]))
