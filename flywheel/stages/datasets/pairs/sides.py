@@ -112,7 +112,7 @@ def written(
     steps: pl.DataFrame,
     context_of: Mapping[tuple[str, int], StepContext] | None = None,
 ) -> pl.DataFrame:
-    """Return pairs with the texts, tools and ids of those that lack them; `context_of` holds the contexts of both sides."""
+    """Return pairs with the texts, tools and ids of those that lack them; `context_of` holds both sides' contexts."""
     bare = pairs.filter(pl.col("prompt").is_null())
     if bare.is_empty():
         return pairs
