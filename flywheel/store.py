@@ -1,4 +1,4 @@
-"""The store: tables, snapshots, cache and run log. Tables are read and written here only.
+"""The store: tables, snapshots and cache. Tables are read and written here only.
 
 Layout under the store's folder:
 
@@ -6,7 +6,6 @@ Layout under the store's folder:
     tables/<table>/p<NN>/part-<sha>.parquet     immutable, named by content
     snapshots/<stage>/<n>.json       what a stage's output consists of; the highest n is current, the last 20 are kept
     cache/                           recomputable values by content key
-    runs.jsonl                       one line a command run
     forgetting.json                  the rest of the work of an interrupted `forget`
 
 A part is checked against its table's contract when it is written: polars refuses a wrong name, type or null. A snapshot
@@ -259,7 +258,7 @@ class Store:
         there = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
         return [path for path in there if path.relative_to(self.root).as_posix() not in named]
 
-    # --- cache and run log ----------------------------------------------------------------------------------------
+    # --- cache ----------------------------------------------------------------------------------------------------
 
     def cached(self, kind: str, key: str) -> Any | None:
         """Return a cached JSON value, or None."""
@@ -269,8 +268,3 @@ class Store:
     def cache(self, kind: str, key: str, value: object) -> None:
         """Keep a JSON value that can be computed again, by content key."""
         files.write_json(self.root / "cache" / kind / f"{key}.json", value)
-
-    def log_run(self, entry: Mapping[str, Any]) -> None:
-        """Append one line to runs.jsonl (a plain append: a torn last line is skipped by readers)."""
-        with (self.root / "runs.jsonl").open("a", encoding="utf-8") as handle:
-            handle.write(canonical_json(dict(entry)) + "\n")

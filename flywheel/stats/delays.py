@@ -23,11 +23,6 @@ class Delays(NamedTuple):
     times: tuple[float, ...]
     shares: tuple[float, ...]
 
-    @property
-    def plateau(self) -> float:
-        """P(evidence ever comes), as far as anyone watched."""
-        return self.shares[-1] if self.shares else 0.0
-
     def at(self, age: float) -> float:
         """Return P(evidence has come by this age)."""
         from bisect import bisect_right

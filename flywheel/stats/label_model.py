@@ -19,23 +19,22 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-_TINY = 1e-12
 _EDGE = 1e-6  # rates stay this far from 0 and 1
+_TOLERANCE = 1e-9  # largest move of a posterior at which the iterations stop
+_MOST_ITERATIONS = 500
 
 
 class BinaryFit(NamedTuple):
     """What `fit_binary` found.
 
     `tpr` (J) is P(vote is + | success, it votes), `tnr` (J) P(vote is - | failure, it votes), `prior` P(success), `q`
-    (n) the posterior of each pattern; `converged` is false where the iterations ran out.
+    (n) the posterior of each pattern.
     """
 
     tpr: Floats
     tnr: Floats
     prior: float
     q: Floats
-    iterations: int
-    converged: bool
 
 
 def log_odds_of_votes(votes: Ints, shares: Floats, tpr: Floats, tnr: Floats) -> Floats:
@@ -53,8 +52,6 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
     anchors: tuple[Floats, Floats] | None = None,
     strength: float | Floats = 4.0,
     prior: float | None = None,
-    tolerance: float = 1e-9,
-    most: int = 500,
 ) -> BinaryFit:
     """Fit success and failure by MAP EM over distinct patterns of votes.
 
@@ -66,8 +63,6 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
         anchors: (J) and (J) prior means of tpr and tnr; the default is 3/4 each, Beta(4, 2) in its mode.
         strength: how many votes an anchor is worth, one number or (J).
         prior: P(success) if it is known otherwise, such as from an audit.
-        tolerance: stops when no posterior moves by more.
-        most: iterations at most.
 
     A voter that would come out as worse than a coin is taken to be no evidence (tpr = 1 - tnr): with anchors on the
     right side, success and failure can never change places.
@@ -78,9 +73,8 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
     known = np.isfinite(gold) if gold is not None else np.zeros(len(votes), dtype=bool)
     pros = (plus.sum(axis=1) + 0.5) / (voted.sum(axis=1) + 1)
     q = np.where(known, gold if gold is not None else 0.0, np.clip(pros, 0.05, 0.95))
-    tpr, tnr, pi, moved, step = a0, b0, 0.5, np.inf, 0
-    while moved > tolerance and step < most:
-        step += 1
+    tpr, tnr, pi = a0, b0, 0.5
+    for _ in range(_MOST_ITERATIONS):
         good, bad = counts * q, counts * (1 - q)
         tpr = (good @ plus + strength * a0) / (good @ voted + strength)
         tnr = (bad @ minus + strength * b0) / (bad @ voted + strength)
@@ -91,7 +85,9 @@ def fit_binary(  # noqa: PLR0913 - the data, their weights, and what is known of
         following = np.where(known, q, 1 / (1 + np.exp(-np.clip(logit, -500, 500))))
         moved = float(np.abs(following - q).max(initial=0.0))
         q = following
-    return BinaryFit(tpr, tnr, pi, q, step, moved <= tolerance)
+        if moved <= _TOLERANCE:
+            break
+    return BinaryFit(tpr, tnr, pi, q)
 
 
 def _no_worse_than_a_coin(tpr: Floats, tnr: Floats) -> tuple[Floats, Floats]:

@@ -28,9 +28,9 @@ def test_late_complaints_are_counted_before_they_come() -> None:
     came = delays <= ages
     curve = kaplan_meier(np.minimum(delays, ages), came)
     assert came.mean() == pytest.approx(0.0951, abs=0.002), "what a naive rate says"
-    assert curve.plateau == pytest.approx(0.1194, abs=0.002)
+    assert curve.shares[-1] == pytest.approx(0.1194, abs=0.002)
     assert maturity(curve, 3, 14) == pytest.approx((1 - math.exp(-1)) / (1 - math.exp(-14 / 3)), abs=0.02)
-    assert thinned(curve, 64).plateau == curve.plateau
+    assert thinned(curve, 64).shares[-1] == curve.shares[-1]
     assert thinned(curve, 64).at(3.0) == pytest.approx(curve.at(3.0), abs=0.003)
 
 
@@ -44,7 +44,7 @@ def test_a_small_curve_by_hand() -> None:
     assert curve.times == (1.0, 2.0, 3.0)
     assert curve.shares == pytest.approx((0.2, 0.4, 0.7))
     assert [curve.at(0.5), curve.at(2.5)] == pytest.approx([0.0, 0.4])
-    assert [Delays((), ()).plateau, maturity(Delays((), ()), 0, 5)] == [0.0, 1.0]
+    assert maturity(Delays((), ()), 0, 5) == 1.0
 
 
 def test_pooling_adjacent_violators() -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
-    Bools = npt.NDArray[np.bool_]
 
 DIGITS = 12  # beyond them lies only the rounding of sums
 NO_LEVEL = -1  # no similar attempt: only the episode's own advantage is left
