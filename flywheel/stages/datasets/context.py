@@ -19,7 +19,7 @@ from flywheel.stages.common.canonical import as_canonical
 # Tags of episodes whose log is incomplete, or whose reward was not earned: for statistics, never to learn from.
 _UNFIT = ("truncated", "content_missing", "unreadable_content", "redacted", "history_missing", "partial", "suspect")
 UNFIT = "cut off in the log, or suspect"
-PROVISIONAL = "too young, evidence may still come"
+PROVISIONAL = "not mature yet, evidence may still arrive"
 
 
 def unfit(episodes: pl.DataFrame) -> list[str]:

@@ -1,6 +1,6 @@
 """Labelled single actions: demonstrations for SFT where the label is true, unpaired rows for KTO either way.
 
-In: episodes, steps and returns of whole tasks. Out: rows of the examples table, one for each distinct (prompt,
+In: episodes, steps and returns of complete tasks. Out: rows of the examples table, one for each distinct (prompt,
 completion) with a known label; every other step is dropped with a counted reason. The rules are in `_label`. A step
 that a user corrected gives one more row, a demonstration: the step as the user would have had it.
 """

@@ -1,6 +1,6 @@
 """Preference pairs for DPO, mined from logs: builders propose, filters decide, and every refusal is counted.
 
-In: episodes, steps and returns of whole tasks. Out: rows of the pairs table.
+In: episodes, steps and returns of complete tasks. Out: rows of the pairs table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Builders that compare attempts at one task: siblings, first divergences, and the cheaper of two good ways.
 
-In: episodes, steps and returns of whole tasks. Out: candidates with the columns of `PreferencePair`, unfiltered.
+In: episodes, steps and returns of complete tasks. Out: candidates with the columns of `PreferencePair`, unfiltered.
 Every user counts once in a mean, however many episodes they have: forty episodes of one person are one vote.
 """
 

@@ -1,7 +1,7 @@
 """Where an action was taken: the anchor states of every step, from the exact conversation to a rough course of events.
 
-In: steps of whole tasks. Out: the steps with three states and the action that was taken there. Two steps with an equal
-state can be compared:
+In: steps of complete tasks. Out: the steps with three states and the action that was taken there. Two steps with an
+equal state can be compared:
 
 - `seen`: everything before them is equal, word for word (ids of calls aside). What two attempts do there differently is
   their first divergence, in calls or in words.

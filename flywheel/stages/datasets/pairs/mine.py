@@ -1,8 +1,8 @@
 """From candidate pairs to pairs worth training on: builders propose, every filter drops with a counted reason.
 
-In: episodes, steps and returns of whole tasks, and builders. Out: rows of the pairs table. What a pair's numbers refuse
-goes first, all at once; only what is left gets its texts and is looked at one by one (`filters`); then duplicates and
-caps, which look across pairs (`limits`).
+In: episodes, steps and returns of complete tasks, and builders. Out: rows of the pairs table. What a pair's numbers
+refuse goes first, all at once; only what is left gets its texts and is looked at one by one (`filters`); then
+duplicates and caps, which look across pairs (`limits`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def build_pairs(
     A reason is counted as "builder: reason", so that the funnel shows the outcome of each builder's candidates.
     """
     schema = pl.Schema(polars_schema(PreferencePair))
-    young = pl.col("provisional").fill_null(value=False)
-    returns = returns.with_columns(known=pl.col("known") & ~young)  # what is too young is not known yet
+    immature = pl.col("provisional").fill_null(value=False)
+    returns = returns.with_columns(known=pl.col("known") & ~immature)  # immature outcomes are not known yet
     frames = []
     for rank, (name, build) in enumerate(builders.items()):
         proposed = _proposed(build(episodes, steps, returns, cfg), schema)

@@ -1,7 +1,7 @@
 """Builders that compare actions of one episode: a fixed retry, a user's edit, the answer to a question asked again.
 
-In: episodes, steps and returns of whole tasks. Out: candidates with the columns of `PreferencePair`, unfiltered. What
-shows that one action was worse is in the episode itself: an error, an edit, or the same question once more.
+In: episodes, steps and returns of complete tasks. Out: candidates with the columns of `PreferencePair`, unfiltered.
+What shows that one action was worse is in the episode itself: an error, an edit, or the same question once more.
 """
 
 from __future__ import annotations
