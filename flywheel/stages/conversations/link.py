@@ -149,7 +149,9 @@ def _link_of(
     feedback: _Feedback, known: Names, talks: set[str], homes: Mapping[str, tuple[str, str]]
 ) -> dict[str, Any]:
     fits = set(known.get(feedback.target, ())) | {
-        home for name in _called(feedback.target, talks | set(homes)) if (home := _home(name, homes)) in talks
+        known_home
+        for name in _called(feedback.target, talks | set(homes))
+        if (known_home := _home(name, homes)) in talks
     }
     fits = _outermost(fits)
     state = "pending" if not fits else "joined" if len(fits) == 1 else "ambiguous"

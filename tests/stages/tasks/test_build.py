@@ -96,10 +96,11 @@ def test_the_s_curve_has_its_middle_at_0_707() -> None:
             pool = rng.integers(1, 2**63, size=300, dtype=np.uint64)
             common = round(200 * wanted)
             rest = (200 - common) // 2
-            sets = [np.unique(pool[: common + rest]), np.unique(np.concatenate([pool[:common], pool[-rest:]]))]
-            shared = len(np.intersect1d(*sets))
-            assert shared / len(np.union1d(*sets)) == pytest.approx(wanted, abs=0.01)
-            hits += any(True for _ in candidates(signatures(sets)))
+            left = np.unique(pool[: common + rest])
+            right = np.unique(np.concatenate([pool[:common], pool[-rest:]]))
+            jaccard = len(np.intersect1d(left, right)) / len(np.union1d(left, right))
+            assert jaccard == pytest.approx(wanted, abs=0.01)
+            hits += any(True for _ in candidates(signatures([left, right])))
         met[wanted] = hits / 200
     expected = {s: 1 - (1 - s**ROWS) ** BANDS for s in met}
     assert met == pytest.approx(expected, abs=0.1)
