@@ -115,7 +115,7 @@ def _row(episode: Mapping[str, Any], page: int, data: BundleData) -> list[object
     """Return what the index knows of an episode, in the order of `COLUMNS`."""
     steps = episode.get("steps") or ()
     tools = [str(call.get("name") or "") for step in steps for call in step["action"].get("tool_calls") or ()]
-    told = [
+    signals = [
         str(s["signal"]) for s in (*(episode.get("signals") or ()), *(s for t in steps for s in t.get("signals") or ()))
     ]
     flags = {
@@ -128,7 +128,7 @@ def _row(episode: Mapping[str, Any], page: int, data: BundleData) -> list[object
     return [
         episode["id"], page, episode.get("p_success"), str(episode.get("started") or "")[:16].replace("T", " "),
         episode.get("policy") or "", episode.get("split") or "", episode.get("task") or "", len(steps), _names(tools),
-        _names(told), ", ".join(name for name, holds in flags.items() if holds), _request(steps),
+        _names(signals), ", ".join(name for name, holds in flags.items() if holds), _request(steps),
     ]  # fmt: skip
 
 
@@ -139,5 +139,5 @@ def _names(names: Sequence[str]) -> str:
 
 def _request(steps: Sequence[Mapping[str, Any]]) -> str:
     """Return the beginning of what the user asked first."""
-    said = [m.get("content") for step in steps[:1] for m in step["observation"] if m.get("role") == "user"]
-    return " ".join(clean(str(said[0] or "")[: 4 * _REQUEST]).split())[:_REQUEST] if said else ""
+    requests = [m.get("content") for step in steps[:1] for m in step["observation"] if m.get("role") == "user"]
+    return " ".join(clean(str(requests[0] or "")[: 4 * _REQUEST]).split())[:_REQUEST] if requests else ""

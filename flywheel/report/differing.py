@@ -24,9 +24,9 @@ class Piece(TypedDict):
 
 def words(text: str) -> list[str]:
     """Return a text as words and signs with the space before them, as pieces where there is no tokenizer."""
-    found = [match[0] for match in _WORD.finditer(text)]
-    rest = text[sum(map(len, found)) :]
-    return [*found, rest] if rest else found
+    pieces = [match[0] for match in _WORD.finditer(text)]
+    rest = text[sum(map(len, pieces)) :]
+    return [*pieces, rest] if rest else pieces
 
 
 def differing(left: Sequence[str], right: Sequence[str]) -> tuple[list[Piece], list[Piece]]:

@@ -110,22 +110,22 @@ def _strip(root: ET.Element) -> None:
 
 
 def _attributes(element: ET.Element) -> None:
-    given = dict(element.attrib)
-    for part in given.pop("style", "").split("; "):
+    attributes = dict(element.attrib)
+    for part in attributes.pop("style", "").split("; "):
         key, _, value = part.partition(": ")
         if value and key != "font-family":
-            given[key] = value.strip()
-    if f"{_XLINK}href" in given:
-        given["href"] = given.pop(f"{_XLINK}href")
-    if "d" in given:
-        given["d"] = " ".join(given["d"].split())
-    if given.get("transform", "").startswith("rotate(-0 "):
-        del given["transform"]
-    classes = [f"{key[0]}-{_CLASSES[given[key]]}" for key in ("fill", "stroke") if given.get(key) in _CLASSES]
+            attributes[key] = value.strip()
+    if f"{_XLINK}href" in attributes:
+        attributes["href"] = attributes.pop(f"{_XLINK}href")
+    if "d" in attributes:
+        attributes["d"] = " ".join(attributes["d"].split())
+    if attributes.get("transform", "").startswith("rotate(-0 "):
+        del attributes["transform"]
+    classes = [f"{key[0]}-{_CLASSES[attributes[key]]}" for key in ("fill", "stroke") if attributes.get(key) in _CLASSES]
     if classes:
-        given["class"] = " ".join(classes)
+        attributes["class"] = " ".join(classes)
     element.attrib.clear()
-    element.attrib.update({key: given[key] for key in sorted(given)})
+    element.attrib.update({key: attributes[key] for key in sorted(attributes)})
 
 
 def _rename_ids(root: ET.Element, name: str) -> None:

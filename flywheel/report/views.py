@@ -101,7 +101,7 @@ def measure_table(data: ReportData) -> Table | None:
 
 def off_policy_table(data: ReportData) -> Table | None:
     """Return the off-policy estimates that may be believed."""
-    found = [e for e in data.report.off_policy if e.value is not None] if data.report is not None else []
+    estimates = [e for e in data.report.off_policy if e.value is not None] if data.report is not None else []
     overlap = ("ess", "mean_weight", "typicality", "max_share", "tail_index")
     body = [
         [
@@ -110,7 +110,7 @@ def off_policy_table(data: ReportData) -> Table | None:
             *(number(value) for value in (e.value, e.low, e.high, *(e.certificate.get(name) for name in overlap))),
             e.state,
         ]
-        for e in found
+        for e in estimates
     ]
     head = ["Estimate", "n", "Value", "Low", "High", "Effective n", "Mean weight", "Typicality", "Largest share"]
     return Table([*head, "Tail index", "State"], body) if body else None
@@ -145,8 +145,8 @@ def funnel_rows(funnels: Mapping[str, Mapping[str, int]]) -> list[FunnelRow]:
 
 
 def _named(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
-    found = {key.removeprefix(prefix): n for key, n in counts.items() if key.startswith(prefix)}
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    named = {key.removeprefix(prefix): n for key, n in counts.items() if key.startswith(prefix)}
+    return dict(sorted(named.items(), key=lambda item: (-item[1], item[0])))
 
 
 def case_list(cases: Sequence[CaseRow], ids: Sequence[str], shown: set[str]) -> CaseList:
@@ -233,32 +233,32 @@ def _message_text(message: Mapping[str, Any]) -> str:
     """Return a message as text: its content, then its calls with their arguments, a line each."""
     parts = [str(message["content"])] if message.get("content") else []
     for call in message.get("tool_calls") or ():
-        given = call.get("arguments") if isinstance(call, Mapping) else None
+        arguments = call.get("arguments") if isinstance(call, Mapping) else None
         name = call.get("name", "") if isinstance(call, Mapping) else call
         raw = call.get("arguments_raw") if isinstance(call, Mapping) else None
-        parts.append(f"{name} {_arguments(given) if given is not None else raw or ''}".strip())
+        parts.append(f"{name} {_arguments(arguments) if arguments is not None else raw or ''}".strip())
     return "\n".join(parts) or "(empty message)"
 
 
-def _arguments(given: object) -> str:
+def _arguments(arguments: object) -> str:
     try:
-        return json.dumps(given, indent=2, ensure_ascii=False, default=str)
+        return json.dumps(arguments, indent=2, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
         return "(arguments that cannot be shown)"
 
 
 def facts(data: ReportData) -> list[tuple[str, str]]:
     """Return what identifies the round and its evaluation, by name."""
-    made, report = data.manifest, data.report
+    manifest, report = data.manifest, data.report
     rows = [
-        ("State", made.state),
-        ("Starts from", the_round(made.parent)),
-        ("Reference policy", made.reference),
-        ("Seed", str(made.seed)),
-        ("Base model", made.base_model),
-        ("Base model SHA-256", made.base_model_sha256),
-        ("Adapter SHA-256", made.adapter_sha256 or "none yet"),
-        ("Trained tasks SHA-256", made.train_tasks_sha256 or "none yet"),
+        ("State", manifest.state),
+        ("Starts from", the_round(manifest.parent)),
+        ("Reference policy", manifest.reference),
+        ("Seed", str(manifest.seed)),
+        ("Base model", manifest.base_model),
+        ("Base model SHA-256", manifest.base_model_sha256),
+        ("Adapter SHA-256", manifest.adapter_sha256 or "none yet"),
+        ("Trained tasks SHA-256", manifest.train_tasks_sha256 or "none yet"),
     ]
     if report is not None:
         rows += [

@@ -86,20 +86,20 @@ def _finds(ctx: Context, kept: Kept) -> Iterator[_Find]:
 def _snapshots(ctx: Context, kept: Kept) -> Iterator[_Find]:
     """Yield old snapshots, each with the parts that no remaining one names: the snapshot first, then its parts."""
     needed = set(_named(ctx)) if kept.provenance else set()
-    stay, go = list[Snapshot](), list[tuple[Path, Snapshot]]()
+    kept_snapshots, old = list[Snapshot](), list[tuple[Path, Snapshot]]()
     for stage in ctx.store.stages():
         numbers = ctx.store.numbers(stage)
         for number in numbers:
             snapshot = ctx.store.snapshot(stage, number)
             if number in numbers[-max(1, kept.snapshots) :] or f"{stage}/{number}" in needed:
-                stay.append(snapshot)
+                kept_snapshots.append(snapshot)
             else:
-                go.append((ctx.store.root / "snapshots" / stage / f"{number}.json", snapshot))
-    named = {part.path for snapshot in stay for part in snapshot.parts}
-    for path, snapshot in go:
-        gone = sorted({part.path for part in snapshot.parts} - named)
-        named |= set(gone)
-        parts = tuple(at for one in gone if (at := ctx.store.root / one).exists())
+                old.append((ctx.store.root / "snapshots" / stage / f"{number}.json", snapshot))
+    named = {part.path for snapshot in kept_snapshots for part in snapshot.parts}
+    for path, snapshot in old:
+        unused = sorted({part.path for part in snapshot.parts} - named)
+        named |= set(unused)
+        parts = tuple(at for part in unused if (at := ctx.store.root / part).exists())
         yield _Find("old snapshots", "newer ones exist, and no round was made from them", (path, *parts))
 
 
@@ -130,11 +130,11 @@ def _leftovers(ctx: Context) -> Iterator[_Find]:
 
 def _adapters(ctx: Context, kept: Kept) -> Iterator[_Find]:
     """Yield adapters that no alias needs; their manifests are marked first."""
-    made = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
-    newest = set(made[-kept.rounds :]) if kept.rounds else set(made)
+    trained = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
+    newest = set(trained[-kept.rounds :]) if kept.rounds else set(trained)
     needed = {n for alias in ctx.registry.aliases().values() for n in ctx.registry.lineage(alias)}
     tainted = ctx.registry.tainted
-    for number in made:
+    for number in trained:
         folder = ctx.registry.folder(number) / "adapter"
         if not folder.exists() or number in needed:
             continue

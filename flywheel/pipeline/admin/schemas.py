@@ -40,9 +40,9 @@ def schema_document(name: str) -> dict[str, Any]:
 
 def write_schemas(folder: Path) -> list[Path]:
     """Write every schema to `<folder>/<name>/v<N>.json` and return the paths."""
-    made = []
+    paths = []
     for name, (_, version) in sorted(all_schemas().items()):
         path = folder / name / f"v{version}.json"
         files.write_json(path, schema_document(name))
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths

@@ -114,10 +114,10 @@ def _key(path: Path) -> Iterator[DoctorCheck]:
 
 def _hooks(ctx: Context) -> Iterator[DoctorCheck]:
     """Check that a hook could be run, without running it."""
-    cfg, word = ctx.config.notify, (shlex.split(ctx.config.notify.command) or [""])[0]
-    found = shutil.which(str(ctx.project / word) if "/" in word else word)  # as it is looked for when it is run
-    if word and found is None:
-        yield _check("hooks", "", wrong=f"`{word}` of notify.command is not found", fix="write its full path")
+    cfg, command = ctx.config.notify, (shlex.split(ctx.config.notify.command) or [""])[0]
+    program = shutil.which(str(ctx.project / command) if "/" in command else command)  # as the hook is run
+    if command and program is None:
+        yield _check("hooks", "", wrong=f"`{command}` of notify.command is not found", fix="write its full path")
     elif cfg.webhook and cfg.token_env and not os.environ.get(cfg.token_env):
         yield _check(
             "hooks",

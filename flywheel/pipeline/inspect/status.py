@@ -95,7 +95,7 @@ def champion(ctx: Context) -> ChampionAnswer:
     if problems:
         raise StoreError("; ".join(problems), hint="`flywheel rollback --yes` moves the champion to a sound round")
     manifest = ctx.registry.manifest(number) if number is not None else None
-    made = [p for p in ctx.registry.promotions() if p.champion_after == number and p.champion_before != number]
+    decisions = [p for p in ctx.registry.promotions() if p.champion_after == number and p.champion_before != number]
     return ChampionAnswer(
         round=number,
         name=served_name(ctx, number),
@@ -105,7 +105,7 @@ def champion(ctx: Context) -> ChampionAnswer:
         adapter_sha256=manifest.adapter_sha256 if manifest else "",
         method=manifest.method if manifest else "",
         parent=manifest.parent if manifest else None,
-        decision=made[-1].decision if made else "",
-        decided_at=made[-1].at.isoformat() if made else "",
-        reason=(made[-1].reason or str(made[-1].verdict or "")) if made else "",
+        decision=decisions[-1].decision if decisions else "",
+        decided_at=decisions[-1].at.isoformat() if decisions else "",
+        reason=(decisions[-1].reason or str(decisions[-1].verdict or "")) if decisions else "",
     )

@@ -53,12 +53,12 @@ def write_page(ctx: Context, number: int) -> Path:
 
 
 def _funnels(ctx: Context) -> dict[str, Mapping[str, int]]:
-    found: dict[str, Mapping[str, int]] = {}
+    funnels: dict[str, Mapping[str, int]] = {}
     for name in ("ingest", *(s.name for s in STAGES)):
         snapshot = ctx.store.current(name)
         if snapshot is not None:
-            found[name] = snapshot.funnel
-    return found
+            funnels[name] = snapshot.funnel
+    return funnels
 
 
 def _table(ctx: Context, name: str) -> pl.LazyFrame:
@@ -99,18 +99,18 @@ def _agreements(ctx: Context) -> list[Agreement]:
     both = cast.join(cast, on="episode_id", suffix="_2").filter(pl.col("signal") < pl.col("signal_2"))
     alike = ((pl.col("score") > 0) == (pl.col("score_2") > 0)).sum()
     rows = both.group_by("signal", "signal_2").agg(n=pl.len(), alike=alike).filter(pl.col("n") >= _LEAST_BOTH)
-    found = []
+    agreements = []
     for first, second, n, same in (
         rows.sort("n", "signal", "signal_2", descending=[True, False, False]).collect().rows()
     ):
         span = wilson(same, n)
-        found.append(Agreement(first, second, n, same / n, span.low, span.high))
-    return found[:_MOST_AGREEMENTS]
+        agreements.append(Agreement(first, second, n, same / n, span.low, span.high))
+    return agreements[:_MOST_AGREEMENTS]
 
 
 def _returns(ctx: Context) -> Histogram | None:
-    whole = _table(ctx, "returns").filter(pl.col("step").is_null() & pl.col("known"))
-    rows = whole.join(_table(ctx, "episodes").select("episode_id", "split"), on="episode_id").collect()
+    returns = _table(ctx, "returns").filter(pl.col("step").is_null() & pl.col("known"))
+    rows = returns.join(_table(ctx, "episodes").select("episode_id", "split"), on="episode_id").collect()
     if rows.height == 0:
         return None
     lowest, highest = rows.select(low=pl.col("value").min(), high=pl.col("value").max()).row(0)
@@ -141,13 +141,13 @@ class Cases:
 
     def rows(self, cases: Sequence[str]) -> list[CaseRow]:
         """Return case rows with their episodes; what is linked is remembered for the viewer."""
-        found = []
+        rows = []
         for case in cases:
             metric, _, _ = case.rpartition(":")
             episodes = self._by_key.get(_bare(case), [])[:3]
             self.linked += [e for e in episodes if e not in self.linked]
-            found.append(CaseRow(case_id=case, metric=metric, episodes=episodes))
-        return found
+            rows.append(CaseRow(case_id=case, metric=metric, episodes=episodes))
+        return rows
 
 
 def _bare(case: str) -> str:
@@ -170,15 +170,15 @@ def _pairs(ctx: Context, trained: frozenset[str]) -> Sequence[Mapping[str, Any]]
 
 def _history(ctx: Context, number: int) -> list[PastRound]:
     verdicts = {p.round: p.decision for p in ctx.registry.promotions()}
-    found = []
+    history = []
     for past in [n for n in ctx.registry.numbers() if n <= number]:
         report = ctx.registry.report(past)
         row = next((m for m in report.metrics if m.primary and m.slice == "all"), None) if report else None
         if row is not None:
             method, verdict = ctx.registry.manifest(past).method, str(verdicts.get(past, "evaluated"))
             low, high = _interval(row)
-            found.append(PastRound(past, method, verdict, row.metric, row.value, low, high, row.n, row.binary))
-    return found
+            history.append(PastRound(past, method, verdict, row.metric, row.value, low, high, row.n, row.binary))
+    return history
 
 
 def _interval(row: MetricRow) -> tuple[float | None, float | None]:
@@ -186,5 +186,5 @@ def _interval(row: MetricRow) -> tuple[float | None, float | None]:
     if not row.binary or row.value is None:
         return None, None
     worth = row.n / max(1.0, row.design_effect)
-    found = wilson(row.value * worth, worth)
-    return found.low, found.high
+    span = wilson(row.value * worth, worth)
+    return span.low, span.high

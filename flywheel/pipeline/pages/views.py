@@ -61,24 +61,24 @@ class Shower:
         among = pl.col("episode_id").is_in(list(ids))
         rows = {name: _by_episode(read_table(self._ctx.store, name).filter(among)) for name in _TABLES}
         rows["pairs"] = self._pairs_of(ids)
-        wanted = {e for rewards in rows["rewards"].values() for reward in rewards for e in reward["evidence"]}
-        says = _said(self._ctx, wanted)
-        for one in ids:
-            yield self._view({name: found.get(one, []) for name, found in rows.items()}, says)
+        evidence = {e for rewards in rows["rewards"].values() for reward in rewards for e in reward["evidence"]}
+        says = _said(self._ctx, evidence)
+        for episode in ids:
+            yield self._view({name: by_episode.get(episode, []) for name, by_episode in rows.items()}, says)
 
     def _pairs_of(self, ids: Sequence[str]) -> dict[Any, list[Any]]:
         sides = TRAINED_TABLES["pairs"].episodes
         rows = read_table(self._ctx.store, "pairs").filter(pl.any_horizontal(pl.col(s).is_in(list(ids)) for s in sides))
-        found: dict[Any, list[Any]] = {}
+        pairs: dict[Any, list[Any]] = {}
         for row in rows.sort("pair_id").collect().iter_rows(named=True):
             for episode in sorted({row[side] for side in sides}):
-                found.setdefault(episode, []).append(row)
-        return found
+                pairs.setdefault(episode, []).append(row)
+        return pairs
 
     def _view(self, rows: Mapping[str, Sequence[Record]], says: Mapping[str, str]) -> EpisodeView:
         (episode,) = rows["episodes"]
         returns = {r["step"]: r for r in rows["returns"]}
-        whole = returns.get(None)
+        outcome = returns.get(None)
         steps: list[StepView] = [
             {
                 "observation": json.loads(step["observation"]),
@@ -96,8 +96,8 @@ class Shower:
             "policy": episode["policy"],
             "split": episode["split"],
             "started": episode["started"].isoformat() if episode["started"] else "",
-            "p_success": whole["p_success"] if whole else None,
-            "value": whole["value"] if whole else None,
+            "p_success": outcome["p_success"] if outcome else None,
+            "value": outcome["value"] if outcome else None,
             "signals": _chips(rows["rewards"], None, says),
             "steps": steps,
             "pairs": self.pairs(rows["pairs"]),
@@ -152,13 +152,13 @@ class Shower:
     @cached_property
     def _trained(self) -> dict[tuple[str, int], list[TrainedView]]:
         """Return what the round trained, by episode and step; rows that the tables no longer hold are left out."""
-        found: dict[tuple[str, int], list[TrainedView]] = {}
+        trained: dict[tuple[str, int], list[TrainedView]] = {}
         for episode, step, row, side, answer in self._sides():
             parts = self._tokens(row["prompt"], row.get("tools"), answer)
             if parts:
                 view: TrainedView = {"side": side, "row": row["id"], "text": "".join(parts), "tokens": len(parts)}
-                found.setdefault((episode, step), []).append(view)
-        return found
+                trained.setdefault((episode, step), []).append(view)
+        return trained
 
     def _sides(self) -> Iterator[tuple[str, int, Record, str, Any]]:
         """Yield each trained action's episode and step, its row, which side of it it is, and the action."""
@@ -196,9 +196,9 @@ def _chips(rewards: Sequence[Record], step: int | None, says: Mapping[str, str])
     ]
 
 
-def _said(ctx: Context, wanted: set[str]) -> dict[str, str]:
+def _said(ctx: Context, ids: set[str]) -> dict[str, str]:
     """Return each event's text in one line."""
-    events = read_table(ctx.store, "events").filter(pl.col("event_id").is_in(sorted(wanted)))
+    events = read_table(ctx.store, "events").filter(pl.col("event_id").is_in(sorted(ids)))
     rows = events.select("event_id", "kind", "tool_name", "payload").collect()
     return {event: _line(kind, tool, json.loads(payload)) for event, kind, tool, payload in rows.iter_rows()}
 
@@ -211,8 +211,8 @@ def _line(kind: str, tool: str | None, payload: Record) -> str:
     if kind == "tool_result":
         return f"result of {tool or 'a call'}, {payload.get('status')}: {_quoted(payload.get('content'))}"
     if kind == "request":
-        said = [m.get("content") for m in payload.get("messages") or () if m.get("role") == "user"]
-        return f"user: {_quoted(said[-1] if said else None)}"
+        texts = [m.get("content") for m in payload.get("messages") or () if m.get("role") == "user"]
+        return f"user: {_quoted(texts[-1] if texts else None)}"
     message = payload.get("message") or {}
     calls = ", ".join(str(call.get("name")) for call in message.get("tool_calls") or ())
     return f"agent: {calls or _quoted(message.get('content'))}" if kind == "model_call" else f"call of {tool}"
@@ -221,5 +221,5 @@ def _line(kind: str, tool: str | None, payload: Record) -> str:
 def _quoted(text: Any) -> str:
     if not isinstance(text, str) or not text.strip():
         return ""
-    one = " ".join(text[: 2 * _EXCERPT].split())
-    return f"“{one if len(one) <= _EXCERPT else one[:_EXCERPT] + '…'}”"
+    line = " ".join(text[: 2 * _EXCERPT].split())
+    return f"“{line if len(line) <= _EXCERPT else line[:_EXCERPT] + '…'}”"

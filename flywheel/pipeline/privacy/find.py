@@ -55,20 +55,20 @@ def belongings(ctx: Context, user: str) -> Belongings:
     events = _homed(ctx)
     theirs = _conversations(events, user)
     inside = pl.col("home").is_in(theirs)
-    gone = events.filter(inside | (pl.col("user") == user) | pl.col("event_id").is_in(_reviews(ctx, user)))
-    if gone.is_empty():
+    events_to_delete = events.filter(inside | (pl.col("user") == user) | pl.col("event_id").is_in(_reviews(ctx, user)))
+    if events_to_delete.is_empty():
         return Belongings(user)
-    whole = sorted({*theirs, *gone.filter(inside & ~pl.col("single"))["conversation_id"]})
-    single = gone.filter(~pl.col("conversation_id").is_in(whole)).unique("event_id")
+    conversations = sorted({*theirs, *events_to_delete.filter(inside & ~pl.col("single"))["conversation_id"]})
+    single = events_to_delete.filter(~pl.col("conversation_id").is_in(conversations)).unique("event_id")
     episodes = sorted(content_id("episode", conversation) for conversation in theirs)
     rounds, unknown = _rounds(ctx, user, set(episodes))
     return Belongings(
         user,
-        conversations=whole,
+        conversations=conversations,
         events=sorted(single["event_id"]),
         names=_names(events, inside),
         episodes=episodes,
-        counts={"conversations": len(theirs), "events": gone.height} | _counts(ctx, user, episodes),
+        counts={"conversations": len(theirs), "events": events_to_delete.height} | _counts(ctx, user, episodes),
         rounds=rounds,
         unknown=unknown,
         holdout_share=_holdout_share(ctx, episodes),
@@ -158,20 +158,20 @@ def row_ids(path: Path) -> Iterator[str]:
 
 def _rounds(ctx: Context, user: str, episodes: set[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
     """Return each round's rows to remove: the user's and those of unknown owner, with the number of the latter."""
-    found: dict[str, list[str]] = {}
+    rows: dict[str, list[str]] = {}
     unknown: dict[str, int] = {}
     for number in ctx.registry.numbers():
         folder = ctx.registry.folder(number)
         ids = list(row_ids(folder / DATASET))
         origins = read_origins(folder / ORIGINS)
         origins |= from_snapshots(ctx.store, (i for i in ids if i not in origins))
-        lost = [i for i in ids if i not in origins]
+        ownerless = [i for i in ids if i not in origins]
         theirs = [i for i in ids if i in origins and _of(origins[i], user, episodes)]
-        if theirs or lost:
-            found[str(number)] = [*theirs, *lost]
-        if lost:
-            unknown[str(number)] = len(lost)
-    return found, unknown
+        if theirs or ownerless:
+            rows[str(number)] = [*theirs, *ownerless]
+        if ownerless:
+            unknown[str(number)] = len(ownerless)
+    return rows, unknown
 
 
 def _of(origin: Iterable[frozenset[str]], user: str, episodes: set[str]) -> bool:

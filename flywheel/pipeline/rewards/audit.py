@@ -100,15 +100,15 @@ def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]]
     drawn = {episode for before in draws(ctx) for episode in before.rows}
     if not drawn:
         raise UsageError("there is no sample yet", hint="flywheel audit --out questions.jsonl")
-    found: dict[str, tuple[float, str]] = {}
-    left: Counter[str] = Counter()
+    answers: dict[str, tuple[float, str]] = {}
+    skipped: Counter[str] = Counter()
     for line in files.lines(read_text(path, UsageError)):
         reason, episode, value, comment = _read(line, drawn)
         if reason:
-            left[reason] += 1
+            skipped[reason] += 1
         else:
-            found[episode] = value, comment
-    return found, left
+            answers[episode] = value, comment
+    return answers, skipped
 
 
 def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:

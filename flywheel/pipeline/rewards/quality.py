@@ -40,31 +40,31 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
     Raises:
         UsageError: nothing was built.
     """
-    whole = _whole(ctx)
-    if whole.is_empty():
+    episodes = _episodes(ctx)
+    if episodes.is_empty():
         raise UsageError("there are no returns yet", hint="flywheel build")
-    votes = _votes(ctx).join(whole.filter(pl.col("basis") != "suspect"), on="episode_id", how="semi")
+    votes = _votes(ctx).join(episodes.filter(pl.col("basis") != "suspect"), on="episode_id", how="semi")
     table = read_table(ctx.store, "reliability").collect()
     belief = Posterior.read(table)
     notes = table.filter(pl.col("kind") == "warning").sort("name")["note"].to_list()
     return RewardsAnswer(
-        episodes=whole.height,
-        known=whole.filter("known").height,
-        provisional=whole.filter("provisional").height,
-        audited=whole.filter(pl.col("basis") == AUDIT).height,
-        verified=whole.filter(pl.col("basis") == VERIFIER).height,
-        suspect=whole.filter(pl.col("basis") == "suspect").height,
+        episodes=episodes.height,
+        known=episodes.filter("known").height,
+        provisional=episodes.filter("provisional").height,
+        audited=episodes.filter(pl.col("basis") == AUDIT).height,
+        verified=episodes.filter(pl.col("basis") == VERIFIER).height,
+        suspect=episodes.filter(pl.col("basis") == "suspect").height,
         prior=round(belief.prior("all"), 4),
         warnings=notes,
-        signals=list(_signals(whole, votes, belief)),
-        calibration=list(_calibrations(whole, votes, belief)),
-        transport=[TransportRow(by=by, **t._asdict()) for by, found in transport(ctx).items() for t in found],
-        ratings=_ratings(whole, votes),
-        groups=[row for by in ("policy", "intent", "month") for row in _groups(whole, by)],
+        signals=list(_signals(episodes, votes, belief)),
+        calibration=list(_calibrations(episodes, votes, belief)),
+        transport=[TransportRow(by=by, **t._asdict()) for by, results in transport(ctx).items() for t in results],
+        ratings=_ratings(episodes, votes),
+        groups=[row for by in ("policy", "intent", "month") for row in _groups(episodes, by)],
     )
 
 
-def _whole(ctx: Context) -> pl.DataFrame:
+def _episodes(ctx: Context) -> pl.DataFrame:
     """Return one row an episode: its return, its policy, user, intent and month."""
     returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     columns = ("episode_id", "p_success", "p_raw", "known", "basis", "provisional", "maturity")
@@ -86,7 +86,7 @@ def _votes(ctx: Context) -> pl.DataFrame:
     return summed(voting.select(VOTE_COLUMNS).collect())
 
 
-def _signals(whole: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Iterator[SignalRow]:
+def _signals(episodes: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Iterator[SignalRow]:
     """Yield each signal and sign: how often it votes, how often known outcomes agree, what a vote is worth."""
     truth = _truth(votes)
     sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1)
@@ -107,7 +107,7 @@ def _signals(whole: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Ite
             sign=way,
             family=family,
             votes=n,
-            coverage=round(n / whole.height, 4),
+            coverage=round(n / episodes.height, 4),
             checked=checked,
             agreement=None if agreement is None or not checked else round(agreement, 4),
             odds=round(math.exp(full_log_odds(rates, way)), 3),
@@ -122,17 +122,17 @@ def _mature_after(late: LateSignal) -> float:
 
 def _truth(votes: pl.DataFrame) -> pl.DataFrame:
     """Return the known outcomes: a reviewer's, else a verifier's."""
-    told = votes.filter(pl.col("family").is_in([AUDIT, VERIFIER])).sort("episode_id", "family")
-    first = told.unique("episode_id", keep="first", maintain_order=True)
+    known = votes.filter(pl.col("family").is_in([AUDIT, VERIFIER])).sort("episode_id", "family")
+    first = known.unique("episode_id", keep="first", maintain_order=True)
     return first.select("episode_id", truth=(pl.col("score") + 1) / 2)
 
 
 # --- calibration and transport ----------------------------------------------------------------------------------------
 
 
-def _calibrations(whole: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Iterator[CalibrationRow]:
+def _calibrations(episodes: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Iterator[CalibrationRow]:
     """Yield how far probabilities are off: on audited rows, and of the signals alone on rows with a verdict."""
-    rows = _audited(whole, votes)
+    rows = _audited(episodes, votes)
     if rows:
         answers, weights = [row.answer for row in rows], [row.weight for row in rows]
         yield _calibration("audit, before calibration", [row.score for row in rows], answers, weights)
@@ -169,11 +169,11 @@ class _Audited(NamedTuple):
     intent: str
 
 
-def _audited(whole: pl.DataFrame, votes: pl.DataFrame) -> list[_Audited]:
+def _audited(episodes: pl.DataFrame, votes: pl.DataFrame) -> list[_Audited]:
     answers = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null())
     rows = (
         answers.select("episode_id", answer=(pl.col("score") + 1) / 2, weight=1 / pl.col("inclusion"))
-        .join(whole, on="episode_id")
+        .join(episodes, on="episode_id")
         .with_columns(score=pl.col("p_raw").round(6), cluster=pl.coalesce("user", "episode_id"))
         .sort("episode_id")
     )
@@ -195,7 +195,7 @@ def transport(ctx: Context) -> dict[str, list[Transport]]:
     Keys "policy" and "intent"; empty lists without audited rows. Residuals are those of the cross-fitted calibration,
     clusters are users.
     """
-    rows = _audited(_whole(ctx), _votes(ctx))
+    rows = _audited(_episodes(ctx), _votes(ctx))
     counts = Counter(row.intent for row in rows)
     top = sorted(counts, key=lambda name: (-counts[name], name))[:_SHOWN_GROUPS]
     residuals = [row.answer - p for row, p in zip(rows, _cross_fitted(rows), strict=True)]
@@ -212,31 +212,31 @@ def _checked(votes: pl.DataFrame, belief: Posterior) -> Iterator[tuple[float, fl
     verdicts = votes.filter(pl.col("family") == VERIFIER).group_by("episode_id").agg(y=(pl.col("score").mean() + 1) / 2)
     verdicts = verdicts.sort("episode_id").head(_CHECKED)
     others = votes.filter(~pl.col("family").is_in([AUDIT, VERIFIER]) & (pl.col("score") != 0))
-    given: dict[str, list[Vote]] = {}
+    votes_of: dict[str, list[Vote]] = {}
     both = others.join(verdicts.select("episode_id"), on="episode_id", how="semi", maintain_order="left")
     for episode, *vote in both.select("episode_id", *Vote._fields).iter_rows():
-        given.setdefault(episode, []).append(Vote(*vote))
+        votes_of.setdefault(episode, []).append(Vote(*vote))
     for episode, y in verdicts.iter_rows():
-        if episode in given:
-            yield belief.score(given[episode]), y
+        if episode in votes_of:
+            yield belief.score(votes_of[episode]), y
 
 
 # --- ratings and drift ------------------------------------------------------------------------------------------------
 
 
-def _ratings(whole: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
+def _ratings(episodes: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
     """Return bounds on the satisfaction over all episodes from the ratings; None without ratings."""
     rated = votes.filter((pl.col("signal") == "thumbs") & (pl.col("score") != 0))
     rated = rated.group_by("episode_id").agg(good=(pl.col("score").mean() > 0).cast(pl.Float64))
     if rated.is_empty():
         return None
     cells = (
-        whole.join(rated, on="episode_id", how="left")
+        episodes.join(rated, on="episode_id", how="left")
         .group_by("policy", "intent", "month")
         .agg(n=pl.len(), answered=pl.col("good").count(), good=pl.col("good").sum())
         .sort("policy", "intent", "month")
     )
-    rate, mean = rated.height / whole.height, float(rated["good"].sum()) / rated.height
+    rate, mean = rated.height / episodes.height, float(rated["good"].sum()) / rated.height
     low, high = worst_case_bounds(rate, mean)
     table = {f"{p}|{i}|{m}": (n, a, g) for p, i, m, n, a, g in cells.iter_rows()}
     weighted = inverse_response_mean(table)
@@ -251,11 +251,11 @@ def _ratings(whole: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
     )
 
 
-def _groups(whole: pl.DataFrame, by: str) -> Iterator[GroupRow]:
+def _groups(episodes: pl.DataFrame, by: str) -> Iterator[GroupRow]:
     """Yield the largest groups, months in order; drift is the group's mean P(success) minus that of all known."""
     known = pl.col("p_success").filter(pl.col("known"))
-    counted = whole.group_by(by).agg(n=pl.len(), known=pl.col("known").sum(), p=known.mean(), q=known.std(ddof=1))
-    average = whole.filter("known")["p_success"].mean()
+    counted = episodes.group_by(by).agg(n=pl.len(), known=pl.col("known").sum(), p=known.mean(), q=known.std(ddof=1))
+    average = episodes.filter("known")["p_success"].mean()
     order = counted.sort(by) if by == "month" else counted.sort("n", by, descending=[True, False])
     for name, n, heard, p, spread in order.head(12 if by == "month" else _SHOWN_GROUPS).iter_rows():
         error = None if spread is None or not heard else spread / heard**0.5

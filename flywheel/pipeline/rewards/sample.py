@@ -103,7 +103,7 @@ def _new(ctx: Context, n: int, number: int, before: list[int]) -> Draw:
 
 def _eligible(ctx: Context) -> pl.DataFrame:
     """Return the episodes that may be sampled, with the columns of the strata."""
-    whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
+    returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     spoken = (
         read_table(ctx.store, "rewards")
         .filter(pl.col("kind").is_in(["outcome", "implicit"]) & (pl.col("weight") > 0))
@@ -114,7 +114,7 @@ def _eligible(ctx: Context) -> pl.DataFrame:
         read_table(ctx.store, "episodes")
         .filter(pl.col("n_steps") > 0)
         .select("episode_id", "conversation_id")
-        .join(whole.select("episode_id", "p_raw", "basis"), on="episode_id")
+        .join(returns.select("episode_id", "p_raw", "basis"), on="episode_id")
         .filter(~pl.col("basis").is_in(["suspect", "audit"]))
         .join(spoken, on="episode_id", how="left")
         .join(intents(ctx), on="episode_id", how="left")

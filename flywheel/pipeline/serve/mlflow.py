@@ -160,11 +160,11 @@ class _Tracking:
         aliases = self._ctx.registry.aliases()
         for alias in ALIASES:
             number = aliases[alias]
-            wanted = versions.get(number) if number is not None else None
-            if wanted is None and alias in have:
+            version = versions.get(number) if number is not None else None
+            if version is None and alias in have:
                 self.client.delete_registered_model_alias(self.model, alias)
-            elif wanted is not None and str(have.get(alias)) != wanted:
-                self.client.set_registered_model_alias(self.model, alias, wanted)
+            elif version is not None and str(have.get(alias)) != version:
+                self.client.set_registered_model_alias(self.model, alias, version)
 
 
 def _uri(uri: str, project: Path) -> str:
