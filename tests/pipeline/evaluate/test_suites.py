@@ -95,8 +95,8 @@ def test_a_log_that_tells_nothing_of_its_draws_is_refused_at_no_cost(judged: Eva
     }  # fmt: skip
     (line,) = estimate_lines(judged)
     assert line.startswith(
-        "off-policy IPS, SNIPS, DM, DR, MIPS, PDIS of round 1, base REFUSED: the probabilities of the policies that "
-        "acted are unknown for "
+        "off-policy IPS, SNIPS, DM, DR, MIPS, PDIS of round 1, base model REFUSED: the probabilities of the policies "
+        "that acted are unknown for "
     )
     assert not (trained / ".flywheel" / "cache" / "log_probs").exists()
     assert "REFUSED: the probabilities" in (trained / "rounds" / "0001" / "report.html").read_text()
@@ -168,7 +168,7 @@ def test_doctor_reads_the_cases(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, folder)
     told = {c.name: c for c in Project(folder).doctor().checks}
     assert (told["cases"].state, told["cases"].says) == (
-        "ok", "2 own cases in evals/*.jsonl, every check can be used",
+        "ok", "2 own cases in evals/*.jsonl, every check is valid",
     )  # fmt: skip
     (folder / "evals" / "bad.jsonl").write_text('{"prompt": "q", "checks": [{"check": "regex", "pattern": "("}]}\n')
     told = {c.name: c for c in Project(folder).doctor().checks}
