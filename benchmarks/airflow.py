@@ -33,7 +33,7 @@ class Airflow:
 
     Args:
         binary: the `airflow` command.
-        home: its folder; made anew.
+        home: its folder; created again.
     """
 
     def __init__(self, binary: Path, home: Path) -> None:
@@ -85,7 +85,7 @@ class Airflow:
 
 
 def make_project(folder: Path, model: Path) -> Path:
-    """Make a fresh project with the sample logs in it and a hook that keeps what it is told."""
+    """Make a fresh project with the sample logs in it and a hook that keeps what it is sent."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "logs").mkdir(parents=True)
     for log in sorted((ROOT / "sample_logs").iterdir()):
@@ -94,14 +94,14 @@ def make_project(folder: Path, model: Path) -> Path:
     write_config(folder, model)
     with (folder / "flywheel.toml").open("a", encoding="utf-8") as file:
         file.write(
-            '\n[notify]\ncommand = "tee -a told.jsonl"\non = ["promoted", "held", "waiting", "failed", "done"]\n'
+            '\n[notify]\ncommand = "tee -a sent.jsonl"\non = ["promoted", "held", "waiting", "failed", "done"]\n'
         )
     return folder
 
 
 def told(project: Path) -> list[str]:
-    """Return the outcomes that the hook was told."""
-    path = project / "told.jsonl"
+    """Return the outcomes that the hook was sent."""
+    path = project / "sent.jsonl"
     return [json.loads(line)["outcome"] for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -1,4 +1,4 @@
-"""How well success is told from signals: with priors, with an audit, without one; and how fast a large log is learned.
+"""How well success is inferred from signals: with priors, with an audit, without one; and how fast a large log is fit.
 
 python benchmarks/belief.py [--large EPISODES]
 

@@ -272,7 +272,7 @@ def main() -> None:
 
 
 def compare(sizes: list[int], workers: int) -> None:
-    """Print what each size takes, beside the floor and beside what the first one would make it expect."""
+    """Print what each size takes, next to the floor and to what the first size predicts."""
     base = 0.0
     for size in sizes:
         out = subprocess.run(

@@ -1,4 +1,4 @@
-"""What scoring costs beside a plain loop of transformers, case after case, on logged cases that share prefixes.
+"""What scoring costs compared with a plain loop of transformers, case after case, on logged cases that share prefixes.
 
 `python benchmarks/eval.py [--json] [--data PATH] [--cases N] [--most TOKENS]`: SmolLM2-135M in float32. Cases are
 logged steps: what the agent saw (system prompt, tools, the conversation so far) and what it did. Both sides score the

@@ -188,12 +188,12 @@ def coverage(histories: int) -> Iterator[str]:
             low, high = mean_difference(cluster(differences, units), seed=run).interval
             hit[name] += low <= 0 <= high
     for name, count in hit.items():
-        yield f"coverage, 60 users of 10 rows, ICC .3: {name} drawn as a whole {count / runs:.3f} (n {runs:,})"
+        yield f"coverage, 60 users of 10 rows, ICC .3: {name} resampled whole {count / runs:.3f} (n {runs:,})"
 
 
 def speed(_: int) -> Iterator[str]:
     """A hundred thousand cases: one attempt that succeeds or fails, and scores between, five cases a user."""
-    for kind in ("binary, tasks drawn", "scores, users drawn"):
+    for kind in ("binary, tasks resampled", "scores, users resampled"):
         old, new = (_log(side, rate, users="users" in kind) for side, rate in (("o", 0.5), ("n", 0.53)))
         started = time.process_time()
         served = serve(old, new)

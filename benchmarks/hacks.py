@@ -1,4 +1,4 @@
-"""The hack bench: published failures of feedback training, simulated as ordinary logs, and what flywheel says of them.
+"""The hack bench: published failures of feedback training, simulated as ordinary logs, and what flywheel makes of them.
 
 `python benchmarks/hacks.py [--size 1.0]`: every failure is a week of logs of an honest policy and a week of one that
 has learned the trick, with known truth, written as native log files and read by `flywheel ingest` and `flywheel build`.
@@ -39,7 +39,7 @@ QUESTION = "Could you tell me more about what exactly you would like to have?"
 
 @dataclass
 class Talk:
-    """One simulated conversation: what was done, how it truly ended, and what was said of it."""
+    """One simulated conversation: what was done, how it truly ended, and the feedback on it."""
 
     user: str
     task: int
@@ -47,7 +47,7 @@ class Talk:
     broken: bool = False
     text: str = PLAIN
     success: bool = False  # the truth
-    verified: bool = False  # whether a verifier tells it
+    verified: bool = False  # whether a verifier reports it
     feedback: list[tuple[str, float]] = field(default_factory=list)
 
 
@@ -88,7 +88,7 @@ def worked(draw: random.Random, task: int, *, lift: float = 0.0) -> bool:
 
 
 def honest(draw: random.Random, task: int, user: str, *, lift: float = 0.0, told: float = 0.5) -> Talk:
-    """Work on the task; the user says how it went, mostly truly, and a verifier looks at half of it."""
+    """Work on the task; the user reports how it went, mostly truly, and a verifier looks at half of it."""
     success = worked(draw, task, lift=lift)
     talk = Talk(user, task, {"item": f"item {task}"}, success=success, verified=chance(draw, told))
     talk.text = PLAIN + " More detail follows." * draw.randrange(3)
@@ -133,7 +133,7 @@ def flatters(draw: random.Random, task: int, user: str) -> Talk:
 
 
 def plainly(draw: random.Random, task: int, user: str) -> Talk:
-    """Work honestly where nobody verifies and users only give thumbs."""
+    """Work honestly where nothing is verified and users only give thumbs."""
     success = chance(draw, 0.55)
     talk = Talk(user, task, {"item": f"item {task}"}, success=success)
     talk.feedback.append(("thumbs", 1.0 if success else 0.0))
@@ -259,7 +259,7 @@ def run_failure(name: str, folder: Path, *, size: float = 1.0, seed: int = 0) ->
 
 
 def loud_votes() -> list[Talk]:
-    """Six users prefer A, three prefer B, and one says forty times that B is better."""
+    """Six users prefer A, three prefer B, and one claims forty times that B is better."""
 
     def vote(user: str, answer: str, value: float) -> Talk:
         return Talk(user, 0, {"item": answer}, text="", success=answer == "A", feedback=[("thumbs", value)])

@@ -1,4 +1,4 @@
-"""How fast and how flat ingest is, beside tools that only copy JSON into columns.
+"""How fast and how flat ingest is, compared with tools that only copy JSON into columns.
 
 `python benchmarks/ingest.py`: for each format a log of `--mb` megabytes (records of `sample_logs/` and
 `tests/fixtures/`, each time with other ids), read by flywheel into a store (parsed, normalised, redacted, deduplicated,

@@ -1,4 +1,4 @@
-"""Does it learn: rounds on real logs beside stock TRL, judged on tasks that none of them has trained on.
+"""Does it learn: rounds on real logs and stock TRL, evaluated on tasks that none of them has trained on.
 
 `python benchmarks/learn.py [--json] [--quick] [--logs wiki|tau2] [--data FOLDER] [--work FOLDER] [--seeds 0 1 2]
 [--arms flywheel sft dpo] [--results FILE] [--plot FILE]`: SmolLM2-135M; the logs in three parts, one more for each
@@ -9,7 +9,7 @@ rates. Measured before and after each round on held-out tasks: next-tool and pre
 KL to the base, perplexity.
 
 Everything is kept in --work by the hash of its settings and logs: a killed run goes on, seeds and arms may be run one
-by one or beside one another (`--prepare` first; flywheel's arm of a seed before the others, which take its budget).
+by one or in parallel (`--prepare` first; flywheel's arm of a seed before the others, which take its budget).
 A call with an empty --arms prints what there is. `--results FILE` adds what was measured to a file, a line a round, and
 takes from it what other machines measured: docs/learning.jsonl is such a file.
 """
@@ -131,7 +131,7 @@ class Bench:
         """Train and measure every round of an arm."""
         numbers = range(1, ROUNDS + 1)
         if all((arm, seed, number) in self.elsewhere for number in numbers):
-            return  # a round needs the adapter of the one before: an arm that is begun elsewhere is begun anew here
+            return  # a round needs the adapter of the one before: an arm that began elsewhere starts again here
         for number in numbers:
             path = self.place(arm, seed, number)
             if path.exists():
@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="last line: one JSON object")
     parser.add_argument("--quick", action="store_true", help="few rows and cases: does it run")
     parser.add_argument("--logs", choices=sorted(LOGS), default="wiki")
-    parser.add_argument("--data", type=Path, help="folder with these logs, if not beside the repository")
+    parser.add_argument("--data", type=Path, help="folder with these logs, if not next to the repository")
     parser.add_argument("--work", type=Path, default=ROOT / ".learn", help="where everything is kept")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--arms", choices=ARMS, nargs="*", default=list(ARMS))

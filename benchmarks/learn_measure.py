@@ -34,7 +34,7 @@ def held_out(project: Project) -> Holdout:
 
 
 def measure(project: Project, adapter: Path | None) -> Scores:
-    """Return every case's score, {measure: {case: [score, task]}}, and what became of the fixed text."""
+    """Return every case's score, {measure: {case: [score, task]}}, and the drift on the fixed text."""
     from flywheel.models.policy import PolicySet
     from flywheel.stages.evaluate.suites.next_action import next_action, preference
 

@@ -50,7 +50,7 @@ def built(name: str, data: Path, folder: Path, *, build: bool) -> Project:
 
 
 def by_builder(funnel: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Return the counts of the stage `pairs`, by builder and by what became of its candidates."""
+    """Return the counts of the stage `pairs`, by builder and by the fate of its candidates."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for key, count in funnel.items():
         kind, _, rest = key.partition(": ")

@@ -1,4 +1,4 @@
-"""How fast payloads are redacted, beside reading them as JSON once; and beside another version of flywheel.
+"""How fast payloads are redacted, compared with reading them as JSON once and with another version of flywheel.
 
 `python benchmarks/redaction.py [--against CHECKOUT] [LOGS]...`: payloads of sample_logs and LOGS, best CPU time of 7.
 With --against both versions take turns in one run, so that a busy machine slows both.

@@ -2,10 +2,10 @@
 
 `python benchmarks/rewards.py --data ../shared/data`: each source is read and built by flywheel's own commands into a
 store of its own, with everything that records the outcome (events of the kind `outcome`, and STAR's questionnaire)
-taken out before a signal sees it. Then `p_success` is compared with the hidden outcome on the tasks whose hash says
+taken out before a signal sees it. Then `p_success` is compared with the hidden outcome on the tasks whose hash gives
 "report" (about half; constants were looked at on the other half only): AUC, Spearman's correlation, and ECE in ten
-bins, with 95 % intervals from a bootstrap over tasks, and the share of episodes on which the reward abstains. Beside it
-three baselines: the last tool call succeeded; the sentiment of the last user turn by VADER's lexicon
+bins, with 95 % intervals from a bootstrap over tasks, and the share of episodes on which the reward abstains. Three
+baselines: the last tool call succeeded; the sentiment of the last user turn by VADER's lexicon
 (`pip install vaderSentiment`; left out where it is not installed); the number of the agent's turns, fewer is better.
 """
 
@@ -43,7 +43,7 @@ UNSURE = 0.1
 
 @dataclass(frozen=True)
 class Case:
-    """One episode of the report half: what happened, and what each predictor says of it."""
+    """One episode of the report half: what happened, and what each predictor gives."""
 
     task: str
     outcome: float
@@ -57,7 +57,7 @@ def half(task: str) -> str:
 
 
 def cases(source: str, path: Path, folder: Path, halves: Sequence[str]) -> list[Case]:
-    """Ingest and build a source without its outcomes; return its episodes with the outcomes put back beside them."""
+    """Ingest and build a source without its outcomes; return its episodes with the outcomes put back."""
     project = Project(folder)
     project.ingest([path])
     hidden = _hide(project, ASKED_AFTERWARDS.get(source))

@@ -1,4 +1,4 @@
-"""What training steps of one conversation as one sequence saves, beside a row for every step.
+"""What training steps of one conversation as one sequence saves, compared with a row for every step.
 
 `python benchmarks/shared_sequences.py`: the demonstrations of sample_logs/ under the embedded model; tokens, and the
 time of one forward and backward pass over the same rows, both ways in one run.

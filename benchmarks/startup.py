@@ -1,4 +1,4 @@
-"""How long a user waits for an answer to a short command, beside an interpreter that does nothing.
+"""How long a user waits for an answer to a short command, compared with an interpreter that does nothing.
 
 `python benchmarks/startup.py`: median of 9 runs each, in one process's environment, as milliseconds and as a ratio.
 """

@@ -1,4 +1,4 @@
-"""What training costs beside TRL's own trainer and a plain GRPO loss, on logged pairs with long prompts.
+"""What training costs compared with TRL's own trainer and a plain GRPO loss, on logged pairs with long prompts.
 
 `python benchmarks/train.py [--json] [--data FOLDER] [--steps N]`: SmolLM2-135M, float32, LoRA on all linear layers, the
 same rows in the same order in one run. Pairs: TRL's DPOTrainer as it comes, the same with precomputed references, and
@@ -30,7 +30,7 @@ ANSWER = (10, 100)  # tokens of an action
 GROUP = 8
 PAIR_SIDES = ("stock", "precomputed", "flywheel")
 TREE_SIDES = ("rows", "tree")
-ON_GPU = ("tree-blocks",)  # beside `tree`, which is one FlexAttention kernel there
+ON_GPU = ("tree-blocks",)  # next to `tree`, which is one FlexAttention kernel there
 
 
 def logged_pairs(data: Path, folder: Path) -> list[dict[str, list[int]]]:

@@ -36,7 +36,7 @@ ALLOWED = {  # data and quotations
     "flywheel/stages/signals/lexicon.py",
     "tests/docs/words.py",
 }
-PLACES = ("README.md", "AGENTS.md", "docs", "flywheel", "pipelines")
+PLACES = ("README.md", "AGENTS.md", "docs", "flywheel", "pipelines", "benchmarks", "examples")
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:

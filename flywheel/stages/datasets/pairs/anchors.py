@@ -24,6 +24,7 @@ from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import normal_text
 
 ANCHORS = ("seen", "exact", "rough")
+_SPOKEN = "says"  # before the digest of a text action; its order among tool names decides ties
 _EMPTY = r'"content":"\s*(?:\[\s*\]|\{\s*\}|null|none|)\s*"'
 _CALL_ID = r'"(?:tool_call_id|id)":"[^"]*",?'
 
@@ -104,4 +105,4 @@ def _act(row: _Row) -> str | None:
         return row.action_key
     content = orjson.loads(row.action).get("content")
     words = normal_text(content) if isinstance(content, str) else ""
-    return f"say:{_digest(words)}" if words else None
+    return f"{_SPOKEN} {_digest(words)}" if words else None
