@@ -6,14 +6,17 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from filelock import FileLock
 from flywheel.pipeline.build.registry import STAGES
-from flywheel.records import content_id
+from flywheel.records import RoundManifest, content_id
 from flywheel.registry.registry import Registry
 from flywheel.store import Store
 from tests.commands import FLYWHEEL, REAL, flywheel
+
+if TYPE_CHECKING:
+    from flywheel.project import Project
 
 __all__ = [
     "FLYWHEEL",
@@ -25,6 +28,7 @@ __all__ = [
     "digest",
     "flywheel",
     "make_tiny_model",
+    "train",
     "write_config",
 ]
 
@@ -88,7 +92,7 @@ class Projects:
 
     _COMMANDS: ClassVar[dict[str, tuple[str, ...]]] = {
         "logs": (),
-        "ingested": ("ingest", "logs"),
+        "ingested": ("ingest",),
         "built": ("build",),
         "trained": ("train",),
         "evaluated": ("eval", "--promote"),
@@ -105,9 +109,10 @@ class Projects:
 
     def copy(self, name: str, to: Path) -> Path:
         """Return a copy of a project, which may be changed."""
-        return shutil.copytree(self._made(name), to, symlinks=True)
+        return shutil.copytree(self.made(name), to, symlinks=True)
 
-    def _made(self, name: str) -> Path:
+    def made(self, name: str) -> Path:
+        """Return a project, which must stay as it is."""
         names = list(self._COMMANDS)
         if name == names[0]:
             return self._once(name, self._with_logs)
@@ -132,6 +137,12 @@ class Projects:
                 make(partial)
                 partial.rename(folder)
         return folder
+
+
+def train(project: Project, *arguments: str) -> RoundManifest:
+    """Train the next round by the command line, whose processes are forked; return its manifest."""
+    flywheel(project.folder, "train", *arguments)
+    return project.registry.manifest(project.registry.numbers()[-1])
 
 
 _TIMES = {"timings_s", "at", "versions"}

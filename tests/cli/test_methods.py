@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flywheel.project import Project
-from tests.projects import flywheel, write_config
+from tests.projects import flywheel
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, sample_logs: Path) -> Path:
-    folder = tmp_path_factory.mktemp("methods")
-    write_config(folder, tiny_model)
-    Project(folder).ingest([sample_logs])
-    return folder
+def project(projects: Callable[[str], Path]) -> Path:
+    return projects("built")
 
 
 @pytest.mark.parametrize("command", [["plan"], ["train", "--dry-run"]])

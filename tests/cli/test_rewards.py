@@ -9,6 +9,7 @@ import select
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Path:
-    folder = tmp_path_factory.mktemp("judge") / "agent"
-    shutil.copytree(sample_logs, folder / "logs")
-    opened = Project(folder)
-    opened.ingest()
-    opened.build()
-    return folder
+def project(projects: Callable[[str], Path]) -> Path:
+    return projects("built")
 
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

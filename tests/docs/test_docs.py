@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from flywheel.config import Config
 from tests.docs.pages import PROJECTS, ROOT, Block, Doc, pages
-from tests.projects import FLYWHEEL, flywheel, write_config
+from tests.projects import FLYWHEEL, Projects
 
 PAGES = {page.name: page for page in pages()}
 BLOCKS = [block for page in PAGES.values() for block in page.blocks]
@@ -28,21 +28,11 @@ HELD = 'flywheel() { command flywheel "$@" || { local code=$?; [ $code -eq 3 ] |
 
 
 @pytest.fixture(scope="session")
-def stages(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[str, Path]:
+def stages(tmp_path_factory: pytest.TempPathFactory, session_projects: Projects) -> dict[str, Path]:
     """The projects that pages begin with, made once: each goes a step further than the one before."""
-    folders = {name: tmp_path_factory.mktemp("docs") / name for name in PROJECTS}
-    folders["empty"].mkdir()
-    shutil.copytree(ROOT / "sample_logs", folders["logs"] / "logs")
-    (folders["logs"] / "logs" / "README.md").unlink()
-    write_config(folders["logs"], tiny_model)
-    shutil.copytree(folders["logs"], folders["built"])
-    flywheel(folders["built"], "ingest", str(folders["built"] / "logs"))
-    flywheel(folders["built"], "build")
-    shutil.copytree(folders["built"], folders["round"])
-    flywheel(folders["round"], "train")
-    flywheel(folders["round"], "eval", "--promote", check=False)
-    flywheel(folders["round"], "promote", "1", "--force", "--yes", "--reason", "documentation")
-    return folders
+    empty = tmp_path_factory.mktemp("empty")
+    made = {"logs": "logs", "built": "built", "round": "promoted"}
+    return {"empty": empty} | {name: session_projects.made(kind) for name, kind in made.items()}
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -78,7 +68,7 @@ def _shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def _walk(page: Doc, start: Path, scratch: Path, *, long: bool) -> None:
     """Go through a page as a reader would, and stop at the first block that does not do what it says."""
     folder = scratch / "my-agent"
-    shutil.copytree(start, folder)
+    shutil.copytree(start, folder, symlinks=True)
     for block in page.blocks:
         if "skip" in block.marks or ("e2e" in block.marks and not long):
             continue

@@ -16,7 +16,7 @@ from flywheel.records import content_id
 from flywheel.registry.registry import DATASET
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.projects import make_tiny_model
+from tests.projects import make_tiny_model, train
 
 ODD = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x00h\ud83di\r\nj\u202ek\ufeffl"
 LETTERS = str.maketrans("0123456789", "ghijklmnop")  # digits do not tell tasks apart
@@ -75,7 +75,7 @@ def project(tmp_path: Path) -> Project:
 
 def test_odd_text_goes_round_the_wheel(project: Project, tmp_path: Path) -> None:
     plan = project.plan(1)
-    project.train(1)
+    train(project)
     dataset = (project.registry.folder(1) / DATASET).read_text(encoding="utf-8")
     assert "\u2028" in dataset
     assert len(files.lines(dataset)) == plan.rows < len(dataset.splitlines())

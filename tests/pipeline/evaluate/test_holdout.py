@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flywheel.errors import ExtensionError
 from flywheel.project import Project
-from tests.projects import TINY_CONFIG, make_tiny_model
 
 PLUGIN = """
 def judge(policy, holdout, cfg):
@@ -26,12 +26,8 @@ judge.texts = _texts
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Project:
-    folder = tmp_path_factory.mktemp("crossing")
-    (folder / "flywheel.toml").write_text(TINY_CONFIG.format(model=make_tiny_model(folder / "model")))
-    made = Project(folder)
-    made.ingest([sample_logs])
-    return made
+def project(projects: Callable[[str], Path]) -> Project:
+    return Project(projects("built"))
 
 
 def judged_by(project: Project, name: str, texts: object, **train: Any) -> Project:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ import pytest
 from flywheel.cli.render import estimate_lines, metric_lines
 from flywheel.errors import EvalError, ExtensionError, UsageError
 from flywheel.project import Project
-from tests.projects import write_config
 
 if TYPE_CHECKING:
     from flywheel.records import EvalReport
@@ -24,17 +24,13 @@ SUITES = ["next_action", "preference", "replay", "cases", "safety", "forgetting"
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_model: Path) -> Path:
+def trained(projects: Callable[[str], Path]) -> Path:
     """A project with one trained round and cases of its own; nothing is evaluated."""
-    folder = tmp_path_factory.mktemp("suites")
-    write_config(folder, tiny_model)
+    folder = projects("trained")
     config = folder / "flywheel.toml"
     config.write_text(
         config.read_text().replace('suites = ["next_action"]', f"suites = {json.dumps(SUITES)}\nbaseline_cases = 2")
     )
-    project = Project(folder)
-    project.ingest([sample_logs])
-    project.train(1)
     (folder / "evals").mkdir()
     (folder / "evals" / "sayings.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in CASES))
     return folder

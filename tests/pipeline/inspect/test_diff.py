@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from flywheel.errors import StoreError, UsageError
 from flywheel.project import Project
-from tests.projects import TINY_CONFIG
+from tests.projects import TINY_CONFIG, train
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +19,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_mod
     (made / "flywheel.toml").write_text(config)
     first = Project(made)
     first.ingest([sample_logs / "native.jsonl"])
-    first.train()
+    train(first)
     (made / "flywheel.toml").write_text(config.replace("max_steps = 4", "max_steps = 2"))
     second = Project(made)
     second.ingest([sample_logs])
-    second.train()
+    train(second)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,8 @@ from flywheel.project import Project
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Project:
-    made = Project(tmp_path_factory.mktemp("queries"))
-    made.ingest([sample_logs])
-    made.build()
-    return made
+def project(projects: Callable[[str], Path]) -> Project:
+    return Project(projects("built"))
 
 
 def test_a_query_gives_the_rows_of_the_tables(project: Project) -> None:

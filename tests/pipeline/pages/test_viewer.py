@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from flywheel.errors import UsageError
 from flywheel.io.files import hash_file
 from flywheel.project import Project
-from tests.projects import TINY_CONFIG, flywheel
+from tests.projects import flywheel
 
 
 class _Island(HTMLParser):
@@ -36,13 +37,8 @@ class _Island(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_model: Path) -> Project:
-    folder = tmp_path_factory.mktemp("viewing")
-    (folder / "flywheel.toml").write_text(TINY_CONFIG.format(model=tiny_model))
-    made = Project(folder)
-    made.ingest([sample_logs])
-    made.build()
-    return made
+def project(projects: Callable[[str], Path]) -> Project:
+    return Project(projects("built"))
 
 
 @pytest.fixture(scope="module")

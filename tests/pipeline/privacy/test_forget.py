@@ -20,7 +20,7 @@ from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.project import Project
 from flywheel.store import FORGETTING
-from tests.projects import REAL, digest, flywheel, write_config
+from tests.projects import REAL, digest, flywheel, train, write_config
 
 USER = "user04@shop.example"
 LOGS = ("native.jsonl", "feedback.jsonl", "otel.jsonl.gz")
@@ -74,7 +74,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_mo
     opened = Project(project)
     opened.ingest()
     opened.build()
-    opened.train()
+    train(opened)
     opened.promote(1, force=True, reason="rehearsal")
     lines = of_the_user(opened)
     for log in sorted((project / "logs").iterdir()):
@@ -152,7 +152,7 @@ def test_the_next_round_is_the_one_that_would_have_been(trained: Path, open_agai
     assert (plan.round, plan.parent) == (2, None)
     assert "a user was forgotten" in plan.start_reason
 
-    after, without = project.train(), never.train()
+    after, without = train(project), train(never)
 
     assert after.adapter_sha256 == without.adapter_sha256
     assert after.dataset[0].sha256 == without.dataset[0].sha256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,8 @@ from flywheel.project import Project
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Project:
-    made = Project(tmp_path_factory.mktemp("exporting"))
-    made.ingest([root / "sample_logs"])
-    return made
+def project(projects: Callable[[str], Path]) -> Project:
+    return Project(projects("built"))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

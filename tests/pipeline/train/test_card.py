@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from flywheel.errors import TrainError
 from flywheel.project import Project
-from tests.projects import TINY_CONFIG, make_tiny_model
+from tests.projects import make_tiny_model
 from transformers import AutoTokenizer
 
 NO_SYSTEM = (
@@ -18,13 +19,8 @@ NO_SYSTEM = (
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Project:
-    folder = tmp_path_factory.mktemp("card")
-    model = make_tiny_model(folder / "model")
-    (folder / "flywheel.toml").write_text(TINY_CONFIG.format(model=model))
-    made = Project(folder)
-    made.ingest([sample_logs])
-    return made
+def project(projects: Callable[[str], Path]) -> Project:
+    return Project(projects("built"))
 
 
 def test_the_card_adds_up_with_the_dataset(project: Project) -> None:

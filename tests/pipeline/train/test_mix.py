@@ -11,7 +11,7 @@ from flywheel.pipeline.train.plan import PlannedRound, make_plan
 from flywheel.pipeline.train.provenance import ORIGINS, read_origins
 from flywheel.pipeline.train.readiness import lacks_rows
 from flywheel.project import Project
-from tests.projects import make_tiny_model
+from tests.projects import make_tiny_model, train
 
 CONFIG = """
 [model]
@@ -90,7 +90,7 @@ def test_a_second_round_goes_on_from_the_first(project: Project) -> None:
     first = make_plan(project.context, 1)
     assert set(mixed(first)) == {"new", "golden"}
     assert first.plan.inputs["golden"]["snapshot"] == "golden/*.jsonl"
-    project.train(1)
+    train(project)
     origins = read_origins(project.registry.folder(1) / ORIGINS)
     (golden,) = mixed(first)["golden"]
     assert origins[golden["id"]] == (frozenset(), frozenset()), "forgetting a user leaves it alone"
@@ -113,4 +113,4 @@ def test_a_second_round_goes_on_from_the_first(project: Project) -> None:
         assert row["prompt"] == logged[row["id"]]["prompt"]
     assert lacks_rows(project.context, second) == []
     write_config(project.folder, steps=1)
-    assert Project(project.folder).train(2).adapter_sha256
+    assert train(Project(project.folder)).adapter_sha256

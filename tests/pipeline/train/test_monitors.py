@@ -11,7 +11,7 @@ from benchmarks.hacks import FAILURES, _lines, _week
 from benchmarks.hacks import START as WEEK_ONE
 from flywheel.errors import TrainError, UsageError
 from flywheel.project import Project
-from tests.projects import flywheel, write_config
+from tests.projects import flywheel, train, write_config
 
 
 def _flattering(folder: Path, model: Path) -> Project:
@@ -39,7 +39,7 @@ def test_red_blocks_training_until_somebody_says_why(tmp_path: Path, tiny_model:
     assert project.registry.numbers() == []
     with pytest.raises(UsageError, match="needs a reason"):
         project.train(force=True)
-    manifest = project.train(force=True, reason="we asked for a warmer tone")
+    manifest = train(project, "--force", "--reason", "we asked for a warmer tone")
     assert (manifest.state, manifest.forced) == ("trained", "we asked for a warmer tone")
     assert manifest.monitors == plan.monitors
 
@@ -59,7 +59,7 @@ def test_nothing_red_records_no_force(tmp_path: Path, tiny_model: Path, sample_l
     write_config(tmp_path, tiny_model)
     project = Project(tmp_path)
     project.ingest([sample_logs])
-    manifest = project.train(force=True, reason="just in case")
+    manifest = train(project, "--force", "--reason", "just in case")
     assert manifest.forced == ""
     assert {row.level for row in manifest.monitors} <= {"green", "amber", "unknown"}
     assert len(manifest.monitors) == 12
