@@ -31,7 +31,7 @@ _FOLDER = "FORKED_COMMANDS"
 
 
 def _prepared() -> str:
-    """Return the stand-in of this test session, which the workers of pytest-xdist share."""
+    """Return the replacement of this test session, which the workers of pytest-xdist share."""
     if _FOLDER not in os.environ:
         folder = Path(tempfile.mkdtemp(prefix="flywheel-"))
         atexit.register(_remove, folder, os.getpid())

@@ -45,10 +45,10 @@ def sample_logs() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real agent logs beside the checkout; the test is skipped where they are absent."""
+    """Real agent logs next to the checkout; the test is skipped where they are absent."""
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
-        pytest.skip("the real logs are not beside this checkout (../shared/data)")
+        pytest.skip("the real logs are not next to this checkout (../shared/data)")
     return folder
 
 

@@ -175,7 +175,7 @@ def digest(project: Path) -> dict[str, Any]:
 
 
 def champion_is_valid(project: Path) -> bool:
-    """Return whether the champion alias, as it stands this instant, names nothing or a whole round."""
+    """Return whether the champion alias, at this instant, names nothing or a whole round."""
     registry = Registry(project / "rounds")
     champion = registry.champion
     return champion is None or registry.problems([champion]) == []

@@ -1,4 +1,4 @@
-"""The stand-in that tests type is the command: same streams, exit codes and signals."""
+"""The command that tests type is the installed one: same streams, exit codes and signals."""
 
 from __future__ import annotations
 

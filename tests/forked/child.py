@@ -104,7 +104,7 @@ def _enter(environment: Mapping[bytes, bytes], argv: list[str]) -> None:
 
 
 def _streams() -> None:
-    """Make `sys.stdin`, `stdout` and `stderr` anew."""
+    """Make `sys.stdin`, `stdout` and `stderr` again."""
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old, mode = getattr(sys, name), "w" if number else "r"

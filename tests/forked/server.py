@@ -49,7 +49,7 @@ def _load(kind: str) -> None:
 
 
 class Server:
-    """Listens, forks, and tells each client how its command ended."""
+    """Listens, forks, and sends each client its exit code."""
 
     def __init__(self, session: int, listener: socket.socket) -> None:
         self._listener, self._session, self._log = listener, os.pidfd_open(session), os.dup(1)
