@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         StageAnswer,
         StatusAnswer,
     )
-    from flywheel.results.deploy import CanaryAnswer, ChampionAnswer, DeployAnswer, MergeAnswer
-    from flywheel.results.inspect import DigestAnswer, ExplainAnswer, ShowAnswer, ViewAnswer
+    from flywheel.results.deploy import CanaryAnswer, ChampionAnswer, DeployMergeAnswer, DeployVllmAnswer
+    from flywheel.results.inspect import ExplainAnswer, ReportAnswer, ShowAnswer, ViewAnswer
     from flywheel.results.operations import ForgetAnswer, GcAnswer, RunAnswer
     from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
     from flywheel.results.rounds import DiffAnswer, EvalAnswer, LogAnswer, LogsEvalAnswer
@@ -542,7 +542,7 @@ class Project:
         token: str = "",
         keep: int = 1,
         timeout_s: float = 120.0,
-    ) -> DeployAnswer:
+    ) -> DeployVllmAnswer:
         """Load a round into a running vLLM server, and keep the previous adapter loaded for a rollback.
 
         Args:
@@ -565,7 +565,7 @@ class Project:
             server = Server(url, token, timeout_s)
             return deploy_vllm(ctx, server, ctx.registry.resolve(target), path=path, name=name, keep=keep)
 
-    def deploy_merge(self, folder: Path | str, *, target: str = "@champion", gguf: bool = False) -> MergeAnswer:
+    def deploy_merge(self, folder: Path | str, *, target: str = "@champion", gguf: bool = False) -> DeployMergeAnswer:
         """Merge a round into its base model, write it in transformers format and compare the logits.
 
         Args:
@@ -618,7 +618,7 @@ class Project:
 
         return explain(self.context, subject)
 
-    def report(self, since: str = "7d", *, as_of: str | None = None) -> DigestAnswer:
+    def report(self, since: str = "7d", *, as_of: str | None = None) -> ReportAnswer:
         """Return a span of time in numbers: what was learnt, what still fails, what it cost.
 
         Args:
@@ -628,9 +628,9 @@ class Project:
         Raises:
             UsageError: an invalid span or date, or logs without times.
         """
-        from flywheel.pipeline.inspect.digest import digest, moment, span
+        from flywheel.pipeline.inspect.report import moment, report, span
 
-        return digest(self.context, span(since), moment(as_of) if as_of is not None else None)
+        return report(self.context, span(since), moment(as_of) if as_of is not None else None)
 
     # --- operations ---------------------------------------------------------------------------------------------------
 

@@ -17,12 +17,12 @@ from flywheel.cli.session import session
 
 if TYPE_CHECKING:
     from flywheel.results.inspect import (
-        DigestAnswer,
-        DigestChange,
-        DigestCost,
-        DigestIntent,
-        DigestRate,
         Preview,
+        ReportAnswer,
+        ReportChange,
+        ReportCost,
+        ReportIntent,
+        ReportRate,
         ShowAnswer,
     )
 
@@ -162,7 +162,7 @@ def _as_code(text: str) -> str:
     return f"`` {text.replace('`', chr(39))} ``"
 
 
-def _report_parts(a: DigestAnswer, quote: Callable[[str], str]) -> list[tuple[str, list[str]]]:
+def _report_parts(a: ReportAnswer, quote: Callable[[str], str]) -> list[tuple[str, list[str]]]:
     """Return the report by heading."""
     traffic = [f"{a.episodes:,} episodes ({a.episodes_before:,} in the span before)", f"success {_rate(a.success)}"]
     traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
@@ -172,13 +172,13 @@ def _report_parts(a: DigestAnswer, quote: Callable[[str], str]) -> list[tuple[st
     return [("traffic", traffic), ("learnt", _learnt(a)), ("still fails at", failing), ("cost", cost)]
 
 
-def _rate(rate: DigestRate) -> str:
+def _rate(rate: ReportRate) -> str:
     if rate.rate is None or rate.low is None or rate.high is None:
         return "unknown: no signal voted"
     return f"{present.percent(rate.rate)} {present.percent_interval(rate.low, rate.high)}, n {rate.n:,}"
 
 
-def _learnt(a: DigestAnswer) -> list[str]:
+def _learnt(a: ReportAnswer) -> list[str]:
     lines = [
         f"round {r.round} {r.decision.replace('_', ' ')}: {r.method} on {r.rows:,} rows"
         + (f"; {r.metric}; {r.wins} wins, {r.regressions} regressions" if r.metric else "")
@@ -191,12 +191,12 @@ def _learnt(a: DigestAnswer) -> list[str]:
     ]
 
 
-def _change(c: DigestChange) -> str:
+def _change(c: ReportChange) -> str:
     difference = present.interval(c.low, c.high, unit=True)
     return f"{c.intent}: {_rate(c.before)} → {_rate(c.now)}, difference {difference}"
 
 
-def _failing(intent: DigestIntent, quote: Callable[[str], str]) -> list[str]:
+def _failing(intent: ReportIntent, quote: Callable[[str], str]) -> list[str]:
     lines = [f"{intent.intent}: {intent.failures:,.1f} failures expected, success {_rate(intent.success)}"]
     for example in intent.examples:
         against = f"; against: {', '.join(example.against)}" if example.against else ""
@@ -206,7 +206,7 @@ def _failing(intent: DigestIntent, quote: Callable[[str], str]) -> list[str]:
     return lines
 
 
-def _cost(now: DigestCost, before: DigestCost | None) -> list[str]:
+def _cost(now: ReportCost, before: ReportCost | None) -> list[str]:
     lines = []
     for name, field, text in (
         ("dollars", "usd", "{:,.2f}".format),

@@ -52,7 +52,7 @@ class CanaryAnswer(Document):
     notes: list[str]
 
 
-class DeployAnswer(Document):
+class DeployVllmAnswer(Document):
     """`flywheel deploy vllm`: one line of rounds/deployments.jsonl."""
 
     document: ClassVar[str] = "cli/deploy_vllm"
@@ -68,7 +68,7 @@ class DeployAnswer(Document):
     at: str = Field(description="When; ISO time.")
 
 
-class MergeAnswer(Document):
+class DeployMergeAnswer(Document):
     """`flywheel deploy merge`."""
 
     document: ClassVar[str] = "cli/deploy_merge"

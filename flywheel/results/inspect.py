@@ -55,7 +55,7 @@ class ExplainAnswer(Document):
     lines: list[str]
 
 
-class DigestRate(Record):
+class ReportRate(Record):
     """A success rate over the episodes with a known outcome."""
 
     n: int = Field(description="Episodes whose outcome is known or likely.")
@@ -64,7 +64,7 @@ class DigestRate(Record):
     high: float | None
 
 
-class DigestRound(Record):
+class ReportRound(Record):
     """A round with a decision in the span."""
 
     round: int
@@ -78,17 +78,17 @@ class DigestRound(Record):
     train_s: float | None
 
 
-class DigestChange(Record):
+class ReportChange(Record):
     """An intent whose success changed significantly from the span before."""
 
     intent: str
-    before: DigestRate
-    now: DigestRate
+    before: ReportRate
+    now: ReportRate
     low: float = Field(description="95 % interval of the difference.")
     high: float
 
 
-class DigestExample(Record):
+class ReportExample(Record):
     """A task that the agent failed."""
 
     episode: str = Field(description="The attempt that most probably failed.")
@@ -98,16 +98,16 @@ class DigestExample(Record):
     against: list[str] = Field(description="Signals that voted against it.")
 
 
-class DigestIntent(Record):
+class ReportIntent(Record):
     """An intent with failures: episodes by the last tool that was called."""
 
     intent: str
     failures: float = Field(description="Expected failures: the sum of P(failure).")
-    success: DigestRate
-    examples: list[DigestExample]
+    success: ReportRate
+    examples: list[ReportExample]
 
 
-class DigestCost(Record):
+class ReportCost(Record):
     """Cost; null where the logs do not have it."""
 
     usd: float | None
@@ -118,7 +118,7 @@ class DigestCost(Record):
     train_s: float = Field(description="Seconds of training of these rounds.")
 
 
-class DigestAnswer(Document):
+class ReportAnswer(Document):
     """`flywheel report`."""
 
     document: ClassVar[str] = "cli/report"
@@ -129,12 +129,12 @@ class DigestAnswer(Document):
     episodes: int
     episodes_before: int = Field(description="In the span of the same length before.")
     without_time: int = Field(description="Episodes without a time, which are not counted.")
-    success: DigestRate
-    success_before: DigestRate
+    success: ReportRate
+    success_before: ReportRate
     champion: int | None
-    rounds: list[DigestRound]
-    better: list[DigestChange]
-    worse: list[DigestChange]
-    failing: list[DigestIntent]
-    cost: DigestCost
-    cost_before: DigestCost
+    rounds: list[ReportRound]
+    better: list[ReportChange]
+    worse: list[ReportChange]
+    failing: list[ReportIntent]
+    cost: ReportCost
+    cost_before: ReportCost

@@ -16,7 +16,7 @@ from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.vllm import Served, Server
 from flywheel.registry.registry import round_name
-from flywheel.results.deploy import DeployAnswer
+from flywheel.results.deploy import DeployVllmAnswer
 
 LOG = "deployments.jsonl"
 
@@ -36,7 +36,7 @@ def deployments(ctx: Context) -> list[dict[str, Any]]:
 
 def deploy_vllm(
     ctx: Context, server: Server, number: int | None, *, path: str = "", name: str = "", keep: int = 1
-) -> DeployAnswer:
+) -> DeployVllmAnswer:
     """Load a round into a server, or return it to the base model.
 
     Args:
@@ -63,7 +63,7 @@ def deploy_vllm(
     previous, unloaded = _older(ctx, log, {m.name for m in models} - {name}, keep)
     for adapter in unloaded:
         server.unload(adapter)
-    answer = DeployAnswer(
+    answer = DeployVllmAnswer(
         url=server.url,
         name=name,
         round=number,

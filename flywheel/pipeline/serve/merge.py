@@ -19,14 +19,14 @@ from flywheel.models.load import base_identity
 from flywheel.models.merge import merge
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.deploy import refuse_unsound
-from flywheel.results.deploy import MergeAnswer
+from flywheel.results.deploy import DeployMergeAnswer
 
 ABOUT = "flywheel.json"
 CONVERTERS = ("convert_hf_to_gguf.py", "convert_hf_to_gguf", "convert-hf-to-gguf")
 PLACE = "LLAMA_CPP"  # environment variable: llama.cpp's checkout
 
 
-def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = False) -> MergeAnswer:
+def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = False) -> DeployMergeAnswer:
     """Merge a round into its base model and write it.
 
     Args:
@@ -54,7 +54,7 @@ def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = 
         weights = sorted(partial.glob("*.safetensors"))
         if converter is not None:
             _convert(converter, partial, partial / "model.gguf")
-        answer = MergeAnswer(
+        answer = DeployMergeAnswer(
             folder=str(folder),
             round=number,
             name=served_name(ctx, number),

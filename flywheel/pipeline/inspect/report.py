@@ -1,6 +1,6 @@
 """`flywheel report`: what the agent learnt, still fails at, and cost in a span of time.
 
-In: the tables and the decisions. Out: a `DigestAnswer`. The span ends with the newest event unless its end is given,
+In: the tables and the decisions. Out: a `ReportAnswer`. The span ends with the newest event unless its end is given,
 never with the clock, so that the same project gives the same answer on any day.
 """
 
@@ -20,13 +20,13 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results.inspect import (
-    DigestAnswer,
-    DigestChange,
-    DigestCost,
-    DigestExample,
-    DigestIntent,
-    DigestRate,
-    DigestRound,
+    ReportAnswer,
+    ReportChange,
+    ReportCost,
+    ReportExample,
+    ReportIntent,
+    ReportRate,
+    ReportRound,
 )
 from flywheel.stats.paired import newcombe, wilson
 
@@ -62,8 +62,8 @@ def moment(text: str) -> datetime:
     return time_of if time_of.tzinfo else time_of.replace(tzinfo=UTC)
 
 
-def digest(ctx: Context, since: timedelta, as_of: datetime | None) -> DigestAnswer:
-    """Return the digest of the span that ends with `as_of`, or with the newest event.
+def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnswer:
+    """Return the report on the span that ends with `as_of`, or with the newest event.
 
     Raises:
         UsageError: no table was built, or the logs have no times.
@@ -75,7 +75,7 @@ def digest(ctx: Context, since: timedelta, as_of: datetime | None) -> DigestAnsw
     before = episodes.filter((at > start - since) & (at <= start))
     rounds = list(_rounds(ctx, start, as_of))
     better, worse = _changes(before, now)
-    return DigestAnswer(
+    return ReportAnswer(
         project=ctx.config.name or ctx.project.name,
         since=start.isoformat(),
         until=end.isoformat(),
@@ -116,23 +116,23 @@ def _episodes(ctx: Context) -> pl.DataFrame:
     )
 
 
-def _rate(rows: pl.DataFrame) -> DigestRate:
+def _rate(rows: pl.DataFrame) -> ReportRate:
     known = rows.filter(pl.col("known"))
     if known.is_empty():
-        return DigestRate(n=0, rate=None, low=None, high=None)
+        return ReportRate(n=0, rate=None, low=None, high=None)
     successes = float(known["p_success"].sum())
     limits = wilson(successes, known.height)
-    return DigestRate(n=known.height, rate=successes / known.height, low=limits.low, high=limits.high)
+    return ReportRate(n=known.height, rate=successes / known.height, low=limits.low, high=limits.high)
 
 
-def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[DigestRound]:
+def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[ReportRound]:
     """Yield the decisions after `start`: up to `end`, or to the last one where no end is given."""
     for promotion in ctx.registry.promotions():
         if promotion.at <= start or (end is not None and promotion.at > end):
             continue
         manifest, report = ctx.registry.manifest(promotion.round), ctx.registry.report(promotion.round)
         row = present.primary_row(report)
-        yield DigestRound(
+        yield ReportRound(
             round=promotion.round,
             decision=promotion.decision,
             at=promotion.at.isoformat(),
@@ -145,20 +145,20 @@ def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[Dig
         )
 
 
-def _changes(before: pl.DataFrame, now: pl.DataFrame) -> tuple[list[DigestChange], list[DigestChange]]:
+def _changes(before: pl.DataFrame, now: pl.DataFrame) -> tuple[list[ReportChange], list[ReportChange]]:
     """Return the intents whose success rose significantly, and those where it fell, the largest change first."""
     changes = []
     for name in sorted(set(before["intent"].to_list()) & set(now["intent"].to_list())):
         old, new = (_rate(rows.filter(pl.col("intent") == name)) for rows in (before, now))
         if old.rate is not None and new.rate is not None:
             limits = newcombe(new.rate * new.n, new.n, old.rate * old.n, old.n)
-            changes.append(DigestChange(intent=name, before=old, now=new, low=limits.low, high=limits.high))
+            changes.append(ReportChange(intent=name, before=old, now=new, low=limits.low, high=limits.high))
     better = sorted((c for c in changes if c.low > 0), key=lambda c: (-c.low, c.intent))
     worse = sorted((c for c in changes if c.high < 0), key=lambda c: (c.high, c.intent))
     return better[:_MOST_CHANGES], worse[:_MOST_CHANGES]
 
 
-def _failing(ctx: Context, now: pl.DataFrame) -> list[DigestIntent]:
+def _failing(ctx: Context, now: pl.DataFrame) -> list[ReportIntent]:
     """Return the intents with the most expected failures, each with the tasks that failed most."""
     known = now.filter(pl.col("known")).with_columns(failure=1 - pl.col("p_success"))
     ranked = (
@@ -170,12 +170,12 @@ def _failing(ctx: Context, now: pl.DataFrame) -> list[DigestIntent]:
     for name, failures in ranked.filter(pl.col("failures") > 0).head(_MOST_INTENTS).iter_rows():
         rows = known.filter(pl.col("intent") == name)
         failing.append(
-            DigestIntent(intent=name, failures=failures, success=_rate(rows), examples=list(_examples(ctx, rows)))
+            ReportIntent(intent=name, failures=failures, success=_rate(rows), examples=list(_examples(ctx, rows)))
         )
     return failing
 
 
-def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[DigestExample]:
+def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[ReportExample]:
     tasks = (
         rows.sort("p_success", "episode_id")
         .group_by("task_id", maintain_order=True)
@@ -185,7 +185,7 @@ def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[DigestExample]:
         .head(_MOST_EXAMPLES)
     )
     for row in tasks.iter_rows(named=True):
-        yield DigestExample(
+        yield ReportExample(
             episode=row["episode_id"],
             request=_request(ctx, row["episode_id"]),
             attempts=row["n"],
@@ -210,11 +210,11 @@ def _against(ctx: Context, episode: str) -> list[str]:
     return votes.select(pl.col("signal").unique().sort()).collect()["signal"].to_list()
 
 
-def _cost(rows: pl.DataFrame, train_s: float) -> DigestCost:
+def _cost(rows: pl.DataFrame, train_s: float) -> ReportCost:
     def total(name: str) -> Any:
         return rows[name].sum() if rows[name].count() else None
 
-    return DigestCost(
+    return ReportCost(
         usd=total("cost_usd"),
         input_tokens=total("input_tokens"),
         output_tokens=total("output_tokens"),

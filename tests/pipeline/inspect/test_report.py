@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from flywheel.errors import UsageError
-from flywheel.pipeline.inspect.digest import moment, span
+from flywheel.pipeline.inspect.report import moment, span
 from flywheel.project import Project
 from tests.projects import flywheel
 
