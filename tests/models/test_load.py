@@ -15,7 +15,6 @@ from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
 from flywheel.io.files import hash_file
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
-from safetensors.torch import load_file, save_file
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "chat_template.jinja", "tokenizer.json", "config.json"])
@@ -84,6 +83,8 @@ def _cut(folder: Path) -> None:
 
 
 def _without_a_weight(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
     weights = load_file(folder / "model.safetensors")
     del weights["model.norm.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.models.policy import PolicySet
 
@@ -18,6 +17,7 @@ NONE: list[None] = [None] * len(PROMPTS)
 @pytest.fixture(scope="module")
 def adapter(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An adapter that changes the model: a LoRA with random weights on both sides."""
+    import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -34,6 +34,8 @@ def policies(tiny_model: Path, batch_size: int) -> PolicySet:
 
 
 def test_log_probabilities_equal_a_plain_forward_pass(tiny_model: Path) -> None:
+    import torch
+
     owner = policies(tiny_model, 2)
     found = owner.policy(None, "base").log_prob(PROMPTS, NONE, ANSWERS)
 
@@ -48,6 +50,8 @@ def test_log_probabilities_equal_a_plain_forward_pass(tiny_model: Path) -> None:
 
 
 def test_a_temperature_divides_the_logits(tiny_model: Path) -> None:
+    import torch
+
     owner = policies(tiny_model, 2)
     policy = owner.policy(None, "base")
     asked = PROMPTS[:1], NONE[:1], ANSWERS[:1]
@@ -79,6 +83,8 @@ def test_adapters_switch_on_and_off(tiny_model: Path, adapter: Path) -> None:
 
 
 def test_drift_is_that_of_two_plain_forward_passes_and_none_without_an_adapter(tiny_model: Path, adapter: Path) -> None:
+    import torch
+
     owner = policies(tiny_model, 4)
     texts = ["one two three " * 60, "x", "a short line"]
     still, moved = owner.policy(None, "base").drifts(texts), owner.policy(adapter, "round 1", "a").drifts(texts)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from flywheel.models.prefixes import common_length, plan_saving
 from flywheel.models.scoring import Batches, plain_log_probs, shared_log_probs
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.train.families import FAMILIES, tiny
 
+pytestmark = pytest.mark.model
 Rows = list[tuple[list[int], list[int]]]
+
+
+@pytest.fixture
+def _inference() -> Iterator[None]:
+    import torch
+
+    with torch.inference_mode():
+        yield
 
 
 def nested(seed: int = 0) -> Rows:
@@ -27,7 +36,7 @@ def nested(seed: int = 0) -> Rows:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@torch.inference_mode()
+@pytest.mark.usefixtures("_inference")
 def test_shared_scores_are_the_plain_ones(family: str) -> None:
     model, rows = tiny(family).eval(), nested()
 
@@ -38,7 +47,7 @@ def test_shared_scores_are_the_plain_ones(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
-@torch.inference_mode()
+@pytest.mark.usefixtures("_inference")
 def test_what_is_written_does_not_depend_on_sharing(family: str) -> None:
     model = tiny(family).eval()
     prompts = [prompt for prompt, _ in nested()[::3]]
@@ -61,7 +70,7 @@ class _Forgets:
         return self.model(**given)
 
 
-@torch.inference_mode()
+@pytest.mark.usefixtures("_inference")
 def test_a_model_whose_cache_is_not_continued_is_scored_side_by_side() -> None:
     model, rows = tiny("llama").eval(), nested()
     forgets, batches = _Forgets(model), Batches(4, 0, 2)
@@ -70,7 +79,7 @@ def test_a_model_whose_cache_is_not_continued_is_scored_side_by_side() -> None:
     assert batches.shares is False
 
 
-@torch.inference_mode()
+@pytest.mark.usefixtures("_inference")
 def test_rows_that_share_nothing_are_not_tried() -> None:
     model, batches = tiny("llama").eval(), Batches(4, 0, 2)
     rows = [([i, i + 1, i + 2], [5, 6]) for i in range(3, 30, 3)]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-import torch
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.io import files
 from flywheel.models.policy import PolicySet
@@ -27,13 +26,14 @@ from tests.reports import manifest, report, row
 if TYPE_CHECKING:
     from flywheel.pipeline.context import Context
 
-TASKS = 60
 SAID = ("Yes.", "No.", "Look at the orders.")
-GROUPS = ("told", "tilted", "plain", "warm", "round", "cut", "stranger", "retold")
+ENOUGH = dict.fromkeys(("told", "tilted", "plain", "warm", "round"), 60)  # an effective sample of 50 is asked for
+TASKS = {**ENOUGH, "cut": 20, "stranger": 20, "retold": 20}
 TELLING = ("told", "tilted", "retold")  # groups whose log tells tokens
 
 
 def _adapter(tiny_model: Path, folder: Path) -> None:
+    import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -69,7 +69,7 @@ def _turns(group: str, i: int) -> list[dict[str, Any]]:
 
 
 def _log(tiny_model: Path) -> list[dict[str, Any]]:
-    made = [(group, i, _turns(group, i)) for group in GROUPS for i in range(TASKS)]
+    made = [(group, i, _turns(group, i)) for group, tasks in TASKS.items() for i in range(tasks)]
     acts = [(t[:at], t[at]) for group, _, t in made if group in TELLING for at in range(1, len(t), 2)]
     policy = PolicySet(ModelConfig(base=str(tiny_model)), EvalConfig()).policy(None, "base")
     asked = [before for before, _ in acts], [None] * len(acts), [answer for _, answer in acts]

@@ -9,7 +9,6 @@ import stat
 from pathlib import Path
 
 import pytest
-import torch
 from flywheel.config import Config, ModelConfig
 from flywheel.errors import FlywheelError, UsageError
 from flywheel.io import files
@@ -23,6 +22,7 @@ from tests.reports import manifest
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Project:
     """A project whose champion is a random adapter of the tiny model."""
+    import torch
     from peft import LoraConfig, get_peft_model
 
     folder = tmp_path_factory.mktemp("merge") / "shop"
@@ -43,6 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Proje
 
 
 def test_the_merged_model_has_the_adapters_logits(project: Project, tmp_path: Path, tiny_model: Path) -> None:
+    import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -122,6 +123,7 @@ def test_gguf_is_made_by_the_converter(
 
 @pytest.mark.skipif(shutil.which("convert-hf-to-gguf") is None, reason="llama.cpp's converter is not installed")
 def test_a_real_converter_makes_a_model_with_the_merged_weights(project: Project, tmp_path: Path) -> None:
+    import torch
     from gguf import GGUFReader
     from safetensors.torch import load_file
 

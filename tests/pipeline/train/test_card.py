@@ -10,7 +10,6 @@ import pytest
 from flywheel.errors import TrainError
 from flywheel.project import Project
 from tests.projects import make_tiny_model
-from transformers import AutoTokenizer
 
 NO_SYSTEM = (
     "{% for m in messages %}{% if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}"
@@ -57,6 +56,8 @@ def test_the_card_of_pairs_says_how_often_the_longer_side_wins(project: Project)
 
 
 def test_a_template_that_drops_a_message_stops_plan_and_train(project: Project, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
     model = make_tiny_model(tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(model)
     tokenizer.chat_template = NO_SYSTEM
