@@ -23,7 +23,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -329,28 +329,41 @@ class Extension:
     group: str
     name: str
     target: str
-    distribution: str
-    version: str
+    source: Distribution | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def distribution(self) -> str:
+        """The name of the distribution that declares it; "?" where that is unknown."""
+        return _name_and_version(self.source)[0]
+
+    @property
+    def version(self) -> str:
+        """That distribution's version."""
+        return _name_and_version(self.source)[1]
+
+
+@cache  # parses METADATA, readme included, and importlib parses it again at every access
+def _name_and_version(source: Distribution | None) -> tuple[str, str]:
+    if source is None:
+        return "?", "?"
+    metadata = source.metadata
+    return metadata["Name"], metadata["Version"]
 
 
 def _entries(group: str) -> dict[str, EntryPoint]:
-    return _known(group, tuple(sys.path))
+    return _installed(tuple(sys.path)).get(group, {})
 
 
-@cache  # a look at every installed distribution's metadata: stages ask hundreds of times in a build
-def _known(group: str, _path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    return {e.name: e for e in entry_points(group=f"flywheel.{group}")}
+@cache  # reads entry_points.txt of every installed distribution: stages ask hundreds of times in a build
+def _installed(_path: tuple[str, ...]) -> dict[str, dict[str, EntryPoint]]:
+    installed = entry_points()
+    return {group: {e.name: e for e in installed.select(group=f"flywheel.{group}")} for group in GROUPS}
 
 
 def list_extensions(group: str | None = None) -> list[Extension]:
     """Return the installed extensions, sorted by group and name, without importing them."""
     groups = GROUPS if group is None else (group,)
-    entries = [(g, e) for g in groups for e in _entries(g).values()]
-    rows = [
-        Extension(g, e.name, e.value, e.dist.name if e.dist else "?", e.dist.version if e.dist else "?")
-        for g, e in entries
-    ]
-    return sorted(rows, key=lambda r: (GROUPS.index(r.group), r.name))
+    return [Extension(g, name, entry.value, entry.dist) for g in groups for name, entry in sorted(_entries(g).items())]
 
 
 def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
