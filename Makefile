@@ -56,9 +56,9 @@ checks: $(VENV)/.tested
 	if [ $$failed = 1 ]; then cat $(VENV)/checks.log; echo "make: a static check failed, see above" >&2; exit 1; fi; \
 	echo "make: the static checks are clean"
 
-# For the inner loop: no model, no processes.
+# For the inner loop: no model, no processes, no real logs.
 test-fast: $(VENV)/.tested
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not e2e and not model and not process"
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not e2e and not model and not process and not data"
 
 format: $(VENV)/.tested
 	@$(BIN)/ruff check --fix-only .

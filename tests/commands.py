@@ -61,13 +61,20 @@ def flywheel(project: Path, *arguments: str, check: bool = True) -> subprocess.C
     return done
 
 
-def killed_everywhere(project: Path, *arguments: str) -> int:
-    """Kill a command at every place where it changes the project, in turn, and let it finish; return the kills."""
+def killed_everywhere(project: Path, *arguments: str, removals: bool = False, refused: int = 0) -> int:
+    """Kill a command at every place where it changes the project, in turn, and let it finish; return the kills.
+
+    Args:
+        project: its folder.
+        arguments: the command.
+        removals: whether a place is also where it removes a file.
+        refused: the exit code of a command that is done and cannot be done twice.
+    """
     ledger = project.with_name("kills")
     ledger.unlink(missing_ok=True)
-    environment = {**os.environ, "FORKED_KILLS": f"{project}:{ledger}"}
+    environment = {**os.environ, "FORKED_KILLS": f"{project}:{ledger}{':removals' * removals}"}
     command, killed = [FLYWHEEL, "-C", str(project), *arguments], -signal.SIGKILL
     while (done := subprocess.run(command, capture_output=True, check=False, env=environment)).returncode == killed:
         pass
-    assert done.returncode in {0, 3}, done.stderr.decode()
+    assert done.returncode in {0, 3, refused}, done.stderr.decode()
     return len(ledger.read_text(encoding="utf-8").splitlines())

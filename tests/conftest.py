@@ -18,17 +18,20 @@ settings.register_profile("e2e", deadline=None, max_examples=100)
 settings.load_profile("commit")
 
 _COMMANDS = {"FLYWHEEL", "REAL", "flywheel", "subprocess", "killed_everywhere"}
-_LIBRARIES = {"torch", "transformers"}
+_LIBRARIES = {"torch", "transformers", "make_tiny_model"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts a process and what needs a model or torch, which `make test-fast` leaves out."""
+    """Mark what starts a process, needs a model or torch, or reads real logs, which `make test-fast` leaves out."""
     for item in items:
         names = set(vars(item.module)) if isinstance(item, pytest.Function) else set[str]()
-        if names & _COMMANDS or {"projects", "session_projects"} & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if names & _COMMANDS or fixtures & {"projects", "session_projects"}:
             item.add_marker("process")
-        if names & _LIBRARIES or "tiny_model" in getattr(item, "fixturenames", ()):
+        if names & _LIBRARIES or "tiny_model" in fixtures:
             item.add_marker("model")
+        if fixtures & {"shared_data", "tau_airline"}:
+            item.add_marker("data")
 
 
 @pytest.fixture(scope="session")

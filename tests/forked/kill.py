@@ -2,62 +2,83 @@
 
 Armed, a process kills itself and all it started (SIGKILL, to the process group) at the first place on its way at which
 no process was killed before. A place is the n-th time that a process is about to rename something to a path, has done
-so and is about to sync the folder, or has opened a file of somebody else's (a checkpoint of transformers') for writing.
+so and is about to sync the folder, or has opened a file of somebody else's (a checkpoint of transformers') for writing;
+of a command that removes files, also the n-th time that it is about to remove one.
 Typed again and again, a command is killed at each of its places once and then comes to its end.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-KILLS = b"FORKED_KILLS"  # PROJECT:LEDGER in the environment arms a command
+KILLS = b"FORKED_KILLS"  # PROJECT:LEDGER or PROJECT:LEDGER:removals in the environment arms a command
 _VOLATILE = ("lock", "lock.json")
+_NUMBER = re.compile(r"/\d+\.json$")
 
 
-def arm(project: Path, ledger: Path) -> None:
+def arm(project: Path, ledger: Path, *options: Path) -> None:
     """Be killed at the first new place.
 
     Args:
         project: what happens outside of it does not count.
         ledger: a line for each place at which a process was killed.
+        options: with `removals`, removing a file counts, and the number of a snapshot does not: it is another one each
+            time that `forget` goes on.
     """
     os.setpgid(0, 0)
-    past = set(ledger.read_text(encoding="utf-8").splitlines()) if ledger.exists() else set[str]()
-    times: Counter[str] = Counter()
-    renamed = project
-
-    def reached(event: str, path: Path) -> None:
-        if path.name in _VOLATILE or not path.is_relative_to(project):
-            return
-        place = f"{event} {path.relative_to(project)}"
-        times[place] += 1
-        place += f" {times[place]}"
-        if place not in past:
-            with ledger.open("a", encoding="utf-8") as handle:
-                handle.write(place + "\n")
-            os.killpg(0, signal.SIGKILL)
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal renamed
-        if event == "os.rename":
-            renamed = Path(os.fsdecode(arguments[1]))
-            reached("rename", renamed)
-            return
-        path, mode = (*arguments, None, None)[:2]
-        if event == "open" and isinstance(path, str) and "w" in (mode or "") and not path.endswith(".partial"):
-            reached("open", Path(path))
-
+    places = _Places(project, ledger, removals=bool(options))
     sync = os.fsync
 
     def fsync(file: int) -> None:
         if Path(f"/proc/self/fd/{file}").is_dir():
-            reached("renamed", renamed)
+            places.reached("renamed", places.renamed)
         sync(file)
 
     os.fsync = fsync  # type: ignore[assignment]
-    sys.addaudithook(hook)
+    sys.addaudithook(places.hook)
+
+
+class _Places:
+    """The places of this process; see `arm`."""
+
+    def __init__(self, project: Path, ledger: Path, *, removals: bool) -> None:
+        self._project, self._ledger, self._removals = project, ledger, removals
+        self._past = set(ledger.read_text(encoding="utf-8").splitlines()) if ledger.exists() else set[str]()
+        self._times: Counter[str] = Counter()
+        self.renamed = project
+
+    def reached(self, event: str, path: Path) -> None:
+        if path.name in _VOLATILE or not path.is_relative_to(self._project):
+            return
+        place = f"{event} {path.relative_to(self._project)}"
+        place = _NUMBER.sub("/N.json", place) if self._removals else place
+        self._times[place] += 1
+        place += f" {self._times[place]}"
+        if place not in self._past:
+            with self._ledger.open("a", encoding="utf-8") as handle:
+                handle.write(place + "\n")
+            os.killpg(0, signal.SIGKILL)
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename":
+            self.renamed = Path(os.fsdecode(arguments[1]))
+            self.reached("rename", self.renamed)
+        elif event == "os.remove" and self._removals:
+            removed = _of(*arguments)
+            if removed.suffix != ".partial":
+                self.reached("remove", removed)
+        elif event == "open":
+            path, mode = (*arguments, None, None)[:2]
+            if isinstance(path, str) and "w" in (mode or "") and not path.endswith(".partial"):
+                self.reached("open", Path(path))
+
+
+def _of(path: Any, folder: int) -> Path:
+    """Return a path that may be relative to an open folder, as `shutil.rmtree` names files."""
+    return Path("" if folder == -1 else Path(f"/proc/self/fd/{folder}").readlink(), os.fsdecode(path))
