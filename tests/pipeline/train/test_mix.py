@@ -23,7 +23,8 @@ holdout_share = 0.1
 [train]
 method = "sft"
 max_steps = {steps}
-batch_size = 8
+batch_size = 4
+checkpoint_every = 60
 sft_learning_rate = 0.02
 threads = 1
 
