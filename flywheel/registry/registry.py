@@ -231,13 +231,17 @@ class Registry:
         return decisions, bad
 
     def decide(self, promotion: Promotion) -> Promotion:
-        """Append a decision, chained to the one before, then move the aliases it implies."""
+        """Append a decision, chained to the one before, then set its round's state and move the aliases it implies."""
         head = hash_chain.append(self._decisions, promotion.model_dump(mode="json"), head=self._head())
         chained = Promotion.model_validate_json(hash_chain.lines_of(self._decisions)[-1])
         self._apply(chained, head)
         return chained
 
     def _apply(self, promotion: Promotion, head: str) -> None:
+        states = {"promoted": "promoted", "forced": "promoted", "held": "held"}
+        manifest, state = self.manifest(promotion.round), states.get(promotion.decision, "retired")
+        if manifest.state != state:
+            self.save(manifest.model_copy(update={"state": state}))
         moves: dict[str, int | None] = {"champion": promotion.champion_after}
         if promotion.champion_after != promotion.champion_before:
             moves["previous"] = promotion.champion_before if promotion.decision != "forgotten" else None
@@ -249,7 +253,7 @@ class Registry:
         self.point(decided=head, **moves)
 
     def recover(self) -> bool:
-        """Finish an alias move that was cut off between the decision and the pointer; return whether one was.
+        """Finish what a kill left undone after a decision, the pointer last; return whether there was any.
 
         Only a decision chained to the one that set the aliases moves them: one changed or added by hand does not.
         """

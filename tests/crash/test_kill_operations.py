@@ -69,8 +69,8 @@ def _certificates(project: Path) -> list[dict[str, Any]]:
 
 
 def _files(project: Path) -> set[str]:
-    """Return the files of a project but locks, pages, which are made again when asked for, and snapshots' numbers."""
-    paths = [path for path in project.rglob("*") if not path.name.startswith("lock") and path.suffix != ".html"]
+    """Return the files of a project but locks, without the numbers of snapshots: a resumed command may commit again."""
+    paths = [path for path in project.rglob("*") if not path.name.startswith("lock")]
     return {_NUMBER.sub("/N.json", str(path.relative_to(project))) for path in paths}
 
 
@@ -95,15 +95,11 @@ def test_killed_at_every_place_while_removing_files(forgotten: Path, tmp_path: P
 
 
 def test_killed_at_every_place_while_promoting(rounds: Path, tmp_path: Path) -> None:
-    """Typed again, it is forced again: there may be more decisions than one, and all name the same champion."""
     promoted = digest(_after(rounds, PROMOTE))
 
     assert _killed(rounds, PROMOTE, tmp_path / "p") > 3
 
-    killed = digest(tmp_path / "p")
-    assert killed["aliases"] == promoted["aliases"]
-    assert killed["rounds"] == promoted["rounds"]
-    assert {p.champion_after for p in Project(tmp_path / "p").registry.promotions()[3:]} == {4}
+    assert digest(tmp_path / "p") == promoted
 
 
 def test_killed_at_every_place_while_rolling_back(rounds: Path, tmp_path: Path) -> None:
@@ -112,6 +108,4 @@ def test_killed_at_every_place_while_rolling_back(rounds: Path, tmp_path: Path) 
 
     assert _killed(rounds.with_name("promote"), ROLLBACK, tmp_path / "p", refused=1) > 3
 
-    killed = digest(tmp_path / "p")
-    assert killed["aliases"] == rolled_back["aliases"]
-    assert killed["decisions"] == rolled_back["decisions"]
+    assert digest(tmp_path / "p") == rolled_back

@@ -121,15 +121,16 @@ def cleanse_pages(ctx: Context) -> list[str]:
     notes = []
     for number in (n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256):
         folder = ctx.registry.folder(number)
-        had = (folder / "report.html").exists()
-        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        page = folder / "report.html"
+        for path in sorted(p for p in folder.rglob("*") if p.is_file() and p != page):
             name = path.relative_to(folder).as_posix()
             if name not in _LASTING and not name.startswith(_KEPT):
                 path.unlink()
         try:
-            if had:
+            if page.exists():  # replaced in one step: after a kill it is there to be replaced again
                 write_page(ctx, number)
         except FlywheelError as error:
+            page.unlink()
             notes.append(f"the page of round {number} was removed and could not be written again: {error.message}")
     return notes
 

@@ -31,7 +31,6 @@ def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
     history, _ = ctx.registry.readable()
     earlier = [p for p in history if p.report_sha256 == ctx.registry.report_sha256(number)]
     if earlier:
-        _settle(ctx, earlier[-1])
         return earlier[-1]
     champion = ctx.registry.champion
     inputs = GateInput(report, ctx.registry.manifest(number), history, _problems(ctx, report, history))
@@ -103,21 +102,13 @@ def _record(
         at=ctx.clock(),
         **extra,
     )
-    recorded = ctx.registry.decide(promotion)
-    _settle(ctx, recorded)
-    return recorded
-
-
-def _settle(ctx: Context, promotion: Promotion) -> None:
-    """Bring the round's state in line with the decision; a kill may have come between the two."""
-    states = {"promoted": "promoted", "forced": "promoted", "held": "held"}
-    manifest, state = ctx.registry.manifest(promotion.round), states.get(promotion.decision, "retired")
-    if manifest.state != state:
-        ctx.registry.save(manifest.model_copy(update={"state": state}))
+    return ctx.registry.decide(promotion)
 
 
 def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:
     """Make a trained round champion against or without the gate; the reason is recorded.
+
+    The same command again, after a kill for example, is the same decision.
 
     Raises:
         UsageError: the round is not trained, was rolled back, or is damaged.
@@ -129,6 +120,9 @@ def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:
             f"round {number} was rolled back and never becomes champion again", hint="train a new round from its data"
         )
     _refuse_tainted(ctx, number)
+    decisions = ctx.registry.promotions()
+    if decisions and (decisions[-1].round, decisions[-1].decision, decisions[-1].reason) == (number, "forced", reason):
+        return decisions[-1]
     problems = ctx.registry.problems([number])
     if problems:
         raise UsageError("; ".join(problems), hint="a damaged round is never promoted, not even by force")
