@@ -239,9 +239,9 @@ class Registry:
 
     def _apply(self, promotion: Promotion, head: str) -> None:
         states = {"promoted": "promoted", "forced": "promoted", "held": "held"}
-        manifest, state = self.manifest(promotion.round), states.get(promotion.decision, "retired")
-        if manifest.state != state:
-            self.save(manifest.model_copy(update={"state": state}))
+        if promotion.round in self.numbers():  # its folder may be gone; the decision is not
+            manifest = self.manifest(promotion.round)
+            self.save(manifest.model_copy(update={"state": states.get(promotion.decision, "retired")}))
         moves: dict[str, int | None] = {"champion": promotion.champion_after}
         if promotion.champion_after != promotion.champion_before:
             moves["previous"] = promotion.champion_before if promotion.decision != "forgotten" else None
