@@ -72,8 +72,7 @@ def _label(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFram
     against = (good & (pl.col("credit") <= -cfg.min_margin)) | (bad & (pl.col("credit") >= cfg.min_margin))
     steps = funnel.drop(steps, ~pl.col("failed") & ~good & ~bad, "unclear outcome")
     steps = funnel.drop(steps, ~pl.col("failed") & against, "credit against outcome")
-    certainty = pl.when("failed").then(1.0).otherwise((2 * pl.col("p_success") - 1).abs())
-    steps = steps.with_columns(label=good & ~pl.col("failed"), weight=certainty * pl.col("weight"))
+    steps = steps.with_columns(label=good & ~pl.col("failed"))
     return funnel.drop(steps, pl.col("weight") <= 0, "no confidence")
 
 

@@ -33,13 +33,11 @@ NOTHING_BEFORE = Before()
 
 
 def sampling_order(table: pl.DataFrame, key: str, *salt: int | str) -> pl.Series:
-    """Return keys to sort by, largest first, to sample rows without replacement, each as often as its weight demands.
+    """Return keys to sort by, to sample rows without replacement; they depend on nothing but ids and salt.
 
-    Depends on nothing but ids, weights and salt (Efraimidis and Spirakis 2006). Without weights all rows are alike.
+    Every row is as likely as any other: a row's weight multiplies its loss, and must not decide on its place as well.
     """
-    weights = table["weight"] if "weight" in table.columns else [1.0] * table.height
-    both = zip(table[key], weights, strict=True)
-    return pl.Series([math.log(chance(name, *salt)) / weight for name, weight in both], dtype=pl.Float64)
+    return pl.Series([chance(name, *salt) for name in table[key]], dtype=pl.Float64)
 
 
 def chance(name: str, *salt: int | str) -> float:

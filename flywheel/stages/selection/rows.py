@@ -43,8 +43,8 @@ def select_demonstrations(
         examples: the table.
         cfg: caps and the seed.
         funnel: counts rows.
-        users: the user of each episode. Of one user's rows only so many are taken, the most certain first, and each
-            counts less the more there are.
+        users: the user of each episode. Of one user's rows only so many are taken, and each counts less the more there
+            are.
         before: what the start policy was trained on; such rows have {mix: older}, and only so many are taken.
     """
     key = EXAMPLES.table.key
@@ -52,7 +52,6 @@ def select_demonstrations(
     table = _various_successes(table, funnel)
     table = with_users(table, "episode_id", users or {})
     table = cap_users(table, key, known_users(table, funnel), cfg, funnel, before)
-    # Steps of a conversation share their weight: the most certain rows would be a few complete conversations.
     table = take(by_task(table, key, sampling_order(table, key, cfg.seed)), key, cfg, before, funnel)
     return _rows(table, EXAMPLES, ("weight",), funnel)
 
@@ -87,7 +86,7 @@ def select_pairs(
     table = cap_users(table, key, counts, cfg, funnel, before)
     edited = pl.col("builder") == "user_edit"
     table = table.with_columns(nll_weight=_nll_weight(cfg, verified, "chosen_episode", "p_chosen", edited))
-    table = take(by_task(table, key, table["weight"]), key, cfg, before, funnel)
+    table = take(by_task(table, key, table["p_better"]), key, cfg, before, funnel)
     return _rows(table, PAIRS, ("p_better", "weight", "nll_weight"), funnel)
 
 

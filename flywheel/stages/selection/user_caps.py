@@ -15,7 +15,7 @@ import polars as pl
 
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
-from flywheel.stages.selection.mix import Before, new_first
+from flywheel.stages.selection.mix import Before, new_first, sampling_order
 
 CAP = 3  # votes of one user that count
 LEAST_USERS = 3  # distinct users that a preference needs
@@ -96,8 +96,9 @@ def known_users(table: pl.DataFrame, funnel: Funnel) -> dict[str, int]:
 def cap_users(
     table: pl.DataFrame, key: str, counts: Mapping[str, int], cfg: TrainConfig, funnel: Funnel, before: Before
 ) -> pl.DataFrame:
-    """Keep each user's rows of most weight, new ones first, and weigh them by how many there are; drops `_user`."""
-    table = new_first(table.sort("weight", key, descending=[True, False]), key, before)
+    """Keep a sample of each user's rows, new ones first, and weigh them by how many there are; drops `_user`."""
+    table = table.with_columns(_order=sampling_order(table, key, cfg.seed, "of a user")).sort("_order", key)
+    table = new_first(table.drop("_order"), key, before)
     table = share_out(table, counts, cfg, funnel)
     weights = pl.Series(user_weights(table["_user"].to_list()), dtype=pl.Float64)
     return table.with_columns(weight=pl.col("weight") * weights).drop("_user")

