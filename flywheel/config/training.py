@@ -125,7 +125,9 @@ class TrainConfig(Section):
         "pairs.",
     )
     grpo_learning_rate: float = Field(default=5e-6, gt=0, description="Learning rate of GRPO on the adapter.")
-    grpo_kl: float = Field(default=0.02, ge=0, description="Weight of the KL to the reference in GRPO.")
+    grpo_kl: float = Field(
+        default=0.02, ge=0, description="Weight of GRPO's penalty on leaving the reference (k3 on the logged tokens)."
+    )
     grpo_mask_kl: float = Field(
         default=0.5,
         gt=0,

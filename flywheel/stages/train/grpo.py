@@ -1,11 +1,12 @@
-"""Policy gradients on logged groups: TOPR weights, a lowered baseline, KL to the reference, and a refusal.
+"""Policy gradients on logged groups: TOPR weights, a lowered baseline, a penalty to stay near, and a refusal.
 
 A group's members may differ in number and length; each is a logged conversation whose actions are trained and nothing
 else. What was logged was not sampled by the policy in training, so its members are weighted by how likely they have
 become: a member above its group's baseline counts fully, one below it by min(policy / behaviour, 1). Behaviour log-
 probabilities are those of the log where they fit the tokens, else scored again under the adapter that served, at the
 temperature of the draw, else unknown, and then a member below the baseline is not trained against. All of a group's
-members are one tree.
+members of one temperature are one tree. Policy and reference are the model at the member's temperature too: that is
+what drew the tokens, what a ratio can compare, and what will serve.
 
 TOPR: Le Roux et al. 2025, arXiv 2503.14286. Baseline below the behaviour's mean: Arnal et al. 2025, arXiv 2506.20520.
 No division by the group's spread nor by lengths: Liu et al. 2025, arXiv 2503.20783.
@@ -93,7 +94,7 @@ class GroupLoss(Logged):
         self._scale = 1 / (math.fsum(sizes) / len(sizes) * max(lengths))  # constant: neither length nor size bends it
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
-        """Return the mean over groups of the TOPR loss and the KL to the reference."""
+        """Return the mean over groups of the TOPR loss and the penalty on leaving the reference (k3)."""
         return torch.stack([self._group(i, rows) for i, rows in zip(chosen, scores, strict=True)]).mean()
 
     def _group(self, i: int, rows: list[torch.Tensor]) -> torch.Tensor:
@@ -146,9 +147,16 @@ def start_scores(spec: TrainSpec, items: Items) -> list[list[torch.Tensor]]:
         return items.reference
     items.scorer.model.eval()
     rows = [row for item in items.rows for row in item]
-    scores = iter(score_once(items.scorer, rows, ReferenceCache(None, ()), PASS_TOKENS).rows)
+    at = [t for item in items.temperatures for t in item] if items.temperatures else [1.0] * len(rows)
+    found = dict[int, torch.Tensor]()
+    for temperature in sorted(set(at)):
+        places = [i for i, own in enumerate(at) if own == temperature]
+        with items.scorer.at(temperature):
+            scores = score_once(items.scorer, [rows[i] for i in places], ReferenceCache(None, ()), PASS_TOKENS).rows
+        found |= zip(places, scores, strict=True)
     items.scorer.model.train()
-    return [[next(scores) for _ in item] for item in items.rows]
+    flat = (found[i] for i in range(len(rows)))
+    return [[next(flat) for _ in item] for item in items.rows]
 
 
 def refuse(
@@ -204,7 +212,9 @@ def train(spec: TrainSpec) -> TrainResult:
     prepare(spec)
     tokenizer = load_tokenizer(spec.config.model)
     groups, refused = read_groups(read_rows(spec.data), ChatFormat(tokenizer), cfg)
-    items = prepare_items(spec, with_adapter(spec), [[r for m in group for r in m.rows] for group in groups])
+    rows = [[r for m in group for r in m.rows] for group in groups]
+    drawn_at = [[m.temperature for m in group for _ in m.rows] for group in groups]
+    items = prepare_items(spec, with_adapter(spec), rows, temperatures=drawn_at)
     behaviour = behaviour_scores(spec, items, groups)
     near = refuse(start_scores(spec, items), groups, behaviour, cfg.grpo_min_ess)
     checks = {"rows_refused": float(refused), **items.numbers(), **near}

@@ -47,7 +47,11 @@ def kto(ratio: torch.Tensor, desirable: torch.Tensor, drift: torch.Tensor, *, be
 
 
 def k3(log_ratio: torch.Tensor) -> torch.Tensor:
-    """Return the estimate of KL(sampler || policy) at each token from log(policy / sampler); never negative."""
+    """Return r - 1 - log r at each token from log r; never negative.
+
+    Its mean over tokens that the reference's counterpart drew estimates a KL divergence (Schulman's k3). Over tokens of
+    a log it is a penalty on moving away, and no estimate: another policy drew them.
+    """
     kept = log_ratio.clamp(-RATIO_LIMIT, RATIO_LIMIT)
     return torch.expm1(kept) - kept
 

@@ -41,6 +41,7 @@ class Items:
     sharing: Sharing
     computed: int = 0  # rows whose reference was not kept from before
     units: Sequence[Sequence[int]] = ()  # rows, counted through all items, whose reference was scored together
+    temperatures: Sequence[Sequence[float]] = ()  # of sampling, for each row of each item; none: 1
 
     @property
     def longest(self) -> int:
@@ -51,6 +52,13 @@ class Items:
     def tokens(self) -> int:
         """Tokens that one pass over the items computes."""
         return sum(cost(item, shared=self.sharing.on) for item in self.rows)
+
+    def scores(self, chosen: Sequence[int]) -> list[list[torch.Tensor]]:
+        """Return the log-probabilities of some items' rows under the current model, each at its temperature."""
+        rows = [row for i in chosen for row in self.rows[i]]
+        at = [t for i in chosen for t in self.temperatures[i]] if self.temperatures else [1.0] * len(rows)
+        flat = iter(self.scorer.at_each(rows, at))
+        return [[next(flat) for _ in self.rows[i]] for i in chosen]
 
     def again(self, place: int) -> list[torch.Tensor]:
         """Return the log-probabilities of one item's rows under the current model, computed as the reference was.
@@ -100,7 +108,7 @@ class Order:
             yield from self._runs[run]
 
 
-def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> LogProbs:
+def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row], temperature: float = 1.0) -> LogProbs:
     """Return the log-probabilities of rows under the reference that the round names, kept between rounds."""
     import transformers
 
@@ -111,26 +119,45 @@ def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row]) -> Lo
         base_identity(spec.config.model).sha256, weights, spec.config.model.dtype, scorer.sharing and scorer.kernel,
         torch.get_num_threads(),
         str(next(scorer.model.parameters()).device), torch.__version__, transformers.__version__,
+        *(() if temperature == 1 else (f"temperature {temperature}",)),
     )  # fmt: skip
     cache = ReferenceCache(spec.cache_dir / "reference" if spec.cache_dir else None, identity)
     scorer.model.eval()
-    with scorer.model.disable_adapter() if base_only else contextlib.nullcontext():
+    with scorer.model.disable_adapter() if base_only else contextlib.nullcontext(), scorer.at(temperature):
         scores = score_once(scorer, rows, cache, PASS_TOKENS)
     scorer.model.train()
     return scores
 
 
-def prepare_items(spec: TrainSpec, model: Any, rows: list[list[Row]], *, reference: bool = True) -> Items:
-    """Decide whether rows share, and score them once under the reference, before anything is trained."""
+def prepare_items(
+    spec: TrainSpec,
+    model: Any,
+    rows: list[list[Row]],
+    *,
+    reference: bool = True,
+    temperatures: Sequence[Sequence[float]] = (),
+) -> Items:
+    """Decide whether rows share, and score them once under the reference, before anything is trained.
+
+    Where rows have sampling temperatures, both the policy and the reference are the model at these.
+    """
     scorer = Scorer(model.train())
     sharing = decide(scorer, rows, dropout=spec.config.train.lora.dropout)
     scorer.sharing = sharing.on
     print(f"shared beginnings: {'computed once' if sharing.on else 'computed for every row'}; {sharing.reason}")  # noqa: T201 - train.log
     if not reference:
         return Items(rows, [], scorer, sharing)
-    scores = reference_scores(scorer, spec, [row for item in rows for row in item])
-    flat = iter(scores.rows)
-    return Items(rows, [[next(flat) for _ in item] for item in rows], scorer, sharing, scores.computed, scores.units)
+    every = [row for item in rows for row in item]
+    at = [t for item in temperatures for t in item] if temperatures else [1.0] * len(every)
+    found, computed, units = dict[int, torch.Tensor](), 0, list[list[int]]()
+    for temperature in sorted(set(at)):
+        places = [i for i, own in enumerate(at) if own == temperature]
+        scores = reference_scores(scorer, spec, [every[i] for i in places], temperature)
+        found |= zip(places, scores.rows, strict=True)
+        computed += scores.computed
+        units += [[places[i] for i in unit] for unit in scores.units]
+    flat = (found[i] for i in range(len(every)))
+    return Items(rows, [[next(flat) for _ in item] for item in rows], scorer, sharing, computed, units, temperatures)
 
 
 class Limits:
@@ -190,8 +217,8 @@ class Logged:
         """Score the rows of a batch's items, together where they share, and return the method's loss."""
         chosen: list[int] = inputs["item"].tolist()
         with self.accelerator.autocast():  # type: ignore[attr-defined]
-            flat = iter(self.items.scorer([row for i in chosen for row in self.items.rows[i]]))
-        loss = self.item_loss(chosen, [[next(flat) for _ in self.items.rows[i]] for i in chosen])
+            scores = self.items.scores(chosen)
+        loss = self.item_loss(chosen, scores)
         if not bool(loss.isfinite()):
             raise TrainError(
                 f"step {self.state.global_step + 1}: the loss is {float(loss.detach())}, not a number",  # type: ignore[attr-defined]

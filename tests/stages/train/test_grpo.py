@@ -15,7 +15,7 @@ from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io import files
 from flywheel.models.chat import ChatFormat
-from flywheel.models.load import load_tokenizer
+from flywheel.models.load import load_base, load_tokenizer
 from flywheel.records import canonical_json
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.datasets.groups import advantages
@@ -94,6 +94,29 @@ def with_log_probs(rows: list[dict[str, Any]], model: Path, a_token: float) -> l
     return made
 
 
+def with_own_log_probs(rows: list[dict[str, Any]], model: Path, temperature: float) -> list[dict[str, Any]]:
+    """The same groups by an unnamed policy, every token logged with what the model gives it at a temperature."""
+    settings = ModelConfig(base=str(model))
+    scorer = Scorer(load_base(settings).eval())
+    chat = ChatFormat(load_tokenizer(settings))
+    made = []
+    for row in rows:
+        told: list[list[dict[str, Any]]] = []
+        for messages in row["completions"]:
+            members = member_rows(messages, row["prompt"], row["tools"], chat)
+            with torch.inference_mode(), scorer.at(temperature):
+                scores = [s.tolist() for s in scorer.plain(members)]
+            told.append([])
+            for member, own in zip(members, scores, strict=True):
+                left = iter(own)
+                told[-1] += [
+                    {"ids": list(member.ids[a:b]), "log_probs": [next(left) for _ in range(a, b)]}
+                    for a, b in member.windows
+                ]
+        made.append({**row, "log_probs": told, "policies": [""] * len(row["policies"])})
+    return made
+
+
 def test_only_actions_are_trained_and_steps_that_continue_are_one_row(tiny_model: Path) -> None:
     tokenizer = load_tokenizer(ModelConfig(base=str(tiny_model)))
     (row,) = member_rows(attempt("It is on its way."), PROMPT, TOOLS, ChatFormat(tokenizer))
@@ -164,6 +187,28 @@ def test_scored_again_a_draw_has_the_probabilities_that_it_was_drawn_with(
         assert scores.tolist() == pytest.approx(log_probs, abs=1e-4)
     at_one = items.scorer([groups[0][0].rows[0]])[0].tolist()
     assert at_one != pytest.approx(told[0], abs=1e-2)  # as it was, it would have been another policy
+
+
+@pytest.mark.parametrize("temperature", [0.5, 0.7, 1.0])
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_policys_own_logs_overlap_with_it_at_any_temperature(
+    tmp_path: Path, tiny_model: Path, *, temperature: float, logged: bool
+) -> None:
+    own = [{**row, "temperatures": [temperature] * len(row["policies"])} for row in GROUPS]
+    if logged:  # as a server logs them that gives the sampler's probabilities
+        own = with_own_log_probs(own, tiny_model, temperature)
+    result, _, seen = trained(spec(tmp_path, tiny_model, own, max_steps=1, grpo_kl=0.5))
+    assert result.checks["behaviour_known"] == 1.0
+    assert result.checks["overlap_step0"] == pytest.approx(1.0, abs=2e-3)
+    assert result.checks["ess_step0"] == pytest.approx(1.0, abs=2e-3)
+    assert seen[0]["ratio"] == pytest.approx(1.0, abs=2e-3)
+    assert seen[0]["kl"] == pytest.approx(0.0, abs=1e-5), "the reference is the model at this temperature too"
+
+
+def test_members_of_several_temperatures_are_each_trained_at_their_own(tmp_path: Path, tiny_model: Path) -> None:
+    mixed = [{**row, "temperatures": [(0.5, 1.0, 1.3)[i % 3] for i in range(len(row["policies"]))]} for row in GROUPS]
+    result, _, _ = trained(spec(tmp_path, tiny_model, mixed, max_steps=1))
+    assert result.checks["overlap_step0"] == pytest.approx(1.0, abs=2e-3)
 
 
 def test_a_draw_that_nobody_can_score_again_is_not_trained_against(tmp_path: Path, tiny_model: Path) -> None:

@@ -79,6 +79,15 @@ class Scorer:
         finally:
             self._temperature = before
 
+    def at_each(self, rows: Sequence[Row], temperatures: Sequence[float]) -> list[torch.Tensor]:
+        """Return each row's log-probabilities at its own temperature; rows of one temperature share."""
+        scores: dict[int, torch.Tensor] = {}
+        for temperature in sorted(set(temperatures)):
+            places = [i for i, own in enumerate(temperatures) if own == temperature]
+            with self.at(temperature):
+                scores |= zip(places, self([rows[i] for i in places]), strict=True)
+        return [scores[i] for i in range(len(rows))]
+
     def _attention(self, name: str) -> None:
         self._config._attn_implementation = name  # noqa: SLF001 - the public setter looks for kernels to download
 
