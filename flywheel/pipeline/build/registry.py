@@ -91,7 +91,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", "returns",
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED} - {"scope"})}, version=3),
     Stage("examples", (*_LABELLED, "corrections"), ("examples",), "task", "examples",
-          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=2),
+          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=3),
     Stage("pairs", (*_LABELLED, "corrections"), ("pairs",), "task", "pairs",
           lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=2),
     Stage("groups", _LABELLED, ("groups",), "task", "groups",
