@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,11 +17,12 @@ from flywheel.cli.progress import working
 from flywheel.cli.render import columns, funnel_lines
 from flywheel.cli.session import Session, session
 from flywheel.errors import UsageError
+from flywheel.funnel import errors_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flywheel.results.data import IngestAnswer, QuarantineAnswer, QueryAnswer, StatusAnswer
+    from flywheel.results.data import IngestAnswer, QuarantineAnswer, QueryAnswer, StageAnswer, StatusAnswer
 
 commands = typer.Typer()
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
@@ -196,9 +198,14 @@ def build(
     lines = columns(rows, right=(3,))
     if current.out.verbose:
         lines = [x for s, line in zip(answer.stages, lines, strict=True) for x in (line, *funnel_lines(s.funnel))]
-    current.out.result([*lines, "next  flywheel plan"], answer)
+    current.out.result([*lines, *_error_lines(answer.stages), "next  flywheel plan"], answer)
     if detailed and all(s.state == "fresh" for s in answer.stages):
         raise typer.Exit(99)
+
+
+def _error_lines(stages: Sequence[StageAnswer]) -> list[str]:
+    """Return what each stage counted that should be in no log."""
+    return [f"! {s.stage}: {count:,} {name}" for s in stages for name, count in errors_in(s.funnel)]
 
 
 @commands.command()
@@ -220,7 +227,7 @@ def _status_lines(a: StatusAnswer) -> list[str]:
         [s.stage, s.state, "; ".join(s.why) or ", ".join(f"{n:,} {table}" for table, n in s.rows.items())]
         for s in a.stages
     ]
-    return columns(head) + columns(stages) + [f"next     {a.next}"]
+    return columns(head) + columns(stages) + _error_lines(a.stages) + [f"next     {a.next}"]
 
 
 @commands.command()

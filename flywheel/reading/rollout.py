@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flywheel.reading.events import Event, Source, acted, spoken
+from flywheel.reading.events import Event, Source, acted, request, spoken
 from flywheel.reading.feedback import feedback, outcome
 from flywheel.reading.messages import Message
 from flywheel.reading.values import present
@@ -66,8 +66,10 @@ class Rollout:
 
 
 def rollout_events(rollout: Rollout) -> Iterator[Event]:
-    """Yield the events of a rollout; one without messages has none but its outcomes."""
+    """Yield the events of a rollout; an attempt without a message has an empty request."""
     source = rollout.columns()
+    if rollout.task and not rollout.messages and not rollout.first:
+        yield request([], source, 0, present(tags=list(rollout.tags) or None))
     for event in _transcript(rollout, source):
         facts = dict(rollout.facts.get(event["seq"], ()))
         columns = present(ts=facts.pop("ts", None), model=facts.pop("model", None), seq=event["seq"] + rollout.first)

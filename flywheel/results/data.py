@@ -98,7 +98,7 @@ class StageAnswer(Record):
     state: str = Field(description="fresh, stale, built or never.")
     why: list[str] = Field(description="What changed since the last build.")
     rows: dict[str, int] = Field(description="Rows by table.")
-    funnel: dict[str, int] = Field(description="considered = kept + dropped by reason.")
+    funnel: dict[str, int] = Field(description="considered = kept + dropped by reason; errors and notes besides.")
     seconds: float = 0.0
 
 

@@ -93,6 +93,21 @@ def test_what_a_source_has_and_no_event_holds_is_counted(project: Path) -> None:
     )
 
 
+def test_calls_that_no_step_holds_are_told_after_build_and_by_status(project: Path) -> None:
+    turns = [
+        {"role": "user", "content": "where is 7?"},
+        {"role": "assistant", "tool_calls": [{"id": "c1", "name": "find", "arguments": {"id": 7}}]},
+    ]
+    event = {"kind": "request", "conversation_id": "c", "seq": 0, "payload": {"messages": turns}}
+    for log in (project / "logs").iterdir():
+        log.unlink()
+    (project / "logs" / "a.jsonl").write_text(json.dumps(event) + "\n")
+    flywheel(project, "ingest", "logs")
+    told = "! episodes: 1 episodes with tool calls and no step (tagged calls_without_step)"
+    assert told in flywheel(project, "build").stdout
+    assert told in flywheel(project, "status").stdout
+
+
 SECRETS = {
     "secret": "sk-proj-abcdefghij1234567890",
     "email": "joe.doe@mail.example",

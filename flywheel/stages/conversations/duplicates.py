@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.stages.common.canonical import call_key
 
 if TYPE_CHECKING:
-    from flywheel.stages.conversations.event import Event
+    from flywheel.stages.conversations.fragments import Event
 
 Messages = list[dict[str, Any]]
 

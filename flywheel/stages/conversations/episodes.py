@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from flywheel.contracts import arrow_schema, conform
-from flywheel.records import Episode, Row, Split, Step, StopReason, ToolStatus, content_id
+from flywheel.records import Episode, EventKind, Row, Split, Step, StopReason, ToolStatus, content_id
 from flywheel.stages.common.canonical import (
     action_key,
     dump,
@@ -28,8 +28,8 @@ from flywheel.stages.common.canonical import (
     task_of_request,
     tools_of,
 )
-from flywheel.stages.conversations.event import Event
-from flywheel.stages.conversations.transcript import Transcript, read_transcript
+from flywheel.stages.conversations.fragments import Event
+from flywheel.stages.conversations.transcript import UNSTEPPED, Transcript, read_transcript
 
 if TYPE_CHECKING:
     from flywheel.config import EpisodesConfig
@@ -73,7 +73,8 @@ def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) ->
     """Return (episodes, steps) of the conversations; counts conversations.
 
     Events are ordered by time, then by their position in the source; an event without a time is placed by its position.
-    A conversation with feedback only, or without any message, gives no episode and is counted. The results of an
+    A conversation with feedback only, or without any message, gives no episode and is counted; an attempt at a named
+    task whose outcome is known is an episode even if it ended before its first message. The results of an
     episode's last calls are both in that step's status and, as messages, in the episode's tail: the tail is everything
     after the last action, in order.
     """
@@ -82,17 +83,38 @@ def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) ->
     for log in _conversations(events):
         funnel.considered += 1
         transcript = read_transcript([_event(row) for row in log.rows if row.kind not in _LATER])
-        if not transcript.actions and not transcript.tail:
+        if not transcript.actions and not transcript.tail and not _failed_early(log):
             only_feedback = all(row.kind in _LATER for row in log.rows)
             funnel.dropped["feedback without conversation" if only_feedback else "no messages"] += 1
             continue
         funnel.kept += 1
-        funnel.note("duplicate model calls", transcript.repeated_calls)
-        funnel.note("tool results without a call", transcript.orphan_results)
+        _count_calls(transcript, funnel)
         episode = _episode(log, transcript, cfg)
         episodes.append(episode)
         steps += _steps(episode, transcript)
     return _table(episodes, Episode), _table(steps, Step)
+
+
+def _failed_early(log: _Log) -> bool:
+    """Whether a log without messages is an attempt: the source names its task and knows its outcome."""
+    named = any(row.task_key for row in log.rows if row.kind not in _LATER)
+    return named and any(row.kind == EventKind.OUTCOME.value for row in log.rows)
+
+
+def _count_calls(transcript: Transcript, funnel: Funnel) -> None:
+    """Count a conversation's tool calls: those of its events are those of its steps, or have a reason not to be.
+
+    An episode without a step although its log has calls or results was not understood: an error.
+    """
+    funnel.note("duplicate model calls", transcript.repeated_calls)
+    funnel.note("tool results without a call", transcript.orphan_results)
+    funnel.note("tool calls of events", transcript.logged_calls)
+    funnel.note("tool calls of steps", transcript.made_calls)
+    for reason, count in transcript.uncounted.items():
+        funnel.note(f"tool calls {reason}", count)
+    lost = transcript.logged_calls - transcript.made_calls - transcript.uncounted.total()
+    funnel.error("tool calls of events that are in no step", abs(lost))
+    funnel.error(f"episodes with tool calls and no step (tagged {UNSTEPPED})", UNSTEPPED in transcript.tags)
 
 
 def _table(rows: list[dict[str, Any]], record: type[Row]) -> pl.DataFrame:

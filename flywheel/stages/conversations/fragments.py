@@ -7,16 +7,26 @@ first piece. Blocks are whole parts of a message; deltas are cut anywhere, also 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from flywheel.stages.common.canonical import parse
-
-if TYPE_CHECKING:
-    from flywheel.stages.conversations.event import Event
 
 _DELTA = "delta"
 _COUNTED = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
 _JOINTS = {"block": "\n", _DELTA: ""}
+
+
+class Event(NamedTuple):
+    """An event of a conversation with its payload parsed."""
+
+    event_id: str
+    kind: str
+    span_id: str | None
+    parent_id: str | None
+    tool_name: str | None
+    tool_call_id: str | None
+    payload: dict[str, Any]
+    ids: Sequence[str] = ()
 
 
 def join_fragments(events: Sequence[Event]) -> list[Event]:

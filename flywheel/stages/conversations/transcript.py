@@ -5,11 +5,14 @@ Logs record a conversation in two ways, also mixed: a model call with `input` re
 the input adds to the context before it is an observation; without `input` the events between two calls are the
 observation. An input that does not continue the context (a compacted history, a sub-agent, a regenerated answer)
 replaces it.
+
+No call is lost without a word: every call of the events is one of an action, or is counted by the reason why not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,14 +20,18 @@ from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.sampling import served
 from flywheel.stages.conversations.duplicates import calls_of, merge_duplicates, same_message
-from flywheel.stages.conversations.event import Event
-from flywheel.stages.conversations.fragments import join_fragments
+from flywheel.stages.conversations.fragments import Event, join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
 
 Messages = list[dict[str, Any]]
 Usage = dict[str, float]
 
 _USAGE = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
+UNSTEPPED = "calls_without_step"  # the tag of a log that has calls or results, but nothing that the agent did
+
+# Why a call of an event is not one of an action.
+PIECES, AGAIN = "pieces of one call", "logged more than once"
+IN_MESSAGE, NAMELESS = "spans of calls in messages", "without a tool's name"
 
 
 @dataclass(slots=True)
@@ -50,15 +57,35 @@ class Transcript:
     tags: set[str] = field(default_factory=set)
     repeated_calls: int = 0  # duplicate model calls
     orphan_results: int = 0
+    logged_calls: int = 0  # tool calls of the events: in answers, and as spans
+    uncounted: Counter[str] = field(default_factory=Counter)  # those of them that are in no action, by reason
+    seen_calls: int = 0  # calls and results in the messages that the agent was given
+
+    @property
+    def made_calls(self) -> int:
+        """Tool calls of the actions: `logged_calls` without those that are `uncounted`."""
+        return sum(len(action.calls) for action in self.actions)
 
 
 def read_transcript(events: Sequence[Event]) -> Transcript:
     """Return the transcript of one conversation whose events are in order."""
     walker = _Walker()
-    unique, walker.out.repeated_calls = merge_duplicates(join_fragments(events))
+    out, whole = walker.out, join_fragments(events)
+    unique, out.repeated_calls = merge_duplicates(whole)
+    logged = [_calls_in(stage) for stage in (events, whole, unique)]
+    out.logged_calls = logged[0]
+    out.uncounted.update({PIECES: logged[0] - logged[1], AGAIN: logged[1] - logged[2]})
     for event in unique:
         walker.take(event)
     return walker.finish()
+
+
+def _calls_in(events: Iterable[Event]) -> int:
+    """Return how many tool calls events have: in the agent's messages, and as spans."""
+    answers = (event.payload.get("message") for event in events if event.kind == "model_call")
+    return sum(len(calls_of(message)) for message in answers if isinstance(message, dict)) + sum(
+        event.kind == "tool_call" for event in events
+    )
 
 
 def _messages(value: Any) -> Messages:
@@ -109,9 +136,13 @@ class _Walker:
             "orphan_result": self.results.orphans,
             "malformed_call": any(c.malformed for a in self.out.actions for c in a.calls),
             "context_reset": any(a.resets_context for a in self.out.actions),
+            UNSTEPPED: not self.out.actions and "call_failed" not in self.out.tags and self._has_calls() > 0,
         }
         self.out.tags |= {name for name, on in flags.items() if on}
         return self.out
+
+    def _has_calls(self) -> int:
+        return self.out.logged_calls or self.out.seen_calls or self.results.orphans
 
     def _note_usage(self, so_far: Any) -> None:
         """Take in a running total, which some logs repeat instead of each call's own."""
@@ -127,6 +158,7 @@ class _Walker:
 
     def _request(self, event: Event) -> None:
         messages = _messages(event.payload.get("messages"))
+        self.out.seen_calls += sum(len(calls_of(m)) + (m["role"] == "tool") for m in messages)
         replaces = bool(event.payload.get("replaces_context"))
         if replaces:
             self.pending, self._resets = [], bool(self.out.actions)
@@ -177,7 +209,11 @@ class _Walker:
         known = arguments is not None or "arguments_raw" in call
         if not known:
             call["arguments"] = {}
-        if name and not self.results.claim(call["id"], name, call_key(call) if known else name):
+        if not name:
+            self.out.uncounted[NAMELESS] += 1
+        elif self.results.claim(call["id"], name, call_key(call) if known else name):
+            self.out.uncounted[IN_MESSAGE] += 1
+        else:
             self.out.tags.add("call_without_message")
             self._act(event.event_id, {"role": "assistant", "tool_calls": [call]})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flywheel.stages.conversations.duplicates import merge_duplicates
-from flywheel.stages.conversations.event import Event
+from flywheel.stages.conversations.fragments import Event
 
 ASKED = [{"role": "user", "content": "hi"}]
 

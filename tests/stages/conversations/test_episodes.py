@@ -122,6 +122,16 @@ def test_nothing_is_lost_in_silence() -> None:
     assert {k: v for k, v in funnel.as_dict().items() if not k.startswith("note")} == expected
 
 
+def test_an_attempt_that_ended_before_its_first_message_is_an_episode() -> None:
+    crashed, place = Talk("crashed", task="7").ask().outcome(0), Talk("place", task="7").ask()
+    scored = Talk("scored").ask().outcome(0)  # a trace's place, with a score: no attempt at a task
+    funnel = Funnel()
+    episodes, steps = build_episodes(events_of([crashed, place, scored]), CFG, funnel)
+    assert episodes["conversation_id"].to_list() == ["crashed"]
+    assert (episodes["stop_reason"].item(), steps.height) == ("no_action", 0)
+    assert funnel.dropped["no messages"] == 2
+
+
 def test_no_events_give_empty_tables() -> None:
     episodes, steps = build_episodes(pl.DataFrame(schema=polars_schema(LogEvent)), CFG, Funnel())
     assert (episodes.height, steps.height, steps.schema) == (0, 0, polars_schema(Step))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from flywheel.stages.conversations.event import Event
+from flywheel.stages.conversations.fragments import Event
 from flywheel.stages.conversations.transcript import Transcript, read_transcript
 from tests.stages.talks import Talk, call, user
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stages.ingest.test_every_call import check_calls
 
 NO_LOGS = ("bfcl-tasks", ".chatml.json")  # task sets, and another program's own reading of the logs beside them
 FORMATS = {
@@ -18,6 +19,7 @@ ATTEMPTS = {
     "intercode": 1778, "mini_swe_agent": 69, "mint": 1912, "star": 2311, "tau2_bench": 484, "tau_bench": 250,
     "verifiers": 729,
 }  # fmt: skip
+CALLS = 34_499  # of all steps
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +41,4 @@ def test_every_file_is_read_or_named(folder: Path, take: Callable[..., Any]) -> 
     acted = taken.events.filter(taken.events["kind"] != "outcome").unique(["source_format", "conversation_id"])
     found = Counter(acted["source_format"].to_list())
     assert {name: found[name] for name in ATTEMPTS} == ATTEMPTS
+    assert check_calls(taken.events)["n_tool_calls"].sum() == CALLS

@@ -40,8 +40,8 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield the run's messages; one that ended before it began gives nothing."""
-    if record["messages"]:
+    """Yield the run's messages; of one that ended before it began only that, for its outcome."""
+    if record["messages"] or ident(record.get("instance_id")):
         yield from _Run(record).events()
 
 
@@ -170,7 +170,7 @@ def _contents(turns: list[Any]) -> list[Any]:
 
 READER = reader(
     "mini_swe_agent",
-    1,
+    2,
     "mini-swe-agent's `.traj.json` files",
     marks=_is_run,
     needs=has(messages=list),

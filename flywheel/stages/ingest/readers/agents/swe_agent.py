@@ -27,18 +27,19 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield the run's messages; one that ended before it began gives nothing."""
+    """Yield the run's messages; of one that ended before it began only that, for its outcome."""
     history, seen = _normal(_history(record))
-    if len(history) == seen:
+    config = as_dict(embedded(record.get("replay_config")))
+    instance = ident(as_dict(config.get("problem_statement")).get("id"))
+    if not history and instance is None:
         return
     info = as_dict(record.get("info"))
-    history += _only_in_trajectory(as_list(record.get("trajectory")), history, seen)
-    if info.get("exit_status") == "submitted" and history[-1]["role"] == "tool":
+    if history:
+        history += _only_in_trajectory(as_list(record.get("trajectory")), history, seen)
+    if info.get("exit_status") == "submitted" and history and history[-1]["role"] == "tool":
         history[-1]["status"] = OK
     name_results(history)
-    config = as_dict(embedded(record.get("replay_config")))
     model = text(as_dict(as_dict(config.get("agent")).get("model")).get("name"))
-    instance = ident(as_dict(config.get("problem_statement")).get("id"))
     release = version(info.get("swe_agent_version"))
     agent = "swe-agent" + (f"-{release}" if release else "")
     ended = text(info.get("exit_status"))
@@ -122,7 +123,7 @@ def _observed(step: Mapping[str, Any], call_id: str) -> Message:
 
 READER = reader(
     "swe_agent",
-    1,
+    2,
     "SWE-agent's `.traj` files",
     marks=_is_run,
     needs=has(history=list),

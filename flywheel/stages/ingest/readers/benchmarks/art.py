@@ -117,14 +117,14 @@ def _attempt(trajectory: Mapping[str, Any], group: Mapping[str, Any], place: Any
     source: Source = {"conversation_id": f"art/{content}", "task_key": f"art/{task}", "ts": None}
     events = [*_exchanged(trajectory, source, line), *_transcripts(trajectory, source)]
     yield from events
-    if events:
-        reward, metrics = number(trajectory.get("reward")), as_dict(embedded(trajectory.get("metrics")))
+    reward, metrics = number(trajectory.get("reward")), as_dict(embedded(trajectory.get("metrics")))
+    if events or reward is not None:
         yield from rollout_events(
             Rollout(
                 conversation=source["conversation_id"],
                 task=source["task_key"],
                 messages=[],
-                first=1 + max(event["seq"] for event in events),
+                first=max((1 + event["seq"] for event in events), default=0),
                 outcomes=[Outcome("reward", reward, scale=None)],
                 feedback=present({name: number(value) for name, value in metrics.items()}),
             )
@@ -164,6 +164,8 @@ def _transcripts(trajectory: Mapping[str, Any], source: Source) -> Iterator[Even
     for position, given in enumerate([trajectory, *as_list(trajectory.get("additional_histories"))]):
         turns = _turns(as_dict(given))
         history, facts = _history(turns, bare=not any(map(_is_sampled, turns)))
+        if not history:
+            continue
         yield from rollout_events(
             Rollout(
                 conversation=source["conversation_id"],
@@ -224,7 +226,7 @@ def _policy(trajectory: Mapping[str, Any], event: Event, exchange: Mapping[str, 
 
 READER = reader(
     "art",
-    1,
+    2,
     "ART's trajectories",
     marks=_is_art,
     refusal="no trajectory, no group, no row of one",

@@ -40,7 +40,8 @@ def _from_sidecar(document: Any) -> Mapping[str, str]:
 def _read(record: Any) -> Iterator[Event]:
     """Yield the messages and outcomes of a log's samples, or of one."""
     for sample in as_list(record.get("samples")) if _kind(record) == "log" else [record]:
-        if as_dict(sample).get("messages"):
+        held = as_dict(sample)
+        if held.get("messages") or (held.get("scores") and "messages" in held):
             yield from _sample(_resolved(sample, as_dict(sample.get("attachments"))), _policy(record))
 
 
@@ -201,7 +202,7 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 READER = reader(
     "inspect",
-    1,
+    2,
     "the logs of Inspect evaluations",
     marks=_kind,
     refusal="neither a log nor a sample",

@@ -42,12 +42,10 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield the attempt's messages and its outcome; one that never began gives nothing."""
+    """Yield the attempt's messages and its outcome, also where it ended before the agent's first message."""
     state, task = record["state"], record["task"]
     history = _with_calls(messages(state["history"]))
-    if not any(message["role"] == "assistant" for message in history):
-        return
-    last = max(n for n, message in enumerate(history) if message["role"] == "assistant")
+    last = max((n for n, message in enumerate(history) if message["role"] == "assistant"), default=0)
     yield from rollout_events(
         Rollout(
             conversation=f"mint/{content_id(record)}",
@@ -101,7 +99,7 @@ def _answer(content: str, call_id: str) -> Iterator[Message]:
 
 READER = reader(
     "mint",
-    1,
+    2,
     "results of MINT",
     marks=_is_attempt,
     refusal="no object with a state's history and a task's prompt",

@@ -18,17 +18,15 @@ from flywheel.records import content_id
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield the attempt's messages and its outcome; a run that crashed before its first message has no events."""
+    """Yield the attempt's messages and its outcome; a run that crashed has its error in their place."""
     history = messages(record["traj"])
-    if not history:
-        return
     task, trial = _task(record, history), ident(record.get("trial")) or "0"
     yield from rollout_events(
         Rollout(
-            conversation=f"tau-bench/{task}/{trial}/{content_id(history)}",
+            conversation=f"tau-bench/{task}/{trial}/{content_id(history or record.get('info'))}",
             task=f"tau-bench/{task}",
             messages=history,
-            tags=["suspect"] if _is_suspect(record, history) else [],
+            tags=_tags(record, history),
             outcomes=[Outcome("reward", number(record.get("reward")))],
         )
     )
@@ -42,6 +40,11 @@ def _task(record: Mapping[str, Any], history: list[Message]) -> str:
     return content_id(ident(record.get("task_id")), system)
 
 
+def _tags(record: Mapping[str, Any], history: list[Message]) -> list[str]:
+    failed = as_dict(record.get("info")).get("error")
+    return [*(["ended_by_error"] if failed else []), *(["suspect"] if _is_suspect(record, history) else [])]
+
+
 def _is_suspect(record: Mapping[str, Any], history: list[Message]) -> bool:
     """Whether a run without any tool call was rewarded for a task that requires calls."""
     required = as_list(as_dict(as_dict(record.get("info")).get("task")).get("actions"))
@@ -49,5 +52,5 @@ def _is_suspect(record: Mapping[str, Any], history: list[Message]) -> bool:
 
 
 READER = reader(
-    "tau_bench", 1, "tau-bench result files", marks=has("task_id", "reward", "traj"), needs=has(traj=list), read=_read
+    "tau_bench", 2, "tau-bench result files", marks=has("task_id", "reward", "traj"), needs=has(traj=list), read=_read
 )

@@ -41,8 +41,6 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     prompt, completion = _turns(record["prompt"], "user"), _turns(record["completion"], "assistant")
     history = [*prompt, *completion]
     acts = {n for n, m in enumerate(history) if n >= len(prompt) and m["role"] == "assistant"}
-    if not acts:
-        return
     sampled = {name: value for name, value in record.items() if name != "step"}
     question = [m.get("content") for m in prompt if m["role"] == "user"]
     rewards, measures = _measures(record)
@@ -94,7 +92,7 @@ def _measures(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, fl
 
 READER = reader(
     "trl_completions",
-    1,
+    2,
     "the completion logs of TRL's trainers",
     marks=[(1.0, _is_sampled), (0.8, _is_bare)],
     needs=has("step", "prompt", "completion"),

@@ -1,7 +1,9 @@
 """verifiers and prime-rl evaluation results: one record is one rollout of one example, with its reward.
 
-Example ids are the same in every environment and run, so a task is named by its question and a rollout by all that its
-record holds. Tool calls are JSON strings in a list, and results answer them in order, without ids. The policy is in
+Example ids are numbers of rows: the same in every environment, others in the next run, in older files those of
+rollouts. So a task is named by its question, its answer and its own information, which tell tasks with equal prompts
+apart; only where there is neither, the number of the example counts. A rollout is named by all that its record holds.
+Tool calls are JSON strings in a list, and results answer them in order, without ids. The policy is in
 `metadata.json` next to the results.
 """
 
@@ -14,9 +16,10 @@ from flywheel.reading.events import Event
 from flywheel.reading.messages import messages, tool_schemas
 from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
-from flywheel.reading.values import as_dict, as_list, embedded, number, text, without_nulls
+from flywheel.reading.values import as_dict, as_list, embedded, ident, number, text, without_nulls
 from flywheel.records import content_id
 
+_OFFERED = ("oai_tools", "tools", "tool_defs")
 _FIELDS = {"prompt", "completion", "reward"}
 
 
@@ -29,15 +32,13 @@ def _from_sidecar(document: Any) -> Mapping[str, str]:
 
 
 def _read(record: Any) -> Iterator[Event]:
-    """Yield the rollout's messages and its outcome; a rollout that never began has no events."""
+    """Yield the rollout's messages and its outcome; one that never began is what was asked, and its outcome."""
     prompt = _turns(record["prompt"], "user")
     history = messages(_joined([*prompt, *_turns(record["completion"], "assistant")]))
-    if len(history) <= len(prompt):
-        return
     yield from rollout_events(
         Rollout(
             conversation=f"verifiers/{content_id(record)}",
-            task=f"verifiers/{content_id(_question(prompt))}",
+            task=f"verifiers/{content_id(*_task(record, prompt))}",
             messages=history,
             tools=tool_schemas(without_nulls(as_dict(embedded(record.get("info"))).get("oai_tools"))),
             outcomes=[Outcome("reward", number(record["reward"]))],
@@ -47,6 +48,13 @@ def _read(record: Any) -> Iterator[Event]:
 
 def _is_rollout(record: Any) -> bool:
     return as_dict(record).keys() >= _FIELDS and not record.keys().isdisjoint(("task", "info", "answer"))
+
+
+def _task(record: Mapping[str, Any], prompt: Sequence[Any]) -> list[Any]:
+    """Return what makes a task: the question, and what a run's files say of it without its tools."""
+    info = without_nulls({k: v for k, v in as_dict(embedded(record.get("info"))).items() if k not in _OFFERED})
+    parts = [text(record.get("answer")), info or None]
+    return [_question(prompt), *(parts if any(parts) else [ident(record.get("example_id"))])]
 
 
 def _question(prompt: Sequence[Any]) -> list[Any]:
@@ -78,7 +86,7 @@ def _joined(turns: Sequence[Any]) -> list[Any]:
 
 READER = reader(
     "verifiers",
-    1,
+    2,
     "the results.jsonl files of `vf-eval` and of prime-rl",
     marks=_is_rollout,
     needs=has("prompt", "completion", "reward"),

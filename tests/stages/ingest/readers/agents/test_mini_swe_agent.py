@@ -176,6 +176,8 @@ def test_detection_and_refusal() -> None:
     assert READER.sniff(Sample("a.traj.json", [run()])) == 1
     assert READER.sniff(Sample("a.json", [{"messages": TASK}])) == 0
     assert read({"trajectory_format": "mini-swe-agent-1", "messages": []}) == []
+    ended = {"messages": [], "instance_id": "acme__a-1", "info": {"exit_status": "RateLimitError"}}
+    assert [(e["task_key"], e["payload"]["tags"]) for e in read(ended)] == [("acme__a-1", ["not_submitted"])]
     broken: list[Any] = [[], {}, {"messages": "none"}]
     for record in broken:
         with pytest.raises(BadRecordError):

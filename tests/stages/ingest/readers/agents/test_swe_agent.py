@@ -98,6 +98,8 @@ def test_a_run_that_was_not_submitted_says_so() -> None:
 def test_only_a_history_is_enough_and_an_empty_one_gives_nothing() -> None:
     assert [e["kind"] for e in read({"history": NATIVE})] == ["request", "model_call", "tool_result"]
     assert read(run([])) == []
+    (begun,) = read(run([], replay_config=REPLAY))
+    assert (begun["task_key"], begun["payload"]) == ("acme__a-1", {"messages": []})
     broken: list[Any] = [[], {"trajectory": []}, {"history": "none"}]
     for record in broken:
         with pytest.raises(BadRecordError):

@@ -146,10 +146,12 @@ def test_what_holds_nothing_gives_nothing_and_what_is_none_is_refused() -> None:
         {"trajectory_json": None, "group_json": "{}", "group_index": 0},
         {"trajectories": [], "metadata": {}},
         {"format": "art.trajectories", "version": 1, "kind": "tokenized_history", "strings": [], "data": {"value": {}}},
-        {**PLAIN, "messages_and_choices": []},
+        {**PLAIN, "messages_and_choices": [], "reward": None},
     ]
     for record in empty:
         assert read(record) == []
+    unbegun = read({**PLAIN, "messages_and_choices": []})
+    assert [e["kind"] for e in unbegun[:2]] == ["request", "outcome"]
     refused: list[Any] = [[], {"messages": []}, {**PLAIN, "messages_and_choices": [7]}]
     for record in refused:
         with pytest.raises((BadRecordError, TypeError, ValueError)):

@@ -160,7 +160,8 @@ def test_samples_that_failed_or_were_declared_void() -> None:
     assert [e["kind"] for e in failed] == ["request", "model_call"]
     assert failed[0]["payload"]["tags"] == ["sample_error"]
     assert read({**SAMPLE, "invalidation": {"author": "a", "reason": "b"}}) == []
-    assert read({**SAMPLE, "messages": []}) == []
+    assert [e["kind"] for e in read({**SAMPLE, "messages": []})] == ["request", "outcome"]
+    assert read({**SAMPLE, "messages": [], "scores": None}) == []
 
 
 def test_runs_of_other_models_meet_in_the_task_and_not_in_the_attempt() -> None:

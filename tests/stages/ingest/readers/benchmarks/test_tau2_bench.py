@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.stages.ingest.readers.benchmarks.tau2_bench import READER
+from tests.stages.ingest.formats import samples
 
 CALL = {"id": "c1", "name": "get_order", "arguments": {"id": 7}, "requestor": "assistant"}
 USER_CALL = {"id": "u1", "name": "restart_phone", "arguments": {}, "requestor": "user"}
@@ -53,9 +54,7 @@ def test_a_simulation_is_a_conversation_of_the_agents_policy() -> None:
     assert {(e["policy"], e["model"], e["task_key"]) for e in events} == {
         ("llm_agent/qwen3-8b", "qwen3-8b", "tau2/retail/12")
     }
-    assert [e["kind"] for e in events] == [
-        "request", "model_call", "tool_result", "request", "model_call", "outcome",
-    ]  # fmt: skip
+    assert [e["kind"] for e in events] == ["request", "model_call", "tool_result", "model_call", "outcome"]
     assert [e["seq"] for e in events] == sorted({e["seq"] for e in events})
 
 
@@ -89,13 +88,61 @@ def test_several_results_in_one_message() -> None:
     assert [(e["tool_call_id"], e["payload"]["status"]) for e in results] == [("c1", "ok"), ("c2", "ok")]
 
 
+def solo(**changed: Any) -> dict[str, Any]:
+    """A run of solo mode: a ticket instead of a user, and the user's tools in the agent's hands."""
+    (sample,) = (s for s in samples()["tau2_bench"] if s.shape == "solo")
+    run = sample.records[0]
+    return {**run, "simulations": [{**run["simulations"][0], **changed}]}
+
+
+def test_in_solo_mode_all_calls_are_the_agents() -> None:
+    events = read(solo())
+    assert [e["kind"] for e in events] == [
+        "request", "model_call", "tool_result", "model_call", "tool_result", "model_call", "outcome",
+    ]  # fmt: skip
+    asked = events[0]["payload"]["messages"]
+    assert [m["role"] for m in asked] == ["system", "user"]
+    assert asked[1]["content"].startswith("Mobile data does not work.")
+    calls = [c["name"] for e in events for c in e["payload"].get("message", {}).get("tool_calls", ())]
+    assert calls == ["get_customer_by_phone", "toggle_airplane_mode"]
+    assert [e["tool_name"] for e in events if e["kind"] == "tool_result"] == calls
+    assert sum(e["payload"].get("cost_usd", 0) for e in events) == pytest.approx(0.03)
+
+
+def test_a_simulations_cost_counts_where_its_messages_have_none() -> None:
+    turns = [{k: v for k, v in turn.items() if k != "cost"} for turn in solo()["simulations"][0]["messages"]]
+    assert read(solo(messages=turns))[0]["payload"]["usage_so_far"] == {"cost_usd": 0.03}
+    assert "usage_so_far" not in read(solo())[0]["payload"]
+
+
+def test_where_nobody_speaks_for_the_agent_the_users_calls_are_its_own() -> None:
+    turns = [TURNS[1], TURNS[4], TURNS[5]]
+    kinds = [e["kind"] for e in read(run_of(messages=turns))]
+    assert kinds == ["request", "model_call", "tool_result", "outcome"]
+
+
+def test_the_history_that_a_task_begins_with_is_seen_not_made() -> None:
+    given = [TURNS[2], TURNS[3]]
+    run = {**run_of(messages=[*given, TURNS[6]]), "tasks": [{"id": "12", "initial_state": {"message_history": given}}]}
+    events = read(run)
+    assert [m["role"] for m in events[0]["payload"]["messages"]] == ["system", "assistant", "tool"]
+    assert [e["kind"] for e in events] == ["request", "model_call", "outcome"]
+
+
+def test_a_simulation_that_never_began_is_an_attempt_that_failed() -> None:
+    events = read(run_of(messages=[]))
+    assert [e["kind"] for e in events] == ["request", "outcome"]
+    assert events[-1]["payload"]["value"] == 0
+
+
 @pytest.mark.parametrize("reason", ["infrastructure_error", "user_error"])
 def test_a_failure_that_is_not_the_agents_is_no_outcome(reason: str) -> None:
     assert read(run_of(termination_reason=reason))[-1]["kind"] == "model_call"
 
 
 def test_what_is_empty_gives_nothing_and_what_is_no_run_is_refused() -> None:
-    assert read(run_of(messages=None)) == []
+    assert read(run_of(messages=None, ticks=[{}])) == []  # of voice
+    assert read(run_of(messages=None, mode="full_duplex")) == []
     assert read({**RUN, "simulations": []}) == []
     others: list[Any] = [[], {"simulations": {}}, run_of(messages=[{"role": "wizard"}])]
     for other in others:

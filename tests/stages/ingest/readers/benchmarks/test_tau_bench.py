@@ -66,8 +66,11 @@ def test_a_reward_without_the_demanded_calls_is_suspect() -> None:
     assert "tags" not in read(idle | {"info": {"task": {"actions": []}}})[0]["payload"], "nothing was demanded"
 
 
-def test_a_crashed_run_gives_nothing_and_what_is_no_run_is_refused() -> None:
-    assert read(RUN | {"traj": []}) == []
+def test_a_crashed_run_is_an_attempt_that_failed_and_what_is_no_run_is_refused() -> None:
+    crashed = read(RUN | {"traj": [], "info": {"error": "RateLimitError", "traceback": "..."}})
+    assert [(e["kind"], e["payload"].get("tags"), e["payload"].get("value")) for e in crashed] == [
+        ("request", ["ended_by_error"], None), ("outcome", None, 0.0),
+    ]  # fmt: skip
     with pytest.raises(BadRecordError):
         read({"task_id": 0})
 

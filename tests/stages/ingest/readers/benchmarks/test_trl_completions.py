@@ -97,9 +97,11 @@ def test_the_policy_is_where_the_file_lies(path: str, policy: str | None) -> Non
     assert READER.from_path(PurePosixPath(path)).get("policy") == policy
 
 
-def test_what_is_empty_gives_nothing_and_what_is_no_row_is_refused() -> None:
-    assert read({**ROW, "completion": []}) == []
-    assert read({**ROW, "completion": None}) == []
+def test_an_empty_completion_is_an_attempt_and_what_is_no_row_is_refused() -> None:
+    nothing: Any
+    for nothing in ([], None):
+        events = read({**ROW, "completion": nothing})
+        assert [e["kind"] for e in events[:2]] == ["request", "outcome"]
     refused: list[Any] = [[], {"prompt": "a"}, {**ROW, "completion": [{"role": "wizard"}]}]
     for record in refused:
         with pytest.raises(BadRecordError):

@@ -74,8 +74,20 @@ def test_plain_text_environments() -> None:
     assert events[1]["payload"]["message"]["content"] == "2"
 
 
-def test_what_never_began_gives_nothing_and_what_is_no_rollout_is_refused() -> None:
-    assert read({**RUN, "completion": []}) == []
+def test_tasks_with_equal_prompts_are_told_apart_by_what_the_log_says_of_them() -> None:
+    def task(**changed: Any) -> str:
+        return str(read({**RUN, "info": {}, "answer": "", **changed})[0]["task_key"])
+
+    answers = {task(answer=word) for word in ("crane", "slate")}
+    described = {task(info={"seed": seed, "oai_tools": []}) for seed in (1, 2)}
+    numbered = {task(example_id=number) for number in (1, 2)}
+    assert [len(names) for names in (answers, described, numbered)] == [2, 2, 2]
+    assert task(answer="crane", example_id=1) == task(answer="crane", example_id=2), "a number of a row, in each run"
+    assert task(info='{"seed": 1, "oai_tools": []}') in described, "as JSON text too"
+
+
+def test_what_never_began_is_an_attempt_and_what_is_no_rollout_is_refused() -> None:
+    assert [e["kind"] for e in read({**RUN, "completion": []})] == ["request", "outcome"]
     others: list[Any] = [[], {"prompt": []}, {**RUN, "completion": [{"role": "wizard"}]}]
     for other in others:
         with pytest.raises(BadRecordError):
