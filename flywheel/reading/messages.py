@@ -15,7 +15,7 @@ import orjson
 from flywheel.extensions import BadRecordError
 from flywheel.reading.memo import cached_by_content
 from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, literal, text
 
 Message = dict[str, Any]
 T = TypeVar("T")
@@ -143,12 +143,17 @@ def call(value: Any) -> dict[str, Any] | None:
         return None
     fields = {"id": ident(first(outer, ("id", "call_id", "tool_call_id"))) or "", "name": name}
     value = first(inner, ("arguments", "input", "args", "parameters"))
-    raw = text(inner.get("arguments_raw")) if value is None else None  # as flywheel itself writes a call
-    return fields | (arguments(value) if raw is None else {"arguments": None, "arguments_raw": raw})
+    raw = text(inner.get("arguments_raw"))  # as flywheel itself writes a call
+    known = arguments(raw if value is None else value)
+    return fields | known | ({"arguments_raw": raw} if raw is not None else {})
 
 
 def arguments(value: Any) -> dict[str, Any]:
-    """Return {"arguments": ...}; text that does not parse is kept as `arguments_raw`: it is a useful negative."""
+    """Return {"arguments": ...}, and as `arguments_raw` the text that was not JSON.
+
+    An object that is written as Python writes it is parsed, and its text is kept next to it. Other text does not parse:
+    it is a useful negative.
+    """
     if value is None or value == "":
         return {"arguments": {}}
     if isinstance(value, dict):
@@ -156,7 +161,8 @@ def arguments(value: Any) -> dict[str, Any]:
     parsed = embedded(value)
     if isinstance(parsed, dict):
         return {"arguments": parsed}
-    return {"arguments": None, "arguments_raw": value if isinstance(value, str) else _json(value)}
+    written = value if isinstance(value, str) else _json(value)
+    return {"arguments": literal(written), "arguments_raw": written}
 
 
 def result_message(content: str | None, fields: Mapping[str, Any], *, status: str | None = None) -> Message:

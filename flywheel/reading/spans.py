@@ -7,21 +7,16 @@ without messages.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
-
-import orjson
 
 from flywheel.reading.events import Event, Source, answer_from, request
 from flywheel.reading.messages import Message, flat_text
 from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.reading.values import embedded, present, text
+from flywheel.reading.values import embedded, literal, present, text
 from flywheel.records import EventKind
-
-_LONGEST_LITERAL = 100_000
 
 
 class Run(NamedTuple):
@@ -117,12 +112,7 @@ def _arguments(item: Any) -> dict[str, Any] | None:
     Old versions of LangChain wrote an object as Python's literal.
     """
     value = embedded(item)
-    if isinstance(value, str) and value.startswith("{") and len(value) < _LONGEST_LITERAL:
-        try:
-            value = ast.literal_eval(value)
-            orjson.dumps(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            return None
+    value = literal(value) if isinstance(value, str) else value
     return value if isinstance(value, dict) else None
 
 

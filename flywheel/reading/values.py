@@ -5,8 +5,10 @@ In: a value of any type. Out: the value in one type, or None.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +22,9 @@ _VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:[-+.]?[a-z][\w.-]{0,20})?\
 _LONGEST_AMOUNT = 12  # digits
 _MOST = 10**_LONGEST_AMOUNT
 _NUMBER = (int, float)
+_LONGEST_LITERAL = 100_000  # characters; longer texts are data, not a call's arguments
+_DEEPEST_LITERAL = 40
+_WORDS = {"true": True, "false": False, "null": None}
 _BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
 _PLAIN_ID = re.compile(r"(?:tr-|0x)?(?!0+\Z)([0-9a-f]{16}(?:[0-9a-f]{16})?)\Z")
 _HEX_ID = re.compile(r"[0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?\Z")
@@ -180,6 +185,66 @@ def embedded(value: Any) -> Any:
             break
         value = parsed
     return value
+
+
+class _NoLiteralError(ValueError):
+    """A node that is not a literal of JSON's kinds."""
+
+
+def literal(written: str) -> dict[str, Any] | None:
+    """Return the object in a text that writes it as Python does: single quotes, True, None, tuples, a last comma.
+
+    Nothing is evaluated. None for anything but literals, names other than texts, a name twice, sets, bytes, infinities,
+    and for what is longer than 100,000 characters or nested deeper than 40.
+    """
+    stripped = written.strip()
+    if not (stripped.startswith("{") and stripped.endswith("}") and len(stripped) <= _LONGEST_LITERAL):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes that Python does not know: it leaves them as they are
+            node = ast.parse(stripped, mode="eval").body
+        value = _literal(node, 0)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _literal(node: ast.expr, depth: int) -> Any:
+    """Return the value of a node that JSON can hold.
+
+    Raises:
+        _NoLiteralError: it cannot, or is nested too deeply.
+    """
+    if depth > _DEEPEST_LITERAL:
+        raise _NoLiteralError
+    if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str | bool | int | float)):
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            raise _NoLiteralError
+        return node.value
+    if isinstance(node, ast.Name) and node.id in _WORDS:
+        return _WORDS[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        return -_amount(node.operand)
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_literal(item, depth + 1) for item in node.elts]
+    if isinstance(node, ast.Dict):
+        names = [_name(key) for key in node.keys]
+        if len(set(names)) == len(names):
+            return {name: _literal(item, depth + 1) for name, item in zip(names, node.values, strict=True)}
+    raise _NoLiteralError
+
+
+def _amount(node: ast.Constant) -> float:
+    if isinstance(node.value, bool) or not isinstance(node.value, _NUMBER):
+        raise _NoLiteralError
+    return node.value
+
+
+def _name(key: ast.expr | None) -> str:
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        raise _NoLiteralError
+    return key.value
 
 
 def without_nulls(value: Any) -> Any:

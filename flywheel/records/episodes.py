@@ -85,7 +85,7 @@ class Step(Row):
     action_key: str | None = Field(default=None, description="Canonical tool calls of the action; null for plain text.")
     tool_names: list[str] = Field(default_factory=list, description="Called tools, in order.")
     tool_status: list[str] = Field(default_factory=list, description="Status of each call, in order.")
-    malformed: bool = Field(description="A call whose arguments did not parse: evidence, never a reason to drop.")
+    malformed: bool = Field(description="A call did not parse and did not run: evidence, never a reason to drop.")
     event_id: str = Field(description="The model_call event.")
     result_event_ids: list[str] = Field(default_factory=list, description="Events of the calls' results.")
     served: Json | None = Field(

@@ -36,7 +36,10 @@ class ToolCall(Record):
     id: str = Field(default="", description="Call id that the tool result refers to; '' when the log has none.")
     name: str = Field(description="Tool name.")
     arguments: dict[str, Any] | None = Field(description="Parsed arguments; null when the model's text did not parse.")
-    arguments_raw: str | None = Field(default=None, description="The model's text, kept only when it did not parse.")
+    arguments_raw: str | None = Field(
+        default=None,
+        description="The model's text, where it is not a JSON object; arguments may still be known from it.",
+    )
 
 
 class Message(Record):

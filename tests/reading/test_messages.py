@@ -49,6 +49,17 @@ def test_arguments_that_do_not_parse_are_kept(given_arguments: Any, normal: dict
     assert arguments(given_arguments) == normal
 
 
+def test_arguments_that_python_wrote_are_parsed_and_their_text_is_kept() -> None:
+    written = "{'id': 7, 'ok': True, 'note': None, 'tags': ('a', 'b'),}"
+    known = {"id": 7, "ok": True, "note": None, "tags": ["a", "b"]}
+    assert arguments(written) == {"arguments": known, "arguments_raw": written}
+    made = call({"id": "c", "name": "f", "arguments": written})
+    assert made == {"id": "c", "name": "f", "arguments": known, "arguments_raw": written}
+    assert call(made) == made
+    kept = call({"id": "c", "name": "f", "arguments": None, "arguments_raw": written})
+    assert kept == made, "as an older version stored it"
+
+
 def test_an_openai_history() -> None:
     found = messages(
         [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flywheel.reading.usage import token_ids
-from flywheel.reading.values import count, embedded, first, hex_id, ident, number, version, when, without_nulls
+from flywheel.reading.values import count, embedded, first, hex_id, ident, literal, number, version, when, without_nulls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,3 +131,45 @@ def test_token_ids_are_whole_numbers_and_nothing_else() -> None:
 def test_nulls_go_at_every_depth() -> None:
     assert without_nulls({"a": None, "b": [{"c": None, "d": 0}, None]}) == {"b": [{"d": 0}, None]}
     assert without_nulls(None) is None
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), TREES, max_size=3))
+def test_an_object_as_python_writes_it_is_read_back(value: dict[str, Any]) -> None:
+    try:
+        repr(value).encode()
+    except UnicodeEncodeError:
+        return
+    assert literal(repr(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("{'a': true, \"b\": null}", {"a": True, "b": None}),
+        (" {'path': 'C:\\dir'} ", {"path": "C:\\dir"}),
+        ("{}", {}),
+    ],
+)
+def test_spellings_of_literals(written: str, value: Any) -> None:
+    assert literal(written) == value
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "", "order 7", "[7]", "{7}", "{'a'}", "{7: 1}", "{'a': 1, 'a': 2}", "{'a': b}", "{'a': f()}",
+        "{'a': b'x'}", "{'a': 1j}", "{'a': 1e999}", "{'a': f'{1}'}", "{'a': [x for x in y]}", "{**{'a': 1}}", "{'a': 1",
+        "{'a': " + "[" * 60 + "]" * 60 + "}", "{'a': " + "(" * 10_000 + ")" * 10_000 + "}", "{'a': -True}",
+        "{'a': '" + "x" * 100_000 + "'}", "{'a': " + "9" * 5_000 + "}", "{'a': 1} + {}", "{'a': 1}\x00}",
+    ],
+)  # fmt: skip
+def test_nothing_but_literals_is_read(written: str) -> None:
+    assert literal(written) is None

@@ -76,7 +76,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links",), "all", "links", lambda c: {"build": _built(c)},
           columns={"events": LINK_COLUMNS}),
     Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", "episodes",
-          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=6),
+          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=7),
     Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASK_COLUMNS}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",

@@ -270,7 +270,7 @@ def _steps(episode: dict[str, Any], transcript: Transcript) -> Iterator[dict[str
             "action_key": action_key(keys),
             "tool_names": [call.name for call in action.calls],
             "tool_status": [call.status for call in action.calls],
-            "malformed": any(call.malformed for call in action.calls),
+            "malformed": any(call.unparsed for call in action.calls),
             "event_id": action.event_id,
             "result_event_ids": [event for call in action.calls for event in call.events],
             "served": action.served,

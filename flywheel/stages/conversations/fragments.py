@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flywheel.reading.values import literal
 from flywheel.stages.common.canonical import parse
 
 _DELTA = "delta"
@@ -109,5 +110,5 @@ def _parsed(call: dict[str, Any]) -> dict[str, Any]:
     return (
         {**call, "arguments": arguments}
         if isinstance(arguments, dict)
-        else {**call, "arguments": None, "arguments_raw": raw}
+        else {**call, "arguments": literal(raw), "arguments_raw": raw}
     )

@@ -28,6 +28,11 @@ class OpenCall:
     answered: bool = False
     events: list[str] = field(default_factory=list)
 
+    @property
+    def unparsed(self) -> bool:
+        """Whether its arguments did not parse, for us and for the program that ran it: one that succeeded did."""
+        return self.malformed and self.status != ToolStatus.OK.value
+
 
 @dataclass(frozen=True, slots=True)
 class Result:

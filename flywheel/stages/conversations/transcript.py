@@ -19,6 +19,7 @@ from typing import Any
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.sampling import served
+from flywheel.stages.conversations.bare import name_bare_arguments
 from flywheel.stages.conversations.duplicates import calls_of, merge_duplicates, same_message
 from flywheel.stages.conversations.fragments import Event, join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
@@ -70,7 +71,7 @@ class Transcript:
 def read_transcript(events: Sequence[Event]) -> Transcript:
     """Return the transcript of one conversation whose events are in order."""
     walker = _Walker()
-    out, whole = walker.out, join_fragments(events)
+    out, whole = walker.out, name_bare_arguments(join_fragments(events))
     unique, out.repeated_calls = merge_duplicates(whole)
     logged = [_calls_in(stage) for stage in (events, whole, unique)]
     out.logged_calls = logged[0]
@@ -134,7 +135,7 @@ class _Walker:
         flags = {
             "paired_by_order": self.results.by_order,
             "orphan_result": self.results.orphans,
-            "malformed_call": any(c.malformed for a in self.out.actions for c in a.calls),
+            "malformed_call": any(c.unparsed for a in self.out.actions for c in a.calls),
             "context_reset": any(a.resets_context for a in self.out.actions),
             UNSTEPPED: not self.out.actions and "call_failed" not in self.out.tags and self._has_calls() > 0,
         }

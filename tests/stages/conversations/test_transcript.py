@@ -139,13 +139,20 @@ def test_results_without_ids_or_without_calls() -> None:
         Talk("t")
         .ask("a")
         .act(calls=[call("f", {}), call("g", None, raw="{")])
-        .result("x", name="g")
+        .result("x", "unknown", name="g")
         .result("y", name="f")
     )
     transcript = read(talk.result("who?", call_id="nobody").act("b"))
     assert [c.answered for c in transcript.actions[0].calls] == [True, True]
     assert [m["content"] for m in transcript.actions[1].observation] == ["x", "y"]
     assert transcript.tags == {"paired_by_order", "orphan_result", "malformed_call"}
+
+
+def test_a_call_that_ran_did_parse() -> None:
+    talk = Talk("t").ask("a").act(calls=[call("g", None, "c1", raw="order 7")]).result("shipped", call_id="c1")
+    assert "malformed_call" not in read(talk).tags
+    failed = Talk("t").ask("a").act(calls=[call("g", None, "c1", raw="order 7")]).result("?", "failed", call_id="c1")
+    assert "malformed_call" in read(failed).tags
 
 
 def test_a_result_before_its_call_comes_after_it_in_the_transcript() -> None:

@@ -169,7 +169,7 @@ def _model_call(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _tool_call(payload: dict[str, Any]) -> dict[str, Any]:
     if payload.get("arguments") is None and "arguments_raw" in payload:
-        return payload
+        return payload | arguments(payload["arguments_raw"])
     return payload | arguments(payload.get("arguments"))
 
 

@@ -131,9 +131,12 @@ def _normal(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's id and arguments; what replaces arguments that did not parse is only text."""
-    parsed = fields.get("arguments") if not fields.get("parse_error") else str(fields.get("arguments"))
-    return {"id": fields.get("id"), "arguments": parsed}
+    """Return a call's id and arguments; of arguments that did not parse the text, as far as it is there."""
+    given = fields.get("arguments")
+    if not fields.get("parse_error"):
+        return {"id": fields.get("id"), "arguments": given}
+    raw = given.get("raw") if isinstance(given, dict) and set(given) == {"raw"} else None
+    return {"id": fields.get("id"), "arguments": text(raw) or str(given)}
 
 
 def _part(part: Any) -> Any:
