@@ -1,9 +1,10 @@
-"""How well success is inferred from signals: with priors, with an audit, without one; and how fast a large log is fit.
+"""How well success is inferred from signals: with priors, an audit, chosen verdicts; and how fast a large log is fit.
 
 python benchmarks/belief.py [--large EPISODES]
 
 Worlds are simulated with known truth: ten signals of six families as agents' logs have them, mostly silent and mostly
-one-sided; in the second world half of the users speak much more than the others, whatever they got.
+one-sided; in the second world half of the users speak much more than the others, whatever they got. The second table
+has a verifier that looks at some episodes only: at random, by what became of them, or where somebody complained.
 """
 
 from __future__ import annotations
@@ -54,12 +55,17 @@ def world(n: int, *, talkative: bool, seed: int = 0) -> tuple[Bools, Bools]:
     return truth, np.stack(votes, axis=1)
 
 
-def tables(truth: Bools, voted: Bools, audited: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return episodes and rewards; the first `audited` episodes have a reviewer's answer."""
+def tables(
+    truth: Bools, voted: Bools, audited: int, verified: Bools | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return episodes and rewards; the first `audited` have a reviewer's answer, the verified ones a verdict."""
     n = len(truth)
     empty = {"user": None, "started": None, "ended": None}
     episodes = pl.select(episode_id=pl.int_range(n).cast(pl.String).str.zfill(32)).with_columns(
-        policy=pl.lit("p"), tags=pl.lit([], dtype=pl.List(pl.String)), **{k: pl.lit(v) for k, v in empty.items()}
+        policy=pl.lit("p"),
+        source_format=pl.lit("native"),
+        tags=pl.lit([], dtype=pl.List(pl.String)),
+        **{k: pl.lit(v) for k, v in empty.items()},
     )
     episodes = episodes.with_columns(
         pl.col("started", "ended").cast(pl.Datetime("us", "UTC")), pl.col("user").cast(str)
@@ -71,6 +77,9 @@ def tables(truth: Bools, voted: Bools, audited: int) -> tuple[pl.DataFrame, pl.D
     for value in (True, False):
         told = episodes["episode_id"][:audited].filter(pl.Series(truth[:audited] == value))
         parts.append(_rewards(told, "audit", "audit", "outcome", 1.0 if value else -1.0, audited / n))
+        if verified is not None:
+            seen = episodes["episode_id"].filter(pl.Series(verified & (truth == value)))
+            parts.append(_rewards(seen, "outcome", "verifier", "outcome", 1.0 if value else -1.0))
     return episodes, pl.concat(parts)
 
 
@@ -88,9 +97,9 @@ def _rewards(ids: pl.Series, *said: Any) -> pl.DataFrame:
     )
 
 
-def learned(truth: Bools, voted: Bools, audited: int, fit: str) -> Posterior:
+def learned(truth: Bools, voted: Bools, audited: int, fit: str, verified: Bools | None = None) -> Posterior:
     """Return what the stage learns from the tables."""
-    episodes, rewards = tables(truth, voted, audited)
+    episodes, rewards = tables(truth, voted, audited, verified)
     cfg = RewardsConfig.model_validate({"fit": fit})
     return Posterior.read(build_reliability(episodes, rewards, cfg, None, Funnel()))
 
@@ -115,13 +124,65 @@ def errors(n: int) -> Iterator[str]:
             yield f"{'talkative users' if talkative else 'users alike':16} {name:18} ECE {error:.3f}  right {right:.3f}"
 
 
+# name, P(a verdict | success), P(a verdict | failure), audited; None: only where a complaint is, and 2 % of the rest
+VERIFIERS = (
+    ("no verdict", 0.0, 0.0, 0),
+    ("10 % at random", 0.1, 0.1, 0),
+    ("5 % / 15 %", 0.05, 0.15, 0),
+    ("2 % / 30 %", 0.02, 0.3, 0),
+    ("30 % / 2 %", 0.3, 0.02, 0),
+    ("complaints and 2 %", None, None, 0),
+    ("2 % / 30 %, audit", 0.02, 0.3, AUDITED),
+    ("30 % / 2 %, audit", 0.3, 0.02, AUDITED),
+    ("complaints and 2 %, audit", None, None, AUDITED),
+)
+
+
+def verdicts(truth: Bools, voted: Bools, good: float | None, bad: float | None, seed: int) -> Bools:
+    """Return which episodes a verifier looks at."""
+    rng = np.random.default_rng([seed, 1])
+    if good is None or bad is None:
+        complaint = [name for name, *_ in SIGNALS].index("complaint")
+        return rng.random(len(truth)) < np.where(voted[:, complaint], 0.8, 0.02)
+    return rng.random(len(truth)) < np.where(truth, good, bad)
+
+
+def auc(p: npt.NDArray[np.float64], truth: Bools) -> float:
+    """Return the share of (success, failure) pairs in the right order, ties counted half."""
+    _, place, count = np.unique(p, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
+    n, m = int(truth.sum()), int((~truth).sum())
+    return float((ranks[truth].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def chosen_verdicts(n: int, seeds: int = 3) -> Iterator[str]:
+    """Yield a line for each way of choosing whom to verify: the class prior, AUC and ECE where nobody looked."""
+    for talkative in (False, True):
+        for name, good, bad, audited in VERIFIERS:
+            rows = []
+            for seed in range(seeds):
+                truth, voted = world(n, talkative=talkative, seed=seed)
+                seen = verdicts(truth, voted, good, bad, seed)
+                belief = learned(truth, voted, audited, "gold", seen)
+                p = scored(belief, voted)
+                rest = ~seen & (np.arange(n) >= audited)
+                loud = rest & voted.any(axis=1)
+                ece = [expected_calibration_error(p[m].tolist(), truth[m].tolist()) for m in (loud, rest)]
+                rows.append((belief.prior("all"), auc(p[rest], truth[rest]), *ece))
+            prior, area, voting, everyone = np.mean(rows, axis=0)
+            yield (
+                f"{'talkative users' if talkative else 'users alike':16} {name:26} prior {prior:.2f}  AUC {area:.3f}  "
+                f"ECE {voting:.3f} with a vote, {everyone:.3f} on all"
+            )
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", type=int, default=1_000_000)
     large = parser.parse_args().large
-    for line in errors(20_000):
-        print(line)
+    for line in (*errors(20_000), *chosen_verdicts(20_000)):
+        print(line, flush=True)
     truth, voted = world(large, talkative=True)
     episodes, rewards = tables(truth, voted, AUDITED)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -73,7 +73,7 @@ def cross_fitted(
         names: the task or user of each row; its hash decides the fold, so order does not matter.
         folds: how many.
     """
-    fold = [int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % folds for name in names]
+    fold = [fold_of(name, folds) for name in names]
     calibrated = list(scores)
     for number in range(folds):
         rest = [i for i, f in enumerate(fold) if f != number]
@@ -83,6 +83,11 @@ def cross_fitted(
         for i, f in enumerate(fold):
             calibrated[i] = curve.at(scores[i]) if f == number else calibrated[i]
     return calibrated
+
+
+def fold_of(name: str, folds: int = 5) -> int:
+    """Return the fold of a task or user, by its hash."""
+    return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % folds
 
 
 def expected_calibration_error(

@@ -64,7 +64,7 @@ def _built(config: Config) -> dict[str, Any]:
 # Columns that the stages that see everything read.
 LINK_COLUMNS = ("event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target")
 TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started")
-LABEL_COLUMNS = ("episode_id", "user", "policy", "started", "ended", "tags")
+LABEL_COLUMNS = ("episode_id", "user", "policy", "source_format", "started", "ended", "tags")
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
 
 _FINDING = {"signals", "score_names", "judge"}  # settings of which rewards are found; the others combine them

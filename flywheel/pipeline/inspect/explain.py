@@ -221,7 +221,7 @@ def _probability(
     if not votes:
         return
     p_success, basis = outcome["p_success"], outcome["basis"]
-    scope = scope_of(ctx.config.rewards.scope, _time(record["started"]), record["policy"])
+    scope = scope_of(ctx.config.rewards.scope, _time(record["started"]), record["policy"], record["source_format"])
     contributions = belief.contributions([v for v, _ in votes.values()], scope)
     parts = {(part.vote.signal, part.vote.family): part for part in contributions}
     decider = {"audit": "a reviewer's answer", "verifier": "a recorded outcome, which decides alone"}.get(basis)
@@ -242,7 +242,7 @@ def _probability(
         yield f"  {vote.signal} ({vote.family}) votes {vote.score:+.2f}{place}: {worth}; evidence {evidence}"
     if decider is None and outcome["p_raw"] == PRAISE_ALONE:
         yield f"  Capped at {PRAISE_ALONE}: positive feedback alone is weak evidence."
-    calibration = table.filter(pl.col("kind") == "calibration")
+    calibration = table.filter((pl.col("kind") == "calibration") & (pl.col("name") == ""))
     if calibration.is_empty():
         yield "  Uncalibrated: too few episodes have been audited (flywheel audit)."
     elif basis != "audit":

@@ -17,11 +17,12 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results.rewards import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
+from flywheel.stages.labelling.calibration import Audited, columns_of, cross_fitted_answers
 from flywheel.stages.labelling.posterior import Posterior, Vote
 from flywheel.stages.labelling.priors import full_log_odds
 from flywheel.stages.labelling.votes import VOTE_COLUMNS, summed
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
-from flywheel.stats.calibration import brier, cross_fitted, expected_calibration_error
+from flywheel.stats.calibration import brier, expected_calibration_error
 from flywheel.stats.delays import maturity
 from flywheel.stats.missing import THUMBS_SENTENCE, inverse_response_mean, worst_case_bounds
 from flywheel.stats.transport import Transport, transport_audit
@@ -132,11 +133,11 @@ def _truth(votes: pl.DataFrame) -> pl.DataFrame:
 
 def _calibrations(episodes: pl.DataFrame, votes: pl.DataFrame, belief: Posterior) -> Iterator[CalibrationRow]:
     """Yield how far probabilities are off: on audited rows, and of the signals alone on rows with a verdict."""
-    rows = _audited(episodes, votes)
+    rows = [audited.row for audited in _audited(episodes, votes)]
     if rows:
-        answers, weights = [row.answer for row in rows], [row.weight for row in rows]
-        yield _calibration("audit, before calibration", [row.score for row in rows], answers, weights)
-        yield _calibration("audit, after (cross-fitted)", _cross_fitted(rows), answers, weights)
+        scores, answers, weights = columns_of(rows)
+        yield _calibration("audit, before calibration", scores, answers, weights)
+        yield _calibration("audit, after (cross-fitted)", cross_fitted_answers(rows), answers, weights)
     checked = list(_checked(votes, belief))
     if checked:
         seen = any(source == "fitted with gold" for _, source in belief.rates.values())
@@ -158,35 +159,29 @@ def _calibration(what: str, scores: list[float], truth: list[float], weights: li
 
 
 class _Audited(NamedTuple):
-    """An audited episode."""
+    """An audited episode, with what it is tested by."""
 
-    episode_id: str
-    score: float  # of the signals alone
-    answer: float
-    weight: float  # 1 / inclusion probability
-    cluster: str  # whose rows are not independent: the user, else the episode
+    row: Audited
     policy: str
     intent: str
 
 
 def _audited(episodes: pl.DataFrame, votes: pl.DataFrame) -> list[_Audited]:
+    spoke = votes.filter((pl.col("family") != AUDIT) & (pl.col("score") != 0))["episode_id"].unique()
     answers = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null())
     rows = (
         answers.select("episode_id", answer=(pl.col("score") + 1) / 2, weight=1 / pl.col("inclusion"))
         .join(episodes, on="episode_id")
-        .with_columns(score=pl.col("p_raw").round(6), cluster=pl.coalesce("user", "episode_id"))
+        .with_columns(
+            score=pl.col("p_raw").round(6),
+            cluster=pl.coalesce("user", "episode_id"),
+            silent=~pl.col("episode_id").is_in(spoke.implode()),
+        )
         .sort("episode_id")
     )
-    return [_Audited(*row) for row in rows.select(_Audited._fields).iter_rows()]
-
-
-def _cross_fitted(rows: list[_Audited]) -> list[float]:
-    return cross_fitted(
-        [row.score for row in rows],
-        [row.answer for row in rows],
-        [row.weight for row in rows],
-        [row.cluster for row in rows],
-    )
+    *columns, policy, intent = (rows[name] for name in (*Audited._fields, "policy", "intent"))
+    audited_rows = (Audited(*values) for values in zip(*columns, strict=True))
+    return [_Audited(*row) for row in zip(audited_rows, policy, intent, strict=True)]
 
 
 def transport(ctx: Context) -> dict[str, list[Transport]]:
@@ -198,8 +193,9 @@ def transport(ctx: Context) -> dict[str, list[Transport]]:
     rows = _audited(_episodes(ctx), _votes(ctx))
     counts = Counter(row.intent for row in rows)
     top = sorted(counts, key=lambda name: (-counts[name], name))[:_SHOWN_GROUPS]
-    residuals = [row.answer - p for row, p in zip(rows, _cross_fitted(rows), strict=True)]
-    weights, clusters = [row.weight for row in rows], [row.cluster for row in rows]
+    facts = [audited.row for audited in rows]
+    residuals = [row.answer - p for row, p in zip(facts, cross_fitted_answers(facts), strict=True)]
+    weights, clusters = [row.weight for row in facts], [row.cluster for row in facts]
     named = [row.intent if row.intent in top else "(others)" for row in rows]
     return {
         "policy": transport_audit(residuals, weights, clusters, [row.policy for row in rows]),

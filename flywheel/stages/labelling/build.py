@@ -36,7 +36,7 @@ def build_reliability(
     """Return the rows of `Reliability`; counts episodes and drops those with a suspect reward.
 
     Args:
-        episodes: episode_id, user, policy, started, ended and tags of all episodes.
+        episodes: episode_id, user, policy, source_format, started, ended and tags of all episodes.
         rewards: the columns `VOTE_COLUMNS` of all rewards.
         cfg: how reliabilities may differ and how strong priors are.
         cutoff: the time as of which the build runs; None: the newest time of the log.
@@ -45,7 +45,7 @@ def build_reliability(
     funnel.considered += episodes.height
     base = funnel.drop(episodes, pl.col("tags").list.contains(SUSPECT), "suspect reward")
     funnel.kept += base.height
-    base = base.sort("episode_id").with_columns(scope=_scope(cfg))
+    base = base.sort("episode_id").with_columns(source=pl.col("source_format").fill_null(""), scope=_scope(cfg))
     votes = summed(rewards.filter(pl.col("kind").is_in(["outcome", "implicit"]))).filter(pl.col("weight") > 0)
     votes = votes.join(base.select("episode_id"), on="episode_id", how="semi", maintain_order="left")
     rows = [*_time(base, votes, cutoff), *fitted(base, votes, cfg)]
@@ -66,7 +66,7 @@ def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def _scope(cfg: RewardsConfig) -> pl.Expr:
-    """Return `posterior.scope_of` as an expression."""
+    """Return `posterior.scope_of` as an expression, without the source."""
     if cfg.scope == "policy":
         return "policy " + pl.col("policy")
     return (pl.col("started").dt.strftime("%Y-%m") if cfg.scope == "month" else pl.lit(None)).fill_null(ALL)

@@ -5,91 +5,65 @@ In: episodes and their votes. Out: rows of the kinds vote, class and warning.
 Most signals vote to one side only: a user who does not complain has not voted. So each signal and sign is one voter
 that votes or stays silent, with its own rate of voting after success and after failure; only the ratio of both enters a
 probability, and silence never does. In the fit silence does count, or the rates could not be identified. Such signals
-cannot tell how many episodes succeed: without known outcomes the fit drifts (decision 0012), and by default the priors
-stay.
+cannot tell how many episodes succeeded: without known outcomes the fit drifts (decision 0012), and by default the
+priors stay.
+
+Rates have levels: the whole log, a source of it, and a month or policy of a source, each shrunk towards the one above.
+Sources are fitted each by itself and pooled as log odds ratios: in one heap a signal would seem worth nothing as soon
+as its sources differ in how many episodes succeed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import polars as pl
 
-from flywheel.stages.labelling.posterior import ALL
+from flywheel.stages.labelling.patterns import (
+    ENOUGH_GOLD,
+    ENOUGH_OF_EACH,
+    Bools,
+    Floats,
+    Patterns,
+    Voter,
+    patterns_of,
+    voters_of,
+)
+from flywheel.stages.labelling.posterior import ALL, scope_in
 from flywheel.stages.labelling.priors import Rates, prior_rates
-from flywheel.stages.labelling.votes import LEAST_VOTE
-from flywheel.stages.signals.rows import AUDIT, VERIFIER
-from flywheel.stats.label_model import BinaryFit, fit_binary
+from flywheel.stages.labelling.verification import AUDITED, NOTHING, UNKNOWN, ClassPrior, class_prior
+from flywheel.stats.label_model import fit_binary
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from flywheel.config import RewardsConfig
 
-    Floats = npt.NDArray[np.float64]
-
-ENOUGH_GOLD = 30  # known outcomes, ten of each kind at least
-ENOUGH_OF_EACH = 10
-PSEUDO_OUTCOMES = 2.0  # of each kind, added to the known successes and failures
 ENOUGH_TOGETHER = 10  # episodes on which two families both voted, for three families
 ENOUGH_IN_SCOPE = 200  # episodes from which a month or a policy gets a fit of its own
-_MOST_VOTERS = 60  # bits of a pattern
-_DECIDING = (AUDIT, VERIFIER)
+MOST_OF_A_SOURCE = 100.0  # votes by which one source counts in what all have in common
 
 
-class Voter(NamedTuple):
-    """One sign of one signal's vote."""
+class _Fit(NamedTuple):
+    """Rates by voter (J), and P(success)."""
 
-    signal: str
-    family: str
-    sign: int
+    tpr: Floats
+    tnr: Floats
+    prior: ClassPrior
+    n: float
 
-
-@dataclass(frozen=True)
-class _Patterns:
-    """Distinct patterns: who voted (n, J), how many episodes (n), their outcome or NaN (n), their scope (n).
-
-    Audited episodes count by the number of episodes they represent, see `_masses`.
-    """
-
-    voted: npt.NDArray[np.bool_]
-    counts: Floats
-    gold: Floats
-    scopes: list[str]
-
-    @property
-    def known(self) -> npt.NDArray[np.bool_]:
-        """Which patterns have a known outcome."""
-        return np.isfinite(self.gold)
-
-    @property
-    def outcomes(self) -> tuple[float, float]:
-        """Known successes and failures."""
-        known = self.known
-        good = float((self.counts[known] * self.gold[known]).sum())
-        return good, float(self.counts[known].sum()) - good
-
-    @property
-    def has_gold(self) -> bool:
-        """Whether enough outcomes of both kinds are known."""
-        return sum(self.outcomes) >= ENOUGH_GOLD and min(self.outcomes) >= ENOUGH_OF_EACH
-
-    @property
-    def votes_by_voter(self) -> Floats:
-        """How many episodes each voter voted on (J)."""
-        return np.asarray((self.voted * self.counts[:, None]).sum(axis=0), dtype=np.float64)
-
-    def of_scope(self, name: str) -> _Patterns:
-        mask = np.array([scope == name for scope in self.scopes])
-        return _Patterns(self.voted[mask], self.counts[mask], self.gold[mask], [s for s in self.scopes if s == name])
+    def ratios(self, voters: Sequence[Voter]) -> list[float]:
+        """Return P(votes | success) / P(votes | failure) of each voter."""
+        rates = zip(voters, self.tpr, self.tnr, strict=True)
+        return [_ratio(Rates(float(a), float(b)), voter.sign) for voter, a, b in rates]
 
 
 def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Iterator[dict[str, Any]]:
-    """Yield the rates of each vote and P(success), of the whole log and of each scope that is large enough."""
-    voters = _voters(votes)
-    patterns = _patterns(base, votes, voters)
+    """Yield the rates of each vote and P(success): of the whole log, its sources, and scopes that are large enough."""
+    voters = voters_of(votes)
+    patterns = patterns_of(base, votes, voters)
     source, problem = _source(patterns, voters, cfg.fit)
     if problem:
         yield {"kind": "warning", "name": "not fitted", "note": f"reliabilities are priors, not measured: {problem}"}
@@ -100,75 +74,71 @@ def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Itera
     if source == "fitted":
         note = "reliabilities were fitted without known outcomes, which seldom goes well: audit some (flywheel audit)"
         yield {"kind": "warning", "name": "no gold", "note": note}
-    ratios = [_ratio(prior_rates(v.signal, v.sign), v.sign) for v in voters]
-    fit = _fit(patterns, voters, ratios, cfg.prior_strength)
-    yield from _rows(ALL, voters, fit, patterns, source)
-    ratios = [_ratio(Rates(float(a), float(b)), v.sign) for v, a, b in zip(voters, fit.tpr, fit.tnr, strict=True)]
-    for scope in sorted({*patterns.scopes} - {ALL}):
-        part = patterns.of_scope(scope)
-        enough = ENOUGH_IN_SCOPE <= part.counts.sum() < patterns.counts.sum()
-        if enough and (source == "fitted" or part.has_gold):
-            yield from _rows(scope, voters, _fit(part, voters, ratios, cfg.prior_strength), part, source)
+    names = sorted({*patterns.sources})
+    several = len(names) > 1 and source != "fitted"
+    whole = (_pooled if several else _alone)(patterns, voters, cfg)
+    yield from _rows(ALL, voters, whole, patterns, source)
+    yield from _chosen(whole.prior, "")
+    for name in names if several else [ALL]:
+        part = patterns.of(name) if several else patterns
+        fit = _of_source(part, voters, whole, cfg) if several else whole
+        if several:
+            yield from _rows(name, voters, fit, part, source)
+            yield from _chosen(fit.prior, name)
+        for scope in sorted({*part.scopes} - {ALL}):
+            inner = part.of(scope=scope)
+            enough = ENOUGH_IN_SCOPE <= inner.counts.sum() < part.counts.sum()
+            if enough and (source == "fitted" or inner.has_gold):
+                own = _fit(inner, voters, fit.ratios(voters), cfg.prior_strength, fit.prior)
+                yield from _rows(scope_in(name if several else "", scope), voters, own, inner, source)
 
 
-def _voters(votes: pl.DataFrame) -> list[Voter]:
-    """Return the voters, those with most votes if there are too many."""
-    clear = votes.filter(~pl.col("family").is_in(_DECIDING) & (pl.col("score").abs() >= LEAST_VOTE))
-    sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1)
-    by = clear.with_columns(sign=sign).group_by("signal", "family", "sign").agg(n=pl.len())
-    most = by.sort("n", "signal", "family", "sign", descending=[True, False, False, False]).head(_MOST_VOTERS)
-    return [Voter(*row) for row in most.sort("family", "signal", "sign").select(Voter._fields).iter_rows()]
+def _alone(patterns: Patterns, voters: Sequence[Voter], cfg: RewardsConfig) -> _Fit:
+    """Fit the log of one source, from the priors."""
+    return _fit(patterns, voters, _prior_ratios(voters), cfg.prior_strength)
 
 
-def _patterns(base: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[Voter]) -> _Patterns:
-    """Return the patterns of votes with their counts: a bit a voter, so a million episodes are a few hundred rows."""
-    sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1).cast(pl.Int64)
-    names = pl.DataFrame(
-        [(*voter, 1 << bit) for bit, voter in enumerate(voters)],
-        schema={"signal": pl.String, "family": pl.String, "sign": pl.Int64, "bit": pl.Int64},
-        orient="row",
-    )
-    clear = votes.filter(pl.col("score").abs() >= LEAST_VOTE).with_columns(sign=sign)
-    bits = clear.join(names, on=["signal", "family", "sign"]).group_by("episode_id").agg(pl.col("bit").sum())
-    grouped = (
-        base.select("episode_id", "scope")
-        .join(bits, on="episode_id", how="left")
-        .join(_gold(votes), on="episode_id", how="left")
-        .join(_masses(votes), on="episode_id", how="left")
-        .with_columns(pl.col("bit").fill_null(0), pl.col("mass").fill_null(1.0))
-        .group_by("scope", "bit", "gold")
-        .agg(n=pl.col("mass").sum())
-        .sort("scope", "bit", "gold", nulls_last=False)
-    )
-    codes = grouped["bit"].to_numpy()
-    voted = (codes[:, None] >> np.arange(len(voters), dtype=np.int64)[None, :]) & 1 == 1
-    gold = grouped["gold"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return _Patterns(voted, grouped["n"].to_numpy(), gold, grouped["scope"].to_list())
+def _prior_ratios(voters: Sequence[Voter]) -> list[float]:
+    return [_ratio(prior_rates(v.signal, v.sign), v.sign) for v in voters]
 
 
-def _masses(votes: pl.DataFrame) -> pl.DataFrame:
-    """Return how many episodes each audited one represents; the sum is the number of audited episodes.
+def _pooled(patterns: Patterns, voters: Sequence[Voter], cfg: RewardsConfig) -> _Fit:
+    """Return what the sources of a log have in common: the mean log odds ratio of each voter, with the prior as one."""
+    logs = cfg.prior_strength * np.log(_prior_ratios(voters))
+    weights = np.full(len(voters), cfg.prior_strength)
+    for name in sorted({*patterns.sources}):
+        part = patterns.of(name)
+        if part.has_gold:
+            checked = np.minimum(part.checked_by_voter, MOST_OF_A_SOURCE)
+            ratios = _fit(part, voters, _prior_ratios(voters), cfg.prior_strength).ratios(voters)
+            logs, weights = logs + checked * np.log(ratios), weights + checked
+    tpr, tnr = _anchors(patterns, voters, list(np.exp(logs / weights)))
+    return _Fit(tpr, tnr, class_prior(patterns, voters), float(patterns.counts.sum()))
 
-    A sample with many rare patterns must not make them seem frequent. Multiples of 1/1024: such sums are exact, so the
-    order of rows cannot matter.
+
+def _of_source(patterns: Patterns, voters: Sequence[Voter], whole: _Fit, cfg: RewardsConfig) -> _Fit:
+    """Fit one source of several, shrunk to what all have in common; where nothing is known of it, that is taken.
+
+    An audit is a sample of the whole log, so it tells of P(success) in every source; verdicts of another source do not.
     """
-    sampled = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null()).sort("episode_id")
-    weight = 1 / pl.col("inclusion")
-    share = weight / weight.sum() * pl.len()
-    return sampled.select("episode_id", mass=((share * 1024).round() / 1024).clip(1 / 1024))
+    ratios = whole.ratios(voters)
+    if patterns.has_gold:
+        return _fit(patterns, voters, ratios, cfg.prior_strength, whole.prior)
+    tpr, tnr = _anchors(patterns, voters, ratios)
+    prior = class_prior(patterns, voters, whole.prior)
+    if prior.source != AUDITED and sum(patterns.outcomes) < ENOUGH_GOLD:
+        prior = replace(prior, value=UNKNOWN, source=NOTHING)
+    return _Fit(tpr, tnr, prior, float(patterns.counts.sum()))
 
 
-def _gold(votes: pl.DataFrame) -> pl.DataFrame:
-    """Return the episodes whose outcome is known: by a reviewer, else by a verifier; rounded to two digits."""
-    known = votes.filter(pl.col("family").is_in(_DECIDING)).group_by("episode_id", "family")
-    mean = (pl.col("score") * pl.col("weight")).sum() / pl.col("weight").sum()
-    scores = known.agg(score=mean).sort("episode_id", "family")  # "audit" sorts before "verifier"
-    return scores.unique("episode_id", keep="first", maintain_order=True).select(
-        "episode_id", gold=((pl.col("score") + 1) / 2).round(2)
-    )
+def _chosen(prior: ClassPrior, name: str) -> Iterator[dict[str, Any]]:
+    """Yield a warning where those who were verified are no random sample."""
+    if prior.note:
+        note = f"{name}: {prior.note}" if name else prior.note
+        yield {"kind": "warning", "scope": name or ALL, "name": "verified by choice", "note": note}
 
 
-def _source(patterns: _Patterns, voters: Sequence[Voter], fit: str) -> tuple[str, str]:
+def _source(patterns: Patterns, voters: Sequence[Voter], fit: str) -> tuple[str, str]:
     """Return the source of the rates ("prior" where nothing can be fitted), and why nothing can be."""
     if fit == "never":
         return "prior", "rewards.fit is never"
@@ -191,7 +161,23 @@ def _ratio(rates: Rates, sign: int) -> float:
     return rates.tpr / (1 - rates.tnr) if sign > 0 else (1 - rates.tpr) / rates.tnr
 
 
-def _fit(patterns: _Patterns, voters: Sequence[Voter], ratios: Sequence[float], strength: float) -> BinaryFit:
+def _anchors(patterns: Patterns, voters: Sequence[Voter], ratios: Sequence[float]) -> tuple[Floats, Floats]:
+    """Return rates of the given ratio, and of the frequency that each voter has in these patterns."""
+    signs, ratio = np.array([voter.sign for voter in voters]), np.array(ratios)
+    frequency = (patterns.votes_by_voter + 0.5) / (patterns.counts.sum() + 1)
+    after_failure = np.minimum(np.minimum(2 * frequency / (1 + ratio), 0.98), 0.98 / np.maximum(ratio, 1.0))
+    after_success = ratio * after_failure
+    tpr = np.where(signs > 0, after_success, 1 - after_success)
+    return tpr, np.where(signs > 0, 1 - after_failure, after_failure)
+
+
+def _fit(
+    patterns: Patterns,
+    voters: Sequence[Voter],
+    ratios: Sequence[float],
+    strength: float,
+    above: ClassPrior | None = None,
+) -> _Fit:
     """Fit one scope; a voter's anchor has the given ratio of rates and the frequency that the voter has here.
 
     Where outcomes are known they alone give P(success), and all other episodes together weigh no more than they do: by
@@ -200,29 +186,25 @@ def _fit(patterns: _Patterns, voters: Sequence[Voter], ratios: Sequence[float], 
     """
     signs = np.array([voter.sign for voter in voters])
     votes = np.where(patterns.voted, signs, -signs)
-    good, bad = patterns.outcomes
-    rest = float(patterns.counts.sum()) - good - bad
-    has_gold = patterns.has_gold
-    share = min(1.0, (good + bad) / max(rest, 1.0))
-    counts = np.where(patterns.known | (not has_gold), 1.0, share) * patterns.counts
+    prior = class_prior(patterns, voters, above)
+    counts = patterns.counts * prior.weights
+    known = float(counts[patterns.known].sum())
+    rest = float(counts.sum()) - known
+    share = min(1.0, known / max(rest, 1.0)) if patterns.has_gold else 1.0
     frequency = (patterns.votes_by_voter + 0.5) / (patterns.counts.sum() + 1)
-    ratio = np.array(ratios)
-    after_failure = np.minimum(2 * frequency / (1 + ratio), 0.98)
-    after_success = np.minimum(ratio * after_failure, 0.98)
-    tpr = np.where(signs > 0, after_success, 1 - after_success)
-    tnr = np.where(signs > 0, 1 - after_failure, after_failure)
-    return fit_binary(
+    fit = fit_binary(
         votes,
-        counts,
+        np.where(patterns.known, 1.0, share) * counts,
         _shares(patterns.voted, voters),
         gold=patterns.gold,
-        anchors=(tpr, tnr),
+        anchors=_anchors(patterns, voters, ratios),
         strength=strength / (2 * frequency),  # pseudo-episodes in which each voter votes `strength` times
-        prior=(good + PSEUDO_OUTCOMES) / (good + bad + 2 * PSEUDO_OUTCOMES) if has_gold else 0.5,
+        prior=prior.value if patterns.has_gold else UNKNOWN,
     )
+    return _Fit(fit.tpr, fit.tnr, replace(prior, value=fit.prior), float(patterns.counts.sum()))
 
 
-def _shares(voted: npt.NDArray[np.bool_], voters: Sequence[Voter]) -> Floats:
+def _shares(voted: Bools, voters: Sequence[Voter]) -> Floats:
     """Return the share (n, J) of each voter: the voters of a family share its one vote, or its one silence."""
     shares = np.zeros(voted.shape)
     for family in dict.fromkeys(voter.family for voter in voters):
@@ -233,10 +215,11 @@ def _shares(voted: npt.NDArray[np.bool_], voters: Sequence[Voter]) -> Floats:
     return shares
 
 
-def _rows(
-    scope: str, voters: Sequence[Voter], fit: BinaryFit, patterns: _Patterns, source: str
-) -> Iterator[dict[str, Any]]:
-    yield {"kind": "class", "scope": scope, "value": fit.prior, "n": round(patterns.counts.sum()), "source": source}
+def _rows(scope: str, voters: Sequence[Voter], fit: _Fit, patterns: Patterns, source: str) -> Iterator[dict[str, Any]]:
+    yield {
+        "kind": "class", "scope": scope, "value": fit.prior.value, "low": fit.prior.bounds[0], "n": round(fit.n),
+        "source": source, "note": fit.prior.source,
+    }  # fmt: skip
     for voter, n, tpr, tnr in zip(voters, patterns.votes_by_voter, fit.tpr, fit.tnr, strict=True):
         yield _vote(scope, voter, Rates(float(tpr), float(tnr)), round(n), source)
 

@@ -59,6 +59,7 @@ class _Facts(NamedTuple):
     task_id: str
     user: str | None
     policy: str
+    source_format: str
     started: datetime | None
     ended: datetime | None
     n_steps: int
@@ -116,7 +117,7 @@ def _label(posterior: Posterior, evidence: _Evidence, facts: _Facts, cfg: Reward
     """Return a label without cost and return."""
     if facts.suspect:
         return Label(0.5, 0.0, evidence.risk, 0.0, known=False, n_support=0, basis=SUSPECT)
-    scope = scope_of(cfg.scope, facts.started, facts.policy)
+    scope = scope_of(cfg.scope, facts.started, facts.policy, facts.source_format)
     p_success, p_raw, signals = posterior.estimate(evidence.votes, scope)
     basis = evidence.basis(signals)
     decided = basis in {"audit", "verifier"}

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 ALL = "all"
+_WITHIN = " | "  # between a source and a month or policy of it
+NO_VOTE = "no vote"  # name of the calibration of episodes without any vote
 _NO_EFFECT = 1e-9  # log-odds
 _MOST_CACHED = 100_000  # distinct sets of votes
 
@@ -76,6 +78,7 @@ class Posterior:
     rates: dict[tuple[str, str, int], tuple[Rates, str]] = field(default_factory=dict)  # scope, signal, sign
     priors: dict[str, float] = field(default_factory=dict)  # P(success) by scope
     curve: Curve = field(default_factory=lambda: Curve((), ()))
+    silent: float = 0.5  # P(success) of an episode without any vote
     late: tuple[LateSignal, ...] = ()
     users: dict[str, float] = field(default_factory=dict)  # trust
     now: float | None = None
@@ -88,11 +91,13 @@ class Posterior:
             return cls()
         rows = list(table.sort("kind", "scope", "name", "sign").iter_rows(named=True))
         of = {kind: [row for row in rows if row["kind"] == kind] for kind in {row["kind"] for row in rows}}
-        curves = [Curve(tuple(row["x"]), tuple(row["y"])) for row in of.get("calibration", ())]
+        calibrations = {row["name"]: row for row in of.get("calibration", ())}
+        curve = calibrations.get("", {"x": (), "y": ()})
         return cls(
             {(r["scope"], r["name"], r["sign"]): (Rates(r["tpr"], r["tnr"]), r["source"]) for r in of.get("vote", ())},
             {r["scope"]: r["value"] for r in of.get("class", ())},
-            curves[0] if curves else Curve((), ()),
+            Curve(tuple(curve["x"]), tuple(curve["y"])),
+            calibrations.get(NO_VOTE, {"value": 0.5})["value"],
             tuple(
                 LateSignal(r["name"], r["family"], Delays(tuple(r["x"]), tuple(r["y"])), r["value"])
                 for r in of.get("delay", ())
@@ -103,12 +108,12 @@ class Posterior:
 
     def rates_of(self, scope: str, signal: str, sign: int) -> tuple[Rates, str]:
         """Return the rates of a vote, and where they come from."""
-        fitted = self.rates.get((scope, signal, sign)) or self.rates.get((ALL, signal, sign))
+        fitted = next((rates for name in _levels(scope) if (rates := self.rates.get((name, signal, sign)))), None)
         return fitted or (prior_rates(signal, sign), "prior")
 
     def prior(self, scope: str) -> float:
         """Return P(success) of an episode before its votes."""
-        return self.priors.get(scope, self.priors.get(ALL, 0.5))
+        return next((self.priors[name] for name in _levels(scope) if name in self.priors), 0.5)
 
     def contributions(self, votes: Sequence[Vote], scope: str = ALL) -> list[Contribution]:
         """Return what each vote adds: a family's votes are averaged, and praise adds at most log 2 in all."""
@@ -151,9 +156,10 @@ class Posterior:
         return _capped(min(max(p, 1 - SURE), SURE), contributions)
 
     def success(self, votes: Sequence[Vote], scope: str = ALL) -> float:
-        """Return P(success): a reviewer's answer if there is one, else the calibrated score; 0.5 without any vote.
+        """Return P(success): a reviewer's answer if there is one, else the calibrated score.
 
-        A verifier decides alone: a fractional verdict is taken as the probability, within its reliability.
+        A verifier decides alone: a fractional verdict is taken as the probability, within its reliability. Without any
+        vote it is what an audit found of such episodes, else 0.5.
         """
         answers = [vote for vote in votes if vote.family == AUDIT and vote.weight > 0]
         if answers:
@@ -162,7 +168,7 @@ class Posterior:
         contributions = self.contributions(votes, scope)
         if any(vote.family == VERIFIER and vote.weight > 0 for vote in votes):
             return min(max(p, 1 - SURE), SURE)
-        return _capped(min(max(p, 1 - SURE), SURE), contributions) if contributions else 0.5
+        return _capped(min(max(p, 1 - SURE), SURE), contributions) if contributions else self.silent
 
     def age(self, ended: datetime | None) -> float | None:
         """Return how many seconds ago an episode ended; None where the log has no times."""
@@ -185,11 +191,26 @@ class Posterior:
                     yield late, maturity(late.delays, age, late.horizon)
 
 
-def scope_of(scope: str, started: datetime | None, policy: str) -> str:
-    """Return the scope that an episode belongs to, by `rewards.scope`."""
+def scope_of(scope: str, started: datetime | None, policy: str, source: str = "") -> str:
+    """Return the scope that an episode belongs to: a month or a policy, by `rewards.scope`, of its source."""
     if scope == "policy":
-        return f"policy {policy}"
-    return f"{started:%Y-%m}" if scope == "month" and started is not None else ALL
+        return scope_in(source, f"policy {policy}")
+    return scope_in(source, f"{started:%Y-%m}" if scope == "month" and started is not None else ALL)
+
+
+def scope_in(source: str, part: str) -> str:
+    """Return the name of a part of a source; of the log where the source is ''."""
+    return f"{source}{_WITHIN}{part}" if source else part
+
+
+def _levels(scope: str) -> Iterator[str]:
+    """Yield the scopes whose rates hold for an episode of this one, the closest first."""
+    source, within, part = scope.partition(_WITHIN)
+    yield scope
+    if within:
+        yield source
+        yield part
+    yield ALL
 
 
 def _mean_vote(votes: Sequence[Vote]) -> float:
