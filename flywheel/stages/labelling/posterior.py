@@ -14,10 +14,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.stages.labelling.priors import (
+    BACKS,
+    PEERS_ALONE,
     PRAISE,
     PRAISE_ALONE,
     SENTIMENT_CAP,
     SURE,
+    UNBACKED,
     Rates,
     full_log_odds,
     prior_rates,
@@ -168,7 +171,7 @@ class Posterior:
         contributions = self.contributions(votes, scope)
         if any(vote.family == VERIFIER and vote.weight > 0 for vote in votes):
             return min(max(p, 1 - SURE), SURE)
-        return _capped(min(max(p, 1 - SURE), SURE), contributions) if contributions else self.silent
+        return _hold(contributions).applied(min(max(p, 1 - SURE), SURE)) if contributions else self.silent
 
     def age(self, ended: datetime | None) -> float | None:
         """Return how many seconds ago an episode ended; None where the log has no times."""
@@ -219,7 +222,35 @@ def _mean_vote(votes: Sequence[Vote]) -> float:
     return min(max((mean + 1) / 2, 1 - SURE), SURE)
 
 
+class _Hold(NamedTuple):
+    """How far a probability is held down: the bound, and the share of it that other evidence has not lifted."""
+
+    bound: float
+    share: float
+
+    def applied(self, p: float) -> float:
+        """Return p within the bound."""
+        return p - self.share * max(p - self.bound, 0.0)
+
+
+def _hold(contributions: Sequence[Contribution]) -> _Hold:
+    """Return how far p is held below what a chosen action needs.
+
+    It is held where nothing but praise and agreement speaks for success: users who are easily bought, and an agent that
+    errs the same way every time. What stands behind them lifts the bound, wholly from the log-odds `BACKS` on.
+    """
+    families: dict[str, float] = defaultdict(float)
+    for one in contributions:
+        families[one.vote.family] += one.log_odds
+    bought = {family for family in UNBACKED if families.get(family, 0.0) > _NO_EFFECT}
+    backing = math.fsum(max(odds, 0.0) for family, odds in sorted(families.items()) if family not in UNBACKED)
+    share = 1.0 - min(backing / BACKS, 1.0) if bought else 0.0
+    return _Hold(PRAISE_ALONE if bought <= {PRAISE} else PEERS_ALONE, share)
+
+
 def _capped(p: float, contributions: Sequence[Contribution]) -> float:
-    """Return p, capped below what a chosen action needs where praise is the only evidence for success."""
-    backed = any(c.log_odds > 0 and c.vote.family != PRAISE for c in contributions)
-    return p if backed else min(p, PRAISE_ALONE)
+    """Return p by the votes, held; agreement keeps its order, so whoever only compares episodes loses nothing."""
+    hold = _hold(contributions)
+    if hold.bound == PRAISE_ALONE:
+        return hold.applied(p)
+    return p - hold.share * max(p - 0.5, 0.0) * (1 - (PEERS_ALONE - 0.5) / (SURE - 0.5))

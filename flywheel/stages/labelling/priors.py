@@ -12,6 +12,11 @@ from typing import NamedTuple
 
 PRAISE = "sentiment_pos"
 PRAISE_ALONE = 0.65  # highest P(success) by praise alone: below what a chosen action needs
+UNBACKED = frozenset({PRAISE, "peers", "task", "claims"})  # families that no outcome, user's deed or tool stands behind
+PEERS_ALONE = (
+    0.69  # highest P(success) by these together: an agent that errs the same way every time agrees with itself
+)
+BACKS = math.log(1.5)  # log-odds of other evidence from which they count in full
 
 SURE = 0.97  # P(success) by a verifier's verdict: it decides alone, and is not quite certain
 SENTIMENT_CAP = math.log(2)  # praise is cheap: all of it together at most doubles the odds

@@ -39,6 +39,19 @@ def test_praise_alone_never_reaches_what_a_chosen_action_needs(belief: Posterior
     assert belief.success(votes("thanks", "complaint")) <= PRAISE_ALONE
 
 
+@pytest.mark.parametrize("names", [["agreement"], ["agreement", "effort"], ["agreement", "effort", "thanks"]])
+def test_agreement_and_praise_never_reach_what_a_chosen_action_needs(names: list[str]) -> None:
+    families = {"agreement": "peers", "effort": "task", "thanks": "sentiment_pos"}
+    spoken = [Vote(name, families[name], 1.0, 1.0) for name in names]
+    assert 0.5 < Posterior().success(spoken) < 0.7
+    weaker = [vote._replace(score=0.5) for vote in spoken]
+    assert Posterior().success(weaker) < Posterior().success(spoken), "its order stays"
+    backed = Posterior().success([*spoken, Vote("adopted", "adoption", 1.0, 1.0)])
+    assert backed > 0.85, "what a user did stands behind it"
+    barely = Posterior().success([*spoken, Vote("recovery", "exec", 1.0, 1.0)])
+    assert barely < 0.7, "next to nothing is no backing"
+
+
 @given(beliefs(), st.lists(st.sampled_from(sorted(NAMES)), unique=True))
 def test_probabilities_are_no_surer_than_a_verdict_and_order_means_nothing(
     belief: Posterior, names: Sequence[str]
