@@ -4,7 +4,7 @@ python benchmarks/belief.py [--large EPISODES]
 
 Worlds are simulated with known truth: ten signals of six families as agents' logs have them, mostly silent and mostly
 one-sided; in the second world half of the users speak much more than the others, whatever they got. The second table
-has a verifier that looks at some episodes only: at random, by what became of them, or where somebody complained.
+has a verifier that looks at some episodes only: at random, by outcome, or where somebody complained.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def auc(p: npt.NDArray[np.float64], truth: Bools) -> float:
 
 
 def chosen_verdicts(n: int, seeds: int = 3) -> Iterator[str]:
-    """Yield a line for each way of choosing whom to verify: the class prior, AUC and ECE where nobody looked."""
+    """Yield a line for each way of choosing whom to verify: the class prior, AUC and ECE on the other episodes."""
     for talkative in (False, True):
         for name, good, bad, audited in VERIFIERS:
             rows = []

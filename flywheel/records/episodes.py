@@ -125,9 +125,11 @@ class Reliability(Row):
     By kind:
     - vote: rates of a signal's vote of one sign within a scope; `tpr` P(+ or silent | success), `tnr` P(- or silent |
       failure), the vote being the one that is not silent.
-    - class: `value` is P(success) of an episode of the scope, before its votes.
+    - class: `value` is P(success) of an episode of the scope, before its votes; `note` is how it was found (audit,
+      verdicts, by outcome, by pattern, unknown), `low` is the least that it can be whoever was verified.
     - delay: `x` seconds after the end of an episode, `y` P(the signal has voted by then); `value` its horizon in s.
-    - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score.
+    - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score. Named
+      "no vote": `value` is P(success) of an episode on which no signal votes.
     - user: `value` the trust in a user's votes.
     - time: `value` the time against which ages are measured, in seconds since 1970.
     - warning: `note` is a sentence.
@@ -137,7 +139,7 @@ class Reliability(Row):
     key: ClassVar[tuple[str, ...]] = ("kind", "scope", "name", "sign")
 
     kind: Literal["vote", "class", "delay", "calibration", "user", "time", "warning"]
-    scope: str = Field(description="'all', a month, or a policy.")
+    scope: str = Field(description="'all', a source, a month or policy, or one of these in a source.")
     name: str = Field(description="Signal, user or warning; '' where there is none.")
     sign: int = Field(description="Of a vote: 1 or -1; otherwise 0.")
     family: str = Field(description="Family of the signal.")

@@ -83,7 +83,8 @@ def columns_of(rows: Sequence[Audited]) -> tuple[list[float], list[float], list[
 def silent_share(rows: Sequence[Audited]) -> float:
     """Return P(success) of an episode without votes, shrunk to that of all by as many answers as the curve is.
 
-    It is no score of 0.5 on the curve: those who say nothing may be content or not, and only an audit can tell.
+    Such an episode has another place than a score of 0.5 on the curve: silent users
+    may be content or not, and only an audit can show it.
     """
 
     def share(some: Sequence[Audited]) -> float:

@@ -119,7 +119,7 @@ def _pooled(patterns: Patterns, voters: Sequence[Voter], cfg: RewardsConfig) -> 
 def _of_source(patterns: Patterns, voters: Sequence[Voter], whole: _Fit, cfg: RewardsConfig) -> _Fit:
     """Fit one source of several, shrunk to what all have in common; where nothing is known of it, that is taken.
 
-    An audit is a sample of the whole log, so it tells of P(success) in every source; verdicts of another source do not.
+    An audit is a sample of the whole log, so it holds for every source; verdicts of another source do not.
     """
     ratios = whole.ratios(voters)
     if patterns.has_gold:
@@ -132,7 +132,7 @@ def _of_source(patterns: Patterns, voters: Sequence[Voter], whole: _Fit, cfg: Re
 
 
 def _chosen(prior: ClassPrior, name: str) -> Iterator[dict[str, Any]]:
-    """Yield a warning where those who were verified are no random sample."""
+    """Yield a warning where verified episodes are not a random sample."""
     if prior.note:
         note = f"{name}: {prior.note}" if name else prior.note
         yield {"kind": "warning", "scope": name or ALL, "name": "verified by choice", "note": note}

@@ -237,14 +237,15 @@ def _hold(contributions: Sequence[Contribution]) -> _Hold:
     """Return how far p is held below what a chosen action needs.
 
     It is held where nothing but praise and agreement speaks for success: users who are easily bought, and an agent that
-    errs the same way every time. What stands behind them lifts the bound, wholly from the log-odds `BACKS` on.
+    errs the same way every time. Other evidence for success lifts the bound, wholly from the log-odds `BACKS` on.
     """
     families: dict[str, float] = defaultdict(float)
     for one in contributions:
         families[one.vote.family] += one.log_odds
     bought = {family for family in UNBACKED if families.get(family, 0.0) > _NO_EFFECT}
-    backing = math.fsum(max(odds, 0.0) for family, odds in sorted(families.items()) if family not in UNBACKED)
-    share = 1.0 - min(backing / BACKS, 1.0) if bought else 0.0
+    backs = (odds for family, odds in sorted(families.items()) if family not in UNBACKED and odds > _NO_EFFECT)
+    backing = math.fsum(backs)
+    share = 1.0 - min(backing / BACKS, 1.0) if bought or not backing else 0.0
     return _Hold(PRAISE_ALONE if bought <= {PRAISE} else PEERS_ALONE, share)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 PRAISE = "sentiment_pos"
 PRAISE_ALONE = 0.65  # highest P(success) by praise alone: below what a chosen action needs
-UNBACKED = frozenset({PRAISE, "peers", "task", "claims"})  # families that no outcome, user's deed or tool stands behind
+UNBACKED = frozenset({PRAISE, "peers", "task", "claims"})  # families without an outcome, a user's deed or a tool
 PEERS_ALONE = (
     0.69  # highest P(success) by these together: an agent that errs the same way every time agrees with itself
 )

@@ -1,10 +1,10 @@
 """P(success) of an episode before its votes, where outcomes are known of chosen episodes only.
 
 In: patterns of votes with what is known of them. Out: the class prior with its source, and the weights by which known
-outcomes stand for all episodes. A reviewer's random sample decides where there is one. Verdicts stand for all episodes
-as they are only if every pattern is verified alike. Where patterns differ, either what became of the episodes explains
+outcomes represent all episodes. A reviewer's random sample decides where there is one. Verdicts represent all episodes
+as they are only if every pattern is verified alike. Where patterns differ, either the outcome of the episodes explains
 how often each signal votes (`label_shift`), or patterns are weighted by their size (`post_stratified`); where most
-episodes have a pattern that nobody verified, P(success) stays unknown.
+episodes have a pattern without any verdict, P(success) stays unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AUDITED, ALIKE, BY_OUTCOME, BY_PATTERN, NOTHING = "audit", "verdicts", "by outco
 
 @dataclass(frozen=True)
 class ClassPrior:
-    """P(success) before any vote; `source` says how it was found, `weights` (n) what a known outcome stands for."""
+    """P(success) before any vote, and how it was found; `weights` (n): how many episodes a known outcome represents."""
 
     value: float
     source: str
@@ -59,7 +59,7 @@ class ClassPrior:
             NOTHING: "most patterns were never verified, so P(success) is taken as unknown: audit some",
         }[self.source]
         return (
-            f"verified episodes are no random sample: P(verified) differs by signal pattern; success {shares}; "
+            f"verified episodes are not a random sample: P(verified) differs by signal pattern; success {shares}; "
             f"{taken}; whatever decided whom to verify, it lies between {low:.2f} and {high:.2f}"
         )
 
@@ -150,7 +150,7 @@ def _shift(patterns: Patterns) -> Shift:
 
 
 def _weights(verdicts: Bools, cells: _Cells) -> Floats:
-    """Return how many episodes a known outcome of each pattern stands for, on the scale of the known outcomes."""
+    """Return how many episodes a known outcome of each pattern represents, on the scale of the known outcomes."""
     stands_for = cells.total / np.maximum(cells.seen, 1.0)
     scale = float(cells.seen.sum()) / max(float((stands_for * cells.seen).sum()), 1.0)
     weights = np.minimum(stands_for * scale, MOST_WEIGHT)

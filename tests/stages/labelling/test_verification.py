@@ -35,7 +35,7 @@ def test_a_verifier_that_looks_by_outcome_does_not_shift_what_is_known_of_the_ot
     assert class_row(table)["value"] == pytest.approx(0.7, abs=0.08)
     assert class_row(table)["note"] == "by outcome"
     (note,) = table.filter(name="verified by choice")["note"].to_list()
-    assert "no random sample" in note
+    assert "not a random sample" in note
     assert "lies between" in note
     assert error(Source(N, 0.7).verify(*chances)) <= 0.15
     assert error(Source(N, 0.7).verify(*chances), audit=200) <= 0.1
