@@ -38,8 +38,8 @@ def payloads(logs: list[Path]) -> list[str]:
     """Return the payloads of logs as readers give them, before redaction."""
     from flywheel.config import IngestConfig, RedactConfig
     from flywheel.extensions import list_extensions, load_extension
+    from flywheel.stages.ingest.discovery import discover
     from flywheel.stages.ingest.events import ingest
-    from flywheel.stages.ingest.sources import discover
 
     readers = {e.name: load_extension("readers", e.name) for e in list_extensions("readers")}
     cfg = IngestConfig(workers=1, redact=RedactConfig(kinds=[]))

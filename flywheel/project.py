@@ -174,41 +174,67 @@ class Project:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def ingest(
-        self, paths: Sequence[Path | str] = (), *, log_format: str | None = None, dry_run: bool = False
+        self,
+        paths: Sequence[Path | str] = (),
+        *,
+        log_format: str | None = None,
+        policy: str | None = None,
+        max_quarantine: float | None = None,
+        dry_run: bool = False,
+        strict: bool = True,
     ) -> IngestAnswer:
         """Read new log lines into the store; lines that were ingested before change nothing.
 
+        Args:
+            paths: files, folders or globs; default: ingest.sources.
+            log_format: name of a reader; default: detected.
+            policy: whose acts the logs are, where they do not say so.
+            max_quarantine: share of unreadable records above which a file is set aside; default: the setting.
+            dry_run: count everything, store nothing.
+            strict: whether it is an error that nothing can be read.
+
         Raises:
-            IngestError: no file was found, or too many records are unreadable.
+            IngestError: no file was found, or nothing can be read.
+            UsageError: an option has no meaning.
         """
         from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 
+        if max_quarantine is not None and not 0 <= max_quarantine <= 1:
+            raise UsageError(f"--max-quarantine {max_quarantine:g} is not a share", hint="a number from 0 to 1")
+        if policy is not None and not policy.strip():
+            raise UsageError("--policy has no name", hint="flywheel ingest PATH --policy NAME")
+        options = {"format": log_format, "policy": policy, "max_quarantine": max_quarantine}
+        changes = {name: value for name, value in options.items() if value is not None}
         config = self.config
-        if log_format is not None:
-            config = config.model_copy(update={"ingest": config.ingest.model_copy(update={"format": log_format})})
+        config = config.model_copy(update={"ingest": config.ingest.model_copy(update=changes)})
         sources = [Path(p) for p in paths] or default_sources(config, self.folder)
         with self.locked("ingest") as ctx:
-            return ingest_logs(ctx.store, config, self.folder, sources, key=self.key(), dry_run=dry_run)
+            return ingest_logs(ctx.store, config, self.folder, sources, key=self.key(), dry_run=dry_run, strict=strict)
 
     def ingest_follow(
         self,
         paths: Sequence[Path | str] = (),
         *,
         log_format: str | None = None,
+        policy: str | None = None,
+        max_quarantine: float | None = None,
         interval_s: float = 10.0,
         sleep: Callable[[float], object] = time.sleep,
     ) -> Iterator[IngestAnswer]:
         """Ingest files as they grow, and yield a result whenever there was a new record, until the caller stops.
 
-        The lock is held only while reading.
+        The lock is held only while reading. A file that cannot be read is set aside, and tried again when it grows.
 
         Raises:
-            IngestError: no file was found, or too many records are unreadable.
+            IngestError: no file was found.
         """
         from flywheel.pipeline.ingest.follow import follow
 
+        def ingest(grown: list[Path]) -> IngestAnswer:
+            return self.ingest(grown, log_format=log_format, policy=policy, max_quarantine=max_quarantine, strict=False)
+
         sources = [Path(p) for p in paths] or [self.folder / s for s in self.config.ingest.sources]
-        return follow(lambda grown: self.ingest(grown, log_format=log_format), sources, interval_s, sleep)
+        return follow(ingest, sources, interval_s, sleep)
 
     def quarantine(self, *, reason: str | None = None, file: str | None = None, limit: int = 20) -> QuarantineAnswer:
         """Return the records that ingest refused: counts by reason with what they mean, and the first rows.
@@ -237,13 +263,14 @@ class Project:
         Raises:
             IngestError: the file cannot be read.
         """
-        from flywheel.pipeline.ingest.detect import file_events, readers
+        from flywheel.pipeline.ingest.detect import first_events, look, readers
 
         config, answer = self.config.ingest, readers(self.config.ingest, self.folder, file)
-        if file is None or not events:
+        if file is None:
             return answer
-        made = file_events(config, self.folder, file, events, self._key_for_reading())
-        return answer.model_copy(update={"events": made})
+        seen = look(config, self.folder, file, self._key_for_reading())
+        verdict = f"{answer.verdict}; {seen.unreadable}" if seen.unreadable else answer.verdict
+        return answer.model_copy(update={"events": first_events(seen, events), "verdict": verdict})
 
     def build(
         self,

@@ -155,11 +155,15 @@ class Soak:
         record.codes.append(process.wait())
 
     def _poisoned(self, record: Record) -> None:
-        """A log of which half cannot be read: the night refuses it; somebody moves it away."""
-        bad = self.project / "logs" / "poisoned.jsonl"
-        poison(bad)
+        """A night whose only log cannot be read: it fails; somebody moves the log away and brings the others back."""
+        logs, away = self.project / "logs", self.project / "logs.away"
+        logs.rename(away)
+        logs.mkdir()
+        poison(logs / "poisoned.jsonl")
         record.codes.append(self._run())
-        bad.rename(self.project / "poisoned.jsonl.away")
+        (logs / "poisoned.jsonl").unlink()
+        logs.rmdir()
+        away.rename(logs)
 
     def _flooded(self, record: Record) -> None:
         del record

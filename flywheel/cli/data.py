@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
+_MOST_FILES = 5  # of those set aside, without -v
 _CELL = 60  # characters of the widest cell in a printed table
 
 
@@ -38,6 +39,17 @@ def ingest(  # noqa: PLR0913 - one parameter an option
     ] = None,
     *,
     log_format: Annotated[str | None, typer.Option("--format", help="Name of a reader; default: detected.")] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="Policy that acted, where the logs name none.", metavar="NAME")
+    ] = None,
+    max_quarantine: Annotated[
+        float | None,
+        typer.Option(
+            "--max-quarantine",
+            help="Share of unreadable records above which a file is set aside; default: ingest.max_quarantine.",
+            metavar="SHARE",
+        ),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Keep reading as files grow, until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option("--interval", help="Seconds between two passes.", min=0.1)] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,
@@ -46,31 +58,37 @@ def ingest(  # noqa: PLR0913 - one parameter an option
     """Read new log lines into the store.
 
     `-` reads standard input. Records are redacted and de-duplicated, and each is counted: read = kept + duplicate +
-    ignored + quarantined. Ingesting the same files again changes nothing.
+    ignored + quarantined. Ingesting the same files again changes nothing. A file that cannot be read is set aside with
+    its reason, and the others are stored; the exit code is 1 where a path that was named gave nothing.
     """
     current = session(ctx)
     sources = [p if str(p) == "-" else p.resolve() for p in paths or []]
     if follow:
         if dry_run or any(str(p) == "-" for p in sources):
             raise UsageError("--follow reads growing files", hint="drop --dry-run and `-`")
-        _follow(current, sources, log_format=log_format, interval=interval)
+        options: dict[str, Any] = {"log_format": log_format, "policy": policy, "max_quarantine": max_quarantine}
+        _follow(current, sources, interval=interval, options=options)
         return
     with working(current.out, "reading logs"):
-        answer = current.project().ingest(sources, log_format=log_format, dry_run=dry_run)
+        answer = current.project().ingest(
+            sources, log_format=log_format, policy=policy, max_quarantine=max_quarantine, dry_run=dry_run
+        )
     current.out.result(_ingest_lines(answer, verbose=current.out.verbose), answer)
+    if answer.refused:
+        raise typer.Exit(1)
     if detailed and answer.kept == 0 and not answer.quarantined:
         raise typer.Exit(99)
 
 
-def _follow(current: Session, sources: list[Path], *, log_format: str | None, interval: float) -> None:
+def _follow(current: Session, sources: list[Path], *, interval: float, options: dict[str, Any]) -> None:
     """Ingest until Ctrl-C or SIGTERM; records read so far stay in the store."""
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     current.out.say("following; Ctrl-C stops")
     try:
-        for a in current.project().ingest_follow(sources, log_format=log_format, interval_s=interval):
+        for a in current.project().ingest_follow(sources, interval_s=interval, **options):
             refused = sum(a.quarantined.values())
             counts = f"read {a.read:,}  kept {a.kept:,}  duplicate {a.duplicate:,}  quarantined {refused:,}"
-            current.out.result([f"{counts}  events {a.events:,}"], a)
+            current.out.result([f"{counts}  events {a.events:,}", *_refusal_lines(a, verbose=False)], a)
             sys.stdout.flush()
     except KeyboardInterrupt:
         current.out.say("stopped")
@@ -89,12 +107,28 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
         for lost in a.lost
         if lost.fields and not verbose
     ]
-    lines = columns(rows, right=(1,)) + [f"  {record}" for record in a.first_quarantined]
+    whole = {f"{one.file}:0: " for one in a.set_aside}
+    shown = [record for record in a.first_quarantined if not record.startswith(tuple(whole))]
+    lines = columns(rows, right=(1,)) + [f"  {record}" for record in shown]
+    lines += _refusal_lines(a, verbose=verbose)
     for lost in a.lost if verbose else ():
         lines.append(f"fields of {lost.format} that no event holds, in {lost.sampled:,} sampled records:")
         fields = sorted(((n, path) for path, n in lost.fields.items()), reverse=True)
         lines += [f"  {n / lost.sampled:>4.0%}  {path}" for n, path in fields]
     return [*lines, "dry run: nothing was stored" if a.dry_run else "next  flywheel build"]
+
+
+def _refusal_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
+    """Return what was not stored as a whole, or not read."""
+    most = len(a.set_aside) + len(a.not_read) if verbose else _MOST_FILES
+    lines = [f"set aside  {one.file}: {one.detail}" for one in a.set_aside[:most]]
+    lines += [f"and {len(a.set_aside) - most:,} more files set aside; -v lists them"] if len(a.set_aside) > most else []
+    lines += [f"not read   {one.path}: {one.why}" for one in a.not_read[:most]]
+    lines += [f"and {len(a.not_read) - most:,} more not read; -v lists them"] if len(a.not_read) > most else []
+    lines += [f"refused    {one.source}: nothing of it is stored: {one.reason}" for one in a.refused]
+    if a.set_aside:
+        lines.append("           tried again when they, the readers or --max-quarantine change: flywheel readers FILE")
+    return lines
 
 
 @commands.command()

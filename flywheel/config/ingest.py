@@ -47,8 +47,14 @@ class IngestConfig(Section):
 
     sources: list[str] = Field(default=["logs"], description="Files, folders or globs read when no path is given.")
     format: str = Field(default="auto", description="'auto' (detected from the content) or a reader's name.")
+    policy: str = Field(
+        default="", description="Policy that acted in logs that do not name one; '': by model, run, file or folder."
+    )
     max_quarantine: float = Field(
-        default=0.05, ge=0, le=1, description="Share of unreadable lines above which ingest fails."
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of unreadable records above which a file is set aside, and a source is refused.",
     )
     max_record_mb: int = Field(default=64, ge=1, description="Largest single record or line, in MB.")
     max_expand_ratio: int = Field(default=500, ge=2, description="Largest decompressed/compressed ratio of a file.")

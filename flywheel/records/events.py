@@ -145,7 +145,8 @@ class Quarantined(Row):
     source_line: int = Field(ge=0, description="1-based line or record; 0 for the whole file.")
     source_format: str | None = Field(default=None, description="Reader that refused it; null when none was found.")
     reason: str = Field(
-        description="Stable reason code: bad_json, bad_record, bad_encoding, truncated, unknown_format."
+        description="Stable reason code: bad_json, bad_record, bad_encoding, truncated, unknown_format, bad_file, "
+        "unreadable_file."
     )
     detail: str = Field(description="What was wrong, without log text.")
     size_bytes: int = Field(ge=0, description="Length of the refused line.")

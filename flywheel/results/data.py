@@ -17,6 +17,29 @@ class LostFields(Record):
     fields: dict[str, int] = Field(description="Number of these records in which each field was lost.")
 
 
+class SetAside(Record):
+    """A file, or an archive's member, of which nothing is stored."""
+
+    file: str = Field(description="Its path; of an archive's member ARCHIVE!/MEMBER.")
+    reason: str = Field(description="unknown_format, bad_file, unreadable_file, truncated or a record's reason.")
+    detail: str = Field(description="What is wrong, without log text.")
+
+
+class RefusedSource(Record):
+    """A source of which nothing new is stored, because too much of it is unreadable."""
+
+    source: str = Field(description="The path as it was named.")
+    files: int = Field(description="Its files with records.")
+    reason: str
+
+
+class NotRead(Record):
+    """What lies below a named folder and is not read."""
+
+    path: str
+    why: str = Field(description="A folder that cannot be read, a link that leads out, a FIFO, ...")
+
+
 class IngestAnswer(Document):
     """`flywheel ingest`: read = kept + duplicate + forgotten + ignored + quarantined."""
 
@@ -32,6 +55,11 @@ class IngestAnswer(Document):
     ignored: dict[str, int] = Field(description="Valid records without an event, by reason.")
     quarantined: dict[str, int] = Field(description="Unreadable records, by reason.")
     first_quarantined: list[str] = Field(description="file:line: reason of the first few.")
+    set_aside: list[SetAside] = Field(
+        default=[], description="Files of which nothing is stored; tried again when they or the readers change."
+    )
+    refused: list[RefusedSource] = Field(default=[], description="Sources of which nothing new is stored.")
+    not_read: list[NotRead] = Field(default=[], description="Folders, links and special files that were passed over.")
     events: int = Field(description="New events.")
     redacted: dict[str, int] = Field(description="Replaced values, by kind.")
     lost: list[LostFields] = Field(default=[], description="Fields of the sources that no event has, by format.")

@@ -137,6 +137,9 @@ def _notes(served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> li
         policies = {n for a in log.attempts for n in log.names[a.episode_id]}
         if len(policies) > 2:  # noqa: PLR2004 - one policy and its model
             notes.append(f"the {side} log ({name}) holds several policies, taken as one; --{side} NAME chooses")
+        if log.set_aside:
+            shown = ", ".join(log.set_aside[:3]) + (", ..." if len(log.set_aside) > 3 else "")  # noqa: PLR2004
+            notes.append(f"{count(len(log.set_aside), 'file')} of the {side} log set aside, as unreadable: {shown}")
         if log.quarantined:
             notes.append(f"{count(log.quarantined)} of {count(log.read)} records of the {side} log are unreadable")
     if served.colliding:

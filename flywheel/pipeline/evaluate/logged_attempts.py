@@ -12,7 +12,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ class Log:
     names: dict[str, frozenset[str]]  # episode → policy and model, as the log names them
     read: int
     quarantined: int
+    set_aside: list[str] = field(default_factory=list)  # files that could not be read
 
     def policies(self) -> dict[str, int]:
         """Return how many attempts each policy made."""
@@ -70,7 +71,8 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
     if not log.attempts:
         where = ", ".join(f"`{path}`" for path in paths)
         raise EvalError(f"no conversation in {where}", hint="`flywheel readers FILE` shows a file's format")
-    return replace(log, read=ingested.read, quarantined=sum(ingested.quarantined.values()))
+    bad = sum(ingested.quarantined.values())
+    return replace(log, read=ingested.read, quarantined=bad, set_aside=[one.file for one in ingested.set_aside])
 
 
 def read_store(ctx: Context) -> Log:

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from flywheel.config import IngestConfig
+from flywheel.contracts import polars_schema
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, Sample, list_extensions, load_extension
 from flywheel.pipeline.ingest.run import load_readers
+from flywheel.pipeline.ingest.verdicts import MEMBER, Tally
 from flywheel.records import LogEvent
 from flywheel.results.data import ReaderRow, ReadersAnswer
+from flywheel.stages.ingest.archives import archive_kind
 from flywheel.stages.ingest.detect import SAMPLE_RECORDS, Detection, confidences, detect
-from flywheel.stages.ingest.events import first_events
-from flywheel.stages.ingest.framed import Raw, Record
+from flywheel.stages.ingest.discovery import special_kind
+from flywheel.stages.ingest.events import ingest
+from flywheel.stages.ingest.framed import Bad, Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import file_content
+
+_LOOKED_AT = 2_000  # records that are read to see whether a file can be
+
+
+class Look(NamedTuple):
+    """What ingest would make of a file's first records: events, and a sentence about what is unreadable."""
+
+    events: pl.DataFrame
+    unreadable: str
 
 
 def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAnswer:
@@ -36,30 +52,53 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
     ]
     if file is None:
         return ReadersAnswer(readers=rows)
-    sample = _sample(file, config)
+    kind, head = _head(file, config)
+    sample = Sample(file.name, [record.value for record in head if isinstance(record, Record)])
     confidence = confidences(sample, loaded)
     ranked = sorted(rows, key=lambda row: (-confidence[row.name], row.name))
+    verdict = f"{kind} archive, read member by member" if kind else _verdict(detect(sample, loaded), loaded, head)
     return ReadersAnswer(
         readers=[row.model_copy(update={"confidence": confidence[row.name]}) for row in ranked],
-        verdict=f"{file.name}: {_verdict(detect(sample, loaded), loaded)}",
+        verdict=f"{file.name}: {verdict}",
     )
 
 
-def file_events(config: IngestConfig, project: Path, file: Path, most: int, key: bytes) -> list[LogEvent]:
-    """Return the first events that ingest would make of a file, redacted.
+def look(config: IngestConfig, project: Path, file: Path, key: bytes) -> Look:
+    """Return what ingest would make of a file's first records, redacted.
 
     Raises:
-        IngestError: the file cannot be read.
+        ConfigError: the redaction is misconfigured.
     """
     loaded = load_readers(config, project)
-    frame = first_events(file, root=project, cfg=config, key=key, readers=loaded, most=most)
-    return [LogEvent(**row) for row in frame.iter_rows(named=True)]
+    tally, frames = Tally(), [pl.DataFrame(schema=polars_schema(LogEvent))]
+    for batch in ingest([file], root=project, known={}, cfg=config, key=key, readers=loaded):
+        frames.append(batch.events)
+        tally.add(batch)
+        if tally.read.total() >= _LOOKED_AT:
+            break
+    members = [(name.rpartition(MEMBER)[2], why) for name, why in sorted(tally.whole.items()) if MEMBER in name]
+    aside = [f"{name} is set aside: {why}" for name, why in members]
+    bad, read = tally.bad.total(), tally.read.total()
+    if bad:
+        first = next(iter(tally.first.values())).partition(":")[2]
+        over = ", more than ingest.max_quarantine allows" if bad > config.max_quarantine * read else ""
+        aside.append(f"{bad:,} of its first {read:,} records are unreadable{over}; the first: line {first}")
+    return Look(pl.concat(frames), "; ".join(aside))
 
 
-def _verdict(detection: Detection, loaded: dict[str, Reader]) -> str:
+def first_events(seen: Look, most: int) -> list[LogEvent]:
+    """Return the first events that ingest would make of a file."""
+    return [LogEvent(**row) for row in seen.events.head(most).iter_rows(named=True)]
+
+
+def _verdict(detection: Detection, loaded: Mapping[str, Reader], head: Sequence[Record | Bad]) -> str:
     if detection.format in loaded:
         return f"read as {detection.format}"
-    return f"{detection.format}: {detection.reason}" if detection.reason else detection.format
+    bad = next((record for record in head if isinstance(record, Bad)), None)
+    if bad is not None and all(isinstance(record, Bad) for record in head):
+        return f"{detection.format}, ingest sets it aside: {bad.reason}: {bad.detail}"
+    aside = ", ingest sets it aside" if detection.format == "unknown" else ""
+    return f"{detection.format}{aside}: {detection.reason}" if detection.reason else detection.format
 
 
 def _reads(reader: Any) -> str:
@@ -69,12 +108,21 @@ def _reads(reader: Any) -> str:
     return first.removeprefix("Reads ")
 
 
-def _sample(file: Path, config: IngestConfig) -> Sample:
+def _head(file: Path, config: IngestConfig) -> tuple[str, list[Record | Bad]]:
+    """Return the kind of archive that a file is, '' for none, and its first records."""
+    limits = Limits(config.max_record_mb * 1_000_000, config.max_expand_ratio)
     try:
-        framing = Framing(
-            file_content(file, file.stat().st_size), Limits(config.max_record_mb * 1_000_000, config.max_expand_ratio)
-        )
-        head = [r.parse() if isinstance(r, Raw) else r for r in islice(framing, SAMPLE_RECORDS)]
+        if kind := special_kind(file):
+            raise IngestError(f"`{file}` is {kind}, not a file", hint="name one file")
+        size = file.stat().st_size
+        if kind := archive_kind(file, size, limits.expand_ratio):
+            return kind, []
+        framing = Framing(file_content(file, size), limits)
+        return "", [_parsed(record) for record in islice(framing, SAMPLE_RECORDS)]
     except OSError as error:
         raise IngestError(f"`{file}` cannot be read: {error.strerror}", hint="name one file") from None
-    return Sample(file.name, [record.value for record in head if isinstance(record, Record)])
+
+
+def _parsed(record: Any) -> Record | Bad:
+    parsed: Record | Bad = record.parse() if isinstance(record, Raw) else record
+    return parsed

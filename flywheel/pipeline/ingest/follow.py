@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from flywheel.results.data import IngestAnswer
-from flywheel.stages.ingest.sources import discover
+from flywheel.stages.ingest.discovery import discover
 
 _REST = 4.0  # pause after a pass, as a multiple of its duration
 

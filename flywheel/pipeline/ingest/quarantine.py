@@ -23,6 +23,8 @@ MEANING = {
     "bad_record": "JSON of a known format with a part that cannot be used; the detail names it.",
     "bad_encoding": "Not UTF-8: export the log as UTF-8.",
     "truncated": "The file ends inside a record, or its compression is damaged; read once the file is complete.",
+    "bad_file": "More of the file is unreadable than ingest.max_quarantine allows, so none of it is stored.",
+    "unreadable_file": "The file could not be opened: check its permissions.",
     "unknown_format": "No reader recognises the records: name one with --format, or write one as a plugin.",
 }
 _ARCHIVE = "!/"
@@ -78,7 +80,7 @@ def retry(ctx: Context, key: bytes) -> QuarantineRetry:
     fields: dict[str, Any] = {"read": 0, "kept": 0}
     if there:
         paths = list(there.values())
-        result = ingest_logs(ctx.store, ctx.config, ctx.project, paths, key=key, again=frozenset(there))
+        result = ingest_logs(ctx.store, ctx.config, ctx.project, paths, key=key, again=frozenset(there), strict=False)
         fields = {"read": result.read, "kept": result.kept}
     return QuarantineRetry(
         files=len(there),

@@ -35,7 +35,8 @@ def status(ctx: Context) -> StatusAnswer:
 
 def _source_files(ctx: Context) -> tuple[int, int]:
     """Return the number of ingested files, and of files under `ingest.sources` that are new or have another size."""
-    from flywheel.stages.ingest.sources import discover, shown_path
+    from flywheel.stages.ingest.discovery import discover
+    from flywheel.stages.ingest.sources import shown_path
 
     snapshot = ctx.store.current("ingest")
     sources: dict[str, dict[str, Any]] = dict(snapshot.extra["sources"]) if snapshot else {}

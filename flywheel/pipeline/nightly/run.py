@@ -77,7 +77,10 @@ class _Run:
         paths = default_sources(self.ctx.config, self.ctx.project)
         read = ingest_logs(self.ctx.store, self.ctx.config, self.ctx.project, paths, key=self.key)
         bad = sum(read.quarantined.values())
-        return f"{read.read:,} records, {read.events:,} new events, {read.duplicate:,} duplicate, {bad:,} quarantined"
+        aside = f", {count(len(read.set_aside), 'file')} set aside" if read.set_aside else ""
+        aside += "".join(f", nothing of {source.source} stored" for source in read.refused)
+        counts = f"{read.read:,} records, {read.events:,} new events, {read.duplicate:,} duplicate"
+        return f"{counts}, {bad:,} quarantined{aside}"
 
     def _train(self) -> str:
         registry = self.ctx.registry

@@ -18,7 +18,7 @@ from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.run import build
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.ingest.run import FORGOTTEN, without
+from flywheel.pipeline.ingest.intake import FORGOTTEN, without
 from flywheel.pipeline.pages.round_page import write_page
 from flywheel.pipeline.privacy.find import Belongings
 from flywheel.pipeline.train.provenance import ORIGINS

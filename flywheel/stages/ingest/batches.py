@@ -20,6 +20,7 @@ from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw
 from flywheel.stages.ingest.lost import LostCounts
 from flywheel.stages.ingest.sources import SourceState
 
+BAD_FILE = "bad_file"  # the reason of a file with so many unreadable records that none of it is stored
 _BYTES = 4_000_000
 _RECORDS = 20_000
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -96,6 +97,7 @@ class Counts:
     read: int = 0
     bad: list[tuple[Segment, Bad]] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    by_content: Counter[str] = field(default_factory=Counter)  # records that a reader was asked to read
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Batch:
     events: pl.DataFrame
     quarantined: pl.DataFrame
     read: int
+    by_content: Mapping[str, int] = field(default_factory=dict)
     ignored: Mapping[str, int] = field(default_factory=dict)
     redacted: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, LostCounts] = field(default_factory=dict)
@@ -123,6 +126,7 @@ class Batch:
             events=_frame(columns),
             quarantined=pl.DataFrame(list(_refusals(counts)), schema=polars_schema(Quarantined), orient="row"),
             read=counts.read,
+            by_content=dict(counts.by_content),
             ignored=dict(sorted(counts.ignored.items())),
             redacted=dict(sorted(redacted.items())),
             lost=lost,

@@ -10,20 +10,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import polars as pl
-
 from flywheel.config import IngestConfig
-from flywheel.contracts import polars_schema
 from flywheel.extensions import Reader
-from flywheel.records import LogEvent
+from flywheel.io.files import hash_text
 from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
-from flywheel.stages.ingest.files import FileReading
+from flywheel.stages.ingest.discovery import STDIN
+from flywheel.stages.ingest.files import FileReading, filled
+from flywheel.stages.ingest.framed import Bad
 from flywheel.stages.ingest.opening import Content, Stream
-from flywheel.stages.ingest.sources import STDIN, Known, SourceState, Start, shown_path, start_of
+from flywheel.stages.ingest.sources import UNKNOWN, Known, SourceState, Start, shown_path, start_of
 from flywheel.stages.ingest.workers import batches_of
 
+UNREADABLE_FILE = "unreadable_file"  # the reason of a file that cannot be opened
 
-def ingest(
+
+def ingest(  # noqa: PLR0913 - what is read, and how
     files: Sequence[Path],
     *,
     root: Path,
@@ -31,10 +32,12 @@ def ingest(
     cfg: IngestConfig,
     key: bytes,
     readers: Mapping[str, Reader],
+    refused: Mapping[str, str] | None = None,
 ) -> Iterator[Batch]:
     """Yield the events of files in batches; the one that holds a file's last records carries its state.
 
-    A file whose content is known yields nothing; one that only grew yields what is new.
+    A file whose content is known yields nothing; one that only grew yields what is new; one that cannot be opened
+    yields its refusal.
 
     Args:
         files: from `discover`; `STDIN` is standard input.
@@ -43,43 +46,23 @@ def ingest(
         cfg: format, limits, processes and redaction.
         key: the project's redaction key.
         readers: candidates by name.
+        refused: why nothing of a file, or of an archive's member, is to be stored, by its recorded name.
 
     Raises:
-        IngestError: a file cannot be opened.
         ConfigError: the redaction is misconfigured.
     """
     total = sum(file.stat().st_size for file in files if file != STDIN and file.exists())
-    blocks = _blocks(files, Known(known.values(), root), root, cfg, readers)
+    blocks = _blocks(files, Known(known.values(), root), root, cfg, readers, refused or {})
     return batches_of(blocks, sys.maxsize if STDIN in files else total, cfg, key, readers)
 
 
-def first_events(
-    file: Path, *, root: Path, cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader], most: int
-) -> pl.DataFrame:
-    """Return the first events of a file as ingest stores them, redacted, with the line that each comes from.
-
-    Args:
-        file: a log.
-        root: the project; a path inside it is recorded relative to it.
-        cfg: format, limits and redaction.
-        key: the project's redaction key.
-        readers: candidates by name.
-        most: how many events to return.
-
-    Raises:
-        IngestError: the file cannot be opened.
-        ConfigError: the redaction is misconfigured.
-    """
-    frames = [pl.DataFrame(schema=polars_schema(LogEvent))]
-    for batch in ingest([file], root=root, known={}, cfg=cfg, key=key, readers=readers):
-        frames.append(batch.events)
-        if sum(frame.height for frame in frames) >= most:
-            break
-    return pl.concat(frames).head(most)
-
-
 def _blocks(
-    files: Iterable[Path], known: Known, root: Path, cfg: IngestConfig, readers: Mapping[str, Reader]
+    files: Iterable[Path],
+    known: Known,
+    root: Path,
+    cfg: IngestConfig,
+    readers: Mapping[str, Reader],
+    refused: Mapping[str, str],
 ) -> Iterator[Block]:
     builder = BlockBuilder()
     for file in files:
@@ -89,8 +72,14 @@ def _blocks(
             yield from FileReading(file, "stdin", start, cfg, readers).of(content, builder)
             continue
         name = shown_path(file, root)
-        start = start_of(file, name, known, cfg.max_expand_ratio)
-        reading = FileReading(file, name, start, cfg, readers)
+        try:
+            start = start_of(file, name, known, cfg.max_expand_ratio)
+        except OSError as error:
+            builder.open(name, UNKNOWN, {})
+            bad = Bad(0, UNREADABLE_FILE, f"it cannot be opened: {error.strerror}", 0, hash_text(name))
+            yield from filled(builder.add(bad))
+            continue
+        reading = FileReading(file, name, start, cfg, readers, refused)
         if not reading.is_known():
             yield from reading.blocks(builder)
             if reading.state is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from flywheel.config import IngestConfig
 from flywheel.extensions import Reader, Sample
 from flywheel.io.files import hash_text
 from flywheel.stages.ingest.archives import archive_kind, member_beside, members
-from flywheel.stages.ingest.batches import Block, BlockBuilder
+from flywheel.stages.ingest.batches import BAD_FILE, Block, BlockBuilder
 from flywheel.stages.ingest.detect import (
     SAMPLE_RECORDS,
     TEXT_FILE,
@@ -32,10 +33,11 @@ from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.opening import Content, Opened, file_content
 from flywheel.stages.ingest.sidecar import columns_of, neighbour
-from flywheel.stages.ingest.sources import UNKNOWN, SourceState, Start, legible
+from flywheel.stages.ingest.sources import UNKNOWN, SourceState, Start, legible, reading_key
 
 _SAMPLE_BYTES = 8_000_000
 _MOST_FILES = 8  # a line that is cut into more pieces is lost
+_NOTHING: Mapping[str, str] = {}
 
 
 class _Place(NamedTuple):
@@ -55,6 +57,7 @@ class FileReading:
         start: what is known of it.
         cfg: format and limits.
         readers: candidates by name.
+        refused: why nothing of a content is to be stored, by its name; it is not read then.
     """
 
     def __init__(
@@ -64,16 +67,23 @@ class FileReading:
         start: Start,
         cfg: IngestConfig,
         readers: Mapping[str, Reader],
+        refused: Mapping[str, str] = _NOTHING,
     ) -> None:
         self.state: SourceState | None = None
+        self._refused = refused
         self._file, self._name, self._start, self._cfg, self._readers = file, name, start, cfg, readers
         self._limits = Limits(cfg.max_record_mb * 1_000_000, cfg.max_expand_ratio)
         self._formats: Counter[str] = Counter()
         self._records = 0
 
     def is_known(self) -> bool:
-        """Whether all of this was read before, with the same columns from its place."""
+        """Whether all of this was read before, with the same columns from its place.
+
+        What was set aside is known where it was tried with the same readers and settings.
+        """
         same = self._start.same
+        if same is not None and same.set_aside:
+            return same.path == self._name and same.tried == reading_key(self._cfg, self._readers)
         return same is not None and (same.path == self._name or self._columns(same.format) == dict(same.columns))
 
     def _columns(self, source_format: str) -> dict[str, str]:
@@ -113,6 +123,9 @@ class FileReading:
         yield from self._records_of(place, detection, columns, head, records, builder)
         if content.size < 0:
             return
+        if self._name in self._refused:
+            self.state = self._refused_state(detection.format)
+            return
         offset = framing.offset if detection.format != UNKNOWN else 0  # was only looked at, not read
         self.state = self._state(
             detection.format,
@@ -134,12 +147,17 @@ class FileReading:
         """Give a content's records to the builder; all of them as one refusal where no reader knows them."""
         if found.format == UNKNOWN:
             builder.open(place.name, UNKNOWN, {})
-            yield from _filled(builder.add(_refusal(head, found, place)))
+            yield from filled(builder.add(_refusal(head, found, place)))
+            return
+        if place.name in self._refused:
+            builder.open(place.name, found.format, {})
+            detail = self._refused[place.name]
+            yield from filled(builder.add(Bad(0, BAD_FILE, detail, max(place.size_bytes, 0), place.sha256)))
             return
         builder.open(place.name, found.format, columns, found.reason or columns.get("ignored", ""))
         for record in chain(head, records):
             self._records += record.n_records if isinstance(record, Lines) else 1
-            yield from _filled(builder.add(record))
+            yield from filled(builder.add(record))
 
     def _mended(self, content: Content) -> tuple[bytes, bytes] | None:
         """Return a file's first line and the complete line, whose beginning is in a file next to this one."""
@@ -162,14 +180,14 @@ class FileReading:
 
     def _text(self, name: str, builder: BlockBuilder) -> Iterator[Block]:
         builder.open(name, TEXT_FILE, {}, "text document")
-        yield from _filled(builder.add(Raw(0, b"null")))
+        yield from filled(builder.add(Raw(0, b"null")))
 
     def _archive(self, kind: str, builder: BlockBuilder) -> Iterator[Block]:
         for member in members(self._file, self._start.size_bytes, kind, self._limits.expand_ratio):
             name = f"{self._name}!/{legible(member.name)}" if member.name else self._name
             if member.problem:
                 builder.open(name, UNKNOWN, {})
-                yield from _filled(builder.add(Bad(0, "truncated", member.problem, 0, self._start.sha256)))
+                yield from filled(builder.add(Bad(0, "truncated", member.problem, 0, self._start.sha256)))
             elif is_document_name(member.name):
                 yield from self._text(name, builder)
             else:
@@ -196,6 +214,19 @@ class FileReading:
         values = [record.value for record in head if isinstance(record, Record)]
         return detect(Sample(name, values), self._readers, chosen=self._cfg.format)
 
+    def _refused_state(self, source_format: str) -> SourceState:
+        """Return the state of a file of which nothing new is stored: it goes on where an earlier reading ended."""
+        before = self._continued() or SourceState(self._name, source_format, 0, "", 0)
+        return replace(
+            before,
+            path=self._name,
+            size_bytes=self._start.size_bytes,
+            sha256=self._start.sha256,
+            content_sha256=self._start.content_sha256,
+            from_line=before.offset_lines,
+            set_aside={},
+        )
+
     def _state(
         self, source_format: str, *, offset: int = 0, lines: int = 0, prefix: str = "",
         columns: Mapping[str, str] | None = None,
@@ -216,7 +247,8 @@ class FileReading:
         )
 
 
-def _filled(block: Block | None) -> Iterator[Block]:
+def filled(block: Block | None) -> Iterator[Block]:
+    """Yield a block, if there is one."""
     if block is not None:
         yield block
 

@@ -36,12 +36,13 @@ class Normalizer:
     """Turns the records of one file into rows as the reader gave them; nothing of them may leave before `finished`.
 
     `beside` holds what the file's place gives for all its records: the columns that events take where they lack them
-    (model, policy), the `scope` within which their conversation ids are unique, and an `id` that all of them have.
+    (model, policy), the `scope` within which their conversation ids are unique, and an `id` that all of them have. The
+    `policy` that the user named comes before one that the place gives, and after one that the log names.
     """
 
-    def __init__(self, reader: Reader, source_file: str, beside: Mapping[str, str]) -> None:
+    def __init__(self, reader: Reader, source_file: str, beside: Mapping[str, str], policy: str = "") -> None:
         self._reader, self._file = reader, source_file
-        self._model, self._policy = beside.get("model"), beside.get("policy")
+        self._model, self._policy = beside.get("model"), policy or beside.get("policy")
         self._ids = (beside["id"],) if is_name(beside.get("id")) else ()
         self._scope = f"{beside['scope']}/" if beside.get("scope") else ""
 

@@ -1,13 +1,11 @@
-"""Which files there are, which of them are known, and from where a known one goes on.
+"""Which files are known, and from where a known one goes on.
 
-In: paths as the user typed them, and what was read before. Out: files in a fixed order, and for each a `Start`. A file
-is known by its content, so that a renamed, rotated or compressed one is not read again; a log that only grew, also
-under another name, is continued where it ended.
+In: a file, and what was read before. Out: its `Start`. A file is known by its content, so that a renamed, rotated or
+compressed one is not read again; a log that only grew, also under another name, is continued where it ended.
 """
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import io
 import os
@@ -18,14 +16,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flywheel.errors import IngestError
+from flywheel.records import content_id
 from flywheel.stages.ingest.opening import Opened, file_content
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
+    from flywheel.config import IngestConfig
+    from flywheel.extensions import Reader
 
-STDIN = Path("-")
+
 UNKNOWN = "unknown"  # the format of a file that no reader knows
 
 _CHUNK = 1 << 20
@@ -39,7 +39,9 @@ class SourceState:
     `sha256` and `size_bytes` are the file's; `content_sha256` is that of its decompressed bytes. `offset_bytes`, of the
     decompressed bytes, is 0 for a file that was not read line by line and cannot be continued; `prefix_sha256` is the
     hash up to there; `from_line` is the line behind which it was read last. `columns` is what the file's place gave for
-    its records: the same bytes elsewhere may mean another policy.
+    its records: the same bytes elsewhere may mean another policy. `bad` counts the refused records. `set_aside` holds
+    what was not stored as a whole, as reason: detail by the name of the file or the archive's member; `tried` is the
+    `reading_key` it was tried with.
     """
 
     path: str
@@ -53,11 +55,14 @@ class SourceState:
     content_sha256: str = ""
     from_line: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)
+    bad: int = 0
+    set_aside: Mapping[str, str] = field(default_factory=dict)
+    tried: str = ""
 
     @property
     def torn(self) -> bool:
         """Whether something of it was not read that might be the beginning of a line."""
-        plain = self.content_sha256 == self.sha256
+        plain = self.content_sha256 == self.sha256 and (self.format == UNKNOWN or not self.set_aside)
         return plain and self.offset_bytes < self.size_bytes and (self.offset_bytes > 0 or self.format == UNKNOWN)
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,6 +139,12 @@ class Known:
         return self._moved.get((offset, sha256))
 
 
+def reading_key(cfg: IngestConfig, readers: Mapping[str, Reader]) -> str:
+    """Return a key of all that decides whether a file can be read: a file that was set aside is tried with it once."""
+    versions = {name: reader.version for name, reader in readers.items()}
+    return content_id(cfg.format, cfg.max_quarantine, cfg.max_record_mb, cfg.max_expand_ratio, versions)
+
+
 class Start(NamedTuple):
     """How to read a file now: its present content, and where an earlier reading ended."""
 
@@ -144,46 +155,6 @@ class Start(NamedTuple):
     hash_before: Hash | None  # the hash of its bytes, to be continued too
     same: SourceState | None  # an earlier reading of all of this content
     torn: Sequence[tuple[Path, SourceState]] = ()  # files before it that may end inside a line of it
-
-
-def discover(paths: Sequence[Path]) -> list[Path]:
-    """Return the files that paths mean: files, folders (with all below them), globs, `-` for standard input.
-
-    Sorted, each once.
-
-    In folders, hidden files and links that lead out of the folder are left out.
-
-    Raises:
-        IngestError: a path does not exist, or nothing is found.
-    """
-    fields: dict[Path, None] = {}
-    for path in paths:
-        if path == STDIN:
-            fields.setdefault(STDIN)
-            continue
-        for file in _expand(path):
-            fields.setdefault(file.absolute())
-    if not fields:
-        named = ", ".join(f"`{path}`" for path in paths)
-        raise IngestError(f"nothing to read in {named}", hint="put logs there, or name files: flywheel ingest PATH")
-    return sorted(fields)
-
-
-def _expand(path: Path) -> Iterable[Path]:
-    if path.is_dir():
-        root = path.resolve()
-        return [f for f in sorted(path.rglob("*")) if _visible(f, path) and f.resolve().is_relative_to(root)]
-    if path.exists():
-        return [path]
-    if glob.has_magic(str(path)):
-        matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - Path.glob refuses absolute patterns
-        return [file for match in matches for file in (_expand(match) if match.is_dir() else [match])]
-    raise IngestError(f"`{path}` does not exist", hint="check the spelling, or name a folder, a file or a glob")
-
-
-def _visible(file: Path, root: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
-    return not hidden and file.is_file()
 
 
 def legible(name: str) -> str:
@@ -210,24 +181,21 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
     """Compare a file with what is known: its own earlier content, or that of a file that was renamed or compressed.
 
     Raises:
-        IngestError: the file cannot be read.
+        OSError: the file cannot be read.
     """
-    try:
-        size = file.stat().st_size
-        content = file_content(file, size)
-        offsets = known.offsets(name)
-        with content.open_at(0) as raw:
-            whole, at = _hashes(raw, [offset for offset in offsets if offset <= size])
-        same = known.file(whole)
-        if same is not None:
-            return Start(size, whole, same.content_sha256, None, None, same)
-        inside = whole
-        with Opened(content, max_ratio=max_ratio) as opened:
-            if opened.compression:
-                inside, at = _hashes(opened, offsets)
-                same = known.content(inside)
-    except OSError as error:
-        raise IngestError(f"`{name}` cannot be read: {error.strerror}", hint="check its permissions") from None
+    size = file.stat().st_size
+    content = file_content(file, size)
+    offsets = known.offsets(name)
+    with content.open_at(0) as raw:
+        whole, at = _hashes(raw, [offset for offset in offsets if offset <= size])
+    same = known.file(whole)
+    if same is not None and not same.set_aside:
+        return Start(size, whole, same.content_sha256, None, None, same)
+    inside = whole
+    with Opened(content, max_ratio=max_ratio) as opened:
+        if opened.compression:
+            inside, at = _hashes(opened, offsets)
+            same = same or known.content(inside)
     items = [(state, end) for offset, end in at.items() if (state := known.prefix(name, offset, end.hexdigest()))]
     before, end = max(items, key=lambda pair: pair[0].offset_bytes, default=(None, None))
     return Start(size, whole, inside, before, end, same, known.torn_before(name))

@@ -46,7 +46,7 @@ class Worker:
 
     def __init__(self, cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> None:
         self._redactor = Redactor(cfg.redact, key)
-        self._readers = readers
+        self._readers, self._policy = readers, cfg.policy
 
     def work(self, segments: Sequence[Segment]) -> Batch:
         """Return the events of a block."""
@@ -58,10 +58,13 @@ class Worker:
         counts, lost = Counts(), LostFields()
         for segment in segments:
             reader = self._readers.get(segment.format)
-            normalizer = Normalizer(reader, segment.path, segment.columns) if reader is not None else None
+            normalizer = Normalizer(reader, segment.path, segment.columns, self._policy) if reader is not None else None
+            before = counts.read
             for record in _parsed(segment.records):
                 counts.read += 1
                 _take(record, segment, normalizer, rows, counts, lost)
+            if normalizer is not None and not segment.ignored:
+                counts.by_content[segment.path] += counts.read - before
         counts.bad = [(segment, self._redacted(bad)) for segment, bad in counts.bad]
         columns = finished(rows, self._redactor)
         redacted = dict(self._redactor.counts)

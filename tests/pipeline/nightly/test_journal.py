@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,8 +76,22 @@ def test_a_stage_a_process_is_the_same_night(project: Path) -> None:
     assert journal(project)["ended_at"] is not None
 
 
-def test_a_failed_night_is_told_with_its_stage_its_reason_and_no_text_of_the_log(project: Path) -> None:
+def only_bad(project: Path) -> Path:
+    """Put the night's logs away, and one that cannot be read in their place."""
+    (project / "logs").rename(project / "away")
+    (project / "logs").mkdir()
     poison(project / "logs" / "bad.jsonl")
+    return project / "away"
+
+
+def test_a_bad_file_beside_the_logs_fails_no_night_and_is_told(project: Path) -> None:
+    poison(project / "logs" / "bad.jsonl")
+    assert run(project).exit_code == 0
+    assert "1 file set aside" in json.dumps(journal(project))
+
+
+def test_a_failed_night_is_told_with_its_stage_its_reason_and_no_text_of_the_log(project: Path) -> None:
+    only_bad(project)
     with pytest.raises(IngestError):
         run(project)
 
@@ -88,7 +103,7 @@ def test_a_failed_night_is_told_with_its_stage_its_reason_and_no_text_of_the_log
 
 
 def test_a_failed_stage_of_its_own_process_is_told_and_fails_the_last_task(project: Path) -> None:
-    poison(project / "logs" / "bad.jsonl")
+    only_bad(project)
     with pytest.raises(IngestError):
         run(project, "ingest")
     assert journal(project)["ended_at"] is None
@@ -99,11 +114,11 @@ def test_a_failed_stage_of_its_own_process_is_told_and_fails_the_last_task(proje
 
 
 def test_a_retried_stage_is_no_failure(project: Path) -> None:
-    bad = project / "logs" / "bad.jsonl"
-    poison(bad)
+    away = only_bad(project)
     with pytest.raises(IngestError):
         run(project, "ingest")
-    bad.unlink()
+    shutil.rmtree(project / "logs")
+    away.rename(project / "logs")
     for stage in STAGES:
         assert run(project, stage).exit_code == 0
     assert [n["outcome"] for n in told(project)] == ["done"]

@@ -17,11 +17,12 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import LINK_COLUMNS
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links, follow_links
+from flywheel.stages.ingest.discovery import discover
 from flywheel.stages.ingest.events import ingest
-from flywheel.stages.ingest.sources import SourceState, discover
 
 if TYPE_CHECKING:
     from flywheel.stages.ingest.batches import Batch
+    from flywheel.stages.ingest.sources import SourceState
 
 KEY = b"a project's key"
 

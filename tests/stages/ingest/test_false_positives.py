@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.config import IngestConfig, RedactConfig
+from flywheel.stages.ingest.discovery import discover
 from flywheel.stages.ingest.events import ingest
 from flywheel.stages.ingest.redact import Redactor
-from flywheel.stages.ingest.sources import discover
 
 if TYPE_CHECKING:
     import polars as pl

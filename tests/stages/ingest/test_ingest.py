@@ -15,8 +15,8 @@ from flywheel.config import IngestConfig
 from flywheel.contracts import conform
 from flywheel.records import LogEvent, Quarantined
 from flywheel.stages.ingest.dedup import Ids, dedup
-from flywheel.stages.ingest.events import first_events, ingest
-from flywheel.stages.ingest.sources import discover
+from flywheel.stages.ingest.discovery import discover
+from flywheel.stages.ingest.events import ingest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -251,13 +251,3 @@ def test_the_four_sample_dialects_are_read_whole(sample_logs: Path, take: Take) 
     assert taken.events["conversation_id"].n_unique() == expected["episodes"]
     assert not taken.ignored
     assert taken.adds_up()
-
-
-def test_the_first_events_of_a_file_can_be_shown(
-    tmp_path: Path, pairs: Callable[..., list[dict[str, Any]]], write: Callable[..., Path], readers: dict[str, Reader]
-) -> None:
-    file = write("log.jsonl", pairs(2, 3))
-    shown = first_events(file, root=tmp_path, cfg=IngestConfig(), key=b"key", readers=readers, most=4)
-    assert shown["source_line"].to_list() == [1, 2, 3, 4]
-    assert set(shown["kind"]) == {"model_call"}
-    assert first_events(file, root=tmp_path, cfg=IngestConfig(), key=b"key", readers=readers, most=99).height == 6

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import zstandard
 from flywheel.errors import IngestError
-from flywheel.stages.ingest.sources import Known, SourceState, Start, discover, placed, shown_path, start_of
+from flywheel.stages.ingest.discovery import discover
+from flywheel.stages.ingest.sources import Known, SourceState, Start, placed, shown_path, start_of
 
 
 def state(path: str, content: bytes, *, offset: int = 0) -> SourceState:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
+from flywheel.stages.ingest.discovery import discover
 from flywheel.stages.ingest.events import ingest
-from flywheel.stages.ingest.sources import discover
 
 if TYPE_CHECKING:
     from flywheel.extensions import Reader

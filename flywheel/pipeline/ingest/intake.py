@@ -1,0 +1,129 @@
+"""Takes batches of events into the store: what is known, or of a forgotten user, stays out.
+
+In: batches. Out: parts, which stay invisible until a snapshot names them, and a new quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from flywheel.pipeline.ingest.counts import Counts
+from flywheel.stages.ingest.batches import Batch
+from flywheel.stages.ingest.dedup import Ids, dedup
+from flywheel.stages.ingest.forgotten import Forgotten
+from flywheel.store import Part, Snapshot, Store
+
+FORGOTTEN = "forgotten"  # in the snapshot: hashes of whom and what ingest refuses
+_FLUSH_BYTES = 128_000_000
+_SMALL_ROWS, _MANY_PARTS = 20_000, 32
+
+
+class Intake:
+    """Collects deduplicated rows and writes them as parts when enough have come."""
+
+    def __init__(self, store: Store, before: Snapshot | None) -> None:
+        self._store = store
+        self._before = before
+        self._seen: dict[int, Ids] = {}  # by partition
+        self._waiting: dict[int, list[pl.DataFrame]] = {}
+        self._bytes = 0
+        self._bad: list[pl.DataFrame] = []
+        self._again: dict[str, int] = {}  # files read now, and behind which line
+        self.forgotten = Forgotten(before.extra.get(FORGOTTEN, ()) if before else ())
+        self.parts: list[Part] = list(before.parts) if before else []
+
+    def add(self, batch: Batch, result: Counts) -> None:
+        """Take in one batch and count its records by outcome."""
+        ours = batch.events.filter(~self.forgotten.refused(batch.events))
+        refused = _records(batch.events) - _records(ours)
+        fresh = self._unseen(ours)
+        accepted = batch.read - sum(batch.ignored.values()) - batch.quarantined.height
+        kept = _records(fresh)
+        result.add(batch)
+        result.kept += kept
+        result.forgotten += refused
+        result.duplicate += accepted - kept - refused
+        result.events += fresh.height
+        if batch.quarantined.height:
+            self._bad.append(batch.quarantined)
+        self._again |= {state.path: state.from_line for state in batch.states}
+        if self._bytes >= _FLUSH_BYTES:
+            self.flush()
+
+    def _unseen(self, events: pl.DataFrame) -> pl.DataFrame:
+        if events.height == 0:
+            return events
+        conversations = events["conversation_id"].unique().to_list()
+        where = {c: self._store.partition(c) for c in conversations}
+        partition = events["conversation_id"].replace_strict(where, return_dtype=pl.Int64)
+        fresh = []
+        for number in sorted(set(where.values())):
+            known = self._known(number)
+            rows = dedup(events.filter(partition == number), known).frame
+            known.add(rows["event_id"])
+            self._waiting.setdefault(number, []).append(rows)
+            self._bytes += int(rows.estimated_size())
+            fresh.append(rows)
+        return pl.concat(fresh)
+
+    def _known(self, partition: int) -> Ids:
+        if partition not in self._seen:
+            self._seen[partition] = known = Ids()
+            for part in self._before.parts if self._before else ():
+                if part.table == "events" and part.partition == partition:
+                    known.add(self._store.read([part], "events").select("event_id").collect()["event_id"])
+        return self._seen[partition]
+
+    def flush(self) -> None:
+        """Write what waits as parts; they stay invisible until the snapshot names them."""
+        for number, frames in sorted(self._waiting.items()):
+            part = self._store.write("events", pl.concat(frames), partition=number)
+            if part is not None and part not in self.parts:
+                self.parts.append(part)
+        self._waiting, self._bytes = {}, 0
+
+    def _compact(self) -> None:
+        """Put a partition's many small parts together, as following a log leaves them."""
+        for number in range(self._store.partitions):
+            small = [p for p in self.parts if (p.table, p.partition) == ("events", number) and p.rows < _SMALL_ROWS]
+            if len(small) < _MANY_PARTS:
+                continue
+            part = self._store.write("events", self._store.read(small, "events").collect(), partition=number)
+            gone = {p.path for p in small}
+            self.parts = [p for p in self.parts if p.path not in gone] + ([part] if part is not None else [])
+
+    def finish(self) -> None:
+        """Write everything that is left, and a new quarantine: rows of lines that were read again are replaced."""
+        self.flush()
+        if self.forgotten.learnt:  # a conversation may have shown late whose it is
+            gone = pl.col("conversation_id").is_in(sorted(self.forgotten.learnt))
+            self.parts = without(self._store, self.parts, gone)
+        self._compact()
+        before = self._store.read(self._before.parts if self._before else (), "quarantine").collect()
+        file = pl.col("source_file").str.split("!/").list.first()
+        behind = file.replace_strict(self._again, default=None, return_dtype=pl.Int64)
+        line = pl.col("source_line")
+        again = behind.is_not_null() & ((line > behind) | (line == 0))
+        rows = pl.concat([before.filter(~again), *self._bad])
+        rows = rows.unique(["source_file", "source_line", "reason", "content_hash"], keep="first", maintain_order=True)
+        part = self._store.write("quarantine", rows, partition=0)
+        self.parts = [p for p in self.parts if p.table != "quarantine"] + ([part] if part is not None else [])
+
+
+def _records(events: pl.DataFrame) -> int:
+    return events.select("source_file", "source_line").n_unique() if events.height else 0
+
+
+def without(store: Store, parts: Sequence[Part], gone: pl.Expr) -> list[Part]:
+    """Return the parts without the events for which `gone` is true: a part that holds any is written again."""
+    kept: list[Part] = []
+    for part in parts:
+        if part.table != "events" or store.read([part], "events").filter(gone).limit(1).collect().is_empty():
+            kept.append(part)
+            continue
+        rest = store.read([part], "events").filter(~gone.fill_null(value=False)).collect()
+        written = store.write("events", rest, partition=part.partition)
+        kept += [written] if written is not None else []
+    return kept

@@ -1,0 +1,137 @@
+"""Which files there are, by the paths that a user typed.
+
+In: files, folders, globs. Out: files in a fixed order, each with the path that named it, and what was passed over: a
+folder that cannot be listed, a link that leads out, a FIFO. Only hidden files are left out without a word.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from flywheel.errors import IngestError
+
+STDIN = Path("-")
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class Skipped(NamedTuple):
+    """What lies below a named folder and is not read."""
+
+    path: Path
+    why: str
+
+
+class Discovery(NamedTuple):
+    """Files to read, sorted, each once, with the path that named it first; and what was passed over."""
+
+    sources: dict[Path, Path]
+    skipped: list[Skipped]
+
+    @property
+    def files(self) -> list[Path]:
+        """Return the files in the order in which they are read."""
+        return list(self.sources)
+
+
+def discover(paths: Sequence[Path]) -> list[Path]:
+    """Return the files that paths mean; see `discovery`."""
+    return discovery(paths).files
+
+
+def discovery(paths: Sequence[Path]) -> Discovery:
+    """Return the files that paths mean: files, folders (with all below them), globs, `-` for standard input.
+
+    In folders, hidden files are left out, and links that lead out of the folder.
+
+    Raises:
+        IngestError: a path does not exist or is a FIFO, a socket or a device, or nothing is found.
+    """
+    sources: dict[Path, Path] = {}
+    skipped: list[Skipped] = []
+    for path in paths:
+        if path == STDIN:
+            sources.setdefault(STDIN, STDIN)
+            continue
+        for file in _expand(path, skipped):
+            sources.setdefault(file.absolute(), path)
+    if not sources and not skipped:
+        named = ", ".join(f"`{path}`" for path in paths)
+        raise IngestError(f"nothing to read in {named}", hint="put logs there, or name files: flywheel ingest PATH")
+    if not sources:
+        first = skipped[0]
+        raise IngestError(f"nothing to read: `{first.path}` is {first.why}", hint="name files that can be read")
+    return Discovery({file: sources[file] for file in sorted(sources)}, sorted(set(skipped)))
+
+
+def _expand(path: Path, skipped: list[Skipped]) -> Iterator[Path]:
+    if path.is_dir():
+        yield from _below(path, skipped)
+    elif path.exists():
+        yield _plain(path)
+    elif glob.has_magic(str(path)):
+        for match in sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207 - Path.glob refuses absolute patterns
+            yield from _expand(Path(match), skipped)
+    elif path.is_symlink():
+        raise IngestError(f"`{path}` is a link to nothing", hint="mend the link, or name a folder, a file or a glob")
+    else:
+        raise IngestError(f"`{path}` does not exist", hint="check the spelling, or name a folder, a file or a glob")
+
+
+def special_kind(path: Path) -> str:
+    """Return what a path is if reading it could wait for ever: a FIFO, a socket, a device; '' for a file."""
+    return _SPECIAL.get(stat.S_IFMT(path.stat().st_mode), "")
+
+
+def _plain(path: Path) -> Path:
+    kind = special_kind(path)
+    if kind:
+        raise IngestError(f"`{path}` is {kind}, not a file", hint="to read a stream, pipe it: ... | flywheel ingest -")
+    return path
+
+
+def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
+    """Yield the files in a folder and its folders."""
+    root = folder.resolve()
+
+    def unreadable(error: OSError) -> None:
+        skipped.append(Skipped(Path(error.filename), f"a folder that cannot be read: {error.strerror}"))
+
+    for place, folders, names in os.walk(folder, onerror=unreadable):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted([*names, *folders]):
+            path = Path(place) / name
+            if name.startswith(".") or (name in folders and not path.is_symlink()):
+                continue
+            why = _passed_over(path, root)
+            if not why:
+                yield path
+            elif why != _INSIDE:
+                skipped.append(Skipped(path, why))
+
+
+_INSIDE = "a link to a folder that is read anyway"
+
+
+def _passed_over(path: Path, root: Path) -> str:
+    """Return why something below a folder is not read; '' for a file that is."""
+    try:
+        target = path.resolve()
+        if not target.is_relative_to(root):
+            return "a link that leads out of its folder"
+        if path.is_dir():
+            return _INSIDE
+        return special_kind(path)
+    except FileNotFoundError:
+        return "a link to nothing"
+    except (OSError, RuntimeError):  # a circle of links
+        return "a link that cannot be followed"
