@@ -6,6 +6,7 @@ they started at seeded moments; `make e2e` kills real processes 200 times.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -16,19 +17,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from flywheel.store import Store
 from tests.commands import killed_everywhere
 from tests.projects import HELD, REAL, champion_is_valid, digest, flywheel
 
+LOGS = {"native.jsonl", "feedback.jsonl"}
 TABLES = ("run", "nightly", "--until", "groups")
 ROUND = ("run", "nightly", "--from", "train")
 
 
 @pytest.fixture(scope="module")
 def logs(projects: Callable[[str], Path]) -> Path:
-    """A project with logs in it and nothing else; a round trains for two steps."""
+    """A project with the logs of one agent and their feedback, an empty store of two partitions, and nothing else.
+
+    A round trains for two steps.
+    """
     project = projects("logs")
+    for log in (project / "logs").iterdir():
+        if log.name not in LOGS:
+            log.unlink()
     config = project / "flywheel.toml"
     config.write_text(config.read_text().replace("max_steps = 4", "max_steps = 2"))
+    store = Store(project / ".flywheel")
+    store.partitions = 2
+    store.create()
     return project
 
 
@@ -50,10 +62,30 @@ def turned(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Path:
     return _after(built, ROUND, tmp_path_factory.mktemp("turned") / "p")
 
 
+def _steps(project: Path) -> list[int]:
+    """Return the optimiser steps of all rounds, each of which is taken once."""
+    logs = sorted(project.glob("rounds/*/metrics.jsonl"))
+    rows = [json.loads(line) for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
+    return [row["step"] for row in rows if "loss" in row]
+
+
 def _check(project: Path, reference: Path) -> None:
     assert champion_is_valid(project)
     assert digest(project) == digest(reference)
+    assert _steps(project) == _steps(reference)
     assert list(project.rglob("*.partial")) == []
+
+
+def test_killed_at_every_place_while_the_store_is_made(tmp_path: Path) -> None:
+    """Of four partitions, as a new store has."""
+    log = [{"messages": [{"role": "user", "content": f"How many orders in month {n}?"}]} for n in range(24)]
+    for name in ("reference", "killed"):
+        (tmp_path / name / "logs").mkdir(parents=True)
+        (tmp_path / name / "logs" / "log.jsonl").write_text("\n".join(map(json.dumps, log)))
+    flywheel(tmp_path / "reference", "ingest")
+
+    assert killed_everywhere(tmp_path / "killed", "ingest") == 2 * len(("header", *"0123", "snapshot"))
+    _check(tmp_path / "killed", tmp_path / "reference")
 
 
 def test_killed_at_every_place_while_ingesting_and_building(logs: Path, built: Path, tmp_path: Path) -> None:
@@ -68,7 +100,7 @@ def test_killed_at_every_place_while_training_evaluating_and_deciding(
 ) -> None:
     project = shutil.copytree(built, tmp_path / "p", symlinks=True)
 
-    assert killed_everywhere(project, *ROUND) > 80
+    assert killed_everywhere(project, *ROUND) > 70
     _check(project, turned)
 
 

@@ -29,10 +29,9 @@ from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train import losses
 from flywheel.stages.train.offline import Items, Logged, Order, collate, prepare_items
-from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.rows import Tokenised, tokenise
 from flywheel.stages.train.sharing.tree import Row
-from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.trl_common import finish, prepare, recorder, take_steps, trl_arguments, with_adapter
 
 _TOLERANCE = 1e-3
 _NO_LOSS = -100
@@ -142,7 +141,7 @@ def train(spec: TrainSpec) -> TrainResult:
     trainer.setup(items, limits, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_pairs(spec, [raw[i] for i in data.kept])
     checks = {"rows_refused": float(data.refused), **items.numbers(), **_check_items(spec, items)}
-    trainer.train(resume_from_checkpoint=newest(spec))
+    take_steps(spec, trainer)
     return finish(spec, trainer, tokens=items.tokens, checks=checks, started=started)
 
 
@@ -185,7 +184,7 @@ def _train_by_trl(spec: TrainSpec, tokenizer: Any, started: float) -> TrainResul
         trainer.model.delete_adapter("ref")  # without a frozen copy TRL switches the adapter off for the reference
     left_out = float(len(raw) - len(pairs))
     checks = {"rows_refused": float(data.refused), "demonstrations_left_out": left_out, **_check_trl(spec, trainer)}
-    trainer.train(resume_from_checkpoint=newest(spec))
+    take_steps(spec, trainer)
     return finish(spec, trainer, tokens=data.tokens, checks=checks, started=started)
 
 

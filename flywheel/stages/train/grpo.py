@@ -32,9 +32,8 @@ from flywheel.models.load import load_tokenizer, require_safetensors
 from flywheel.stages.train import losses
 from flywheel.stages.train.group_rows import Member, read_groups
 from flywheel.stages.train.offline import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
-from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.reference import ReferenceCache, score_once
-from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.trl_common import finish, prepare, recorder, take_steps, trl_arguments, with_adapter
 
 
 def behaviour_scores(
@@ -233,5 +232,5 @@ def train(spec: TrainSpec) -> TrainResult:
     }
     trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_groups(cfg, groups, behaviour)
-    trainer.train(resume_from_checkpoint=newest(spec))
+    take_steps(spec, trainer)
     return finish(spec, trainer, tokens=items.tokens, checks=checks, started=started)

@@ -22,10 +22,9 @@ from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train import losses
 from flywheel.stages.train.offline import Logged, Order, collate, prepare_items
-from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.rows import tokenise
 from flywheel.stages.train.sharing.tree import Row
-from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.trl_common import finish, prepare, recorder, take_steps, trl_arguments, with_adapter
 
 _HIGHEST = 4 / 3
 
@@ -117,5 +116,5 @@ def train(spec: TrainSpec) -> TrainResult:
     trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_actions(cfg.dpo_beta, labels, weights)
     checks = {"rows_refused": float(data.refused), **items.numbers()}
-    trainer.train(resume_from_checkpoint=newest(spec))
+    take_steps(spec, trainer)
     return finish(spec, trainer, tokens=items.tokens, checks=checks, started=started)

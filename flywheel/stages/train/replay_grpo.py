@@ -24,10 +24,17 @@ from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.replay import Scenario, read_scenario
 from flywheel.stages.train.offline import Limits
-from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.rollouts import OVER, Rollouts, method_names
 from flywheel.stages.train.tokenizer import result_ids, speaking
-from flywheel.stages.train.trl_common import finish, pass_rows, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.trl_common import (
+    finish,
+    pass_rows,
+    prepare,
+    recorder,
+    take_steps,
+    trl_arguments,
+    with_adapter,
+)
 
 _KL_AT_START = 1e-3
 _ALL_BUT = 0.99  # of attempts without a reward: nothing is learned any more
@@ -163,7 +170,7 @@ def train(spec: TrainSpec) -> TrainResult:
     if spec.reference == "base" and "ref" in trainer.model.peft_config:
         trainer.model.delete_adapter("ref")  # without it TRL switches the adapter off: the base
     trainer.setup(rollouts, chat, _limits(cfg))
-    trainer.train(resume_from_checkpoint=newest(spec))
+    take_steps(spec, trainer)
     checks = {"scenarios": float(len(scenarios)), "rows_refused": float(len(recorded) - len(scenarios)), **_met(spec)}
     tokens = int(trainer.state.num_input_tokens_seen)
     return finish(spec, trainer, tokens=tokens, checks=checks, started=started)

@@ -17,10 +17,9 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
-from flywheel.stages.train.process.checkpoints import newest
 from flywheel.stages.train.process.distributed import world
 from flywheel.stages.train.rows import demonstrations, tokenise
-from flywheel.stages.train.trl_common import finish, prepare, recorder, trl_arguments, with_adapter
+from flywheel.stages.train.trl_common import finish, prepare, recorder, take_steps, trl_arguments, with_adapter
 
 
 class _Weighed:
@@ -97,7 +96,7 @@ def train(spec: TrainSpec) -> TrainResult:
         **({"data_collator": _collator(tokenizer.pad_token_id)} if by_weight else {}),
         callbacks=[recorder(spec, sum(lengths) / len(rows))],
     )
-    trainer.train(resume_from_checkpoint=newest(spec))
+    take_steps(spec, trainer)
     checks = {"rows_refused": float(data.refused), "sequences": float(len(rows))}
     return finish(spec, trainer, tokens=sum(lengths), checks=checks, started=started)
 

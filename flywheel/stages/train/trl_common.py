@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import json
@@ -20,7 +21,7 @@ from flywheel.errors import ConfigError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import atomic_folder, atomic_write
 from flywheel.models.load import load_base, quiet, require_safetensors
-from flywheel.stages.train.process.checkpoints import checkpoints, mark_whole
+from flywheel.stages.train.process.checkpoints import checkpoints, mark_whole, newest
 from flywheel.stages.train.process.distributed import first, keeps_layers, read_accelerate, spreads, together, world
 from flywheel.stages.train.process.shards import held, in_turn, spread
 
@@ -232,6 +233,8 @@ def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             nonlocal before
             before = state.num_input_tokens_seen
+            if state.global_step >= state.max_steps:
+                raise _AllStepsTaken
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
             nonlocal begun
@@ -258,6 +261,20 @@ def recorder(spec: TrainSpec, tokens_per_row: float | None) -> TrainerCallback:
                 mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     return Recorder()
+
+
+class _AllStepsTaken(Exception):  # noqa: N818 - not an error
+    """The checkpoint that training goes on from holds the last step."""
+
+
+def take_steps(spec: TrainSpec, trainer: Any) -> None:
+    """Train from the newest complete checkpoint to the last step.
+
+    After a kill between the last checkpoint and the adapter there is no step left; Transformers, which looks for the
+    last step only when it has taken one, would take another.
+    """
+    with contextlib.suppress(_AllStepsTaken):
+        trainer.train(resume_from_checkpoint=newest(spec))
 
 
 def finish(spec: TrainSpec, trainer: Any, *, tokens: int, checks: dict[str, float], started: float) -> TrainResult:
