@@ -2,7 +2,8 @@
 
 `FLYWHEEL` behaves as the installed command does, streams, exit codes and signals included, and starts in milliseconds:
 it is forked from a process that has everything loaded (`tests/forked/`). `REAL` is the installed command, for tests
-whose subject is the process itself: what it imports, who its parent is, what a kill leaves.
+whose subject is the process itself: what it imports, who its parent is, what a kill leaves. `(FLYWHEEL, "-m", MODULE)`
+is the interpreter with a module that needs torch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as `flywheel` sets it before torch is loaded
+os.environ["OMP_NUM_THREADS"] = "1"  # tiny models are slower on two threads than on one
 
 REAL = str(Path(sys.executable).with_name("flywheel"))
 _FORKED = Path(__file__).with_name("forked")

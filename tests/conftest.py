@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,7 @@ settings.register_profile("e2e", deadline=None, max_examples=100)
 settings.load_profile("commit")
 
 _COMMANDS = {"FLYWHEEL", "REAL", "flywheel", "subprocess", "killed_everywhere"}
+_HEAVY = {"polars", "torch", "transformers", "peft", "trl"}
 _LIBRARIES = {"torch", "transformers", "make_tiny_model"}
 
 
@@ -32,6 +35,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("model")
         if fixtures & {"shared_data", "tau_airline"}:
             item.add_marker("data")
+
+
+class _Memory:
+    """What was imported stays; looking through it for garbage costs a third of a second, and each trainer has it done.
+
+    Only what a test leaves behind could be garbage: so modules are set aside before a test that follows an import.
+    """
+
+    def __init__(self) -> None:
+        self._imported: set[str] | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        imported = _HEAVY & sys.modules.keys()
+        if imported != self._imported:
+            self._imported = imported
+            gc.collect()
+            gc.freeze()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set imported modules aside."""
+    config.pluginmanager.register(_Memory())
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def received(link: socket.socket) -> Command | None:
 
 
 def run(command: Command, code: types.CodeType, environment: Mapping[bytes, bytes]) -> NoReturn:
-    """Run the console script as the client's process would.
+    """Run the console script, or the module that follows `-m`, as the client's process would.
 
     Args:
         command: what the client sent.
@@ -76,16 +76,21 @@ def run(command: Command, code: types.CodeType, environment: Mapping[bytes, byte
     os.chdir(command.folder)
     asked = command.environment
     names = {n for n in environment.keys() | asked.keys() if n.startswith(_INTERPRETER)} - _KNOWN
+    module = os.fsdecode(command.arguments[1]) if command.arguments[:1] == [b"-m"] else ""
+    program = sys.executable if module else script
     if any(environment.get(n) != asked.get(n) for n in names):
-        os.execve(script, [script.encode(), *command.arguments], asked)  # noqa: S606 - the real thing
+        os.execve(program, [program.encode(), *command.arguments], asked)  # noqa: S606 - the real thing
     if KILLS in asked:
         arm(*(Path(os.fsdecode(path)) for path in asked[KILLS].split(b":")))
-    if "torch" in sys.modules and _TRAINING & set(command.arguments):
+    if not module and "torch" in sys.modules and _TRAINING & set(command.arguments):
         _offer_worker()
     before = os.fsdecode(environment.get(b"PYTHONPATH", b"")).split(":")
     sys.path[:] = [p for p in sys.path if not p or p not in before]
-    sys.path[0:1] = [str(Path(script).parent)]
+    sys.path[0:1] = [os.fsdecode(command.folder) if module else str(Path(script).parent)]
     _enter(asked, [script, *map(os.fsdecode, command.arguments)])
+    if module:
+        del sys.argv[1:3]
+        _run_module(module)
     main = types.ModuleType("__main__")
     main.__file__ = script
     sys.modules["__main__"] = main
@@ -197,7 +202,11 @@ def _offer_worker() -> None:
     os.chdir(request["cwd"])
     sys.path[0] = request["cwd"]
     _enter({os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}, ["-m", *request["arguments"]])
-    _end(lambda: runpy.run_module(_WORKER, run_name="__main__", alter_sys=True), "<frozen runpy>")
+    _run_module(_WORKER)
+
+
+def _run_module(name: str) -> NoReturn:
+    _end(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True), "<frozen runpy>")
 
 
 class _Popen(subprocess.Popen[Any]):

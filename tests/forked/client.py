@@ -1,5 +1,7 @@
 """The `flywheel` that tests type: it hands the command to a process that has everything loaded, and ends as it does.
 
+Typed with `-m MODULE`, it is the interpreter, for modules that need torch.
+
 It is started without site packages (`python -ISE`) and imports nothing but built-in modules: 10 ms a command. It gives
 away its arguments, environment, folder, umask and standard streams, passes signals on, and takes over the exit code or
 the signal. Killed, it takes the command with it. See `server.py`.
@@ -17,8 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-# Commands that load torch; the others are forked from a process without it.
+# Commands that load torch; the others are forked from a process without it, and so is a recipe cut short (`--until`).
 _HEAVY = {"train", "eval", "run", "plan", "promote", "export", "canary", "deploy"}
+_LIGHT = {"--until"}
 _PATIENCE = 2400  # looks at 50 ms for the server's socket
 
 
@@ -71,7 +74,9 @@ def _send(link: _socket.socket, body: bytes) -> None:
 def main() -> None:
     """Let the command be run, and end as it ended."""
     folder = sys.argv[0].rpartition("/")[0]
-    link = _connected(folder, "heavy" if _HEAVY & set(sys.argv[1:]) else "light")
+    words = set(sys.argv[1:])
+    heavy = sys.argv[1:2] == ["-m"] or (_HEAVY & words and not _LIGHT & words)
+    link = _connected(folder, "heavy" if heavy else "light")
 
     def forward(number: int, _: FrameType | None) -> None:
         link.sendall(bytes([number]))

@@ -10,9 +10,9 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +28,9 @@ from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.train import dpo, trl_common
 from flywheel.stages.train import sft as sft_rounds
 from flywheel.stages.train.process.checkpoints import trim_metrics
+from flywheel.stages.train.process.distributed import WORKER
 from flywheel.stages.train.process.spec import launch, read_spec, write_spec
+from tests.commands import FLYWHEEL, flywheel
 
 TOOLS = [
     {
@@ -153,22 +155,19 @@ def test_a_finished_round_is_not_trained_again(sft: tuple[TrainSpec, TrainResult
 
 
 def _killed_at_step(made: TrainSpec, step: int) -> None:
-    """Run the round in a process group and kill -9 it when metrics.jsonl shows the step."""
+    """Run the round in a process and kill -9 it when metrics.jsonl shows the step."""
     made.work_dir.mkdir(parents=True, exist_ok=True)
-    path = made.work_dir / "outer.json"
+    path = made.work_dir / "spec.json"
     write_spec(made, path)
-    code = (
-        "import sys; from pathlib import Path; from flywheel.stages.train.process.spec import launch, read_spec; "
-        "launch(read_spec(Path(sys.argv[1])))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(path)], start_new_session=True)
+    trim_metrics(made)
+    process = subprocess.Popen([FLYWHEEL, "-m", WORKER, str(path), "0"])
     metrics, deadline = made.work_dir / "metrics.jsonl", time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         if metrics.exists() and f'"step": {step}' in metrics.read_text():
             break
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
 
 
 def test_killed_twice_and_resumed_equals_uninterrupted(
@@ -420,8 +419,13 @@ def test_layers_can_be_chosen_by_a_regular_expression(tmp_path: Path, tiny_model
     assert json.loads((made.out_dir / "adapter_config.json").read_text())["target_modules"] == r".*\.(q|v)_proj"
 
 
-def test_an_unknown_trl_key_is_refused_with_the_nearest(tmp_path: Path, tiny_model: Path) -> None:
-    made = spec(tmp_path, tiny_model, trl={"weight_decai": 0.1})
-    with pytest.raises((ConfigError, TrainError), match=r"unknown key `train\.trl\.weight_decai`") as caught:
-        launch(made)
-    assert "weight_decay" in caught.value.hint
+def test_an_unknown_trl_key_is_refused_with_the_nearest(projects: Callable[[str], Path]) -> None:
+    """The trainer's process finds it; the command says it."""
+    project = projects("built")
+    with (project / "flywheel.toml").open("a") as config:
+        config.write("[train.trl]\nweight_decai = 0.1\n")
+    done = flywheel(project, "train", check=False)
+
+    assert done.returncode == 1
+    assert "unknown key `train.trl.weight_decai`" in done.stderr
+    assert "weight_decay" in done.stderr
