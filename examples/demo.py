@@ -22,9 +22,6 @@ CONFIG = """#:schema ../schemas/config/v1.json
 # `flywheel init` writes all of them down.
 name = "demo"
 
-[model]
-dtype = "bfloat16"  # half the memory, and faster on CPUs that multiply it natively
-
 [pairs]
 max_per_task = 1
 

@@ -3,6 +3,7 @@
 FlywheelError                    anything a user can act on; carries `.hint`
 ├── ConfigError                  flywheel.toml or a pipeline file is wrong (names file and line)
 ├── UsageError                   the command's arguments do not fit the project's state
+│   └── CommandLineError         it is mistyped, or has no --yes where nobody can be asked
 ├── ContractError                a table or a record does not fit its schema
 ├── IngestError                  the logs could not be read as asked (too much quarantine, nothing found)
 ├── StoreError                   the store is missing, read-only, damaged or out of space
@@ -65,6 +66,12 @@ class ConfigError(FlywheelError):
 
 class UsageError(FlywheelError):
     """The command's arguments do not fit the project's state."""
+
+
+class CommandLineError(UsageError):
+    """The command line is mistyped, or has no --yes where there is no terminal to ask on."""
+
+    exit_code = ExitCode.USAGE
 
 
 class ContractError(FlywheelError):

@@ -10,11 +10,13 @@ a "-". The text is plain; a page sets its minus signs and spaces itself (`flywhe
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeGuard
 
 from flywheel.records import FRESH, EvalReport, MetricRow, Promotion, RoundManifest, Verdict
 
 MISSING = "-"
+NAMED = 3  # names that a sentence holds; -v prints the others
 _SMALL, _LARGE = 1e-3, 1e5  # beyond these a plain number is written with an exponent
 _HOUR_S = 3600
 _KILO = 1000
@@ -33,6 +35,12 @@ def count(value: float | None, noun: str = "") -> str:
         return MISSING
     number_of = f"{value:,.0f}"
     return f"{number_of} {noun}{'' if number_of == '1' else 's'}" if noun else number_of
+
+
+def some(names: Sequence[str], most: int = NAMED, between: str = ", ") -> str:
+    """Return the first names, and how many more there are: 'a, b, c and 4 more'."""
+    shown = between.join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
 
 
 def number(value: float | None) -> str:

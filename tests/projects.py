@@ -36,6 +36,7 @@ HELD = 3  # the exit code of a gate that did not promote
 TINY_CONFIG = """
 [model]
 base = "{model}"
+dtype = "float32"
 
 [train]
 method = "sft"
@@ -47,7 +48,7 @@ threads = 1
 
 [eval]
 suites = ["next_action"]
-max_cases = 4
+max_cases = 5
 max_new_tokens = 4
 """
 

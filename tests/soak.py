@@ -37,6 +37,7 @@ _CONFIG = """
 name = "shop"
 [model]
 base = "{model}"
+dtype = "float32"
 [episodes]
 holdout_share = 0.4
 [nightly]

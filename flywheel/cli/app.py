@@ -13,8 +13,8 @@ from typer.core import TyperGroup
 
 from flywheel import __version__
 from flywheel.cli import data, deploy, inspect, operations, rewards, rounds, setup
-from flywheel.cli.session import Output, Session
-from flywheel.errors import FlywheelError, where
+from flywheel.cli.session import Output, Session, harmless
+from flywheel.errors import CommandLineError, ExitCode, FlywheelError, where
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -74,7 +74,7 @@ def _globals(  # noqa: PLR0913 - one parameter a global option
     config: Annotated[Path | None, typer.Option("--config", help="Configuration file.", metavar="FILE")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also print funnels and timings.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, also of an error.")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
@@ -103,21 +103,55 @@ def hoist_globals(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run the command line; an error becomes two lines on stderr and an exit code."""
+    """Run the command line; an error becomes two lines on stderr, or with --json a document on stdout; and a code."""
     # Spinning threads make two processes on the same cores ten times slower; the setting is read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    arguments = hoist_globals(sys.argv[1:])
+    as_json = _wants_json(arguments)
     try:
-        app(args=hoist_globals(sys.argv[1:]))
+        code = app(args=arguments, prog_name="flywheel", standalone_mode=not as_json)
     except FlywheelError as error:
-        _exit(error)
+        _exit(error, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the last boundary: a traceback would show log text
-        _exit(unexpected(error))
+        _exit(_of_the_command_line(error) or unexpected(error), as_json=as_json)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _exit(error: FlywheelError) -> NoReturn:
-    sys.stderr.write(f"error: {error.message}\n")
-    if error.hint:
-        sys.stderr.write(f"\nhint: {error.hint}\n")
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Return whether the answer is a JSON document, so that the error has to be one too."""
+    rest = iter(arguments)
+    for word in rest:
+        if word == "--json":
+            return True
+        if word in _VALUED:
+            next(rest, None)
+        elif word not in _FLAGS and word.split("=")[0] not in _VALUED:
+            break
+    return os.environ.get("FLYWHEEL_JSON", "").lower() in {"1", "true", "t", "yes", "y", "on"}
+
+
+def _of_the_command_line(error: Exception) -> FlywheelError | None:
+    """Return a mistyped command line, or a question answered with no, as an error of ours; None for other errors."""
+    if isinstance(error, typer.Abort):
+        return FlywheelError("aborted: nothing was changed")
+    words, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
+    if words is None or not isinstance(code, int):
+        return None
+    mistyped = CommandLineError if code == ExitCode.USAGE else FlywheelError
+    context = getattr(error, "ctx", None)
+    return mistyped(str(words()), hint=f"{context.command_path} --help" if context is not None else "flywheel --help")
+
+
+def _exit(error: FlywheelError, *, as_json: bool) -> NoReturn:
+    if as_json:
+        from flywheel.results.setup import ErrorAnswer, ErrorDetail
+
+        detail = ErrorDetail(message=error.message, hint=error.hint, exit_code=int(error.exit_code))
+        Output(as_json=True).result([], ErrorAnswer(error=detail))
+    else:
+        sys.stderr.write(f"error: {harmless(error.message)}\n")
+        if error.hint:
+            sys.stderr.write(f"\nhint: {harmless(error.hint)}\n")
     sys.exit(error.exit_code)
 
 

@@ -47,6 +47,11 @@ def cli_reference() -> str:
             lines += [f"### {title}", "", "```", *_help(title, command), "```", ""]
     lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
     lines += [f"| {int(code)} | {meaning} |" for code, meaning in _MEANING.items()]
+    lines += [
+        "",
+        "With `--json` a command prints one JSON document on stdout, also where it fails, and then nothing on stderr:",
+        '`{"error": {"message", "hint", "exit_code"}}` (`flywheel schema cli/error`). `FLYWHEEL_JSON=1` does the same.',
+    ]
     return "\n".join(lines) + "\n"
 
 

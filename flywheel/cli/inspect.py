@@ -41,8 +41,9 @@ def show(
 ) -> None:
     """Print one object in full.
 
-    A round by number or alias; an episode, pair, example or group by the first digits of its id. For a row to train on,
-    also the text that the model reads, with the trained tokens marked.
+    A round by number or alias; an episode, pair, example, group, task, case or event by the first digits of its id; a
+    step as EPISODE:STEP; a task by the log's name for it. For a row to train on, also the text that the model reads,
+    with the trained tokens marked.
     """
     current = session(ctx)
     answer = current.project().show(subject)
@@ -85,7 +86,7 @@ def _sides(sides: Sequence[Preview]) -> Iterator[str]:
 def view(
     ctx: typer.Context,
     subject: Annotated[
-        str | None, typer.Argument(help="Round or episode; default: the newest round.", metavar="ROUND|EPISODE")
+        str | None, typer.Argument(help="Round, or any id of `show`; default: the newest round.", metavar="SUBJECT")
     ] = None,
     *,
     bundle: Annotated[
@@ -120,7 +121,8 @@ def explain(
     """Explain an object in sentences with numbers.
 
     Why a stage is stale, a round was held, an episode got its reward; where a pair, an example or a group comes from;
-    what each gate rule requires, and its result for the newest round.
+    the attempts at a task, what a case is and which rounds lost it; what each gate rule requires, and its result for
+    the newest round. Takes the same names as `show`.
     """
     current = session(ctx)
     answer = current.project().explain(subject)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from flywheel import present
 
 if TYPE_CHECKING:
-    from flywheel.records import EvalReport, MetricRow, MonitorRow, OffPolicyEstimate, RuleResult
-
-MOST_NAMES = 20
+    from flywheel.records import CaseGap, EvalReport, MetricRow, MonitorRow, OffPolicyEstimate, RuleResult
+    from flywheel.results.rounds import CoverageGap
 
 
 def coloured() -> bool:
@@ -38,7 +37,7 @@ def funnel_lines(funnel: Mapping[str, int]) -> list[str]:
     return [f"  {count:>9,}  {name}" for name, count in funnel.items() if count or not name.startswith("note")]
 
 
-def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[str]:
+def metric_lines(report: EvalReport, *, old: str = "", new: str = "", verbose: bool = False) -> list[str]:
     """Return an evaluation as a table: each metric with n, both values, difference and interval."""
     baseline = old or present.round_name(report.baseline)
     references = list(dict.fromkeys(r.rival for r in report.rivals))
@@ -54,7 +53,12 @@ def metric_lines(report: EvalReport, *, old: str = "", new: str = "") -> list[st
     notes = ["* primary: the gate tests superiority on it"]
     if references:
         notes.append("baselines are for reference only; (n) = cases scored, if fewer")
-    return [*columns(rows, right=(1, 2, 3, 4)), *notes, *measure_lines(report, baseline, new)]
+    return [
+        *columns(rows, right=(1, 2, 3, 4)),
+        *notes,
+        *measure_lines(report, baseline, new),
+        *_failed_lines(report, verbose=verbose),
+    ]
 
 
 def _reference(report: EvalReport, row: MetricRow, name: str) -> str:
@@ -77,16 +81,42 @@ def measure_lines(report: EvalReport, old: str, new: str) -> list[str]:
     ):
         seconds = [report.timings_s.get(f"{suite}: a case of {side}") for side in sides]
         rows.append([f"seconds of {suite}, a case", "", *map(present.number, seconds), "-", "-"])
-    lines = columns(rows, right=(1, 2, 3, 4)) if len(rows) > 1 else []
-    return lines + [f"failed  {suite}: {_some(cases)}" for suite, cases in sorted(report.failed.items())]
+    return columns(rows, right=(1, 2, 3, 4)) if len(rows) > 1 else []
 
 
-def off_policy_lines(estimates: Sequence[OffPolicyEstimate], names: Mapping[str, str] | None = None) -> list[str]:
-    """Return off-policy estimates; those refused for the same reasons share a line.
+def _failed_lines(report: EvalReport, *, verbose: bool) -> list[str]:
+    """Return how many of its own cases a round failed, by suite, and their names."""
+    return [
+        f"failed  {suite}: {present.count(len(cases), 'case')}: "
+        f"{present.some(cases, len(cases) if verbose else present.NAMED)}"
+        for suite, cases in sorted(report.failed.items())
+    ]
+
+
+def gap_lines(gaps: Sequence[CaseGap | CoverageGap], *, verbose: bool) -> list[str]:
+    """Return how many cases the new policy lacks; when verbose, each gap with the first of its cases."""
+    if verbose:
+        return [
+            f"gap   the new policy lacks {gap.lacking:,} of {gap.of:,} cases"
+            f"{'' if gap.slice == 'all' else f' where {gap.slice}'}: {', '.join(gap.names)}"
+            f"{', ...' if gap.lacking > len(gap.names) else ''}"
+            for gap in gaps
+        ]
+    total = [f"{gap.lacking:,} of {gap.of:,} cases" for gap in gaps if gap.slice == "all"]
+    slices = len(gaps) - len(total)
+    parts = [*total, *([f"more than half of the cases in {present.count(slices, 'slice')}"] if slices else [])]
+    return [f"gap   the new policy lacks {', and '.join(parts)} (-v names them)"] if parts else []
+
+
+def off_policy_lines(
+    estimates: Sequence[OffPolicyEstimate], names: Mapping[str, str] | None = None, *, verbose: bool = True
+) -> list[str]:
+    """Return off-policy estimates; those refused for the same reasons share a line, or are only counted.
 
     Args:
         estimates: of one policy or several.
         names: display names of the targets, where there are several.
+        verbose: say why estimates are refused.
     """
     from flywheel.records import refused_alike
 
@@ -99,6 +129,9 @@ def off_policy_lines(estimates: Sequence[OffPolicyEstimate], names: Mapping[str,
         rows.append(
             [label, f"{e.value:.3f}", present.plain_interval(e.low, e.high, 3), e.state, "; ".join([facts, *e.reasons])]
         )
+    refused = sum(e.value is None for e in estimates)
+    if refused and not verbose:
+        return [*columns(rows), f"off-policy {present.count(refused, 'estimate')} REFUSED (-v says why)"]
     lines = [
         f"off-policy {', '.join(of)}{_whose(targets, names)} REFUSED: {why}"
         for of, targets, why in refused_alike(estimates)
@@ -116,21 +149,21 @@ def _whose(targets: Sequence[str], names: Mapping[str, str] | None) -> str:
     return f" of {', '.join(names[target] for target in targets)}" if names else ""
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES:,} more"
-
-
 def mark(*, passed: bool) -> str:
     """Return a tick or a cross, coloured where the terminal has colour."""
     mark = "✓" if passed else "✗"
     return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured() else mark
 
 
-def rule_lines(rules: Sequence[RuleResult]) -> list[str]:
-    """Return each gate rule with its mark and its numbers in a sentence."""
+def rule_lines(rules: Sequence[RuleResult], *, verbose: bool = False) -> list[str]:
+    """Return each gate rule with its mark and its numbers in a sentence; when verbose, what the sentence counts."""
     width = max((len(r.rule) for r in rules), default=0)
-    return [f"{mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}" for r in rules]
+    lines = []
+    for r in rules:
+        more = f" (-v names {len(r.details):,})" if r.details and not verbose else ""
+        lines.append(f"{mark(passed=r.passed)} {r.rule.ljust(width)}  {r.message}{more}")
+        lines += [f"  {' ' * width}  {detail}" for detail in r.details if verbose]
+    return lines
 
 
 def monitor_lines(rows: Sequence[MonitorRow], *, verbose: bool) -> list[str]:

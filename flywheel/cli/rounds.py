@@ -15,6 +15,7 @@ from flywheel.cli.render import (
     columns,
     estimate_lines,
     funnel_lines,
+    gap_lines,
     metric_lines,
     monitor_lines,
     off_policy_lines,
@@ -215,11 +216,12 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
     report = answer.report
     lines = [
         f"round {report.round} on {report.n_cases} cases of {report.n_tasks} held-out tasks",
-        *metric_lines(report),
+        *metric_lines(report, verbose=current.out.verbose),
+        *gap_lines(report.gaps, verbose=current.out.verbose),
         *(estimate_lines(report) if current.out.verbose else ()),
     ]
     if answer.promotion is not None:
-        lines += _decision_lines(answer.promotion)
+        lines += _decision_lines(answer.promotion, verbose=current.out.verbose)
     current.out.result([*lines, f"see   {answer.page}"], answer)
     if answer.promotion is not None and answer.promotion.decision == "held":
         raise typer.Exit(3)
@@ -242,12 +244,12 @@ def _evaluate_logs(current: Session, logs: Sequence[str], old: str | None, new: 
     """Print the comparison of two policies' logs; exit 0 for PROMOTE, 3 otherwise."""
     with working(current.out, "reading both logs"):
         answer = current.project().evaluate_logs(list(logs), old=old, new=new)
-    current.out.result(_logs_lines(answer), answer)
+    current.out.result(_logs_lines(answer, verbose=current.out.verbose), answer)
     if answer.verdict != "PROMOTE":
         raise typer.Exit(3)
 
 
-def _logs_lines(a: LogsEvalAnswer) -> list[str]:
+def _logs_lines(a: LogsEvalAnswer, *, verbose: bool) -> list[str]:
     paired = ", ".join(f"{n:,} by {key}" for key, n in a.paired_by.items()) or "none"
     lines = columns(
         [
@@ -256,7 +258,7 @@ def _logs_lines(a: LogsEvalAnswer) -> list[str]:
             ["cases", f"{a.cases:,} paired ({paired}); outcome {a.outcome}; units {a.unit}s"],
         ]
     )
-    lines += metric_lines(a.report, old="old", new="new")
+    lines += metric_lines(a.report, old="old", new="new", verbose=verbose)
     for k, rates in a.pass_k.items():
         before, after = (
             f"{present.percent(rates[side])} of {rates[f'{side}_tasks']:,.0f} tasks" for side in ("old", "new")
@@ -267,14 +269,11 @@ def _logs_lines(a: LogsEvalAnswer) -> list[str]:
         for name, means in a.amounts.items()
     ]
     lines += columns([["also measured", "n", "old", "new"], *amounts], right=(1, 2, 3)) if amounts else []
-    for gap in a.gaps:
-        where = "" if gap.slice == "all" else f" where {gap.slice}"
-        names = ", ".join(gap.names[:5]) + (", ..." if len(gap.names) > 5 else "")  # noqa: PLR2004 - fits a line
-        lines.append(f"gap   the new policy lacks {gap.lacking:,} of {gap.of:,} cases{where}: {names}")
-    lines += off_policy_lines(a.off_policy)
+    lines += gap_lines(a.gaps, verbose=verbose)
+    lines += off_policy_lines(a.off_policy, verbose=verbose)
     lines += [f"note  {note}" for note in a.notes]
     needed = f": about {a.needed_n:,} cases are needed" if a.needed_n is not None else ""
-    return [*lines, *rule_lines(a.rules), f"{a.verdict}{needed}"]
+    return [*lines, *rule_lines(a.rules, verbose=verbose), f"{a.verdict}{needed}"]
 
 
 def _side(a: LogsEvalAnswer, side: str) -> str:
@@ -300,7 +299,7 @@ def promote(
     if force:
         confirm(f"make round {number} champion without the gate?", yes=yes)
     decision = current.project().promote(number, force=force, reason=reason)
-    current.out.result(_decision_lines(decision), decision)
+    current.out.result(_decision_lines(decision, verbose=current.out.verbose), decision)
     if decision.decision == "held":
         raise typer.Exit(3)
 
@@ -320,11 +319,11 @@ def rollback(
     current = session(ctx)
     confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
     decision = current.project().rollback(to, reason=reason)
-    current.out.result(_decision_lines(decision), decision)
+    current.out.result(_decision_lines(decision, verbose=current.out.verbose), decision)
 
 
-def _decision_lines(p: Promotion) -> list[str]:
-    return [*rule_lines(p.rules), present.decision(p)]
+def _decision_lines(p: Promotion, *, verbose: bool) -> list[str]:
+    return [*rule_lines(p.rules, verbose=verbose), present.decision(p)]
 
 
 @commands.command()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from flywheel.errors import CommandLineError
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -88,10 +90,13 @@ def session(ctx: typer.Context) -> Session:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; without one, exit with code 2 unless `yes`."""
+    """Ask on a terminal, unless `yes`.
+
+    Raises:
+        CommandLineError: there is no terminal.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
-        sys.stderr.write(f"error: {question} no terminal to ask on; confirm with --yes\n")
-        raise typer.Exit(2)
+        raise CommandLineError(f"{question} There is no terminal to ask on.", hint="confirm with --yes")
     typer.confirm(question, abort=True, err=True)

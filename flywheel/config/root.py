@@ -58,6 +58,22 @@ class Config(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _enough_cases_for_the_gate(self) -> Self:
+        """Refuse an evaluation of fewer cases than the gate asks for: every round would be held for ever."""
+        if self.eval.max_cases < self.gate.min_cases:
+            raise PydanticCustomError(
+                "too_few_cases",
+                "eval.max_cases {most} is below gate.min_cases {least}: no round could ever be promoted",
+                {
+                    "most": self.eval.max_cases,
+                    "least": self.gate.min_cases,
+                    "at": ["eval", "max_cases"] if "max_cases" in self.eval.model_fields_set else ["gate", "min_cases"],
+                    "hint": "raise eval.max_cases or lower gate.min_cases",
+                },
+            )
+        return self
+
 
 class Pipeline(Section):
     """A recipe: which stages run, in which order, with which overrides."""

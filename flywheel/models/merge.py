@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
-from flywheel.models.load import load_base, load_tokenizer, quiet, require_safetensors
+from flywheel.models.load import load_base, load_tokenizer, quiet, require_safetensors, weights_type
 
 if TYPE_CHECKING:
     import torch
@@ -58,10 +58,10 @@ def merge(cfg: ModelConfig, adapter: Path, folder: Path) -> Merged:
     tokenizer.save_pretrained(folder)
     del adapted
     plain = AutoModelForCausalLM.from_pretrained(
-        str(folder), dtype=getattr(torch, cfg.dtype), trust_remote_code=False, use_safetensors=True
+        str(folder), dtype=getattr(torch, weights_type(cfg)), trust_remote_code=False, use_safetensors=True
     ).eval()
     merged = _logits(plain.to("cuda") if torch.cuda.is_available() else plain, probes)
-    return _checked(cfg.dtype, adapted_logits, merged)
+    return _checked(weights_type(cfg), adapted_logits, merged)
 
 
 def _logits(model: Any, probes: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -254,6 +254,7 @@ class RuleResult(Record):
     verdict: Verdict = Field(description="What this rule alone implies; PROMOTE when it passed.")
     message: str = Field(description="One sentence with the numbers.")
     numbers: dict[str, float] = Field(default_factory=dict)
+    details: list[str] = Field(default=[], description="What the sentence only counts, by name, a line each.")
 
 
 class Promotion(Document):

@@ -29,7 +29,7 @@ class ShowAnswer(Document):
 
     document: ClassVar[str] = "cli/show"
 
-    kind: str = Field(description="round, episode, pair, example or group.")
+    kind: str = Field(description="round, episode, step, pair, example, group, fixture, scenario, task, case, event.")
     record: dict[str, Any]
     preview: list[Preview] = Field(default=[], description="Of a pair, example or group: which tokens are trained.")
     rendering: str = Field(default="", description="How messages and tools become text, or why there is no preview.")

@@ -1,4 +1,4 @@
-"""Results of setup: a new project, its configuration, checks and extensions."""
+"""Results of setup: a new project, its configuration, checks and extensions; and the error of any command."""
 
 from __future__ import annotations
 
@@ -7,6 +7,22 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from flywheel.records import Document, Record
+
+
+class ErrorDetail(Record):
+    """What failed, and what to do about it; never text of a log."""
+
+    message: str = Field(description="What failed and where.")
+    hint: str = Field(default="", description="A command to type or an edit to make; '' where there is none.")
+    exit_code: int = Field(description="The command's exit code.")
+
+
+class ErrorAnswer(Document):
+    """Any command that fails."""
+
+    document: ClassVar[str] = "cli/error"
+
+    error: ErrorDetail
 
 
 class InitAnswer(Document):

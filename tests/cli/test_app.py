@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,38 @@ def test_json_answers_fit_their_published_schema(command: str, tmp_path: Path, r
     done = flywheel(command, "--json", cwd=tmp_path)
     schema = json.loads((root / "schemas" / "cli" / command / "v1.json").read_text())
     jsonschema.validate(json.loads(done.stdout), schema)
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "message"),
+    [
+        (["train", "--round", "12", "--json"], 1, "round 12 cannot be trained: no round has been trained yet"),
+        (["--json", "ingets"], 2, "No such command 'ingets'"),
+        (["--json", "plan", "--round", "x"], 2, "Invalid value for '--round'"),
+        (["explain", "--json"], 2, "Missing argument 'SUBJECT'"),
+        (["rollback", "--json"], 2, "move the champion back to @previous?"),
+    ],
+)
+def test_with_json_an_error_is_a_document_too(
+    typed: list[str], code: int, message: str, tmp_path: Path, root: Path
+) -> None:
+    import jsonschema
+
+    done = flywheel(*typed, cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    jsonschema.validate(answer, json.loads((root / "schemas" / "cli" / "error" / "v1.json").read_text()))
+    assert (done.returncode, answer["error"]["exit_code"], done.stderr) == (code, code, "")
+    assert answer["error"]["message"].startswith(message)
+    assert answer["error"]["hint"]
+
+
+def test_the_environment_may_ask_for_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYWHEEL_JSON", "1")
+    assert json.loads(flywheel("explain", "nothing", cwd=tmp_path).stdout)["error"]["exit_code"] == 1
+
+
+def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flywheel", "--version"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout == f"flywheel {__version__}\n"

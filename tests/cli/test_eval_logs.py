@@ -126,7 +126,14 @@ def test_a_coverage_gap_blocks_and_is_named(tmp_path: Path) -> None:
         "names": ["shop/0", "shop/12", "shop/16", "shop/20", "shop/4", "shop/5", "shop/8"],
     }  # fmt: skip
     assert found["gaps"][1]["slice"] == "tool=refund"
-    assert "the new policy lacks 7 of 40 cases that the old one has (shop/0" in found["reasons"][0]
+    assert "the new policy lacks 7 of 40 cases that the old one has" in found["reasons"][0]
+
+    short, long = (flywheel("eval", *v, "--logs", old, "--logs", new, cwd=tmp_path).stdout for v in ([], ["-v"]))
+    assert "shop/0" not in short
+    assert (
+        "gap   the new policy lacks 7 of 40 cases, and more than half of the cases in 1 slice (-v names them)" in short
+    )
+    assert "shop/0, shop/12" in long
 
 
 def test_the_text_that_is_printed(tmp_path: Path) -> None:

@@ -77,3 +77,18 @@ def test_own_cases_are_within_the_project(tmp_path: Path, pattern: str) -> None:
 def test_a_removed_key_is_no_key() -> None:
     sections = {name: values for name, values in Config().model_dump().items() if isinstance(values, dict)}
     assert REMOVED.keys().isdisjoint(f"{name}.{key}" for name, values in sections.items() for key in values)
+
+
+def test_an_evaluation_of_fewer_cases_than_the_gate_asks_for_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "flywheel.toml"
+    path.write_text("[eval]\nmax_cases = 10\n\n[gate]\nmin_cases = 20\n")
+    with pytest.raises(ConfigError, match=r"line 2: `eval.max_cases`.*10 is below gate.min_cases 20") as caught:
+        load_config(path)
+    assert caught.value.hint == "raise eval.max_cases or lower gate.min_cases"
+    path.write_text("[gate]\nmin_cases = 201\n")
+    with pytest.raises(ConfigError, match=r"line 2: `gate.min_cases`"):
+        load_config(path)
+    path.write_text("[eval]\nmax_cases = 20\n\n[gate]\nmin_cases = 20\n")
+    assert load_config(path).gate.min_cases == 20
+    with pytest.raises(ConfigError, match="no round could ever be promoted"):
+        merge_overrides(Config(), {"eval": {"max_cases": 2}})

@@ -14,7 +14,7 @@ import pytest
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
 from flywheel.io.files import hash_file
-from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
+from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors, weights_type
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "chat_template.jinja", "tokenizer.json", "config.json"])
@@ -166,8 +166,24 @@ def test_the_embedded_model_speaks() -> None:
     from flywheel.config import EvalConfig
     from flywheel.models.policy import PolicySet
 
-    policy = PolicySet(ModelConfig(), EvalConfig()).policy(None, "base")
+    policy = PolicySet(ModelConfig(dtype="float32"), EvalConfig()).policy(None, "base")
     prompt = [{"role": "user", "content": "What is the capital of France? One word."}]
     (answer,) = policy.generate([prompt], [None], max_new_tokens=12)
 
     assert "Paris" in answer.message["content"]
+
+
+def test_the_weights_type_is_the_configured_one_or_what_the_processor_multiplies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    assert [weights_type(ModelConfig(dtype=name)) for name in ("float32", "bfloat16")] == ["float32", "bfloat16"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for amx, avx, expected in ((False, False, "float32"), (True, False, "bfloat16"), (False, True, "bfloat16")):
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda able=amx: able)
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda able=avx: able)
+        assert weights_type(ModelConfig()) == expected
+    monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")  # a torch that does not say
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
+    assert weights_type(ModelConfig()) == "float32"

@@ -30,7 +30,7 @@ def adapter(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def policies(tiny_model: Path, batch_size: int) -> PolicySet:
-    return PolicySet(ModelConfig(base=str(tiny_model)), EvalConfig(batch_size=batch_size))
+    return PolicySet(ModelConfig(base=str(tiny_model), dtype="float32"), EvalConfig(batch_size=batch_size))
 
 
 def test_log_probabilities_equal_a_plain_forward_pass(tiny_model: Path) -> None:

@@ -23,6 +23,7 @@ LETTERS = str.maketrans("0123456789", "ghijklmnop")  # digits do not tell tasks 
 CONFIG = """
 [model]
 base = "{model}"
+dtype = "float32"
 
 [episodes]
 holdout_share = 0.3
@@ -35,7 +36,7 @@ threads = 1
 
 [eval]
 suites = ["next_action"]
-max_cases = 2
+max_cases = 5
 max_new_tokens = 2
 """
 

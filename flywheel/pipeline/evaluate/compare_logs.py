@@ -18,7 +18,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.leakage import trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, scored_sides
 from flywheel.present import count, metric_name
-from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
+from flywheel.records import CaseGap, EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
 from flywheel.results.rounds import CoverageGap, LogsEvalAnswer
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import Comparison, compare
@@ -113,22 +113,18 @@ def _report(comparison: Comparison, served: Served, names: tuple[str, str], leak
         leaked_tasks=leaked,
         metrics=[row.model_copy(update={"unit": served.unit}) for row in comparison.metrics],
         coverage=coverage | ({f"{SUITE}: lacking": lacking} if lacking else {}),
+        gaps=[CaseGap(slice=g.slice, lacking=g.lacking, of=g.of, names=g.names[:NAMED]) for g in served.gaps],
         wins=comparison.wins,
         regressions=comparison.regressions,
     )
 
 
 def _problems(served: Served, most: float) -> list[str]:
-    """Return the coverage gaps beyond gate.max_gap, named."""
-    problems = []
-    for gap in served.gaps:
-        if gap.slice == "all" and gap.lacking <= most * gap.of:
-            continue
-        where = "" if gap.slice == "all" else f" where {gap.slice}"
-        shown = ", ".join(gap.names[:5]) + (", ..." if len(gap.names) > 5 else "")  # noqa: PLR2004 - a line's worth
-        cases = f"{count(gap.lacking)} of {count(gap.of, 'case')}"
-        problems.append(f"a coverage gap: the new policy lacks {cases}{where} that the old one has ({shown})")
-    return problems
+    """Return the coverage gap over all cases, if it is beyond gate.max_gap; gaps of slices are the report's."""
+    total = next((gap for gap in served.gaps if gap.slice == "all"), None)
+    if total is None or total.lacking <= most * total.of:
+        return []
+    return [f"the new policy lacks {count(total.lacking)} of {count(total.of, 'case')} that the old one has"]
 
 
 def _notes(served: Served, sides: tuple[Log, Log], names: tuple[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore, Holdout
-from flywheel.models.load import base_identity
+from flywheel.models.load import base_identity, weights_type
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import Suite
 from flywheel.records import content_id
@@ -68,7 +68,7 @@ class PolicyScorer:
         evaluators = [(s.name, s.version, s.depends_on) for s in suites]
         held_out = "" if all(s.fixed for s in suites) else self._holdout_sha256
         replay = self._ctx.config.replay.model_dump(mode="json")
-        return content_id(held_out, evaluators, settings, replay, self._ctx.config.model.dtype)
+        return content_id(held_out, evaluators, settings, replay, weights_type(self._ctx.config.model))
 
     def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
         """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""
@@ -142,7 +142,7 @@ class PolicyScorer:
         return tokens
 
     def _asks_id(self, asks: Sequence[Ask]) -> tuple[object, ...]:
-        return "asked", self._base_sha256, self._ctx.config.model.dtype, [list(ask) for ask in asks]
+        return "asked", self._base_sha256, weights_type(self._ctx.config.model), [list(ask) for ask in asks]
 
     def _adapter_sha256(self, number: int | None) -> str:
         return self._ctx.registry.manifest(number).adapter_sha256 if number is not None else ""

@@ -6,7 +6,7 @@ In: a name or an id. Out: sentences with numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from flywheel.stages.labelling.priors import PRAISE_ALONE
 from flywheel.stats.delays import late_after_silence
 
 Record = Mapping[str, Any]
+_MOST_ATTEMPTS = 12
 _ARRIVED = 0.8  # share of late evidence after which an episode counts as mature
 _RULE_SETTINGS = {
     "superiority": ("alpha", "initial_wealth", "min_cases"),
@@ -35,7 +36,7 @@ _RULE_SETTINGS = {
 
 
 def explain(ctx: Context, subject: str) -> ExplainAnswer:
-    """Explain a stage, a round, the gate or one of its rules, an episode, a pair, an example or a group.
+    """Explain a stage, a round, the gate or one of its rules, or any object that `show` knows.
 
     Raises:
         UsageError: no object has that name or id.
@@ -54,7 +55,11 @@ def _lines(ctx: Context, subject: str) -> list[str]:
         return _round(ctx, int(answer.record["round"]))
     if answer.kind == "episode":
         return _episode(ctx, answer.record)
-    return {"pair": _pair, "example": _example, "group": _group}[answer.kind](answer.record)
+    told = {
+        "pair": _pair, "example": _example, "group": _group, "fixture": _fixture, "scenario": _scenario, "step": _step,
+        "task": _task, "case": _case, "event": _event,
+    }  # fmt: skip
+    return told[answer.kind](answer.record)
 
 
 # --- gate and rounds --------------------------------------------------------------------------------------------------
@@ -95,7 +100,8 @@ def _round(ctx: Context, number: int) -> list[str]:
         lines += [f"  {metric_change(m)}" for m in report.metrics if m.slice == "all"]
     for decision in (p for p in ctx.registry.promotions() if p.round == number):
         lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
-        lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}" for r in decision.rules]
+        for r in decision.rules:
+            lines += [f"  {'✓' if r.passed else '✗'} {r.rule}: {r.message}", *(f"      {d}" for d in r.details)]
     return lines
 
 
@@ -154,6 +160,84 @@ def _group(record: Record) -> list[str]:
             for episode, policy, reward, advantage, behaviour in members
         ),
     ]
+
+
+def _fixture(record: Record) -> list[str]:
+    agree = f"{record['n_agree']:,} of {record['n_attempts']:,} attempts got this result"
+    return [
+        f"fixture {record['fixture_id']}, split {record['split']}: the recorded result of a call of {record['tool']}.",
+        f"In the replay it answers this call, in this task and state only; the call ended {record['status']}.",
+        f"  {agree}; first in episode {record['episodes'][0][:12]}.",
+    ]
+
+
+def _scenario(record: Record) -> list[str]:
+    ends = zip(record["counts_E"], record["successes_E"], record["rewards_E"], strict=True)
+    start = f"turn {record['turn']} of a task, from step {record['step']} of episode {record['episode_id'][:12]}"
+    return [
+        f"scenario {record['scenario_id']}, split {record['split']}: {start}.",
+        f"{record['n_attempts']:,} recorded attempts came here; an end is known by its {record['judged_by']}.",
+        *(f"  {n:,} ended with P(success) {p:.2f} and return {r:+.3f}" for n, p, r in ends),
+    ]
+
+
+# --- steps, tasks, cases and events -----------------------------------------------------------------------------------
+
+
+def _step(record: Record) -> list[str]:
+    """Return what a step did, how its calls ended, and its credit."""
+    calls = zip(record["tool_names"], [*record["tool_status"], *["unknown"] * len(record["tool_names"])], strict=False)
+    did = ", ".join(f"{name} ({status})" for name, status in calls) or "no call"
+    lines = [f"step {record['index']} of episode {record['episode_id']}: {did}."]
+    lines += ["A call's arguments did not parse."] if record["malformed"] else []
+    for row in record["returns"]:
+        where = {0: "at the same history", 1: "after the same calls", 2: "at the same place, with the same tool"}
+        level = where.get(row["level"], "nowhere: no other attempt did the like")
+        support = f"{row['n_support']:,} episodes through its action, compared {level}"
+        lines.append(f"Credit {row['value']:+.3f}, luck {row['luck']:+.3f}: {support}.")
+    lines += [f"  {r['signal']} votes {r['score']:+.2f}; evidence {_evidence([r])}" for r in record["rewards"]]
+    return [*lines, f"`flywheel explain {record['episode_id'][:12]}` explains the episode's reward."]
+
+
+def _task(record: Record) -> list[str]:
+    """Return the attempts at a task, by policy, and what is known of them."""
+    attempts = record["attempts"]
+    named = f", in the log {', '.join(record['names'])}" if record["names"] else ""
+    lines = [f"task {record['task_id']}{named}: {len(attempts):,} attempts, split {', '.join(record['split'])}."]
+    for policy in sorted({a["policy"] for a in attempts}):
+        of = [a for a in attempts if a["policy"] == policy]
+        known = [a["p_success"] for a in of if a["known"]]
+        mean = f", mean P(success) {math.fsum(known) / len(known):.2f}" if known else ""
+        lines.append(f"  {policy}: {len(of):,} attempts, {len(known):,} with a known outcome{mean}")
+    for one in attempts[:_MOST_ATTEMPTS]:
+        outcome = f"P(success) {one['p_success']:.2f} by {one['basis']}" if one["known"] else "outcome unknown"
+        lines.append(f"  episode {one['episode_id'][:12]} by {one['policy']}: {outcome}")
+    more = len(attempts) - _MOST_ATTEMPTS
+    return [*lines, f"  and {more:,} more"] if more > 0 else lines
+
+
+def _case(record: Record) -> list[str]:
+    """Return what a case is made of, and which rounds won or lost it."""
+    if "actions" in record:
+        actions = record["actions"]
+        lines = [f"case {record['case_id']}: a state of task {record['task_id'][:12]}, logged {len(actions):,} times."]
+        for one in actions[:_MOST_ATTEMPTS]:
+            calls = ", ".join(str(c.get("name")) for c in one["action"].get("tool_calls") or ()) or "words"
+            outcome = f"P(success) {one['p_success']:.2f}" if one["known"] else "outcome unknown"
+            lines.append(f"  step {one['episode_id'][:12]}:{one['index']}: {calls}, {outcome}")
+    else:
+        lines = [f"case {record['case_id']}: one of the project's own, in {record['file']}.jsonl."]
+    lines += [f"Round {number}: {kinds}." for number, kinds in record["rounds"].items()]
+    return lines if record["rounds"] else [*lines, "No evaluation lists it as a win, a regression or a failure."]
+
+
+def _event(record: Record) -> list[str]:
+    """Return where an event comes from and what it is part of."""
+    when = f" at {record['ts']}" if record["ts"] else ""
+    place = f"{record['source_file']} line {record['source_line']} ({record['source_format']})"
+    lines = [f"event {record['event_id']}: {record['kind']}{when}, from {place}."]
+    lines += [f"  part of step {step[:12]}:{step.rpartition(':')[2]}" for step in record["steps"]]
+    return [*lines, *(f"  in episode {episode[:12]}" for episode in record["episodes"])]
 
 
 # --- an episode's reward ----------------------------------------------------------------------------------------------
@@ -238,7 +322,7 @@ def _probability(
             worth = "no effect"
         steps = [str(row["step"]) for row in rows if row["step"] is not None]
         place = f" on step {', '.join(steps)}" if steps else ""
-        evidence = ", ".join(e[:8] for row in rows for e in row["evidence"]) or "none"
+        evidence = _evidence(rows)
         yield f"  {vote.signal} ({vote.family}) votes {vote.score:+.2f}{place}: {worth}; evidence {evidence}"
     if decider is None and outcome["p_raw"] == PRAISE_ALONE:
         yield f"  Capped at {PRAISE_ALONE}: positive feedback alone is weak evidence."
@@ -286,11 +370,15 @@ def _weight(outcome: Record) -> Iterator[str]:
 def _costs_and_risks(record: Record) -> Iterator[str]:
     for row in record["rewards"]:
         place = "episode" if row["step"] is None else f"step {row['step']}"
-        evidence = ", ".join(e[:8] for e in row["evidence"]) or "none"
+        evidence = _evidence([row])
         if row["kind"] == "cost":
             yield f"  cost: {row['score']:g} {row['family']}, before comparison with the task's other attempts"
         elif row["kind"] == "risk":
             yield f"  {row['signal']}: severity {row['score']:.2f} at {place}; evidence {evidence}"
+
+
+def _evidence(rows: Sequence[Record]) -> str:
+    return ", ".join(event[:8] for row in rows for event in row["evidence"]) or "none"
 
 
 def _time(text: str | None) -> datetime | None:

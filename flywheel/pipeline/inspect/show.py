@@ -1,4 +1,4 @@
-"""`flywheel show`: a round, or an episode, pair, example or group by the first digits of its id."""
+"""`flywheel show`: a round, or any object of the store by the first digits of its id, in full."""
 
 from __future__ import annotations
 
@@ -7,90 +7,145 @@ from typing import Any
 
 import polars as pl
 
-from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.inspect.find import TRAINED_KINDS, Subject, find, round_named
 from flywheel.pipeline.inspect.preview import preview
 from flywheel.records import TRAINED_TABLES
 from flywheel.results.inspect import ShowAnswer
+from flywheel.stages.evaluate.suites.own_cases import read_cases
 
-_KEYS = {"episodes": "episode_id"} | {name: TRAINED_TABLES[name].key for name in ("pairs", "examples", "groups")}
-_LEAST_ID = 6
+_FOLDED = {"observation", "action", "tail", "tools", "prompt", "chosen", "rejected", "completion", "payload", "served"}
+Record = dict[str, Any]
 
 
-def _unfold(row: dict[str, Any]) -> dict[str, Any]:
+def show(ctx: Context, subject: str) -> ShowAnswer:
+    """Return a round, an episode, a step, a row to train on, a task, a case or an event in full.
+
+    Raises:
+        UsageError: no object, or more than one, has that name.
+    """
+    number = round_named(ctx, subject)
+    if number is not None:
+        record = ctx.registry.manifest(number).model_dump(mode="json")
+        record["aliases"] = [a for a, at in ctx.registry.aliases().items() if at == number]
+        return ShowAnswer(kind="round", record=record)
+    found = find(ctx, subject)
+    if found.kind in TRAINED_KINDS:
+        table = TRAINED_TABLES[TRAINED_KINDS[found.kind]]
+        record = _row(ctx, table.name, table.key, found.id)
+        if not (table.sides or "completions_G" in record):  # a fixture or a scenario holds no action to train
+            return ShowAnswer(kind=found.kind, record=_plain(record))
+        sides, how = preview(ctx, table, record)
+        return ShowAnswer(kind=found.kind, record=_plain(record), preview=sides, rendering=how)
+    shown = {"episode": _episode, "step": _step, "task": _task, "case": _case, "event": _event}[found.kind]
+    return ShowAnswer(kind=found.kind, record=_plain(shown(ctx, found)))
+
+
+def _episode(ctx: Context, subject: Subject) -> Record:
+    return {
+        **_row(ctx, "episodes", "episode_id", subject.id),
+        "steps": _rows(ctx, "steps", pl.col("episode_id") == subject.id, ["index"]),
+        "rewards": _rows(ctx, "rewards", pl.col("episode_id") == subject.id, ["step", "signal"]),
+        "returns": _rows(ctx, "returns", pl.col("episode_id") == subject.id, ["step"]),
+    }
+
+
+def _step(ctx: Context, subject: Subject) -> Record:
+    here = (pl.col("episode_id") == subject.id) & (pl.col("step") == subject.step)
+    (step,) = _rows(
+        ctx, "steps", (pl.col("episode_id") == subject.id) & (pl.col("index") == subject.step), ["episode_id"]
+    )
+    return {
+        **step,
+        "rewards": _rows(ctx, "rewards", here, ["signal"]),
+        "returns": _rows(ctx, "returns", here, ["step"]),
+    }
+
+
+def _task(ctx: Context, subject: Subject) -> Record:
+    """Return a task with the log's names for it, and its attempts."""
+    episodes = read_table(ctx.store, "episodes").filter(pl.col("task_id") == subject.id)
+    names = read_table(ctx.store, "events").filter(pl.col("task_key").is_not_null())
+    named = names.join(episodes, on="conversation_id", how="semi").select(pl.col("task_key").unique().sort()).collect()
+    return {
+        "task_id": subject.id,
+        "names": named["task_key"].to_list(),
+        "split": episodes.select(pl.col("split").unique().sort()).collect()["split"].to_list(),
+        "attempts": _attempts(ctx, episodes),
+    }
+
+
+def _attempts(ctx: Context, episodes: pl.LazyFrame) -> list[Record]:
+    outcomes = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
+    columns = ("episode_id", "policy", "started", "n_steps", "p_success", "known", "basis")
+    attempts = episodes.join(outcomes.drop("task_id"), on="episode_id", how="left").select(columns)
+    return attempts.sort("episode_id").collect().to_dicts()
+
+
+def _case(ctx: Context, subject: Subject) -> Record:
+    """Return a case: one of the project's own, or a state with what was done in it; and how rounds did on it."""
+    own = [c for c in read_cases(ctx.project, ctx.config.eval) if c.case_id == subject.id]
+    record: Record = {"case_id": subject.id}
+    if own:
+        record |= {"file": own[0].file, **own[0].case.model_dump(mode="json", by_alias=True)}
+    else:
+        steps = read_table(ctx.store, "steps").filter(pl.col("state_key") == subject.id)
+        outcomes = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
+        rows = steps.join(outcomes.select("episode_id", "p_success", "known"), on="episode_id", how="left")
+        columns = ("episode_id", "index", "action", "tool_status", "p_success", "known")
+        actions = rows.sort("episode_id", "index").collect()
+        record |= {
+            "task_id": actions["task_id"][0],
+            "actions": [_unfold(r) for r in actions.select(columns).to_dicts()],
+        }
+    return record | {"rounds": _evaluated(ctx, subject.id)}
+
+
+def _evaluated(ctx: Context, case: str) -> dict[str, str]:
+    """Return what each evaluation lists a case as: a win, a regression, failed."""
+    rounds = {}
+    for number in ctx.registry.numbers():
+        report = ctx.registry.report(number)
+        failed = [one for cases in report.failed.values() for one in cases] if report is not None else []
+        lists = {"win": report.wins, "regression": report.regressions, "failed": failed} if report is not None else {}
+        kinds = [name for name, cases in lists.items() if any(case in {c, c.rpartition(":")[2]} for c in cases)]
+        if kinds:
+            rounds[str(number)] = ", ".join(kinds)
+    return rounds
+
+
+def _event(ctx: Context, subject: Subject) -> Record:
+    """Return an event, and the steps that it is part of."""
+    event = _row(ctx, "events", "event_id", subject.id)
+    part = (pl.col("event_id") == subject.id) | pl.col("result_event_ids").list.contains(subject.id)
+    steps = read_table(ctx.store, "steps").filter(part).sort("episode_id", "index").collect()
+    among = pl.col("conversation_id") == event["conversation_id"]
+    episodes = read_table(ctx.store, "episodes").filter(among).select("episode_id").sort("episode_id").collect()
+    return {
+        **event,
+        "episodes": episodes["episode_id"].to_list(),
+        "steps": [f"{e}:{i}" for e, i in steps.select("episode_id", "index").iter_rows()],
+    }
+
+
+def _row(ctx: Context, table: str, column: str, wanted: str) -> Record:
+    (row,) = _rows(ctx, table, pl.col(column) == wanted, [column])
+    return row
+
+
+def _rows(ctx: Context, table: str, where: pl.Expr, order: list[str]) -> list[Record]:
+    rows = read_table(ctx.store, table).filter(where).sort(order).collect()
+    return [_unfold(row) for row in rows.iter_rows(named=True)]
+
+
+def _unfold(row: Record) -> Record:
     """Return a table row with its JSON columns parsed."""
-    folded = {"observation", "action", "tail", "tools", "prompt", "chosen", "rejected", "completion"}
-    parsed = {k: json.loads(v) if k in folded and isinstance(v, str) else v for k, v in row.items()}
+    parsed = {k: json.loads(v) if k in _FOLDED and isinstance(v, str) else v for k, v in row.items()}
     if "completions_G" in parsed:
         parsed["completions_G"] = [json.loads(c) for c in parsed["completions_G"]]
     return parsed
 
 
-def _find(ctx: Context, table: str, wanted: str) -> pl.DataFrame:
-    column = _KEYS[table]
-    return read_table(ctx.store, table).filter(pl.col(column).str.starts_with(wanted)).sort(column).collect()
-
-
-def _rows_of(ctx: Context, table: str, episode_id: str, order: list[str]) -> list[dict[str, Any]]:
-    lazy = read_table(ctx.store, table).filter(pl.col("episode_id") == episode_id)
-    return [_unfold(r) for r in lazy.sort(order).collect().iter_rows(named=True)]
-
-
 def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=lambda v: v.isoformat()))
-
-
-def show(ctx: Context, subject: str) -> ShowAnswer:
-    """Return a round, or an episode, pair, example or group by the first digits of its id.
-
-    Raises:
-        UsageError: no object, or more than one, has that name.
-    """
-    if subject.isdigit() or subject.startswith("@") or subject == "latest":
-        number = ctx.registry.resolve(subject)
-        if number is None:
-            raise UsageError(f"`{subject}` is the base model, which is not a round", hint="flywheel log")
-        record = ctx.registry.manifest(number).model_dump(mode="json")
-        record["aliases"] = [a for a, at in ctx.registry.aliases().items() if at == number]
-        return ShowAnswer(kind="round", record=record)
-    table, row = _lookup(ctx, subject)
-    record = _unfold(row)
-    if table == "episodes":
-        record["steps"] = _rows_of(ctx, "steps", row["episode_id"], ["index"])
-        record["rewards"] = _rows_of(ctx, "rewards", row["episode_id"], ["step", "signal"])
-        record["returns"] = _rows_of(ctx, "returns", row["episode_id"], ["step"])
-        return ShowAnswer(kind="episode", record=_plain(record))
-    sides, how = preview(ctx, TRAINED_TABLES[table], record)
-    return ShowAnswer(kind=TRAINED_TABLES[table].singular, record=_plain(record), preview=sides, rendering=how)
-
-
-def episode_id(ctx: Context, wanted: str) -> str:
-    """Return the id of the episode whose id begins so.
-
-    Raises:
-        UsageError: no episode has that id, or more than one.
-    """
-    episodes = _find(ctx, "episodes", wanted) if len(wanted) >= _LEAST_ID else None
-    if episodes is None or episodes.is_empty():
-        raise UsageError(
-            f"there is no episode `{wanted}`",
-            hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode's id",
-        )
-    if episodes.height > 1:
-        raise UsageError(f"{episodes.height} episodes have an id with `{wanted}`", hint="type more digits of the id")
-    return str(episodes["episode_id"][0])
-
-
-def _lookup(ctx: Context, wanted: str) -> tuple[str, dict[str, Any]]:
-    if len(wanted) >= _LEAST_ID:
-        for table in _KEYS:
-            rows = _find(ctx, table, wanted)
-            if rows.height > 1:
-                raise UsageError(f"{rows.height} {table} have an id with `{wanted}`", hint="type more digits of the id")
-            if rows.height == 1:
-                return table, rows.row(0, named=True)
-    raise UsageError(
-        f"there is no object `{wanted}`",
-        hint=f"a round's number or alias, or at least {_LEAST_ID} digits of an episode, pair, example or group id",
-    )

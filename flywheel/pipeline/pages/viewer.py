@@ -15,7 +15,7 @@ from flywheel.errors import UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.inspect.show import episode_id
+from flywheel.pipeline.inspect.find import episode_of, round_named
 from flywheel.pipeline.pages.round_page import Cases
 from flywheel.pipeline.pages.views import Shower
 from flywheel.report import BundleData, bundle_pages, episode_page
@@ -52,9 +52,10 @@ def _named(ctx: Context, subject: str | None) -> tuple[int | None, str]:
     newest = numbers[-1] if numbers else None
     if subject is None:
         return newest, ""
-    if subject.isdigit() or subject.startswith("@") or subject == "latest":
+    if subject.startswith("@") or subject in {"base", "latest"}:  # the base model: all episodes, and no round
         return ctx.registry.resolve(subject), ""
-    return newest, episode_id(ctx, subject)
+    number = round_named(ctx, subject)
+    return (number, "") if number is not None else (newest, episode_of(ctx, subject))
 
 
 def _ids(ctx: Context) -> list[str]:

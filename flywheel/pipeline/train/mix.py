@@ -13,6 +13,7 @@ from typing import Any
 
 from flywheel.io.files import read_rows
 from flywheel.io.user_files import matching_files
+from flywheel.models.load import weights_type
 from flywheel.pipeline.context import Context
 from flywheel.records import canonical_json, content_id
 from flywheel.registry.registry import DATASET, round_name
@@ -69,7 +70,11 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     asked = [(row["prompt"], row["tools"], row["completion"][0]) for row in tried]
     sha256, cfg = ctx.registry.manifest(parent).adapter_sha256, ctx.config.eval
     key = content_id(
-        "own actions", sha256, ctx.config.model.dtype, cfg.max_new_tokens, canonical_json([list(one) for one in asked])
+        "own actions",
+        sha256,
+        weights_type(ctx.config.model),
+        cfg.max_new_tokens,
+        canonical_json([list(one) for one in asked]),
     )
     actions = ctx.store.cached("probe", key)
     if actions is None:

@@ -6,16 +6,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, assert_never
 
 import polars as pl
 
 from flywheel.config import TrainConfig
 from flywheel.config.files import REMOVED
-from flywheel.errors import EvidenceError, UsageError
+from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.io import files
-from flywheel.models.load import base_identity
+from flywheel.models.load import base_identity, weights_type
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.build.tables import read_table
@@ -62,7 +63,8 @@ def round_config(ctx: Context) -> dict[str, Any]:
     train = ctx.config.train.model_dump(mode="json", exclude={"report_to"})
     if not ctx.config.train.trainer:  # the method's own: rounds from before there was a choice have no such key
         del train["trainer"]
-    return {"model": ctx.config.model.model_dump(mode="json"), "train": train}
+    model = ctx.config.model.model_dump(mode="json") | {"dtype": weights_type(ctx.config.model)}
+    return {"model": model, "train": train}
 
 
 def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -94,17 +96,17 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     """Plan a round from the current tables.
 
     Raises:
-        EvidenceError: there is too little to train on; names what is missing.
+        EvidenceError: a round would hold too few rows from the logs; names what is missing.
     """
     train = ctx.config.train
     parent, start_reason = _start(ctx, number)
     known = _known(ctx, parent)
     selected = {dataset: _select(ctx, dataset, known) for dataset in _datasets(train.method)}
     rate = _well_formed_rate(ctx, parent, selected[EXAMPLES].rows) if train.method == "auto" else None
-    choice = choose_method({dataset.name: len(found.rows) for dataset, found in selected.items()}, rate, train)
+    complete = cache(lambda method: _complete(ctx, method, selected, known, parent))
+    choice = choose_method(lambda method: _rows_of_logs(complete(method), method), rate, train)
+    fitted = complete(choice.method)
     dataset, funnel = METHODS[choice.method].dataset, selected[METHODS[choice.method].dataset].funnel
-    fitted = _complete(ctx, choice.method, selected, known, parent)
-    _refuse_too_few(fitted, choice.method, number, train)
     text = dataset_text(fitted.rows)
     tasks = sorted({row["task_id"] for row in fitted.rows})
     plan = Plan(
@@ -233,18 +235,10 @@ def _demonstrations(
     return rows
 
 
-def _refuse_too_few(fitted: Fitted, method: Method, number: int, train: TrainConfig) -> None:
-    """Refuse a round of too few rows; golden rows, and demonstrations in a round of pairs, do not count."""
+def _rows_of_logs(fitted: Fitted, method: Method) -> int:
+    """Count the rows that make a round worth training: golden ones, and demonstrations beside pairs, do not count."""
     pairs = METHODS[method].dataset is PAIRS
-    rows = sum(row.get("mix") != "golden" and not (pairs and "completion" in row) for row in fitted.rows)
-    if rows < max(train.min_rows, 1):
-        refused = f" ({fitted.refused:,} do not fit into train.max_length)" if fitted.refused else ""
-        raise EvidenceError(
-            f"round {number}: {rows} rows for {method}{refused}, train.min_rows is {train.min_rows}",
-            hint="ingest more logs, or see what was dropped with `flywheel explain pairs`",
-            have=rows,
-            need=train.min_rows,
-        )
+    return sum(row.get("mix") != "golden" and not (pairs and "completion" in row) for row in fitted.rows)
 
 
 # --- the start policy's calls -----------------------------------------------------------------------------------------
@@ -262,7 +256,7 @@ def _well_formed_rate(ctx: Context, parent: int | None, demonstrations: Sequence
     sha256 = ctx.registry.manifest(parent).adapter_sha256 if parent is not None else ""
     probe = _probe(calling, ctx.config.train.probe_prompts)
     base = base_identity(ctx.config.model).sha256
-    key = content_id(base, sha256, probe, ctx.config.eval.max_new_tokens, ctx.config.model.dtype)
+    key = content_id(base, sha256, probe, ctx.config.eval.max_new_tokens, weights_type(ctx.config.model))
     cached = ctx.store.cached("probe", key)
     if cached is None:
         ctx.say(f"measuring how often {round_name(parent)} makes a well-formed call ({len(probe)} prompts)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from flywheel.present import count, metric_evidence, metric_name, p_value, plain_interval
+from flywheel.present import NAMED, count, metric_evidence, metric_name, p_value, plain_interval, some
 from flywheel.records import MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.non_inferior import ALPHA, guarded_rows, is_head
 from flywheel.stats.multiple import holm
@@ -46,6 +46,10 @@ def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
         verdict=verdict,
         message=" ".join(parts),
         numbers=numbers,
+        details=[
+            *(f"significantly worse: {metric_evidence(row)}, adjusted p {p_value(p)}" for row, p in worse[NAMED:]),
+            *(f"looks worse: {metric_evidence(row)}, p {p_value(p)}" for row, p in suspect[NAMED:]),
+        ],
     )
 
 
@@ -54,10 +58,10 @@ def _tests_in_words(
 ) -> Iterator[str]:
     tests = count(len(adjusted), "test")
     if worse:
-        named = "; ".join(f"{metric_evidence(row)}, adjusted p {p_value(p)}" for row, p in worse)
+        named = some([f"{metric_evidence(row)}, adjusted p {p_value(p)}" for row, p in worse], between="; ")
         yield f"Significantly worse in {len(worse)} of {tests}: {named}."
     if suspect:
-        named = "; ".join(f"{metric_evidence(row)}, p {p_value(p)}" for row, p in suspect)
+        named = some([f"{metric_evidence(row)}, p {p_value(p)}" for row, p in suspect], between="; ")
         yield f"Looks worse, but is not significant after correction for {tests}: {named}; collect more cases."
     if not worse and not suspect:
         least = f", smallest adjusted p {p_value(min(adjusted))}" if adjusted else ""

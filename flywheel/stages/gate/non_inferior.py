@@ -47,20 +47,22 @@ def non_inferior(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     parts = [
         f"{len(shown)} of {count(len(guards), 'guardrail')} shown non-inferior (margin {present.margin(cfg.margin)})"
     ]
-    parts += [f"not shown: {metric_evidence(g.row)}" for g in failed]
-    if unpowered:
-        names = "; ".join(
-            f"{metric_name(g.row)} (n {count(g.row.n)} of {count(g.needed)} needed, "
-            f"{present.interval(g.row.low, g.row.high, binary=g.row.binary, unit=True)})"
-            for g in unpowered
-        )
-        parts.append(f"{len(unpowered)} with too few cases, checked for deterioration only: {names}")
+    parts += [f"not shown: {present.some([metric_evidence(g.row) for g in failed], between='; ')}"] if failed else []
+    parts += [f"{len(unpowered)} with too few cases, checked for deterioration only"] if unpowered else []
     return RuleResult(
         rule="non_inferior",
         passed=not failed,
         verdict=Verdict.INCONCLUSIVE if failed else Verdict.PROMOTE,
         message=f"{'; '.join(parts)}." if guards else "There are no guardrails besides the primary metric (n 0).",
         numbers=numbers,
+        details=[
+            *(f"not shown: {metric_evidence(g.row)}" for g in failed[present.NAMED :]),
+            *(
+                f"{metric_name(g.row)}: n {count(g.row.n)} of {count(g.needed)} needed, "
+                f"{present.interval(g.row.low, g.row.high, binary=g.row.binary, unit=True)}"
+                for g in unpowered
+            ),
+        ],
     )
 
 

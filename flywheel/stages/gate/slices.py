@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flywheel.present import count, margin, metric_evidence, metric_name
+from flywheel.present import NAMED, count, margin, metric_evidence, metric_name, some
 from flywheel.records import FRESH, RuleResult, Verdict
 from flywheel.stages.gate.no_deterioration import p_worse
 from flywheel.stages.gate.non_inferior import guardrail_of, is_head
@@ -56,7 +56,7 @@ def slices(inputs: GateInput, cfg: GateConfig) -> RuleResult:
         for g in not_shown
     ]
     parts += [f"{metric_evidence(r)}: looks more like a loss of {margin(cfg.found_margin)} than none" for r in lost]
-    text = "; ".join(parts)
+    text = some(parts, between="; ")
     if not parts and not declared and not large:
         text = "no slice is declared, and none of those found is large enough (0 checked)"
     elif not parts:
@@ -67,6 +67,7 @@ def slices(inputs: GateInput, cfg: GateConfig) -> RuleResult:
         verdict=Verdict.INCONCLUSIVE if parts else Verdict.PROMOTE,
         message=f"{text[0].upper()}{text[1:]}.",
         numbers=numbers,
+        details=parts[NAMED:],
     )
 
 

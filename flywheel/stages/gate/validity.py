@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from flywheel.records import EvalReport
 
 MOST_MISSING = 0.2
-SHOWN = 5  # cases of a gap that are named in a reason
 
 
 def validity(inputs: GateInput, cfg: GateConfig) -> RuleResult:  # noqa: ARG001 - a rule's signature
@@ -81,10 +80,9 @@ def _data(report: EvalReport) -> Iterator[str]:
         were = "was" if report.leaked_tasks == 1 else "were"
         yield f"{count(report.leaked_tasks, 'case')} of {report.n_cases:,} {were} of tasks trained on"
     for name, cases in _gaps(report):
-        yield f"the candidate lacks {count(cases, 'case')} of {name} that the baseline has{_named(report, name)}"
-    for gap in report.gaps:
-        if gap.slice != "all":
-            yield f"it lacks {gap.lacking:,} of {count(gap.of, 'case')} where {gap.slice}"
+        yield f"the candidate lacks {count(cases, 'case')} of {name} that the baseline has"
+    if fallen := sum(gap.slice != "all" for gap in report.gaps):
+        yield f"it lacks more than half of the cases in {count(fallen, 'slice')}"
     primary = [r for r in report.metrics if r.primary and r.slice == "all"]
     if len(primary) > 1:
         yield f"{len(primary)} metrics are marked primary, and only one can decide"
@@ -94,15 +92,6 @@ def _gaps(report: EvalReport) -> list[tuple[str, int]]:
     """Return (suite, or suite and metric, cases) for each gap; see `evaluate.compare` for the names of counts."""
     parts = ((name.split(": "), cases) for name, cases in sorted(report.coverage.items()) if cases)
     return [(" ".join([p[0], *p[2:]]), cases) for p, cases in parts if p[1:2] == ["gap"]]
-
-
-def _named(report: EvalReport, name: str) -> str:
-    """Return the first cases of the primary suite's gap in brackets; '' for other suites."""
-    primary = next((r.suite for r in report.metrics if r.primary), "")
-    total = next((gap for gap in report.gaps if gap.slice == "all"), None)
-    if total is None or name != primary:
-        return ""
-    return f" ({', '.join(total.names[:SHOWN])}{', ...' if total.lacking > SHOWN else ''})"
 
 
 def _primary_coverage(report: EvalReport) -> tuple[int, int]:

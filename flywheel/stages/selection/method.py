@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flywheel.config import TrainConfig
@@ -18,13 +18,13 @@ class MethodChoice:
     reason: str
 
 
-def choose_method(rows: Mapping[str, int], well_formed_rate: float | None, cfg: TrainConfig) -> MethodChoice:
+def choose_method(rows: Callable[[Method], int], well_formed_rate: float | None, cfg: TrainConfig) -> MethodChoice:
     """Choose SFT or DPO; every other method only where `train.method` asks for it.
 
     DPO cannot teach a format that the start policy never produces, so a low rate of well-formed calls means SFT first.
 
     Args:
-        rows: how many rows of each dataset there are to train on, by the dataset's name.
+        rows: counts the rows from the logs that a round of a method would hold; asked only for methods that fit.
         well_formed_rate: of the start policy; None when it was not measured, which does not argue for a cold start.
         cfg: the method asked for and the thresholds.
 
@@ -41,8 +41,9 @@ def choose_method(rows: Mapping[str, int], well_formed_rate: float | None, cfg: 
         )
     cold = well_formed_rate is not None and well_formed_rate < cfg.cold_start_below
     methods = (cfg.method,) if cfg.method != "auto" else ("sft",) if cold else ("dpo", "sft")
-    counts = {method: rows.get(METHODS[method].dataset.name, 0) for method in methods}
-    for method, have in counts.items():
+    counts: dict[Method, int] = {}
+    for method in methods:
+        counts[method] = have = rows(method)
         if have >= cfg.min_rows:
             why = "train.method asks for it" if cfg.method != "auto" else rate
             name = METHODS[method].dataset.name

@@ -20,7 +20,7 @@ import torch
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainSpec
 from flywheel.io.files import hash_file
-from flywheel.models.load import base_identity
+from flywheel.models.load import base_identity, weights_type
 from flywheel.stages.train.process.distributed import world
 from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours, score_once
 from flywheel.stages.train.sharing.decide import Sharing, decide
@@ -116,7 +116,8 @@ def reference_scores(scorer: Scorer, spec: TrainSpec, rows: Sequence[Row], tempe
     adapter = spec.start_adapter
     weights = "" if base_only or adapter is None else hash_file(adapter / "adapter_model.safetensors")
     identity = (
-        base_identity(spec.config.model).sha256, weights, spec.config.model.dtype, scorer.sharing and scorer.kernel,
+        base_identity(spec.config.model).sha256, weights, weights_type(spec.config.model),
+        scorer.sharing and scorer.kernel,
         torch.get_num_threads(),
         str(next(scorer.model.parameters()).device), torch.__version__, transformers.__version__,
         *(() if temperature == 1 else (f"temperature {temperature}",)),

@@ -20,7 +20,7 @@ from flywheel.config import TrainConfig
 from flywheel.errors import ConfigError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import atomic_folder, atomic_write
-from flywheel.models.load import load_base, quiet, require_safetensors
+from flywheel.models.load import load_base, quiet, require_safetensors, weights_type
 from flywheel.stages.train.process.checkpoints import checkpoints, mark_whole, newest
 from flywheel.stages.train.process.distributed import first, keeps_layers, read_accelerate, spreads, together, world
 from flywheel.stages.train.process.shards import held, in_turn, spread
@@ -208,7 +208,7 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         "report_to": list(train.report_to),
         "run_name": f"round {spec.round}",
         "use_cpu": not gpu,
-        "bf16": gpu and spec.config.model.dtype == "bfloat16",
+        "bf16": gpu and weights_type(spec.config.model) == "bfloat16",
         "gradient_checkpointing": rows * longest > _KEEP_TOKENS,
         "disable_tqdm": True,
         "dataloader_pin_memory": gpu,

@@ -71,7 +71,7 @@ def _turns(group: str, i: int) -> list[dict[str, Any]]:
 def _log(tiny_model: Path) -> list[dict[str, Any]]:
     made = [(group, i, _turns(group, i)) for group, tasks in TASKS.items() for i in range(tasks)]
     acts = [(t[:at], t[at]) for group, _, t in made if group in TELLING for at in range(1, len(t), 2)]
-    policy = PolicySet(ModelConfig(base=str(tiny_model)), EvalConfig()).policy(None, "base")
+    policy = PolicySet(ModelConfig(base=str(tiny_model), dtype="float32"), EvalConfig()).policy(None, "base")
     asked = [before for before, _ in acts], [None] * len(acts), [answer for _, answer in acts]
     known = iter(zip(policy.completion_ids(*asked), policy.log_prob(*asked), strict=True))
     events: list[dict[str, Any]] = []

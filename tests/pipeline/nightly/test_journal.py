@@ -210,7 +210,7 @@ def test_a_night_waits_for_rows_and_for_held_out_tasks(planned: Project) -> None
     ],
 )
 def test_after_two_held_rounds_as_many_as_would_decide(numbers: dict[str, float], need: int, planned: Project) -> None:
-    text = (planned.folder / "flywheel.toml").read_text().replace("max_cases = 4", "max_cases = 50")
+    text = (planned.folder / "flywheel.toml").read_text().replace("max_cases = 5", "max_cases = 50")
     (planned.folder / "flywheel.toml").write_text(text)
     project = Project(planned.folder)
     project.registry.spend("look", 1, project.query("SELECT DISTINCT task_id FROM episodes")["task_id"].to_pylist())

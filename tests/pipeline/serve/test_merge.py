@@ -27,7 +27,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Proje
 
     folder = tmp_path_factory.mktemp("merge") / "shop"
     folder.mkdir()
-    cfg = ModelConfig(base=str(tiny_model))
+    cfg = ModelConfig(base=str(tiny_model), dtype="float32")
     made = Project(folder, config=Config(model=cfg))
     torch.manual_seed(1)
     adapted = get_peft_model(
@@ -51,7 +51,7 @@ def test_the_merged_model_has_the_adapters_logits(project: Project, tmp_path: Pa
 
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "merged")
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", use_safetensors=True).eval()
-    base = load_base(ModelConfig(base=str(tiny_model)))
+    base = load_base(ModelConfig(base=str(tiny_model), dtype="float32"))
     ids = torch.tensor([tokenizer("another text than was compared")["input_ids"]])
     with torch.inference_mode():
         before = base(input_ids=ids).logits

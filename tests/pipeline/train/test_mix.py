@@ -16,6 +16,7 @@ from tests.projects import make_tiny_model, train
 CONFIG = """
 [model]
 base = "{model}"
+dtype = "float32"
 
 [episodes]
 holdout_share = 0.1

@@ -64,8 +64,8 @@ def test_kto_takes_good_and_bad_actions() -> None:
 
 
 def test_grpo_and_kto_are_chosen_only_when_asked_for() -> None:
-    assert choose_method({"examples": 0, "pairs": 9, "actions": 50, "groups": 50}, None, TrainConfig()).method == "dpo"
-    found = choose_method({"groups": 8}, None, TrainConfig(method="grpo"))
+    assert choose_method({"sft": 0, "dpo": 9, "kto": 50, "grpo": 50}.__getitem__, None, TrainConfig()).method == "dpo"
+    found = choose_method({"grpo": 8}.__getitem__, None, TrainConfig(method="grpo"))
     assert (found.method, found.reason) == ("grpo", "train.method asks for it; groups: 8, train.min_rows 8")
 
 

@@ -198,13 +198,13 @@ def test_nothing_gives_nothing(frames: Make) -> None:
 def test_auto_chooses_by_the_numbers_and_says_them(
     examples: int, pairs: int, rate: float | None, method: str, reason: str
 ) -> None:
-    choice = choose_method({"examples": examples, "pairs": pairs}, rate, CFG)
+    choice = choose_method({"sft": examples, "dpo": pairs}.__getitem__, rate, CFG)
     assert choice.method == method
     assert reason in choice.reason
 
 
 def test_a_method_that_was_asked_for_is_taken() -> None:
-    choice = choose_method({"examples": 50, "pairs": 50}, None, TrainConfig(method="sft"))
+    choice = choose_method({"sft": 50, "dpo": 50}.__getitem__, None, TrainConfig(method="sft"))
     assert (choice.method, choice.reason) == ("sft", "train.method asks for it; examples: 50, train.min_rows 8")
 
 
@@ -220,7 +220,7 @@ def test_too_little_is_an_error_that_says_what_is_missing(
     examples: int, pairs: int, rate: float, asked: Any, message: str
 ) -> None:
     with pytest.raises(TrainError, match=message) as caught:
-        choose_method({"examples": examples, "pairs": pairs}, rate, TrainConfig(method=asked))
+        choose_method({"sft": examples, "dpo": pairs}.__getitem__, rate, TrainConfig(method=asked))
     assert "flywheel explain" in caught.value.hint
 
 

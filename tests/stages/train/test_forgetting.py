@@ -33,7 +33,7 @@ NEW = rows("Who made", "Nobody remembers that name now.")
 
 def trained(folder: Path, model: Path, data: list[dict[str, Any]], start: Path | None) -> Path:
     settings = {"max_steps": 50, "checkpoint_every": 50, "batch_size": 8, "threads": 1, "sft_learning_rate": 0.01}
-    config = Config.model_validate({"model": {"base": str(model)}, "train": settings})
+    config = Config.model_validate({"model": {"base": str(model), "dtype": "float32"}, "train": settings})
     (folder / "work").mkdir(parents=True)
     files.atomic_write(folder / "train.jsonl", "".join(canonical_json(row) + "\n" for row in data))
     out = folder / "adapter"
@@ -43,7 +43,7 @@ def trained(folder: Path, model: Path, data: list[dict[str, Any]], start: Path |
 
 def nats(model: Path, adapter: Path, data: list[dict[str, Any]]) -> float:
     """Mean negative log-probability of a token of the answers."""
-    config = Config.model_validate({"model": {"base": str(model)}})
+    config = Config.model_validate({"model": {"base": str(model), "dtype": "float32"}})
     policy = PolicySet(config.model, config.eval).policy(adapter, "x")
     found = policy.log_prob([r["prompt"] for r in data], [None] * len(data), [r["completion"][0] for r in data])
     return -sum(total for total, _ in found) / sum(n for _, n in found)

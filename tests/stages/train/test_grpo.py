@@ -63,7 +63,7 @@ GROUPS = [group(0, 4), group(1, 2), group(2, 3), group(3, 5)]
 
 def spec(folder: Path, model: Path, rows: list[dict[str, Any]], method: Any = "grpo", **train: Any) -> TrainSpec:
     settings = {"max_steps": 3, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 5e-3}
-    config = Config.model_validate({"model": {"base": str(model)}, "train": {**settings, **train}})
+    config = Config.model_validate({"model": {"base": str(model), "dtype": "float32"}, "train": {**settings, **train}})
     files.atomic_write(folder / "train.jsonl", "".join(canonical_json(r) + "\n" for r in rows))
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)

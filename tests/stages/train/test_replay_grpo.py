@@ -114,7 +114,7 @@ def spec(folder: Path, model: Path, rows: list[dict[str, Any]], **train: Any) ->
         "max_steps": 5, "checkpoint_every": 2, "batch_size": 2, "threads": 1, "grpo_learning_rate": 4e-4,
         "replay_attempts": 8, "replay_tokens": 160, "replay_max_miss": 0.9, "max_kl": 100,
     }  # fmt: skip
-    config = Config.model_validate({"model": {"base": str(model)}, "train": {**settings, **train}})
+    config = Config.model_validate({"model": {"base": str(model), "dtype": "float32"}, "train": {**settings, **train}})
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     files.atomic_write(folder / "train.jsonl", "".join(canonical_json(row) + "\n" for row in rows))

@@ -76,7 +76,7 @@ def spec(
 ) -> TrainSpec:
     config = Config.model_validate(
         {
-            "model": {"base": str(model)},
+            "model": {"base": str(model), "dtype": "float32"},
             "train": {"max_steps": 6, "checkpoint_every": 2, "batch_size": 2, "threads": 1, **train},
         }
     )

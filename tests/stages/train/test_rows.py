@@ -62,7 +62,7 @@ def _gradient(model: Any, rows: list[Row]) -> torch.Tensor:
 
 
 def test_the_gradient_is_that_of_separate_rows(tiny_model: Path) -> None:
-    model = load_base(ModelConfig(base=str(tiny_model)))
+    model = load_base(ModelConfig(base=str(tiny_model), dtype="float32"))
     steps = [row([5, 6, 7], [8, 9]), row([5, 6, 7, 8, 9, 4], [3, 2, 1]), row([5, 6, 7, 8, 9, 4, 3, 2, 1, 7], [6])]
     apart = [
         {

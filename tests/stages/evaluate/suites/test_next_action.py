@@ -192,7 +192,7 @@ def test_the_embedded_model_is_scored_the_same_twice(holdout: Holdout) -> None:
     from flywheel.models.policy import PolicySet
 
     cfg = EvalConfig(max_cases=2, max_new_tokens=4)
-    policy = PolicySet(ModelConfig(), cfg).policy(None, "base")
+    policy = PolicySet(ModelConfig(dtype="float32"), cfg).policy(None, "base")
 
     scores = next_action(policy, holdout, cfg), preference(policy, holdout, cfg)
     again = next_action(policy, holdout, cfg), preference(policy, holdout, cfg)
@@ -204,7 +204,7 @@ def test_the_embedded_model_is_scored_the_same_twice(holdout: Holdout) -> None:
 def test_a_small_window_leaves_long_cases_out(holdout: Holdout, tiny_model: Path) -> None:
     from flywheel.models.policy import PolicySet
 
-    owner = PolicySet(ModelConfig(base=str(tiny_model)), CFG)
+    owner = PolicySet(ModelConfig(base=str(tiny_model), dtype="float32"), CFG)
     policy = owner.policy(None, "base")
     lengths = policy.lengths([c.prompt for c in _cases(holdout)], [c.tools for c in _cases(holdout)])
     owner.window = min(lengths) + CFG.max_new_tokens
