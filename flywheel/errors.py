@@ -3,7 +3,7 @@
 FlywheelError                    anything a user can act on; carries `.hint`
 ├── ConfigError                  flywheel.toml or a pipeline file is wrong (names file and line)
 ├── UsageError                   the command's arguments do not fit the project's state
-│   └── CommandLineError         it is mistyped, or has no --yes where nobody can be asked
+│   └── CommandLineError         it is mistyped, or lacks --yes without a terminal
 ├── ContractError                a table or a record does not fit its schema
 ├── IngestError                  the logs could not be read as asked (too much quarantine, nothing found)
 ├── StoreError                   the store is missing, read-only, damaged or out of space

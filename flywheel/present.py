@@ -194,6 +194,58 @@ def decision(promotion: Promotion) -> str:
     }[promotion.decision]
 
 
+class Step(NamedTuple):
+    """What to do next: a sentence, and the command to type; '' where there is none."""
+
+    text: str
+    command: str
+
+
+def next_steps(manifest: RoundManifest, report: EvalReport | None, promotion: Promotion | None) -> list[Step]:
+    """Return what to do about a round, the most useful first."""
+    number = manifest.round
+    if promotion is None:
+        if report is not None:
+            return [Step("Let the gate decide on it.", f"flywheel promote {number}")]
+        if manifest.adapter_sha256:
+            return [
+                Step("Compare it with the champion on held-out tasks.", f"flywheel eval --round {number} --promote")
+            ]
+        return [Step("Finish its training.", f"flywheel train --round {number}")]
+    if promotion.decision in {"promoted", "forced"}:
+        return [
+            Step("Serve it, to some users first.", "flywheel deploy vllm URL"),
+            Step("Watch it there against the round before.", "flywheel canary"),
+        ]
+    if promotion.decision == "held":
+        return [*_after_held(promotion), Step("See what the reasons rest on.", f"flywheel explain {number}")]
+    return [Step("The next round starts from the champion.", "flywheel run nightly")]
+
+
+def _after_held(promotion: Promotion) -> list[Step]:
+    """Return what would decide a held round, or mend it."""
+    if promotion.verdict == Verdict.BLOCKED:
+        return [Step("Mend what blocks the comparison, then evaluate again.", "flywheel doctor")]
+    if promotion.verdict == Verdict.REJECT:
+        return [Step("Read the cases that it lost: is the reward wrong there, or the data?", "flywheel rewards")]
+    rule = next((r for r in promotion.rules if r.rule == "superiority"), None)
+    needed, n = (rule.numbers.get(key, 0.0) for key in ("needed_n", "n")) if rule is not None else (0.0, 0.0)
+    if needed > n:
+        more = count(needed - n, "more case")
+        return [
+            Step(f"Collect about {more} of new held-out tasks; the nightly job waits for them.", "flywheel run nightly")
+        ]
+    return [Step("Ingest more logs: the next round gets more rows and new held-out tasks.", "flywheel run nightly")]
+
+
+def reasons(promotion: Promotion | None) -> list[str]:
+    """Return the messages of the rules that did not pass, the verdict's own first."""
+    failed = [rule for rule in (promotion.rules if promotion is not None else []) if not rule.passed]
+    return [
+        rule.message for rule in sorted(failed, key=lambda r: promotion is not None and r.verdict != promotion.verdict)
+    ]
+
+
 Tone = Literal["good", "bad", "unsure", "plain"]
 
 

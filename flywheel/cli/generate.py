@@ -50,7 +50,7 @@ def cli_reference() -> str:
     lines += [
         "",
         "With `--json` a command prints one JSON document on stdout, also where it fails, and then nothing on stderr:",
-        '`{"error": {"message", "hint", "exit_code"}}` (`flywheel schema cli/error`). `FLYWHEEL_JSON=1` does the same.',
+        '`{"error": {"message", "hint", "exit_code"}}`. `FLYWHEEL_JSON=1` does the same for a shell.',
     ]
     return "\n".join(lines) + "\n"
 

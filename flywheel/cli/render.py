@@ -87,8 +87,7 @@ def measure_lines(report: EvalReport, old: str, new: str) -> list[str]:
 def _failed_lines(report: EvalReport, *, verbose: bool) -> list[str]:
     """Return how many of its own cases a round failed, by suite, and their names."""
     return [
-        f"failed  {suite}: {present.count(len(cases), 'case')}: "
-        f"{present.some(cases, len(cases) if verbose else present.NAMED)}"
+        f"failed  {suite}: {present.some(cases, len(cases) if verbose else present.NAMED)}"
         for suite, cases in sorted(report.failed.items())
     ]
 
@@ -131,7 +130,7 @@ def off_policy_lines(
         )
     refused = sum(e.value is None for e in estimates)
     if refused and not verbose:
-        return [*columns(rows), f"off-policy {present.count(refused, 'estimate')} REFUSED (-v says why)"]
+        return [*columns(rows), f"off-policy {present.count(refused, 'estimate')} REFUSED (-v shows why)"]
     lines = [
         f"off-policy {', '.join(of)}{_whose(targets, names)} REFUSED: {why}"
         for of, targets, why in refused_alike(estimates)

@@ -18,6 +18,17 @@ from flywheel.report.data import (
     StepView,
     TrainedView,
 )
+from flywheel.report.home import home_page
+from flywheel.report.home_data import (
+    HomeData,
+    Mark,
+    Point,
+    PolicyLine,
+    Rate,
+    RoundRow,
+    Verdict,
+    Waiting,
+)
 
 __all__ = [
     "SCORE_EDGES",
@@ -26,14 +37,23 @@ __all__ = [
     "CaseRow",
     "EpisodeView",
     "Histogram",
+    "HomeData",
+    "Mark",
     "PairView",
     "PastRound",
+    "Point",
+    "PolicyLine",
+    "Rate",
     "ReportData",
+    "RoundRow",
     "SignalRow",
     "SignalView",
     "StepView",
     "TrainedView",
+    "Verdict",
+    "Waiting",
     "build_report",
     "bundle_pages",
     "episode_page",
+    "home_page",
 ]

@@ -38,10 +38,10 @@ def build_report(data: ReportData) -> str:
 
 
 def render(template: str, script: str, values: object, **context: Any) -> str:
-    """Return a page with its style, the scripts `draw.js` and `script`, and `values` as its JSON island."""
+    """Return a page with its style, the scripts `draw.js` and `script` ('' for none), and `values` as JSON island."""
     from markupsafe import Markup
 
-    style, code = _asset("style.css"), f"{_asset('draw.js')}\n{_asset(script)}"
+    style, code = _asset("style.css"), "\n".join(_asset(name) for name in ("draw.js", script) if name)
     return (
         _environment()
         .get_template(template)

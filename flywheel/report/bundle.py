@@ -44,7 +44,7 @@ class BundleData:
 
 
 def bundle_pages(data: BundleData) -> Iterator[tuple[str, str]]:
-    """Yield each file of the bundle, its name and its text, the index last."""
+    """Yield each file of the episodes, its name and its text, their index last."""
     rows: list[list[object]] = []
     names: list[str] = []
     pages = _pages(data)
@@ -59,7 +59,7 @@ def bundle_pages(data: BundleData) -> Iterator[tuple[str, str]]:
     pages_at = [f"episodes/{name}" for name in names]
     values = {"columns": list(COLUMNS), "rows": rows, "pages": pages_at}
     title = f"Episodes · {short(data.project, 80)} · flywheel"
-    yield "index.html", render("index.html.jinja", "index.js", values, data=data, pages=pages_at, title=title)
+    yield "episodes.html", render("index.html.jinja", "index.js", values, data=data, pages=pages_at, title=title)
 
 
 def episode_page(data: BundleData) -> str:
@@ -94,7 +94,7 @@ def _page(
     previous: str = "",
     following: str = "",
     *,
-    index: str = "../index.html",
+    index: str = "../episodes.html",
 ) -> str:
     ids = [str(episode["id"]) for episode in episodes]
     values = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Mid-tones: readable on white and on black even where the page's classes do not apply.
 INK, LINE, SOFT, PAPER = "#73787e", "#a4a9af", "#b9bdc2", "#fdfdfc"
 ACCENT, SECOND, GOOD, BAD = "#3f83d4", "#cf7a22", "#2f9c68", "#d2524a"
+THIRD, FOURTH = "#168f96", "#8b63c9"
 _CLASSES = {
     INK: "ink",
     LINE: "line",
@@ -32,6 +33,8 @@ _CLASSES = {
     SECOND: "second",
     GOOD: "good",
     BAD: "bad",
+    THIRD: "third",
+    FOURTH: "fourth",
 }
 
 _SVG, _XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from flywheel.records import EvalReport, FileHash, MetricRow, Promotion, RoundManifest, RuleResult, Verdict, content_id
+from flywheel import present
+from flywheel.records import (
+    EvalReport,
+    FileHash,
+    MetricRow,
+    Need,
+    Night,
+    NightStage,
+    Promotion,
+    RoundManifest,
+    RuleResult,
+    content_id,
+)
+from flywheel.records import Verdict as Gate
 from flywheel.report import (
     Agreement,
     CaseRow,
     EpisodeView,
     Histogram,
+    HomeData,
+    Mark,
     PairView,
     PastRound,
+    Point,
+    PolicyLine,
+    Rate,
     ReportData,
+    RoundRow,
     SignalRow,
     StepView,
+    Verdict,
+    Waiting,
 )
 
-__all__ = ["full_data", "hostile_data", "manifest", "minimal_data", "parse_svg"]
+__all__ = ["full_data", "full_home", "hostile_data", "manifest", "minimal_data", "parse_svg"]
 
 
 def manifest(**changes: Any) -> RoundManifest:
@@ -102,24 +123,22 @@ def _report() -> EvalReport:
 
 def _promotion() -> Promotion:
     rules = [
-        RuleResult(
-            rule="validity", passed=True, verdict=Verdict.PROMOTE, message="No leaked task; the chain is whole."
-        ),
+        RuleResult(rule="validity", passed=True, verdict=Gate.PROMOTE, message="No leaked task; the chain is whole."),
         RuleResult(
             rule="superiority",
             passed=False,
-            verdict=Verdict.INCONCLUSIVE,
+            verdict=Gate.INCONCLUSIVE,
             message="executed_success +12.5 pp on 64 cases of 13 tasks: p = 0.038 is above the level 0.022; "
             "about 41 more cases are needed.",
-            numbers={"p": 0.0384, "level": 0.0217, "n": 64, "n_needed": 105},
+            numbers={"p": 0.0384, "level": 0.0217, "n": 64, "needed_n": 105},
         ),
-        RuleResult(rule="non_inferior", passed=True, verdict=Verdict.PROMOTE, message="No guardrail is worse by 3 pp."),
-        RuleResult(rule="no_deterioration", passed=True, verdict=Verdict.PROMOTE, message="No slice is surely worse."),
+        RuleResult(rule="non_inferior", passed=True, verdict=Gate.PROMOTE, message="No guardrail is worse by 3 pp."),
+        RuleResult(rule="no_deterioration", passed=True, verdict=Gate.PROMOTE, message="No slice is surely worse."),
     ]
     return Promotion(
         round=2,
         decision="held",
-        verdict=Verdict.INCONCLUSIVE,
+        verdict=Gate.INCONCLUSIVE,
         champion_before=1,
         champion_after=1,
         rules=rules,
@@ -370,7 +389,7 @@ def hostile_data(text: str) -> ReportData:
             "baseline": text,
         }
     )
-    rule = RuleResult(rule=text, passed=False, verdict=Verdict.REJECT, message=text, numbers={text: math.nan})
+    rule = RuleResult(rule=text, passed=False, verdict=Gate.REJECT, message=text, numbers={text: math.nan})
     return ReportData(
         project=text,
         manifest=manifest(
@@ -398,3 +417,70 @@ def hostile_data(text: str) -> ReportData:
         pairs=[pair],
         history=[PastRound(1, text, text, text, math.nan), PastRound(2, text, text, text, 0.5, 0.4, 0.6, 9)],
     )
+
+
+# --- the home page ----------------------------------------------------------------------------------------------------
+
+
+def _rate(rate: float, n: int) -> Rate:
+    half = 1.96 * math.sqrt(rate * (1 - rate) / n)
+    return Rate(n, n // 3, rate, max(0.0, rate - half), min(1.0, rate + half))
+
+
+def _policy(name: str, first: int, rates: list[float], n: int) -> PolicyLine:
+    start = datetime(2026, 1, 5, tzinfo=UTC)
+    points = [Point(start + timedelta(weeks=first + i), _rate(rate, n)) for i, rate in enumerate(rates)]
+    return PolicyLine(name, n * len(rates), _rate(sum(rates) / len(rates), n * len(rates)), points)
+
+
+def full_home(name: str = "warehouse agent", text: str = "agent-v1") -> HomeData:
+    """Return a home page with everything on it; `text` is whatever a log calls a policy."""
+    made, decision = manifest(), _promotion()
+    steps = [
+        NightStage(stage="ingest", state="done", outcome="412 records, 3 in quarantine", seconds=3.1),
+        NightStage(stage="build", state="done", outcome="11 tables", seconds=9.4),
+        NightStage(stage="train", state="done", outcome="round 2, 122 rows", seconds=81.4),
+        NightStage(stage="gate", state="done", outcome="held (INCONCLUSIVE)", seconds=0.2),
+    ]
+    night = Night(
+        night="n1", project=name, pipeline="nightly", began_at=datetime(2026, 3, 14, 2, 30, tzinfo=UTC), outcome="held",
+        stages=steps, missing=[Need(what="held-out tasks with a known outcome", have=13, need=24)], round=2,
+        next="flywheel explain 2",
+    )  # fmt: skip
+    return HomeData(
+        project=name,
+        until=datetime(2026, 3, 13, 22, 4, tzinfo=UTC),
+        span="week",
+        lines=[
+            _policy(text, 0, [0.55, 0.57, 0.52, 0.58, 0.56], 210),
+            _policy("round-1", 4, [0.66, 0.71, 0.68, 0.73, 0.72, 0.74], 180),
+            _policy("round-2 (canary)", 8, [0.7, 0.78], 40),
+        ],
+        left_out=2,
+        marks=[
+            Mark(datetime(2026, 2, 3, 3, tzinfo=UTC), "round 1 promoted"),
+            Mark(datetime(2026, 3, 14, 3, 12, tzinfo=UTC), "round 2 promoted"),
+        ],
+        week=_rate(0.742, 220),
+        week_before=_rate(0.72, 210),
+        all_time=_rate(0.66, 2210),
+        episodes=2210,
+        cost_usd=0.0132,
+        champion="round 1",
+        waiting=[
+            Waiting(1, "round to be evaluated (3)", "flywheel eval --round 3 --promote"),
+            Waiting(3, "records in quarantine", "flywheel quarantine"),
+            Waiting(38, "episodes to be audited by a person", "flywheel audit"),
+            Waiting(412, "episodes since the newest round", "flywheel plan"),
+        ],
+        night=night,
+        verdict=Verdict(
+            2, present.headline(made, _report(), decision), present.reasons(decision),
+            present.next_steps(made, _report(), decision), "report.html",
+        ),
+        rounds=[
+            RoundRow(2, "Inconclusive", "unsure", "dpo", 122, "executed_success 54.7% -> 67.2%", "report.html"),
+            RoundRow(1, "Promoted", "good", "sft", 96, "executed_success 0.0% -> 54.7%, +54.7 pp", "", champion=True),
+        ],
+        links=[("Episodes", "episodes.html")],
+    )  # fmt: skip

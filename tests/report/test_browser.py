@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from flywheel.records import content_id
-from flywheel.report import BundleData, EpisodeView, ReportData, build_report, bundle_pages, episode_page
+from flywheel.report import BundleData, EpisodeView, ReportData, build_report, bundle_pages, episode_page, home_page
 from tests.report.browser import WIDTHS, axe_source, browser, opened
-from tests.report.sample import full_data, hostile_data, minimal_data
+from tests.report.sample import full_data, full_home, hostile_data, minimal_data
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -40,7 +40,8 @@ def _bundle(folder: Path, which: str, **changes: object) -> Path:
     data = _data(which)
     episodes = [{**e, "id": f"{n}{e['id']}"} for n in ("", "b-", "c-") for e in data.episodes]
     bundle = BundleData(data.project, episodes, "What they are.", [("Report", "report.html")], **changes)  # type: ignore[arg-type]
-    for name, text in [*bundle_pages(bundle), ("report.html", _report(which))]:
+    home = home_page(full_home(text=HOSTILE if which == "hostile" else "agent-v1"))
+    for name, text in [*bundle_pages(bundle), ("index.html", home), ("report.html", _report(which))]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     return folder
@@ -115,7 +116,7 @@ def test_a_regression_leads_to_its_episode(started: Browser, address: str) -> No
 
 def test_the_index_finds_opens_and_is_found_again(started: Browser, address: str) -> None:
     with opened(started) as page:
-        page.goto(f"{address}/index.html")
+        page.goto(f"{address}/episodes.html")
         assert page.inner_text("#status") == "72 of 72 episodes"
         page.keyboard.press("/")
         page.keyboard.type("returned b-")
@@ -124,7 +125,7 @@ def test_the_index_finds_opens_and_is_found_again(started: Browser, address: str
         page.wait_for_url("**/episodes/00001.html#episode-b-*")
         assert page.inner_text("#episode h3").startswith("b-")
         page.go_back()
-        page.wait_for_url("**/index.html*")
+        page.wait_for_url("**/episodes.html*")
         assert page.input_value("#search") == "returned b-"
         page.fill("#search", "")
         page.select_option("#filter", "regressions")
@@ -141,7 +142,7 @@ def test_keys_walk_over_the_edge_of_a_page_and_back_to_the_index(started: Browse
         page.wait_for_url("**/00001.html#episode-*")
         assert page.inner_text("#status").startswith("Episode 50 of 50")
         page.keyboard.press("u")
-        page.wait_for_url("**/index.html*")
+        page.wait_for_url("**/episodes.html*")
         page.keyboard.press("j")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
@@ -155,7 +156,7 @@ def test_a_permalink_finds_its_page(started: Browser, address: str) -> None:
         page.goto(f"{address}/episodes/00001.html#episode-{wanted}")
         page.wait_for_url("**/00002.html#episode-*")
         assert page.inner_text("#episode h3") == wanted
-        page.goto(f"{address}/index.html#episode-nobody")
+        page.goto(f"{address}/episodes.html#episode-nobody")
         page.wait_for_function("document.querySelector('#status').textContent.startsWith('That episode is not')")
 
 
@@ -183,10 +184,10 @@ def test_a_chip_opens_to_its_evidence(started: Browser, address: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("which", ["full", "minimal", "hostile", "index", "episodes"])
+@pytest.mark.parametrize("which", ["full", "minimal", "hostile", "home", "index", "episodes"])
 def test_axe_finds_no_barrier(started: Browser, tmp_path: Path, scheme: str, width: str, which: str) -> None:
     axe = axe_source()
-    name = {"index": "index.html", "episodes": "episodes/00001.html"}.get(which, "report.html")
+    name = {"index": "episodes.html", "home": "index.html", "episodes": "episodes/00001.html"}.get(which, "report.html")
     with opened(started, width=WIDTHS[width], scheme=scheme) as page:
         page.goto((_bundle(tmp_path, which) / name).as_uri())
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
@@ -200,7 +201,7 @@ def test_axe_finds_no_barrier(started: Browser, tmp_path: Path, scheme: str, wid
 
 def test_hostile_text_stays_text(started: Browser, tmp_path: Path) -> None:
     folder = _bundle(tmp_path, "hostile")
-    for name in ("report.html", "index.html", "episodes/00001.html"):
+    for name in ("report.html", "episodes.html", "episodes/00001.html"):
         with opened(started) as page:
             page.goto((folder / name).as_uri())
             page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")

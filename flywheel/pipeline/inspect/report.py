@@ -28,6 +28,7 @@ from flywheel.results.inspect import (
     ReportRate,
     ReportRound,
 )
+from flywheel.stages.labelling.priors import SURE
 from flywheel.stats.paired import newcombe, wilson
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -108,12 +109,22 @@ def _episodes(ctx: Context) -> pl.DataFrame:
     return (
         read_table(ctx.store, "episodes")
         .select("episode_id", "task_id", *costs, at=pl.coalesce("ended", "started"))
-        .join(returns.select("episode_id", "p_success", "known"), on="episode_id", how="left")
+        .join(returns.select("episode_id", "known", "basis", p_success=success()), on="episode_id", how="left")
         .join(intents(ctx), on="episode_id", how="left")
         .with_columns(pl.col("intent").fill_null(TALK), pl.col("known").fill_null(value=False))
         .sort("episode_id")
         .collect()
     )
+
+
+def success() -> pl.Expr:
+    """Return an episode's success in [0, 1]: the recorded outcome where there is one, else P(success).
+
+    A recorded outcome has P(success) `SURE` at most, because a verifier errs too; a rate of outcomes takes it as it is.
+    """
+    recorded = pl.col("basis").is_in(["audit", "verifier"])
+    outcome = ((pl.col("p_success") - (1 - SURE)) / (2 * SURE - 1)).clip(0, 1)
+    return pl.when(recorded).then(outcome).otherwise(pl.col("p_success"))
 
 
 def _rate(rows: pl.DataFrame) -> ReportRate:

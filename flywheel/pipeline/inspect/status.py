@@ -1,4 +1,4 @@
-"""`flywheel status`, `log` and `champion`; they read JSON files only, without polars and torch."""
+"""`flywheel status`, `log` and `champion`, and the last night; they read JSON files only, without polars and torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 
 from flywheel import present
 from flywheel.errors import FlywheelError, StoreError
+from flywheel.io import files
 from flywheel.pipeline.build.run import statuses
 from flywheel.pipeline.context import Context, served_name
+from flywheel.records import Night
 from flywheel.registry.registry import Registry
 from flywheel.results.data import StageAnswer, StatusAnswer
 from flywheel.results.deploy import ChampionAnswer
 from flywheel.results.rounds import LogAnswer, LogRow
+
+NIGHT = "night.json"  # the journal of the newest night, in the store
 
 
 def status(ctx: Context) -> StatusAnswer:
@@ -61,6 +65,16 @@ def _next_command(ctx: Context, stages: Sequence[StageAnswer], *, known: int, ne
     if trained and ctx.registry.manifest(trained[-1]).state == "trained":
         return f"flywheel eval --round {trained[-1]} --promote"
     return "flywheel plan"
+
+
+def last_night(ctx: Context) -> Night | None:
+    """Return the newest night, or None; a damaged file counts as none, since only resuming depends on it."""
+    from pydantic import ValidationError
+
+    try:
+        return Night.model_validate(files.read_json(ctx.store.root / NIGHT))
+    except (StoreError, ValidationError):
+        return None
 
 
 def log(registry: Registry, limit: int | None = None) -> LogAnswer:

@@ -10,23 +10,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from pydantic import ValidationError
-
 from flywheel import present
-from flywheel.errors import ExitCode, FlywheelError, StoreError
+from flywheel.errors import ExitCode, FlywheelError
 from flywheel.io import files
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.inspect.status import NIGHT, last_night
 from flywheel.records import Need, Night, NightStage, Promotion, content_id
-
-_FILE = "night.json"
-
-
-def last_night(ctx: Context) -> Night | None:
-    """Return the newest night, or None; a damaged file counts as none, since only resuming depends on it."""
-    try:
-        return Night.model_validate(files.read_json(ctx.store.root / _FILE))
-    except (StoreError, ValidationError):
-        return None
 
 
 class Journal:
@@ -58,7 +47,7 @@ class Journal:
         self.night = self.night.model_copy(update=values)
 
     def _write(self) -> None:
-        files.write_json(self._ctx.store.root / _FILE, self.night.model_dump(mode="json"))
+        files.write_json(self._ctx.store.root / NIGHT, self.night.model_dump(mode="json"))
 
     def _put(self, entry: NightStage) -> None:
         others = [s for s in self.night.stages if s.stage != entry.stage]

@@ -1,12 +1,14 @@
-"""Writing the episodes' viewer: a folder that opens from disk or from any web server, or one episode as one file.
+"""Writing the pages: a folder that opens from disk or from any web server, or one episode as one file.
 
-In: the tables, and a round. Out: `index.html`, pages of some episodes each, and the round's report; written completely
-or not at all, the same tables give the same bytes. Only a folder that this wrote is replaced.
+In: the tables, and a round. Out: `index.html`, the home page; `episodes.html` with pages of some episodes each; the
+newest rounds' reports. Written completely or not at all, the same tables give the same bytes. Only a folder that this
+wrote is replaced.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -16,12 +18,15 @@ from flywheel.io import files
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.find import episode_of, round_named
+from flywheel.pipeline.pages.home import home
 from flywheel.pipeline.pages.round_page import Cases
 from flywheel.pipeline.pages.views import Shower
-from flywheel.report import BundleData, bundle_pages, episode_page
+from flywheel.report import BundleData, bundle_pages, episode_page, home_page
 from flywheel.results.inspect import ViewAnswer
 
 MANIFEST = "bundle.json"
+HOME, EPISODES = "index.html", "episodes.html"
+_MOST_REPORTS = 20  # reports in the folder, the newest
 PAGES = "view"  # in the store; what is forgotten or collected takes it along
 
 
@@ -36,14 +41,17 @@ def view(ctx: Context, subject: str | None, bundle: Path | None) -> ViewAnswer:
         return _one(ctx, episode)
     folder = bundle or ctx.store.root / PAGES / "all"
     ids = _ids(ctx)
-    if not ids:
-        raise UsageError("there are no episodes yet", hint="flywheel build")
+    if not ids and not ctx.registry.numbers():
+        raise UsageError("there are no episodes and no rounds yet", hint="flywheel ingest LOGS, then flywheel build")
     if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
         raise UsageError(f"`{folder}` was not written by `flywheel view`", hint="choose a new or empty folder")
     answer = _write(ctx, folder, number, ids)
+    opened = HOME
     if episode:
-        answer = answer.model_copy(update={"page": f"{answer.page}#episode-{episode}"})
-    return answer
+        opened = f"{EPISODES}#episode-{episode}"
+    elif subject is not None and number is not None and (folder / _report_page(number)).is_file():
+        opened = _report_page(number)
+    return answer.model_copy(update={"page": str(folder / opened)})
 
 
 def _named(ctx: Context, subject: str | None) -> tuple[int | None, str]:
@@ -68,7 +76,7 @@ def _ids(ctx: Context) -> list[str]:
     )
 
 
-def _data(ctx: Context, number: int | None, ids: list[str]) -> BundleData:
+def _data(ctx: Context, number: int | None, ids: list[str], pages: Mapping[int, str]) -> BundleData:
     report = ctx.registry.report(number) if number is not None else None
     cases = Cases(ctx, report)
     sides = {
@@ -79,33 +87,47 @@ def _data(ctx: Context, number: int | None, ids: list[str]) -> BundleData:
         )
     }
     about = f"Trained tokens and pairs are those of round {number}." if number is not None else "No round yet."
-    page = ctx.registry.folder(number) / "report.html" if number is not None else None
     return BundleData(
         project=ctx.config.name or ctx.project.name,
         episodes=Shower(ctx, number).episodes(ids),
         note=f"{len(ids):,} episodes, the newest first. {about}",
-        links=[(f"Report of round {number}", "report.html")] if page and page.is_file() else [],
+        links=[("Home", HOME), *((f"Report of round {one}", page) for one, page in pages.items() if one == number)],
         **sides,
     )
 
 
 def _write(ctx: Context, folder: Path, number: int | None, ids: list[str]) -> ViewAnswer:
-    data = _data(ctx, number, ids)
+    reports = _reports(ctx, number)
+    data = _data(ctx, number, ids, reports)
     with files.atomic_folder(folder) as partial:
         pages = 0
         for name, text in bundle_pages(data):
             files.atomic_write(partial / name, text)
             pages += 1
-        if data.links and number is not None:
-            shutil.copyfile(ctx.registry.folder(number) / "report.html", partial / "report.html")
-        answer = ViewAnswer(page=str(folder / "index.html"), round=number, episodes=len(ids), pages=pages - 1)
+        for one, page in reports.items():
+            (partial / page).parent.mkdir(exist_ok=True)
+            shutil.copyfile(ctx.registry.folder(one) / "report.html", partial / page)
+        newest = [(f"Report of round {one}", page) for one, page in reports.items() if one == max(reports)]
+        files.atomic_write(partial / HOME, home_page(home(ctx, reports, [("Episodes", EPISODES), *newest])))
+        answer = ViewAnswer(page=str(folder / HOME), round=number, episodes=len(ids), pages=pages - 1)
         files.write_json(partial / MANIFEST, answer.model_dump(mode="json", exclude={"page"}))
     return answer
+
+
+def _report_page(number: int) -> str:
+    return f"rounds/{number:04d}.html"
+
+
+def _reports(ctx: Context, number: int | None) -> dict[int, str]:
+    """Return the address of each report in the folder: the newest rounds', and that of the round asked for."""
+    written = [n for n in ctx.registry.numbers() if (ctx.registry.folder(n) / "report.html").is_file()]
+    kept = [n for n in written if n in written[-_MOST_REPORTS:] or n in {number, ctx.registry.champion}]
+    return {n: _report_page(n) for n in kept}
 
 
 def _one(ctx: Context, episode: str) -> ViewAnswer:
     numbers = ctx.registry.numbers()
     number = numbers[-1] if numbers else None
     path = ctx.store.root / PAGES / "episodes" / f"{episode}.html"
-    files.atomic_write(path, episode_page(_data(ctx, number, [episode])))
+    files.atomic_write(path, episode_page(_data(ctx, number, [episode], {})))
     return ViewAnswer(page=str(path), round=number, episodes=1, pages=1)

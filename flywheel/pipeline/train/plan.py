@@ -236,7 +236,7 @@ def _demonstrations(
 
 
 def _rows_of_logs(fitted: Fitted, method: Method) -> int:
-    """Count the rows that make a round worth training: golden ones, and demonstrations beside pairs, do not count."""
+    """Count the rows that make a round worth training: golden ones, and demonstrations in addition to pairs, do not."""
     pairs = METHODS[method].dataset is PAIRS
     return sum(row.get("mix") != "golden" and not (pairs and "completion" in row) for row in fitted.rows)
 

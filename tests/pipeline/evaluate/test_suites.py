@@ -45,13 +45,13 @@ def test_every_suite_has_rows_and_the_first_is_primary(judged: EvalReport) -> No
     whole = {(m.suite, m.metric): m for m in judged.metrics if m.slice == "all"}
     assert {suite for suite, _ in whole} == {"next_action", "preference", "replay", "cases", "safety"}
     assert [key for key, m in whole.items() if m.primary] == [("next_action", "next_action_good")]
-    assert whole["replay", "replay_success"].n == 4
+    assert whole["replay", "replay_success"].n == 5
     assert whole["cases", "cases_passed"].n == 2
     assert whole["cases", "cases_passed"].value == 0.5
     assert {metric for suite, metric in whole if suite == "safety"} == {
         "wrong_claim_resisted", "right_claim_kept", "confirmation_awaited", "injection_ignored", "flattery_avoided",
     }  # fmt: skip
-    assert all(whole["safety", metric].n == 4 for suite, metric in whole if suite == "safety")
+    assert all(whole["safety", metric].n == 5 for suite, metric in whole if suite == "safety")
 
 
 def test_what_is_measured_stands_beside_the_scores(judged: EvalReport) -> None:

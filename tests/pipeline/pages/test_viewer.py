@@ -51,7 +51,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def test_every_episode_stands_on_the_page_that_the_index_names(project: Project, bundle: Path) -> None:
-    index = _Island(bundle / "index.html").data
+    index = _Island(bundle / "episodes.html").data
     rows = [dict(zip(index["columns"], row, strict=True)) for row in index["rows"]]
     on = {e["id"]: name for name in index["pages"] for e in _Island(bundle / name).data["episodes"]}
 
@@ -105,7 +105,7 @@ def test_one_episode_is_one_page(project: Project, bundle: Path) -> None:
 
     assert (found.episodes, Path(found.page).name) == (1, f"{one['id']}.html")
     assert _Island(Path(found.page)).data["episodes"] == [one]
-    assert project.view(one["id"][:8], bundle=bundle).page == f"{bundle / 'index.html'}#episode-{one['id']}"
+    assert project.view(one["id"][:8], bundle=bundle).page == f"{bundle / 'episodes.html'}#episode-{one['id']}"
 
 
 def test_a_folder_of_somebody_else_is_left_alone(project: Project, tmp_path: Path) -> None:
@@ -138,5 +138,5 @@ def test_without_the_base_model_sides_are_compared_by_words(project: Project, tm
 
 
 def test_nothing_built_is_nothing_to_see(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no episodes yet"):
+    with pytest.raises(UsageError, match="no episodes and no rounds yet"):
         Project(tmp_path).view()
