@@ -97,6 +97,45 @@ def _looks_like_a_call(text: str, call: Call) -> bool:
     return objects and bool(call["name"])
 
 
+# --- calls that did not parse --------------------------------------------------------------------------------------
+
+
+def is_complete_text(call: Mapping[str, Any]) -> bool:
+    """Return whether the text of a call that did not parse is all of it, with its name: as our own policies wrote it.
+
+    An API splits a call into name and arguments; what it logs of one that did not parse is the arguments alone.
+    """
+    text, name = str(call.get("arguments_raw") or ""), str(call.get("name") or "")
+    named = _NAME.search(text)
+    return not name or (named is not None and named[1] == name)
+
+
+def malformed_body(call: Mapping[str, Any]) -> str:
+    """Return a call that did not parse as it was written between a family's marks, its name included."""
+    text = str(call.get("arguments_raw") or "")
+    return text if is_complete_text(call) else f'{{"name": {json.dumps(call["name"])}, "arguments": {text}}}'
+
+
+def is_reproducible(message: Mapping[str, Any]) -> bool:
+    """Return whether an action can be shown as its policy wrote it.
+
+    Not so where a call's arguments broke off, so that nothing tells how the call went on; nor where a call that is one
+    text stands next to others, since their order is not known.
+    """
+    calls = message.get("tool_calls") or []
+    broken = [call for call in calls if call.get("arguments") is None]
+    if any(map(is_complete_text, broken)):
+        return len(broken) == len(calls) and all(map(is_complete_text, broken))
+    return all(_is_closed(str(call.get("arguments_raw") or "")) for call in broken)
+
+
+def _is_closed(text: str) -> bool:
+    """Return whether every bracket and every double quote of a text is closed."""
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text, flags=re.DOTALL)
+    opened = sum(outside.count(mark) for mark in "{[")
+    return bool(text.strip()) and '"' not in outside and opened == sum(outside.count(mark) for mark in "}]")
+
+
 # --- bodies --------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,9 @@ prompt with an action, so that training and serving see the same tokens; `ChatFo
 Flywheel's own rendering, for templates without tools (SmolLM2's, say): one line a tool in the system message, a call as
 `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, a tool's result as a user message in `<tool_response>`.
 
+A call whose arguments did not parse is rendered as its policy wrote it, name and all: the template renders it with a
+placeholder in the place of its arguments, which the logged text then takes.
+
 Logs are hostile: a control token of the model in a message or a tool's description (such as `<|im_end|>`) is
 broken by a space, so that no text from a log can end a turn or begin one.
 """
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import FlywheelError, PrefixError, TemplateError
 from flywheel.extensions import Generation
-from flywheel.models.calls import split_calls, split_reasoning
+from flywheel.models.calls import is_complete_text, malformed_body, split_calls, split_reasoning
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -71,7 +74,7 @@ def _tool_line(tool: Mapping[str, Any]) -> str:
 def _call_text(call: Mapping[str, Any]) -> str:
     arguments = call.get("arguments")
     if arguments is None:
-        return f"{CALL_START}{call.get('arguments_raw') or ''}{CALL_END}"
+        return f"{CALL_START}{malformed_body(call)}{CALL_END}"
     return f"{CALL_START}{json.dumps({'name': call['name'], 'arguments': arguments}, ensure_ascii=False)}{CALL_END}"
 
 
@@ -132,6 +135,44 @@ def _defused(value: Any, control: re.Pattern[str]) -> Any:
     return [_defused(v, control) for v in value] if isinstance(value, list | tuple) else value
 
 
+def _held(messages: Messages) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
+    """Return messages in which arguments that did not parse are placeholders, and the text of each placeholder.
+
+    A placeholder is an argument's name that no message has.
+    """
+    if not any(_is_broken(call) for message in messages for call in message.get("tool_calls") or ()):
+        return list(messages), {}
+    said, mark = json.dumps(list(messages)), f"{_PROBE}_held"
+    while mark in said:
+        mark += "_"
+    texts: dict[str, str] = {}
+
+    def hold(call: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not _is_broken(call):
+            return call
+        key = f"{mark}{len(texts)}x"
+        texts[key] = str(call.get("arguments_raw") or "")
+        return {**call, "arguments": {key: ""}}
+
+    return [
+        {**message, "tool_calls": [hold(call) for call in message["tool_calls"]]}
+        if message.get("tool_calls")
+        else message
+        for message in messages
+    ], texts
+
+
+def _is_broken(call: Mapping[str, Any]) -> bool:
+    return call.get("arguments") is None and not is_complete_text(call)
+
+
+def _put_back(text: str, texts: Mapping[str, str]) -> str:
+    for key, raw in texts.items():
+        if found := re.search(rf'\{{\s*"{key}"\s*:\s*""\s*\}}', text):
+            text = text[: found.start()] + raw + text[found.end() :]
+    return text
+
+
 class ChatFormat:
     """How one tokenizer's model reads and writes conversations.
 
@@ -150,6 +191,7 @@ class ChatFormat:
         control = sorted({*special, *tokenizer.all_special_tokens} - {CALL_START, CALL_END, ""}, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, control)) or r"(?!)")
         self.arguments = next((form for form in ("object", "text") if self._knows_tools(as_text=form == "text")), None)
+        self.shows_malformed = self.arguments is None or self._shows_malformed()
 
     @property
     def native_tools(self) -> bool:
@@ -164,6 +206,21 @@ class ChatFormat:
         except TemplateError:
             return False
         return all(mark in text for mark in _PROBE_MARKS) and f'\\"{_PROBE}_key' not in text
+
+    def _shows_malformed(self) -> bool:
+        """Whether the template writes arguments as JSON, so that others can take their place."""
+        call = {"id": "call00001", "name": f"{_PROBE}_call", "arguments": None, "arguments_raw": f"[{_PROBE}_raw]"}
+        held, texts = _held([_PROBE_CHAT[0], {"role": "assistant", "tool_calls": [call]}])
+        native = [native_message(message, as_text=self.arguments == "text") for message in held]
+        try:
+            return f"[{_PROBE}_raw]" in _put_back(self._apply(native, [_PROBE_TOOL], generation_prompt=False), texts)
+        except TemplateError:
+            return False
+
+    def shows(self, action: Mapping[str, Any]) -> bool:
+        """Return whether an action is rendered as it was written: not its broken arguments where none can stand."""
+        broken = [call for call in action.get("tool_calls") or [] if call.get("arguments") is None]
+        return self.shows_malformed or all(map(is_complete_text, broken))
 
     def _apply(self, messages: Sequence[Any], tools: Tools, *, generation_prompt: bool) -> str:
         extra = {"tools": tools} if tools else {}
@@ -181,8 +238,9 @@ class ChatFormat:
     def _render(self, messages: Messages, tools: Tools, *, generation_prompt: bool) -> str:
         messages, tools = _defused(list(messages), self._control), _defused(tools, self._control)
         if self.native_tools:
-            native = [native_message(m, as_text=self.arguments == "text") for m in messages]
-            return self._apply(native, tools, generation_prompt=generation_prompt)
+            held, texts = _held(messages) if self.shows_malformed else (messages, {})
+            native = [native_message(m, as_text=self.arguments == "text") for m in held]
+            return _put_back(self._apply(native, tools, generation_prompt=generation_prompt), texts)
         return self._apply(_plain_chat(messages, tools), None, generation_prompt=generation_prompt)
 
     def shown(self, text: str) -> str:

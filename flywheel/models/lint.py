@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flywheel.errors import PrefixError, TemplateError
+from flywheel.models.calls import is_complete_text
 from flywheel.models.chat import ChatFormat
 from flywheel.records import texts_in
 
@@ -92,7 +93,10 @@ def _said(message: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(content, str) and content.strip():
         yield content.strip()
     for call in message.get("tool_calls") or []:
-        yield call["name"] if call.get("arguments") is not None else str(call.get("arguments_raw") or "").strip()
+        if call.get("arguments") is not None or not is_complete_text(call):
+            yield call["name"]
+        if call.get("arguments") is None:
+            yield str(call.get("arguments_raw") or "").strip()
 
 
 def _find(chat: ChatFormat, said: str, text: str, place: int) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError, TemplateError
+from flywheel.models.calls import is_reproducible
 from flywheel.models.chat import ChatFormat, parse_completion
 from flywheel.models.load import load_tokenizer
 from hypothesis import given
@@ -122,6 +123,59 @@ def test_a_call_that_did_not_parse_stays_the_text_that_it_was(name: str, request
 
     assert action == '<tool_call>{"name": "run_sql", "argu</tool_call><|im_end|>'
     assert not chat.parse(action, TOOLS).well_formed
+
+
+ELEMENTS = NATIVE.replace(
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}',
+    "<function={{ c.function.name }}>{% for k, v in c.function.arguments.items() %}<p={{ k }}>{{ v }}</p>{% endfor %}",
+)
+
+
+def broken_call(name: str, raw: str) -> dict[str, Any]:
+    return {"id": "c0", "name": name, "arguments": None, "arguments_raw": raw}
+
+
+@pytest.mark.parametrize("name", ["plain", "native"])
+@pytest.mark.parametrize("raw", ["{'sql': 'SELECT 1'}", "[1, 2]", '{"sql": "a" "b"}', '{"flywheel_probe_held": ""}'])
+def test_a_call_whose_arguments_did_not_parse_has_its_name(name: str, raw: str, request: pytest.FixtureRequest) -> None:
+    chat: ChatFormat = request.getfixturevalue(name)
+    message = {"role": "assistant", "content": "so", "tool_calls": [CALL["tool_calls"][0], broken_call("run_sql", raw)]}
+    action = chat.completion(CHAT[:2], TOOLS, message)
+
+    assert is_reproducible(message)
+    assert chat.shows(message)
+    assert f'{{"name": "run_sql", "arguments": {raw}}}</tool_call><|im_end|>' in action
+    assert [call["name"] for call in chat.parse(action, TOOLS).message["tool_calls"]] == ["run_sql", "run_sql"]
+    again = chat.completion([*CHAT[:2], message, CHAT[3]], TOOLS, message)  # in a prompt too
+    assert again == action
+
+
+def test_a_template_of_elements_has_no_place_for_arguments_that_did_not_parse() -> None:
+    tokenizer = load_tokenizer(ModelConfig())
+    tokenizer.chat_template = ELEMENTS
+    chat = ChatFormat(tokenizer)
+    assert chat.native_tools
+    assert not chat.shows({"role": "assistant", "tool_calls": [broken_call("run_sql", "{'a': 1}")]})
+    assert chat.shows(CALL)
+
+
+@pytest.mark.parametrize(
+    ("calls", "known"),
+    [
+        ([broken_call("f", "{'a': 1}")], True),
+        ([broken_call("f", '{"a": "x"')], False),  # broke off
+        ([broken_call("f", '{"a": "x}')], False),
+        ([broken_call("f", "")], False),
+        ([broken_call("f", '{"name": "f", "argu')], True),  # all that a policy of ours wrote
+        ([broken_call("f", '{"name": "Bob", "a')], False),  # an argument with that name
+        ([broken_call("", "nonsense")], True),
+        ([CALL["tool_calls"][0], broken_call("", "nonsense")], False),  # in which order?
+        ([CALL["tool_calls"][0]], True),
+        ([], True),
+    ],
+)
+def test_which_actions_can_be_shown_as_they_were_written(calls: list[dict[str, Any]], *, known: bool) -> None:
+    assert is_reproducible({"role": "assistant", "tool_calls": calls}) is known
 
 
 def test_a_template_that_rewrites_history_is_refused() -> None:

@@ -28,6 +28,7 @@ from flywheel.stages.train.rows import sides_of
 TOO_LONG = "too long for train.max_length"
 UNGROUNDED = "not grounded in what fits"
 DUPLICATE = "its window is another row's"
+NOT_SHOWN = "a malformed call that the template cannot show"
 _SHOWN = 3  # findings in an error
 
 Row = dict[str, Any]
@@ -62,6 +63,7 @@ def fit_rows(ctx: Context, rows: Sequence[Row], method: Method, funnel: Funnel) 
         TrainError: the base model's template garbles a row (names the row and what to do), or more rows are refused
             than `train.max_refused` allows.
     """
+    rows = _shown(ctx, rows, METHODS[method].dataset.sides, funnel)
     measured, train = _measured(ctx, rows, method), ctx.config.train
     fits = all(prompt + max(sides) <= train.max_length for prompt, *sides in measured.tokens)
     if fits or METHODS[method].dataset in {GROUPS, SCENARIOS}:
@@ -74,6 +76,23 @@ def fit_rows(ctx: Context, rows: Sequence[Row], method: Method, funnel: Funnel) 
             hint="raise train.max_length (memory grows with it) or train.max_refused",
         )
     return fitted
+
+
+def _shown(ctx: Context, rows: Sequence[Row], sides: tuple[str, ...], funnel: Funnel) -> list[Row]:
+    """Return the rows whose trained actions the base model's template can show as they were written."""
+
+    def actions(row: Row) -> list[dict[str, Any]]:
+        attempts = row.get("completions") or [row.get(side) or [] for side in sides_of(row, sides)]
+        return [message for messages in attempts for message in messages if message["role"] == "assistant"]
+
+    broken = [any(c.get("arguments") is None for m in actions(row) for c in m.get("tool_calls") or ()) for row in rows]
+    if not any(broken):
+        return list(rows)
+    chat = ChatFormat(load_tokenizer(ctx.config.model))
+    kept = [row for row, odd in zip(rows, broken, strict=True) if not odd or all(map(chat.shows, actions(row)))]
+    funnel.dropped[NOT_SHOWN] += len(rows) - len(kept)
+    funnel.kept -= len(rows) - len(kept)
+    return kept
 
 
 def _windowed(ctx: Context, measured: Fitted, method: Method, funnel: Funnel) -> Fitted:
