@@ -23,6 +23,7 @@ MOST_ROWS = 5
 MOST_TEXT = 90
 
 SYSTEM = "Answer questions about a shop's database."
+SCHEMA = "Queries orders(city product month quantity amount returned), products(product price stock)."
 
 
 def _tool(name: str, description: str, **arguments: str) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def _tool(name: str, description: str, **arguments: str) -> dict[str, Any]:
 TOOLS = [
     _tool("list_tables", "Lists tables."),
     _tool("describe_table", "Lists columns.", table="string"),
-    _tool("run_sql", "Runs a query.", sql="string"),
+    _tool("run_sql", SCHEMA, sql="string"),
     _tool("answer", "Final answer.", value="string"),
 ]
 
