@@ -5,10 +5,14 @@ So every content token of the chosen action that the rejected one lacks must occ
 equal up to letter case, zeros at the ends, thousands separators and the parts of a compound (2024-05-20 is grounded in
 "May 20th" and a 2024).
 
-Content tokens are identifiers, numbers and the words of argument values; of prose, only what names something. Plain
-words of code (commands, keywords, functions) are knowledge that needs no source, unless the agent came to see them
-between the prompt and the action: then they came from there. Words of SQL, names that a query defines
-itself, 0 and 1 always pass. Otherwise the rule is strict: a value that the model computed itself counts as unseen.
+Content tokens are identifiers, numbers and the words of argument values; of prose, only what names something: numbers,
+identifiers and, in English, words with a capital letter inside a sentence. Plain words of code (commands, keywords,
+functions) are knowledge that needs no source, unless the agent came to see them between the prompt and the action: then
+they came from there. Words of SQL, names that a query defines itself, 0 and 1 always pass. Otherwise the rule is
+strict: a value that the model computed itself counts as unseen.
+
+The tables and columns of a query are known from the prompt and the schemas alone, as complete words: that the rejected
+action names them too is no source, and neither are the parts of a name (see `sql_names` for what passes).
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
+
+from flywheel.stages.datasets.sql_names import schema_names
 
 _ESCAPES = re.compile(r"\\+[nrt\"/]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -31,9 +37,13 @@ _OWN_NAMES = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
+_QUOTED = re.compile(
+    r"\"([^\"\n]{1,80})\"|`([^`\n]{1,80})`|\[([^\[\]\n]{1,80})\]|^\s*([^|\n]{1,60}?)\s*\|", re.MULTILINE
+)
 _CODE = re.compile(r"[()=<>|;$*{}]|\S\s+\S+\s+\S+\s+\S")
 _MIN_PROSE_WORDS = 6
 _MIN_PROSE_SHARE = 0.15
+_ENGLISH = 0.1  # share of little words from which a text with capital letters is taken for English
 _FUNCTION_WORD_LIST = (
     "the an you we they it he she this that these those to of for was were are be been has have had will would can "
     "could should my your their his her its there which who whom must may because if but"
@@ -69,6 +79,14 @@ _VOCABULARY_LIST = (
     "concat replace true false none int integer bigint double float real decimal numeric varchar text string boolean"
 )
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
+_OPENING = r"\"'\u201c\u201d\u2018\u2019(*_#\["
+_CAPITAL = re.compile(
+    rf"(?:(?P<start>\A|[.!?:;\n*\u2022\u2013\u2014-][\s{_OPENING}]*)|(?<=[\s{_OPENING}]))(?P<word>[A-Z][\w'\u2019]+)"
+)
+_NO_NAME_LIST = (
+    "i'm i'll i've i'd mr mrs ms dr ok okay yes no please thank thanks sorry hello hi dear best regards note step"
+)
+_NO_NAMES = frozenset(_NO_NAME_LIST.split())
 _VOCABULARY = frozenset(_VOCABULARY_LIST.split())
 
 
@@ -106,10 +124,24 @@ def _value_tokens(text: str, *, prose: bool = False) -> dict[str, bool]:
     """Return a value's tokens, and of each whether it always needs a source."""
     tokens = [t for t in _COMPOUND.findall(_plain(text)) if not _free(_norm(t))]
     if prose or is_prose(text):
-        return {_norm(t): True for t in tokens if _names_something(t)}
+        return {_norm(t): True for t in tokens if _names_something(t)} | dict.fromkeys(_names_in(text), True)
     own = {_norm(name) for match in _OWN_NAMES.findall(text) for name in match if name}
     code = _CODE.search(text) is not None
     return {_norm(t): not code or _identifies(t) for t in tokens if _norm(t) not in own}
+
+
+def _names_in(text: str) -> set[str]:
+    """Return the words of English sentences that a capital letter marks as names; none of other languages.
+
+    A word that begins a sentence may be any word. German writes every noun so; without English's little words a text is
+    not taken for English, unless it is but a few words.
+    """
+    words = _WORD.findall(text)
+    little = sum(word.lower() in _FUNCTION_WORDS for word in words)
+    if len(words) >= _MIN_PROSE_WORDS and little < _ENGLISH * len(words):
+        return set()
+    names = {m["word"].replace("\u2019", "'").removesuffix("'s") for m in _CAPITAL.finditer(text) if m["start"] is None}
+    return {_norm(name) for name in names} - _NO_NAMES - _VOCABULARY - _SPELT.keys()
 
 
 def _identifies(token: str) -> bool:
@@ -197,12 +229,28 @@ def ungrounded(
     """
     tokens = _tokens(chosen)
     new = tokens.keys() - _tokens(rejected).keys()
+    unknown = _schema(chosen) - _words_of(prompt) - (_words_of(tools) if tools else frozenset[str]())
     called = {c["name"] for c in rejected.get("tool_calls") or []}
     if tools is None and not called & {c["name"] for c in chosen.get("tool_calls") or []}:
         new -= _names_and_keys(chosen)
     visible = _visible(prompt) | (_visible(tools) if tools else frozenset[str]())
     unseen = {token for token in new if token not in visible and not _parts_visible(token, visible)}
-    return {token for token in unseen if tokens[token] or token in _visible(own)}
+    return {token for token in unseen if tokens[token] or token in _visible(own)} | unknown
+
+
+def _schema(message: dict[str, Any]) -> frozenset[str]:
+    """Return the tables and columns that the queries of an action rely on."""
+    calls = message.get("tool_calls") or []
+    texts = (text for call in calls for text in _strings(call.get("arguments") or {}) if not is_prose(text))
+    return frozenset[str]().union(*map(schema_names, texts))
+
+
+@lru_cache(maxsize=64)
+def _words_of(text: str) -> frozenset[str]:
+    """Return every complete word of a JSON text, and its quoted names of several words."""
+    values = set(_strings(json.loads(text)))
+    quoted = (name.casefold() for value in values for names in _QUOTED.findall(_plain(value)) for name in names if name)
+    return frozenset(word.casefold() for value in values for word in re.findall(r"\w+", _plain(value))).union(quoted)
 
 
 def _parts_visible(token: str, visible: frozenset[str]) -> bool:

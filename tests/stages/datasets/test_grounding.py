@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from flywheel.records import canonical_json
 from flywheel.stages.datasets.grounding import is_prose, named_tokens, ungrounded
+from flywheel.stages.datasets.sql_names import schema_names
 
 NOTHING: dict[str, Any] = {"role": "assistant"}
 
@@ -30,7 +31,7 @@ def test_a_column_that_only_the_error_named_is_a_leak() -> None:
     failed = call("run_sql", query="SELECT region, SUM(revenue) FROM sales GROUP BY region")
     fixed = call("run_sql", query="SELECT region, SUM(amount_usd) FROM sales GROUP BY region")
     assert ungrounded(fixed, failed, before, TOOLS) == {"amount_usd"}
-    assert ungrounded(fixed, failed, prompt("columns: region, amount_usd"), TOOLS) == set()
+    assert ungrounded(fixed, failed, prompt("sales has columns region, amount_usd"), TOOLS) == set()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_equal_in_another_form_is_grounded(value: str, seen: str) -> None:
         ("12345", {"12345"}),
         ("HAT045", {"hat045"}),
         ("SELECT region FROM returns_2023", {"returns_2023"}),
-        ("SELECT region FROM returns", set()),
+        ("SELECT region FROM returns", {"returns"}),
         ("I will book the flight HAT045 for you because you are a gold member", {"hat045"}),
         ("I will look at what was said and then do the right thing for you", set()),
     ],
@@ -102,3 +103,67 @@ def test_prose_is_told_from_values_and_code() -> None:
     assert is_prose("The user wants to change the name on a reservation and asks for help")
     assert not is_prose("SELECT a, b FROM t WHERE c IS NOT NULL AND d IN (1, 2) ORDER BY a LIMIT 5")
     assert not is_prose("New York")
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("SELECT region, SUM(revenue) total FROM sales GROUP BY 1 ORDER BY total", "region revenue sales"),
+        (
+            "select o.id, c.* from orders as o, customers c where o.at > now() - interval '3 days'",
+            "id orders customers at",
+        ),
+        ("WITH t(z) AS (SELECT a FROM x) SELECT z FROM t", "a x"),
+        ("SELECT revenue AS revenue FROM (SELECT 1) s", "revenue"),
+        ("SELECT a.b FROM s.t AS a WHERE a.c IN (SELECT id FROM u)", "b s t c id u"),
+        ('SELECT "Order Id", `b c` FROM [My Table] m -- x y', "order id,b c,my table"),
+        ("UPDATE users SET last = $1 WHERE user_id = :id AND note = 'x.y'", "users user_id note"),
+        ("INSERT INTO t (a, b) SELECT c, d FROM returns", "t a b c d returns"),
+        ("DELETE FROM logs WHERE date < '2020-01-01'", "logs date"),
+        ("CREATE TABLE mine AS SELECT c FROM t; SELECT c FROM mine", "c t"),
+        ("SELECT CAST(x AS date), y::numeric(10,2), EXTRACT(year FROM d), COUNT(*) FROM t", "x y d t"),
+        ("SELECT * FROM plain", "plain"),
+        ('sqlite3 shop.db "SELECT kind FROM goods;" | sort -k 2 && echo done', "kind goods"),
+        ("SELECT table_name FROM information_schema.tables", ""),
+        ("SELECT name, sql FROM sqlite_master", ""),
+        ("PRAGMA table_info(orders)", ""),
+        ("SHOW COLUMNS FROM orders", ""),
+        ("grep -rn select . | head", ""),
+    ],
+)
+def test_the_names_that_a_query_takes_from_a_schema(query: str, names: str) -> None:
+    wanted = set(names.split(",") if "," in names else names.split())
+    assert schema_names(query) == wanted
+
+
+@pytest.mark.parametrize(
+    ("query", "missing"),
+    [
+        ("SELECT amount FROM sales", {"amount"}),  # a word of nobody
+        ("SELECT total_amount FROM sales", {"total_amount"}),  # its parts were said, the name was not
+        ("SELECT region FROM sales", set()),
+        ("SELECT COUNT(*) AS n FROM sales HAVING n > 1", set()),
+        ('SELECT "Order Id" FROM sales', set()),
+        ("SELECT 1 FROM refunds", {"refunds"}),
+    ],
+)
+def test_names_of_a_schema_were_seen_as_they_are_written(query: str, missing: set[str]) -> None:
+    seen = prompt('The total amounts of sales by region; the table has a column "Order Id".')
+    rejected = call("run_sql", query="SELECT amount, total_amount FROM refunds")  # that it guessed too is no source
+    assert ungrounded(call("run_sql", query=query), rejected, seen, TOOLS) == missing
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("The codename of the new chip is Raptor Lake, and it is made by Intel.", {"raptor", "lake", "intel"}),
+        ("Raptor Lake", {"lake"}),
+        ("I will look. Then I tell you. Yes, I am sure that it is there.", set()),
+        ("Here is the list:\n- Apples\n* Pears", set()),
+        ("Ich habe die Bestellung von Frau Meier gefunden und schicke die Rechnung", set()),
+    ],
+)
+def test_names_in_sentences_need_a_source(text: str, names: set[str]) -> None:
+    message = {"role": "assistant", "content": text}
+    assert ungrounded(message, NOTHING, prompt("tell me more"), None) == names
+    assert ungrounded(message, NOTHING, prompt(text), None) == set()
