@@ -119,8 +119,8 @@ def malformed_body(call: Mapping[str, Any]) -> str:
 def is_reproducible(message: Mapping[str, Any]) -> bool:
     """Return whether an action can be shown as its policy wrote it.
 
-    Not so where a call's arguments broke off, so that nothing tells how the call went on; nor where a call that is one
-    text stands next to others, since their order is not known.
+    Not so where a call's arguments broke off, so that the rest of the call is not known; nor where a call that is one
+    text is next to others, since their order is not known.
     """
     calls = message.get("tool_calls") or []
     broken = [call for call in calls if call.get("arguments") is None]

@@ -218,7 +218,7 @@ class ChatFormat:
             return False
 
     def shows(self, action: Mapping[str, Any]) -> bool:
-        """Return whether an action is rendered as it was written: not its broken arguments where none can stand."""
+        """Return whether an action is rendered as it was written; some templates have no place for broken arguments."""
         broken = [call for call in action.get("tool_calls") or [] if call.get("arguments") is None]
         return self.shows_malformed or all(map(is_complete_text, broken))
 

@@ -20,7 +20,7 @@ def _action(turn: dict[str, Any], number: int, name: str) -> dict[str, Any]:
     if "call" in turn:
         tool, arguments = turn["call"]
         call = {"id": f"{name}-{number}", "name": tool, "arguments": arguments}
-        message["tool_calls"] = [call | ({"arguments_raw": "{oops"} if arguments is None else {})]
+        message["tool_calls"] = [call | ({"arguments_raw": "{oops}"} if arguments is None else {})]
     return message
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from flywheel.contracts import polars_schema
+from flywheel.models.calls import is_reproducible
 from flywheel.records import Example, ToolStatus, canonical_json, content_id
 from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, contexts, unfit
 from flywheel.stages.datasets.edits import corrected
@@ -123,19 +124,24 @@ def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.Data
 def _one_per_text(rows: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Keep one row for each (prompt, completion): of the label with more weight behind it, the heaviest.
 
-    Actions without any text or call are dropped first: there is nothing to learn from them.
+    Actions without any text or call are dropped first: there is nothing to learn from them. So are those that cannot be
+    shown as they were written.
     """
-    rows = rows.with_columns(_empty=pl.Series([_is_empty(text) for text in rows["completion"]], dtype=pl.Boolean))
+    actions = [json.loads(text)[0] for text in rows["completion"]]
+    rows = rows.with_columns(
+        _empty=pl.Series(map(_is_empty, actions), dtype=pl.Boolean),
+        _cut=pl.Series([not is_reproducible(action) for action in actions], dtype=pl.Boolean),
+    )
     rows = funnel.drop(rows, pl.col("_empty"), "empty action")
+    rows = funnel.drop(rows, pl.col("_cut"), "not as written")
     vote = pl.when("label").then("weight").otherwise(-pl.col("weight"))
     rows = rows.sort("episode_id", "step").with_columns(_vote=vote.sum().over("example_id").round(9))
     rows = funnel.drop(rows, pl.col("_vote") == 0, "conflicting labels")
     rows = funnel.drop(rows, pl.col("label") != (pl.col("_vote") > 0), "outvoted label")
     rows = rows.sort("weight", "episode_id", "step", descending=[True, False, False])
     rows = funnel.drop(rows, pl.col("example_id").is_first_distinct().not_(), "duplicate")
-    return rows.drop("_empty", "_vote")
+    return rows.drop("_empty", "_cut", "_vote")
 
 
-def _is_empty(completion: str) -> bool:
-    message = json.loads(completion)[0]
+def _is_empty(message: dict[str, Any]) -> bool:
     return not message.get("tool_calls") and not str(message.get("content") or "").strip()

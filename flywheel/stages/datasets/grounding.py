@@ -11,8 +11,8 @@ functions) are knowledge that needs no source, unless the agent came to see them
 they came from there. Words of SQL, names that a query defines itself, 0 and 1 always pass. Otherwise the rule is
 strict: a value that the model computed itself counts as unseen.
 
-The tables and columns of a query are known from the prompt and the schemas alone, as complete words: that the rejected
-action names them too is no source, and neither are the parts of a name (see `sql_names` for what passes).
+The tables and columns of a query are known from the prompt and the schemas alone, as complete words: the rejected
+action is not a source of them, and neither are the parts of a name (see `sql_names` for what passes).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _CAPITAL = re.compile(
     rf"(?:(?P<start>\A|[.!?:;\n*\u2022\u2013\u2014-][\s{_OPENING}]*)|(?<=[\s{_OPENING}]))(?P<word>[A-Z][\w'\u2019]+)"
 )
 _NO_NAME_LIST = (
-    "i'm i'll i've i'd mr mrs ms dr ok okay yes no please thank thanks sorry hello hi dear best regards note step"
+    "i'm i'll i've i'd mr mrs ms dr ok okay yes no please thank thanks sorry hello hi best regards note step"
 )
 _NO_NAMES = frozenset(_NO_NAME_LIST.split())
 _VOCABULARY = frozenset(_VOCABULARY_LIST.split())

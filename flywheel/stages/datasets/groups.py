@@ -19,6 +19,7 @@ import polars as pl
 
 from flywheel.config import RewardsConfig
 from flywheel.contracts import polars_schema
+from flywheel.models.calls import is_reproducible
 from flywheel.records import Group, content_id
 from flywheel.stages.common.canonical import dump
 from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
@@ -130,12 +131,20 @@ def _with_signature(
     rewritten = [any(part.resets for part in fragments[e][1:]) for e in attempts["episode_id"]]
     attempts = attempts.with_columns(pl.Series("_rewritten", rewritten, dtype=pl.Boolean))
     attempts = funnel.drop(attempts, pl.col("_rewritten"), "context rewritten")
+    cut = [not all(_as_written(part) for part in fragments[e]) for e in attempts["episode_id"]]
+    attempts = funnel.drop(
+        attempts.with_columns(pl.Series("_cut", cut, dtype=pl.Boolean)), pl.col("_cut"), "not as written"
+    )
     members = attempts.select("episode_id", "tools", "split", "policy").iter_rows()
     signatures = [
         content_id(tools, _system_prompt(fragments[episode][0]), split, policy if cfg.by_policy else None)
         for episode, tools, split, policy in members
     ]
     return attempts.with_columns(pl.Series("_signature", signatures, dtype=pl.String))
+
+
+def _as_written(part: Fragment) -> bool:
+    return '"arguments_raw":' not in part.action or is_reproducible(json.loads(part.action))
 
 
 def _system_prompt(first: Fragment) -> list[str]:

@@ -3,7 +3,7 @@
 In: the text of an argument: a statement, or a shell command or program that quotes one. Out: the names that a database
 must know for the statement to run, without those that the statement itself defines (aliases, common table expressions,
 tables it creates), without keywords, functions, types and parameters, and without a system's catalogue, which is the
-same everywhere. `SELECT *` names no column. Strings and comments are no names.
+same everywhere. `SELECT *` names no column. Strings and comments are not names.
 
 A lexer and a few rules, no parser: logs hold every dialect, and statements that do not parse.
 """
@@ -132,7 +132,7 @@ def _is_grammar(tokens: list[_Token], place: int) -> bool:
 
 
 def _is_operand(tokens: list[_Token], place: int) -> bool:
-    """Whether a word that may be a keyword stands for a table or a column: `FROM returns`, `SELECT date, level`."""
+    """Whether a word that may be a keyword names a table or a column: `FROM returns`, `SELECT date, level`."""
     if _is_table(tokens, place):
         return tokens[place].text not in _BEFORE_TABLE
     if tokens[place].text not in _COLUMNS_TOO or not place or place + 1 == len(tokens):

@@ -5,14 +5,17 @@ equal state can be compared:
 
 - `seen`: everything before them is equal, word for word (ids of calls aside). What two attempts do there differently is
   their first divergence, in calls or in words.
-- `exact`: the same calls with the same kinds of results (ok, empty, failed); the words around them may differ.
-- `rough`: the same tools were called, equally often and with equal success, in any order and with any arguments, and
-  the last result was of the same kind. The fallback where attempts rarely meet.
+- `exact`: the same calls with the same kinds of results (ok, empty, failed), the user has spoken equally often before
+  each of them, and the newest message is of the same role; the words may differ.
+- `rough`: the same tools were called, equally often and with equal success, in any order and with any arguments, the
+  last result was of the same kind, and the same role spoke last, in the same turn of the user. The fallback where
+  attempts rarely meet.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -27,6 +30,7 @@ ANCHORS = ("seen", "exact", "rough")
 _SPOKEN = "says"  # before the digest of a text action; its order among tool names decides ties
 _EMPTY = r'"content":"\s*(?:\[\s*\]|\{\s*\}|null|none|)\s*"'
 _CALL_ID = r'"(?:tool_call_id|id)":"[^"]*",?'
+_ROLE = re.compile(r'"role":"(user|tool)"')  # as canonical JSON writes it; inside a text the quotes are escaped
 
 
 class _Row(NamedTuple):
@@ -81,20 +85,25 @@ def _digest(*parts: str) -> str:
 
 def _walk(rows: Iterator[_Row]) -> Iterator[tuple[str, str, str, str | None, int]]:
     episode, seen, kinds, done, last, turn = "", "", "", Counter[str](), "", 0
+    spoken, newest = 0, ""
     for row in rows:
         if row.episode_id != episode:
             episode, kinds, done, last, turn = row.episode_id, "", Counter(), "", 0
-            seen = row.task_id
+            seen, spoken, newest = row.task_id, 0, ""
         if row.resets_context:
-            seen = row.task_id
+            seen, spoken, newest = row.task_id, 0, ""
         seen = _digest(seen, row.observation)
-        exact = _digest(row.task_id, row.state_key, kinds)
-        rough = _digest(row.task_id, *(f"{name} {n}" for name, n in sorted(done.items())), last)
+        roles = _ROLE.findall(row.observation)
+        spoken, newest = spoken + roles.count("user"), roles[-1] if roles else newest
+        asked = f"{spoken} {newest}"
+        exact = _digest(row.task_id, row.state_key, kinds, asked)
+        rough = _digest(row.task_id, *(f"{name} {n}" for name, n in sorted(done.items())), last, asked)
         act = _act(row)
         yield seen, exact, rough, act, turn
         seen = _digest(seen, act or "")
+        newest = "agent"
         if row.action_key is not None:
-            kinds = _digest(kinds, row.kind)
+            kinds = _digest(kinds, row.kind, asked)
             last = f"{row.tools} {row.kind}"
             done[last] += 1
             turn += 1

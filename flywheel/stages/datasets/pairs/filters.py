@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from flywheel.models.calls import is_reproducible
 from flywheel.records import Split, ToolStatus, canonical_json
 from flywheel.stages.common.memo import cached_by_identity
+from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.datasets.context import StepContext
 from flywheel.stages.datasets.grounding import is_prose, named_tokens, ungrounded
 from flywheel.stages.datasets.pairs.across import known_actions
 from flywheel.stages.datasets.pairs.limits import signature
+from flywheel.stages.datasets.pairs.requests import only_in_one
 from flywheel.stages.datasets.pairs.support import Votes
 from flywheel.stages.datasets.pairs.taint import tainted
 from flywheel.stages.datasets.pairs.within import overlap
@@ -31,8 +34,13 @@ if TYPE_CHECKING:
 
 TOO_SIMILAR = 0.9
 CHEAPER = "efficiency"  # builder whose pairs are not about success
+SAME_RESULT = 0.9  # overlap of words from which two results are one
 FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a text one about something else
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
+
+_SAYS_NOTHING = re.compile(
+    r"\bno output\b|\bsuccess|\A\s*(?:ok|done|true|null|none|\[\s*\]|\{\s*\})\W*\Z", re.IGNORECASE
+)
 
 Pair = dict[str, Any]
 StepKey = tuple[str, int]
@@ -74,8 +82,35 @@ class Facts:
     @cached_property
     def last_made(self) -> dict[tuple[str, str], int]:
         """Episode and action → the last step at which it was made."""
+        return {(row[0], row[1]): row[3] for row in self._made.iter_rows()}
+
+    @cached_property
+    def first_made(self) -> dict[tuple[str, str], int]:
+        """Episode and action → the first step at which it was made."""
+        return {(row[0], row[1]): row[2] for row in self._made.iter_rows()}
+
+    @cached_property
+    def _made(self) -> pl.DataFrame:
         grouped = self.asked.filter(pl.col("action_key").is_not_null()).group_by("episode_id", "action_key")
-        return {(row[0], row[1]): row[2] for row in grouped.agg(pl.col("index").max()).iter_rows()}
+        return grouped.agg(first=pl.col("index").min(), last=pl.col("index").max())
+
+    @cached_property
+    def last_call(self) -> dict[str, int]:
+        """Episode → its last step that makes a call."""
+        calling = self.asked.filter(pl.col("action_key").is_not_null())
+        return dict(calling.group_by("episode_id").agg(pl.col("index").max()).iter_rows())
+
+    def results(self, key: StepKey) -> str:
+        """Return what the tools answered to a step's calls."""
+        return self._results.get(key, "")
+
+    @cached_property
+    def _results(self) -> dict[StepKey, str]:
+        columns = ("episode_id", "index", "observation")
+        seen = {(row[0], row[1] - 1): row[2] for row in self.asked.select(columns).iter_rows()}
+        ends = self.asked.group_by("episode_id").agg(pl.col("index").max()).join(self.episodes, on="episode_id")
+        seen |= {(row[0], row[1]): row[2] for row in ends.select("episode_id", "index", "tail").iter_rows()}
+        return {key: _tool_texts(seen[key]) for key in self.contexts if key in seen}
 
     def prompt(self, key: StepKey) -> str | None:
         """Return what was seen before a step, if it is in the log."""
@@ -95,6 +130,10 @@ def _message(pair: Pair, side: str) -> dict[str, Any]:
 def _last(messages: str) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(messages)[-1]
     return message
+
+
+def _tool_texts(messages: str) -> str:
+    return "\n".join(str(m.get("content") or "") for m in json.loads(messages) if m["role"] == "tool")
 
 
 def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -118,6 +157,11 @@ def _malformed_chosen(pair: Pair, facts: Facts) -> bool:
     return empty or any(call.get("arguments") is None for call in calls)
 
 
+def _not_as_written(pair: Pair, facts: Facts) -> bool:
+    del facts
+    return not all(is_reproducible(_message(pair, side)) for side in ("chosen", "rejected"))
+
+
 def _failed_chosen(pair: Pair, facts: Facts) -> bool:
     _, status = facts.action.get(_key(pair, "chosen"), (None, []))
     return not _edited(pair) and bool(_calls(_message(pair, "chosen"))) and ToolStatus.FAILED.value in status
@@ -134,7 +178,8 @@ def _near_identical(pair: Pair, facts: Facts) -> bool:
     """Whether the sides are the same in other words, so that neither is better.
 
     Calls count as such when they differ in prose only and neither side names anything (a number, an identifier)
-    beyond what the other names; any other difference between calls is a real one, however small.
+    beyond what the other names; any other difference between calls is a real one, however small. Two texts do when they
+    share nearly all words, or tell the same: the same numbers and names that the user did not mention.
     """
     del facts
     chosen, rejected = (_message(pair, side) for side in ("chosen", "rejected"))
@@ -144,7 +189,23 @@ def _near_identical(pair: Pair, facts: Facts) -> bool:
         return _without_prose(chosen) == _without_prose(rejected) and nothing_named
     if _calls(chosen) or _calls(rejected):
         return False
-    return overlap(str(chosen.get("content") or ""), str(rejected.get("content") or "")) > TOO_SIMILAR
+    texts = [str(message.get("content") or "") for message in (chosen, rejected)]
+    if overlap(*map(_plain_words, texts)) > TOO_SIMILAR:
+        return True
+    asked = _asked(pair["prompt"])
+    told = [named_tokens({"content": text}) - asked for text in texts]
+    return bool(told[0]) and told[0] == told[1]
+
+
+def _plain_words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text))
+
+
+@lru_cache(maxsize=64)
+def _asked(prompt: str) -> frozenset[str]:
+    """Return what users named: an answer that repeats it adds nothing by that."""
+    people = [m for m in json.loads(prompt) if m["role"] == "user"]
+    return frozenset[str]().union(*(named_tokens({"content": str(m.get("content") or "")}) for m in people))
 
 
 def _without_prose(message: dict[str, Any]) -> str:
@@ -158,10 +219,87 @@ def _without_prose(message: dict[str, Any]) -> str:
     return canonical_json([(call["name"], strip(call.get("arguments"))) for call in _calls(message)])
 
 
+def _same_result(pair: Pair, facts: Facts) -> bool:
+    """Whether both calls gave the agent the same to go on with, so that what decided came later.
+
+    Calls that change something, and results that say no more than that a call went well, show no such thing.
+    """
+    chosen, rejected = (_calls(_message(pair, side)) for side in ("chosen", "rejected"))
+    if pair["chosen_episode"] == pair["rejected_episode"] or not chosen or not rejected:
+        return False
+    if any(changes(call["name"]) for call in (*chosen, *rejected)):
+        return False
+    results = [facts.results(_key(pair, side)) for side in ("chosen", "rejected")]
+    if not all(text.strip() for text in results) or any(_SAYS_NOTHING.search(text) for text in results):
+        return False
+    return overlap(*map(_plain_words, results)) >= SAME_RESULT
+
+
 def _other_order(pair: Pair, facts: Facts) -> bool:
     """Whether the better episode makes the rejected call too, only later: then that call did no harm."""
     action, _ = facts.action.get(_key(pair, "rejected"), (None, []))
     return action is not None and facts.last_made.get((pair["chosen_episode"], action), -1) > pair["chosen_step"]
+
+
+def _other_request(pair: Pair, facts: Facts) -> bool:
+    """Whether the sides answer different requests: another role, turn or wish, or facts that only one user gave."""
+    if pair["chosen_episode"] == pair["rejected_episode"]:
+        return False
+    here, there = (facts.prompt(_key(pair, side)) for side in ("chosen", "rejected"))
+    if here is None or there is None:
+        return False
+    only_one_told = only_in_one(here, there)
+    if only_one_told is None:
+        return True
+    return bool(only_one_told) and any(only_one_told & _named(_message(pair, side)) for side in ("chosen", "rejected"))
+
+
+def _named(message: dict[str, Any]) -> set[str]:
+    """Return what an action names, in its calls and in its words."""
+    return named_tokens(message) | named_tokens({"content": message.get("content")})
+
+
+def _later_words(pair: Pair, facts: Facts) -> bool:
+    """Whether the chosen side has words that were written only later, after the rejected action had shown its effect.
+
+    Within an episode the better action comes later, and its words are about what had happened by then. No policy could
+    have written them at the state before both. Its call alone, or words that the rejected side has too, could be.
+    """
+    if pair["chosen_episode"] != pair["rejected_episode"] or _edited(pair):
+        return False
+    own, said = facts.prompt(_key(pair, "chosen")), _words_of(pair, "chosen")
+    return own is not None and own != pair["prompt"] and bool(said) and said != _words_of(pair, "rejected")
+
+
+def _words_of(pair: Pair, side: str) -> str:
+    return " ".join(str(_message(pair, side).get("content") or "").split())
+
+
+def _done_before(pair: Pair, facts: Facts) -> bool:
+    """Whether the call that mends another was made before that one already: it only repeats what is known."""
+    if pair["chosen_episode"] != pair["rejected_episode"] or _edited(pair):
+        return False
+    action, _ = facts.action.get(_key(pair, "chosen"), (None, []))
+    return action is not None and facts.first_made[pair["chosen_episode"], action] < pair["rejected_step"]
+
+
+def _no_detour(pair: Pair, facts: Facts) -> bool:
+    """Whether nothing shows that the longer way was longer because of its first call.
+
+    Attempts differ in length for many reasons. The call was a detour where its attempt had to make the chosen call
+    after all, and it fell short where the chosen one was the last that its attempt needed. To hand over is not
+    a cheaper way to do it, and to check before a change is not a detour.
+    """
+    if pair["builder"] != CHEAPER:
+        return False
+    chosen, rejected = ([call["name"] for call in _calls(_message(pair, side))] for side in ("chosen", "rejected"))
+    careless = any(map(changes, chosen)) and all(map(looks_up, rejected))
+    if careless or any(map(is_handoff, chosen)):
+        return True
+    action, _ = facts.action.get(_key(pair, "chosen"), (None, []))
+    made_later = facts.last_made.get((pair["rejected_episode"], str(action)), -1) > pair["rejected_step"]
+    sufficed = facts.last_call.get(pair["chosen_episode"]) == pair["chosen_step"]
+    return not made_later and not sufficed
 
 
 def _not_grounded(pair: Pair, facts: Facts) -> bool:
@@ -248,10 +386,16 @@ def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Ex
 
 FILTERS: tuple[tuple[str, Callable[[Pair, Facts], bool]], ...] = (
     ("malformed chosen", _malformed_chosen),
+    ("not as written", _not_as_written),
     ("chosen call failed", _failed_chosen),
     ("same action", _same_action),
     ("near-identical", _near_identical),
+    ("same result", _same_result),
     ("other order", _other_order),
+    ("other request", _other_request),
+    ("later words", _later_words),
+    ("done before", _done_before),
+    ("no detour", _no_detour),
     ("against credit", _against_credit),
     ("too few users", _few_users),
     ("fragile", _fragile),

@@ -3,8 +3,9 @@
 A pair of two logged steps needs no texts of its own: `pointed` makes candidates that only point to both actions, and
 `written` adds the texts of those that pass the filters.
 
-Both sides are single assistant messages. Where both call tools they differ in their calls only: the text next to the
-calls is that of the side whose context is the prompt. Reasoning is left out, since it would give the answer away.
+Both sides are single assistant messages, each word for word what its policy wrote: its calls with the words next to
+them. Only call ids are numbered on from the prompt. Reasoning that was logged apart is not part of a message here: no
+template renders it, neither in prompts nor in actions.
 """
 
 from __future__ import annotations
@@ -32,24 +33,21 @@ def sure(p_success: float | None, most: float) -> tuple[float, float]:
     return p_better, 2 * p_better - 1
 
 
-def sides(chosen: StepContext, rejected: StepContext, *, text_of_chosen: bool) -> dict[str, str]:
-    """Return prompt, chosen and rejected; the prompt's side lends its text, and calls are numbered on from it."""
-    here = chosen if text_of_chosen else rejected
-    messages = {"chosen": json.loads(chosen.completion)[0], "rejected": json.loads(rejected.completion)[0]}
-    own = json.loads(here.completion)[0]
-    lent = own.get("content") if own.get("tool_calls") else None
-    shown = {name: canonical_json([_only_action(message, lent, here.n_calls)]) for name, message in messages.items()}
-    return {"prompt": here.prompt, **shown}
+def sides(chosen: StepContext, rejected: StepContext, *, at_chosen: bool) -> dict[str, str]:
+    """Return prompt, chosen and rejected, both at the state of one of them, whose calls they are numbered on from."""
+    here = chosen if at_chosen else rejected
+    texts = {"chosen": chosen.completion, "rejected": rejected.completion}
+    return {"prompt": here.prompt, **{name: _numbered(text, here.n_calls) for name, text in texts.items()}}
 
 
-def _only_action(message: dict[str, Any], lent: str | None, first_call: int) -> dict[str, Any]:
-    if not message.get("tool_calls"):
-        return {"role": "assistant", "content": message.get("content")}
-    calls = [
-        {**call, "id": call_id(first_call + n)} if call.get("id") else call
-        for n, call in enumerate(message["tool_calls"])
-    ]
-    return {"role": "assistant", "tool_calls": calls} | ({"content": lent} if lent is not None else {})
+def _numbered(completion: str, first_call: int) -> str:
+    """Return an action, word for word, with its calls numbered from `first_call`."""
+    message = json.loads(completion)[0]
+    action = {"role": "assistant"} | {k: message[k] for k in ("content", "tool_calls") if message.get(k) is not None}
+    if calls := action.get("tool_calls"):
+        numbered = ({**call, "id": call_id(first_call + n)} if call.get("id") else call for n, call in enumerate(calls))
+        action["tool_calls"] = list(numbered)
+    return canonical_json([action])
 
 
 def finish(rows: list[dict[str, Any]], episodes: pl.DataFrame) -> pl.DataFrame:
@@ -138,5 +136,5 @@ def _with_texts(
             hint="it must return prompt, chosen and rejected itself",
         )
     here, there = (context_of[key] for key in keys)
-    texts = row | sides(here, there, text_of_chosen=True) | {"tools": tools[row["chosen_episode"]]}
+    texts = row | sides(here, there, at_chosen=True) | {"tools": tools[row["chosen_episode"]]}
     return texts | {"pair_id": _id(texts)}

@@ -86,7 +86,7 @@ def _within(
     pairs = []
     for row, (episode, index) in zip(rows, keys, strict=True):
         p_better, margin = sure(p_success.get(episode), most)
-        both = sides(context_of[episode, index + 1], context_of[episode, index], text_of_chosen=False)
+        both = sides(context_of[episode, index + 1], context_of[episode, index], at_chosen=False)
         pairs.append(both | _where(row, index + 1) | {"p_better": p_better, "margin": margin, "builder": builder})
         pairs[-1]["p_chosen"] = p_success.get(episode)
     return finish(pairs, episodes)
@@ -145,7 +145,7 @@ def user_edit(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame
         message = corrected(json.loads(context.completion)[0], row["correction"])
         if message is not None:
             better = context._replace(completion=canonical_json([message]))
-            both = sides(better, context, text_of_chosen=True) | _where(row, row["index"])
+            both = sides(better, context, at_chosen=True) | _where(row, row["index"])
             p_better, margin = sure(1.0, EDIT_IS_BETTER)
             both |= {"p_better": p_better, "margin": margin, "p_chosen": EDIT_IS_BETTER, "editor": row["editor"]}
             rows.append(both | {"builder": "user_edit"})

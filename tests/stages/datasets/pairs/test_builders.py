@@ -54,13 +54,13 @@ def test_siblings_leave_the_same_state_with_different_calls(frames: Make) -> Non
     assert pair["p_better"] == pytest.approx(better(0.725, 0.275))
 
 
-def test_the_prompt_and_the_text_are_the_chosen_sides(frames: Make) -> None:
+def test_each_side_is_what_its_policy_wrote_at_the_chosen_sides_prompt(frames: Make) -> None:
     made = frames([attempt("a", "good", 0.95), attempt("b", "bad", 0.05)])
     (pair,) = written(sibling(*made, CFG), *made[:2]).to_dicts()
     assert "a asks" in pair["prompt"]
     assert "b asks" not in pair["prompt"]
     chosen, rejected = json.loads(pair["chosen"])[0], json.loads(pair["rejected"])[0]
-    assert chosen["content"] == rejected["content"] == "a says"
+    assert (chosen["content"], rejected["content"]) == ("a says", "b says")
     assert [c["name"] for c in (*chosen["tool_calls"], *rejected["tool_calls"])] == ["good", "bad"]
     assert chosen["tool_calls"][0]["id"] == rejected["tool_calls"][0]["id"] == "call00001"
 
@@ -107,7 +107,7 @@ def test_a_fixed_retry_is_paired_at_the_state_before_the_failure(frames: Make) -
     assert (pair["chosen_step"], pair["rejected_step"], pair["same_prefix_until"]) == (1, 0, 0)
     assert [m["role"] for m in json.loads(pair["prompt"])] == ["system", "user"]
     chosen, rejected = json.loads(pair["chosen"])[0], json.loads(pair["rejected"])[0]
-    assert chosen["content"] == rejected["content"] == "let me see"
+    assert (chosen["content"], rejected["content"]) == ("sorry, again", "let me see")
     assert [s["tool_calls"][0]["arguments"]["q"] for s in (chosen, rejected)] == ["b", "a"]
     assert chosen["tool_calls"][0]["id"] == rejected["tool_calls"][0]["id"] == "call00000"
     assert pair["p_better"] == pytest.approx(0.88)
@@ -140,7 +140,7 @@ def test_what_is_no_fixed_retry(frames: Make, change: dict[str, Any]) -> None:
 def test_a_call_that_did_not_parse_can_be_the_rejected_side(frames: Make) -> None:
     steps = [{"user": "go", "call": ("sql", None), "status": "unknown"}, {"call": ("sql", {"q": "b"})}]
     (pair,) = retry_fixed(*frames([{"id": "e", "p": 0.95, "steps": steps}]), CFG).to_dicts()
-    assert json.loads(pair["rejected"])[0]["tool_calls"][0]["arguments_raw"] == "{oops"
+    assert json.loads(pair["rejected"])[0]["tool_calls"][0]["arguments_raw"] == "{oops}"
 
 
 def test_reasoning_is_left_out_of_both_sides(frames: Make) -> None:
@@ -157,3 +157,27 @@ def test_after_an_error_an_agent_is_in_another_state(frames: Make) -> None:
     both = attempt("a", "good", 0.95)
     both["steps"][0]["status"] = "failed"
     assert sibling(*frames([both, failed]), CFG).height == 1
+
+
+def test_siblings_answer_the_same_role_in_the_same_turn(frames: Make) -> None:
+    one, other = attempt("a", "good", 0.95), attempt("b", "bad", 0.05)
+    assert sibling(*frames([one, other]), CFG).height == 1
+    later = attempt("b", "bad", 0.05)
+    later["steps"].insert(2, {"user": "hm", "say": "well"})
+    assert sibling(*frames([one, later]), CFG).height == 0  # the user has spoken three times, not twice
+    unasked = attempt("b", "bad", 0.05)
+    del unasked["steps"][2]["user"]
+    unasked["steps"] = [{"user": "b asks", "call": ("look", {})}, {"user": "go on", "say": "well"}, unasked["steps"][2]]
+    assert sibling(*frames([one, unasked]), CFG).height == 0  # its newest message is its own, not the user's
+
+
+def test_every_side_is_its_steps_action_word_for_word(frames: Make) -> None:
+    made = frames([attempt("a", "good", 0.95), attempt("b", "bad", 0.05), {"id": "e", "p": 0.95, "steps": RETRY}])
+    logged = {(e, n): json.loads(a) for e, n, a in made[1].select("episode_id", "index", "action").iter_rows()}
+    for build in (sibling, retry_fixed):
+        for pair in written(build(*made, CFG), *made[:2]).iter_rows(named=True):
+            for side in ("chosen", "rejected"):
+                action, own = json.loads(pair[side])[0], logged[pair[f"{side}_episode"], pair[f"{side}_step"]]
+                assert action.get("content") == own.get("content")
+                calls = [[(c["name"], c["arguments"]) for c in m["tool_calls"]] for m in (action, own)]
+                assert calls[0] == calls[1]

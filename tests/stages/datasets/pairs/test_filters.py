@@ -12,7 +12,7 @@ from flywheel.contracts import conform, polars_schema
 from flywheel.errors import ExtensionError
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair, canonical_json, content_id
-from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
+from flywheel.stages.datasets.pairs import build_pairs, efficiency, first_divergence, retry_fixed, sibling
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +74,129 @@ def test_a_call_that_answers_another_conversation_is_dropped(frames: Make) -> No
     invented = {**BAD, "steps": [BAD["steps"][0], {"call": ("bad", {"n": 4711})}]}
     assert run(frames([GOOD, foreign]))[1]["sibling: other context"] == 1
     assert run(frames([GOOD, invented]))[1]["kept"] == 1
+
+
+def asked(name: str, *turns: str, call: tuple[str, Any], p: float, said: str = "Sure?") -> dict[str, Any]:
+    """Return an attempt that answers each turn but the last in words."""
+    *talk, last = turns
+    steps = [*({"user": turn, "say": said} for turn in talk), {"user": last, "call": call}]
+    return {"id": name, "p": p, "steps": steps, "tools": TOOLS}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (["please cancel order 77 of my account"], ["please cancel order 77 of my account"], True),
+        (["please cancel order 77 of my account"], ["please cancel my order 77 of that account"], True),
+        (["please cancel order 77 of my account"], ["please cancel order 78 of my account"], True),  # neither names it
+        (["please cancel order 77 of my account"], ["please do not cancel order 77 of my account"], False),
+        (["please cancel order 77 of my account"], ["please exchange the shoes of order 77"], False),
+        (["please cancel order 77 of my account"], ["please cancel order 77 of my account 5"], False),
+        (["cancel the order of shoes", "yes please"], ["cancel the order of shoes", "yes please"], True),
+        (["cancel the order of shoes", "yes please"], ["cancel the order of shoes", "no, it is too late"], False),
+    ],
+)
+def test_siblings_have_the_same_requests_before_them(
+    frames: Make, one: list[str], other: list[str], *, same: bool
+) -> None:
+    made = [asked("a", *one, call=("good", {}), p=0.95), asked("b", *other, call=("bad", {}), p=0.05)]
+    _, counts = run(frames(made))
+    assert (counts.get("kept", 0), counts.get("sibling: other request", 0)) == (int(same), int(not same))
+
+
+def test_a_yes_to_another_question_is_another_request(frames: Make) -> None:
+    one, other = "Shall I cancel the order of shoes now?", "Shall I keep the order of hats instead?"
+    made = [
+        asked("a", "about my order of shoes", "yes please", call=("good", {}), p=0.95, said=one),
+        asked("b", "about my order of shoes", "yes please", call=("bad", {}), p=0.05, said=other),
+    ]
+    assert run(frames(made))[1]["sibling: other request"] == 1
+    made[1] = asked("b", "about my order of shoes", "yes please", call=("bad", {}), p=0.05, said=one)
+    assert run(frames(made))[1]["kept"] == 1
+
+
+def test_an_action_names_no_fact_that_only_one_user_gave(frames: Make) -> None:
+    made = [
+        asked("a", "please cancel order 77 of my account", call=("good", {"n": 77}), p=0.95),
+        asked("b", "please cancel order 78 of my account", call=("bad", {}), p=0.05),
+    ]
+    assert run(frames(made))[1]["sibling: other request"] == 1
+
+
+def test_calls_that_give_the_same_to_go_on_with_are_no_better_than_each_other(frames: Make) -> None:
+    def found(result: str, tool: str = "sql") -> dict[str, int]:
+        one = attempt("a", (tool, {"q": "good"}), 0.95, {"say": "done"}, result=result)
+        other = attempt("b", (tool, {"q": "bad"}), 0.05, {"say": "done"}, result=result)
+        return run(frames([one, other]))[1]
+
+    assert found("the total of West is 5")["sibling: same result"] == 1
+    assert found("ok")["kept"] == 1
+    assert found("the order was updated: 5", "update_order")["kept"] == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [(None, None), ("let me see", None), ("The column does not exist, so region", "later words")],
+)
+def test_what_was_thought_after_the_failure_is_not_said_before_it(
+    frames: Make, said: str | None, reason: str | None
+) -> None:
+    made = retry("e", "no column revenue", "SELECT region FROM sales")
+    made["steps"][0]["say"] = "let me see"
+    made["steps"][1] |= {} if said is None else {"say": said}
+    counts = run(frames([made]))[1]
+    assert counts.get("kept", 0) == int(reason is None)
+    assert counts.get(f"retry_fixed: {reason}", 0) == int(reason is not None)
+
+
+def test_a_fix_that_repeats_an_earlier_call_is_none(frames: Make) -> None:
+    made = retry("e", "no column revenue", "SELECT region FROM sales")
+    user = made["steps"][0].pop("user")
+    made["steps"].insert(0, {"user": user, "call": made["steps"][1]["call"]})
+    assert run(frames([made]))[1]["retry_fixed: done before"] == 1
+
+
+def shorter(calls: list[tuple[str, Any]], others: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+    attempts = {"a": calls, "b": others}
+    return [
+        {
+            "id": name,
+            "p": 0.95,
+            "tools": TOOLS,
+            "steps": [{"user": "West 5 77", "call": calls[0]}, *({"call": call} for call in calls[1:])],
+        }
+        for name, calls in attempts.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "others", "kept"),
+    [
+        ([("good", {})], [("bad", {}), ("look", {}), ("look", {"n": 5})], True),  # one call was all it took
+        ([("good", {}), ("sql", {})], [("bad", {}), ("good", {}), ("sql", {})], True),  # it had to be made after all
+        ([("good", {}), ("sql", {})], [("bad", {}), ("look", {}), ("look", {"n": 5})], False),  # may be luck
+        ([("update_order", {})], [("get_order", {}), ("update_order", {})], False),  # to look first is no detour
+        ([("transfer_to_human", {})], [("bad", {}), ("look", {})], False),  # to hand over is no way to do it
+    ],
+)
+def test_a_longer_way_counts_only_where_its_call_was_the_detour(
+    frames: Make, calls: list[tuple[str, Any]], others: list[tuple[str, Any]], *, kept: bool
+) -> None:
+    tools = canonical_json([{"name": name} for name in ("update_order", "get_order", "transfer_to_human", "good")])
+    made = [episode | {"tools": tools} for episode in shorter(calls, others)]
+    counts = run(frames(made), efficiency=efficiency)[1]
+    assert (counts.get("kept", 0), counts.get("efficiency: no detour", 0)) == (int(kept), int(not kept))
+
+
+def test_answers_that_tell_the_same_are_the_same(frames: Make) -> None:
+    def answers(one: str, other: str) -> dict[str, int]:
+        steps: list[dict[str, Any]] = [{"user": "how much is 3 times 5?", "call": ("look", {}), "result": "it is 15"}]
+        made = [{"id": "a", "p": 0.95, "steps": [*steps, {"say": one}]}]
+        made.append({"id": "b", "p": 0.05, "steps": [*steps, {"say": other}]})
+        return run(frames(made), first_divergence=first_divergence)[1]
+
+    assert answers("That makes 15.", "Three times five is fifteen, that is 15")["first_divergence: near-identical"] == 1
+    assert answers("That makes 15.", "That makes three.")["kept"] == 1
 
 
 PROSE = "The user would like to have the order of the West moved"
