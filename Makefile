@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 export HF_HUB_DISABLE_TELEMETRY := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
+# Compiled once, not by each process that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test pytest checks test-fast format schemas sample_logs bench e2e airflow clean
 

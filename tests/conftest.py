@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("model")
         if fixtures & {"shared_data", "tau_airline"}:
             item.add_marker("data")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = _for_two_workers(items)
+
+
+def _for_two_workers(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Sort tests so that each half begins with long modules and ends with quick ones.
+
+    Each of two workers gets a half, and one that is done takes over from the end of the other's: of a module of quick
+    tests, not of one whose fixture would have to be made twice.
+    """
+    modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
+    long = [tests for tests in modules if _is_long(tests)]
+    quick = [tests for tests in modules if not _is_long(tests)]
+    halves = [[test for tests in long[n::2] for test in tests] for n in (0, 1)]
+    rest = [test for tests in quick for test in tests]
+    wanting = max(0, len(items) // 2 - len(halves[0]))
+    return [*halves[0], *rest[:wanting], *halves[1], *rest[wanting:]]
+
+
+def _is_long(tests: list[pytest.Item]) -> bool:
+    return any(test.get_closest_marker(name) for test in tests for name in ("process", "model"))
 
 
 class _Memory:

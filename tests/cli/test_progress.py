@@ -23,19 +23,37 @@ with training(out) as show:
 """
 
 
-def drawn(seconds: float, *, progress: bool = True, terminal: bool = True) -> str:
-    """Return what a command that takes this long writes to stderr."""
+LONG = 2.8  # seconds
+# Name → how long each of two commands takes, whether progress is wanted, whether stderr is a terminal.
+WAYS = {
+    "a long command": (LONG, True, True),
+    "a quick command": (0.1, True, True),
+    "--no-progress": (LONG, False, True),
+    "no terminal": (LONG, True, False),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, str]:
+    """Return what each way writes to stderr; they wait at the same time."""
+    started = {name: _started(*way) for name, way in WAYS.items()}
+    return {name: _written(process, ours) for name, (process, ours) in started.items()}
+
+
+def _started(seconds: float, progress: bool, terminal: bool) -> tuple[subprocess.Popen[bytes], int]:  # noqa: FBT001
     code = CODE.format(seconds=seconds, progress=progress)
-    if not terminal:
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
-    ours, theirs = pty.openpty()
+    ours, theirs = pty.openpty() if terminal else os.pipe()
     process = subprocess.Popen([sys.executable, "-c", code], stderr=theirs, env={**os.environ, "TERM": "xterm"})
     os.close(theirs)
+    return process, ours
+
+
+def _written(process: subprocess.Popen[bytes], ours: int) -> str:
     written = b""
     while True:
         try:
             chunk = os.read(ours, 4096)
-        except OSError:  # Linux's way to say that the other side was closed
+        except OSError:  # Linux's way to say that the other side of a terminal was closed
             break
         if not chunk:
             break
@@ -45,18 +63,13 @@ def drawn(seconds: float, *, progress: bool = True, terminal: bool = True) -> st
     return written.decode()
 
 
-def test_a_long_command_shows_that_it_works() -> None:
-    seen = drawn(2.8)
+def test_a_long_command_shows_that_it_works(drawn: dict[str, str]) -> None:
+    seen = drawn["a long command"]
     assert "judging" in seen
     assert "one suite done" in seen
     assert "loss 0.5" in seen
 
 
-@pytest.mark.parametrize(
-    ("seconds", "progress", "terminal"),
-    [(0.1, True, True), (2.8, False, True), (2.8, True, False)],
-    ids=["a quick command", "--no-progress", "no terminal"],
-)
-def test_nothing_is_drawn(seconds: float, progress: bool, terminal: bool) -> None:  # noqa: FBT001 - parametrised
-    seen = drawn(seconds, progress=progress, terminal=terminal).replace("\r\n", "\n")
-    assert seen == "one suite done\n"
+@pytest.mark.parametrize("way", ["a quick command", "--no-progress", "no terminal"])
+def test_nothing_is_drawn(way: str, drawn: dict[str, str]) -> None:
+    assert drawn[way].replace("\r\n", "\n") == "one suite done\n"

@@ -114,18 +114,18 @@ def test_a_manifest_says_where_every_byte_comes_from(wheel: tuple[Path, dict[str
 def test_the_second_command_ends_at_once_and_names_the_holder(wheel: tuple[Path, dict[str, str]]) -> None:
     project, _ = wheel
     first = subprocess.Popen(
-        [REAL, "train", "--method", "dpo"], cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [REAL, "ingest", "-"], cwd=project, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (project / "rounds" / "0002" / "work").is_dir():
-            time.sleep(0.05)
+        while time.monotonic() < deadline and not (project / ".flywheel" / "lock.json").is_file():
+            time.sleep(0.02)
         second = subprocess.run(
-            [FLYWHEEL, "ingest", "logs/"], capture_output=True, text=True, check=False, cwd=project, timeout=30
+            [FLYWHEEL, "build"], capture_output=True, text=True, check=False, cwd=project, timeout=30
         )
         assert first.poll() is None, "the first was still at work"
     finally:
         first.kill()
-        first.wait()
+        first.communicate()
     assert second.returncode == 4
-    assert f"`train` (process {first.pid})" in second.stderr
+    assert f"`ingest` (process {first.pid})" in second.stderr
