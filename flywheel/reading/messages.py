@@ -37,6 +37,7 @@ _PROVIDERS = (
     "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
     "text_editor_code_execution_tool_result", "tool_search_tool_result",
 )  # fmt: skip
+_MCP = {"content", "isError", "structuredContent", "_meta"}
 _UNSAID_PARTS = (*_THOUGHT_PARTS, "redacted_thinking")
 
 
@@ -234,7 +235,15 @@ def flat_text(content: Any) -> str | None:
         return _joined(content)
     if isinstance(content, dict) and isinstance(content.get("text"), str):
         return str(content["text"])
+    if is_mcp_result(content):
+        return _joined(content["content"])
     return _json(content)
+
+
+def is_mcp_result(value: Any) -> bool:
+    """Whether an object is a tool's result as MCP has it: parts, and whether it is an error."""
+    parts = as_list(as_dict(value).get("content"))
+    return bool(parts) and value.keys() <= _MCP and all(isinstance(p, dict) and "type" in p for p in parts)
 
 
 def _joined(parts: Sequence[Any]) -> str | None:

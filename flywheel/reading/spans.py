@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source, answer_from, request
-from flywheel.reading.messages import Message, flat_text
+from flywheel.reading.messages import Message, flat_text, is_mcp_result
 from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import embedded, literal, present, text
@@ -124,7 +124,7 @@ def _tool_message(result: Any) -> Message:
 
 def _result_text(result: Any) -> str | None:
     value = embedded(result)
-    return flat_text(value if isinstance(value, list) else result)
+    return flat_text(value if isinstance(value, list) or is_mcp_result(value) else result)
 
 
 def _how_it_ended(run: Run, content: str, status: str) -> str:

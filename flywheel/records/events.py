@@ -70,7 +70,8 @@ class LogEvent(Row):
       "prompt_token_ids", "completion_token_ids", "completion_logprobs", "sampling": {...},
       "propensity": the probability with which the policy chose this action, for off-policy estimates,
       "fragment": "block" or "delta" where the message is a piece of one (pieces with one response_id, or a run of
-      pieces without any, are joined in order), "summary": true where it is a whole trace's own input and output,
+      pieces without any, are joined in order), "copied": true where another conversation holds the same call (a fork):
+      its tokens and cost count there, "summary": true where it is a whole trace's own input and output,
       used only if the trace (by its id; without one the conversation) has no other call}
     - tool_call: {"arguments": {...}} a call seen apart from a model message (a span).
     - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s"}

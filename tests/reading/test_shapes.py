@@ -13,6 +13,7 @@ from flywheel.reading.shapes import (
     asked,
     exchange,
     fields_of_repr,
+    instructions_around,
     schemas,
     transcript,
 )
@@ -257,6 +258,17 @@ CALLS: dict[str, Any] = {
     "gemini": {"candidates": [{"content": {"parts": [
         {"function_call": {"id": "c1", "name": "get_order", "args": {"id": 7}}}]}}]},
     "vercel": {"toolCalls": [{"toolCallId": "c1", "toolName": "get_order", "args": {"id": 7}}], "text": ""},
+    "vercel 5, its tool calls alone": [{"toolCallId": "c1", "toolName": "get_order", "input": ARGS}],
+    "vercel 4, its tool calls alone": [
+        {"toolCallType": "function", "toolCallId": "c1", "toolName": "get_order", "args": ARGS}],
+    "vercel, one tool call": {"toolCallId": "c1", "toolName": "get_order", "input": {"id": 7}},
+    "vercel, parts": [{"type": "tool-call", "toolCallId": "c1", "toolName": "get_order", "input": {"id": 7}}],
+    "extensions ai": [{"role": "assistant", "parts": [
+        {"$type": "functionCall", "callId": "c1", "name": "get_order", "arguments": {"id": 7}}]}],
+    "extensions ai, with an encrypted thought": [{"role": "assistant", "finish_reason": "stop", "parts": [
+        {"type": "tool_call", "id": "c1", "name": "get_order", "arguments": {"id": 7}},
+        {"type": "Microsoft.Extensions.AI.TextReasoningContent",
+         "content": {"text": "", "protectedData": "CooKAY89a1+CDPFO/TMZiXeenaPLkZSQA1LTxbQ7KmbinWe/uwbM"}}]}],
     "koog": [{"role": "assistant", "content": json.dumps([OPENAI_CALL]), "finish_reason": "tool_calls"}],
     "langchain": {"kwargs": {"content": "", "tool_calls": [LC]}, "lc": 1, "id": ["x", "AIMessage"]},
 }  # fmt: skip
@@ -267,6 +279,60 @@ def test_every_frameworks_call_is_the_same_call(name: str) -> None:
     (said,) = answered(CALLS[name])
     assert said["tool_calls"] == CALLING["tool_calls"]
     assert not said.get("content")
+
+
+def test_of_encrypted_reasoning_only_what_can_be_read_is_a_thought() -> None:
+    blob = {"protectedData": "CooKAY89a1+CDPFO", "text": "Look it up."}
+    kinds: list[dict[str, Any]] = [
+        {"type": "Microsoft.Extensions.AI.TextReasoningContent", "content": blob},
+        {"$type": "reasoning", **blob},
+        {"type": "reasoning", "content": blob},
+    ]
+    for part in kinds:
+        (said,) = answered([{"role": "assistant", "parts": [part, {"type": "text", "content": "It is there."}]}])
+        assert said == {"role": "assistant", "content": "It is there.", "reasoning": "Look it up."}
+
+
+def test_a_result_that_is_a_frameworks_own_object_is_its_result() -> None:
+    logged = json.dumps({"type": "function_result", "call_id": "c1", "result": "Monday"})
+    parts = [{"type": "tool_call_response", "id": "c1", "response": logged}]
+    begun = asked([{"role": "tool", "parts": parts}])
+    assert begun is not None
+    assert (begun.messages[0]["content"], begun.messages[0]["tool_call_id"]) == ("Monday", "c1")
+    begun = asked([{"role": "tool", "parts": [{"$type": "functionResult", "callId": "c1", "result": "Monday"}]}])
+    assert begun is not None
+    assert (begun.messages[0]["content"], begun.messages[0]["tool_call_id"]) == ("Monday", "c1")
+
+
+def test_mcp_results_are_their_parts() -> None:
+    logged = {"content": [{"type": "text", "text": "Monday"}], "isError": False}
+    begun = asked([{"role": "tool", "tool_call_id": "c1", "content": logged}])
+    assert begun is not None
+    assert begun.messages[0]["content"] == "Monday"
+
+
+def test_a_fields_name_in_the_place_of_its_value_is_nothing() -> None:
+    assert asked('{"content": "role"}') is None
+    assert asked({"content": "role", "role": "user"}) is not None
+
+
+def test_a_system_prompt_around_a_call_is_that_calls_where_both_begin_alike() -> None:
+    history = [{"role": "user", "content": "Where is order 7?"}]
+    outer = {"prompt": "Where is order 7?", "system": "Be kind."}
+    assert instructions_around(outer, history) == "Be kind."
+    assert instructions_around(json.dumps([{"role": "system", "content": "Be kind."}, *history]), history) == "Be kind."
+    assert instructions_around({**outer, "prompt": "Another question?"}, history) is None
+    assert instructions_around({"prompt": "Where is order 7?"}, history) is None
+    assert instructions_around(None, history) is None
+
+
+def test_cached_tokens_count_once() -> None:
+    apart = {"input_tokens": 5, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 30, "output_tokens": 7}
+    assert about_answer({"type": "message", "content": [], "usage": apart})["input_tokens"] == 235
+    summed = {"prompt_tokens": 235, "cache_read_input_tokens": 30, "completion_tokens": 7}
+    assert about_answer({"choices": [], "usage": summed})["input_tokens"] == 235
+    totals = {"input_tokens": 235, "output_tokens": 7, "total_tokens": 242, "cache_read_input_tokens": 30}
+    assert about_answer({"content": [], "usage": totals})["input_tokens"] == 235
 
 
 def test_json_that_the_model_wrote_stays_its_text() -> None:

@@ -7,7 +7,7 @@ shape raises no error: it becomes the user's text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.reading.memo import cached_by_content
@@ -21,6 +21,7 @@ _ASKED = ("input", "query", "question", "text", "prompt", "message", "user_input
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction", "system_prompt")
 _TOOLS = ("tools", "functions", "tool_definitions", "function_tools", "toolDefinitions")
 _CONFIGS = ("config", "generation_config", "kwargs", "invocation_params", "toolConfig", "configuration", "options")
+_NOTHING = ({"content": "role"}, [{"content": "role"}])  # LangSmith's exporter: a field's name for its value
 _FLAT = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
 DEEPEST = 6  # wrappers around a message; what is deeper is text
 _HOLDERS = (
@@ -41,9 +42,25 @@ class Asked(NamedTuple):
 def asked(value: Any) -> Asked | None:
     """Return what a model call's input holds; None when there is none."""
     opened = embedded(value)
-    if opened is None or opened in ("", {}, []):
+    if opened is None or opened in ("", {}, []) or opened in _NOTHING:
         return None
     return Asked(messages(_input(opened, 0)), _tools(opened, 0))
+
+
+def instructions_around(inputs: Any, history: Sequence[Message]) -> str | None:
+    """Return the system prompt in the input of a span around a model call, where it begins with the call's question.
+
+    Args:
+        inputs: the outer span's input, as it was logged.
+        history: the call's own messages.
+    """
+    outer = asked(inputs)
+    if outer is None or len(outer.messages) < 2 or outer.messages[0]["role"] != "system":  # noqa: PLR2004
+        return None
+    questions = [
+        next((m.get("content") for m in told if m["role"] == "user"), None) for told in (outer.messages, history)
+    ]
+    return outer.messages[0].get("content") if questions[0] and questions[0] == questions[1] else None
 
 
 def transcript(value: Any) -> list[Message] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from flywheel.reading.events import answer_from
 from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.shapes.inputs import DEEPEST, asked, listed, schemas
-from flywheel.reading.shapes.turns import ITEM_KINDS, is_turn, koogs_calls, turns_of
+from flywheel.reading.shapes.turns import ITEM_KINDS, is_part, is_turn, koogs_calls, turns_of
 from flywheel.reading.streams import assembled
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
@@ -25,6 +25,7 @@ _WRAPPERS = (
 _INNER = ("output", "outputs", "llm_output", "message", "kwargs", "response_metadata", "generation_info")
 _LISTS = {"choices": 0, "candidates": 0, "generations": 0, "messages": -1, "output": -1}
 _DEPTH = 5
+_APART = ("cache_creation_input_tokens", "cache_read_input_tokens")  # Anthropic counts them besides `input_tokens`
 _USAGE = ("usage", "usage_metadata", "token_usage", "usageMetadata")
 _REASONS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _MODEL = ("model_name", "model", "model_version", "modelVersion")
@@ -66,6 +67,8 @@ def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     for name in ("choices", "candidates"):
         if as_list(item.get(name)):
             return [turn for choice in item[name] for turn in _choice(as_dict(choice), depth)]
+    if is_part(item) and "toolName" in item:
+        return turns_of([{"role": "assistant", "content": [item]}])
     if _is_vercel(item):
         return turns_of([{**item, "role": "assistant"}])
     if is_turn(item) or (isinstance(item.get("content"), list) and "stop_reason" in item):
@@ -101,7 +104,7 @@ def _of_list(entries: list[Any], depth: int) -> list[Any] | None:
     """Return the turns of a list: choices, or the pieces of one answer."""
     items = listed(entries)
     if items is None:
-        if all(isinstance(i, dict) and i.get("type") in ("text", "tool_use", "thinking") for i in entries):
+        if entries and all(map(is_part, entries)):
             return turns_of([{"role": "assistant", "content": entries}])
         nested = [_of(embedded(i), depth + 1) for i in entries]
         return [t for turns in nested for t in turns or ()] if all(n is not None for n in nested) else None
@@ -143,8 +146,14 @@ def about_answer(item: Any) -> dict[str, Any]:
         model=text(find(_MODEL)),
         response_id=next((name for place in places if (name := _own_id(place))), None),
         finish_reason=text(find(_REASONS)),
-        **token_counts(as_dict(find(_USAGE))),
+        **_counted(as_dict(find(_USAGE))),
     )
+
+
+def _counted(usage: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the tokens of a call; where a sum is logged, cached ones are in it."""
+    summed = not usage.keys().isdisjoint(("prompt_tokens", "total_tokens"))
+    return token_counts(usage, cached=() if summed else _APART)
 
 
 def _own_id(place: Mapping[str, Any]) -> str | None:

@@ -34,10 +34,16 @@ RESULT_KINDS = (
 )  # fmt: skip
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 _SDK_KINDS = ("text", "json", "content", "error-text", "error-json", "execution-denied")
-_IDS = ("call_id", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "id")
+_IDS = ("call_id", "callId", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "id")
 _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an untyped part is called by
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult")
+_ANSWERED = ("output", "result")  # what only a result of the AI SDK has
+_EXTENSIONS_AI = "Microsoft.Extensions.AI."  # whose parts are named by class, or by `$type`
+_CLASSES = {
+    "TextContent": "text", "TextReasoningContent": "reasoning", "FunctionCallContent": "function_call",
+    "FunctionResultContent": "function_result", "functionCall": "function_call", "functionResult": "function_result",
+}  # fmt: skip
 
 
 def is_turn(value: Any) -> bool:
@@ -276,13 +282,24 @@ def parts_of(items: Iterable[Any]) -> list[Any]:
     return [_part(item) for item in items if not _is_hidden(as_dict(item))]
 
 
+def is_part(value: Any) -> bool:
+    """Whether a value is a part of an answer, which needs no message around it: a text, a thought, a tool call."""
+    part = as_dict(value)
+    return part.get("type") in ("text", "tool_use", "thinking", "reasoning") or _is_sdk_call(part)
+
+
+def _is_sdk_call(part: Mapping[str, Any]) -> bool:
+    """Whether an object is a tool call of the AI SDK, which its spans log without a type."""
+    return isinstance(part.get("toolName"), str) and "toolCallId" in part and part.keys().isdisjoint(_ANSWERED)
+
+
 def _is_hidden(part: Mapping[str, Any]) -> bool:
     approval = str(part.get("type")).startswith("tool-approval-")
     return approval or part.get("visible") is False or (bool(part) and part.keys() <= _SIGNATURES)
 
 
 def _part(value: Any) -> Any:
-    part = as_dict(as_dict(value).get("message_content")) or as_dict(value)
+    part = _plain(as_dict(as_dict(value).get("message_content")) or as_dict(value))
     value = part or value
     kind = first(part, ("type", "part_kind", "kind", "block_type", "content_type"))
     if kind is None:
@@ -291,14 +308,27 @@ def _part(value: Any) -> Any:
         return {"type": "tool_call", **call_of(part)} if "function" not in part else value
     if kind in RESULT_KINDS:
         return result_of(part)
-    if kind in ("reasoning", "thinking") and "summary" in part:
+    if kind in ("reasoning", "thinking") and ("summary" in part or isinstance(part.get("content"), dict)):
         return {"type": "thinking", "thinking": thoughts_of(part)}
     return value if "type" in part else {**part, "type": kind}
 
 
+def _plain(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part of Microsoft.Extensions.AI under the names of other frameworks; others as they are."""
+    kind = first(part, ("type", "$type"))
+    if not isinstance(kind, str) or not (kind.startswith(_EXTENSIONS_AI) or "$type" in part):
+        return part
+    name = kind.removeprefix(_EXTENSIONS_AI)
+    inner = part.get("content")
+    fields = {**part, **inner} if isinstance(inner, dict) else dict(part)
+    fields.pop("$type", None)
+    return {**fields, "type": _CLASSES.get(name, name)}
+
+
 def thoughts_of(item: Mapping[str, Any]) -> str:
-    """Return the text of a reasoning item, whose parts have types of their own."""
+    """Return the text of a reasoning item, whose parts have types of their own; what is encrypted has none."""
     value = first(item, ("summary", "content", "text"))
+    value = value.get("text") if isinstance(value, dict) else value
     texts = (text(as_dict(part).get("text")) for part in value) if isinstance(value, list) else [flat_text(value)]
     return "\n".join(t for t in texts if t)
 
@@ -308,9 +338,12 @@ def _untyped(part: Mapping[str, Any], value: Any) -> Any:
     thoughts = as_dict(part.get("reasoningContent")).get("reasoningText")
     if part.get("thought") is True or thoughts:
         return {"type": "thinking", "thinking": flat_text(thoughts) or part.get("text")}
-    if as_dict(first(part, _CALLS)) or ("arguments" in part and "name" in part):
+    if as_dict(first(part, _CALLS)) or ("arguments" in part and "name" in part) or _is_sdk_call(part):
         return {"type": "tool_call", **call_of(part)}
-    answer = as_dict(first(part, _RESULTS)) or (part if "call_id" in part and "content" in part else {})
+    answered = ("call_id" in part and "content" in part) or (
+        "toolCallId" in part and first(part, _ANSWERED) is not None
+    )
+    answer = as_dict(first(part, _RESULTS)) or (part if answered else {})
     if answer:
         return result_of(answer)
     if isinstance(part.get("text"), str):
@@ -350,6 +383,9 @@ def _call_id(item: Mapping[str, Any]) -> Any:
 def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a typed part."""
     value = first(item, ("output", "result", "response", "content", "toolResult"))
+    wrapped = as_dict(embedded(value))
+    if wrapped.get("type") in RESULT_KINDS and "result" in wrapped:  # Microsoft's framework logs its own object as text
+        value = wrapped["result"]
     flags = picked(item, ("is_error", "isError", "status", "error"))
     if flags.get("status") == "completed":  # of the item, not of the tool
         del flags["status"]

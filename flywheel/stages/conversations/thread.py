@@ -22,13 +22,15 @@ from flywheel.records import EventKind
 
 _MARK = '"threaded":true'
 _BY_USER = '"role":"user"'  # as canonical JSON writes it
+_COPIED = '{"copied":true,'  # before the other fields of a payload, which is marked and so not empty
 _REWIND = '{"annotator":"human","name":"rewind","target":"session"}'
 
 
 def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
     """Return events with attempts that were given up as conversations of their own; most logs have none.
 
-    An event before the fork is in every attempt that it belongs to, under the same `event_id`.
+    An event before the fork is in every attempt that it belongs to, under the same `event_id`; in those that were given
+    up it is `copied`, so that its tokens count once.
     """
     marked = events.filter(pl.col("payload").str.contains(_MARK, literal=True))
     if marked.is_empty():
@@ -62,7 +64,11 @@ def _apart(events: pl.DataFrame, tree: _Tree) -> Iterator[pl.DataFrame]:
     own = tree.dropped.union(*(attempt.own for attempt in tree.attempts.values()))
     yield events.filter(span.is_null() | ~span.is_in(sorted(own)))
     for leaf, attempt in sorted(tree.attempts.items()):
-        path = events.filter(span.is_in(sorted(attempt.messages)))
+        path = events.filter(span.is_in(sorted(attempt.messages))).with_columns(
+            payload=pl.when(~span.is_in(sorted(attempt.own)))
+            .then(pl.col("payload").str.replace("{", _COPIED, literal=True))
+            .otherwise("payload")
+        )
         fork = events.filter(span == attempt.instead).head(1)
         back = fork.with_columns(kind=pl.lit(EventKind.FEEDBACK.value), payload=pl.lit(_REWIND))
         name = f"{events['conversation_id'][0]}/{leaf}"

@@ -109,6 +109,7 @@ class _Walker:
         self.context: Messages = []
         self.pending: Messages = []
         self._resets = False  # whether what is pending replaces the context
+        self._unrepeated: set[int] = set()  # identities of messages of the context that inputs leave out
         self._so_far: Usage = {}
         self._tools: Any = None
         self._take: dict[str, Callable[[Event], None]] = {
@@ -123,7 +124,7 @@ class _Walker:
         if handler is not None:
             handler(event)
             self._note_tools(event.payload.get("tools"))
-            self._note_usage(event.payload.get("usage_so_far"))
+            self._note_usage(event)
             tags = event.payload.get("tags")
             if isinstance(tags, list):
                 self.out.tags.update(tag for tag in tags if isinstance(tag, str))
@@ -145,9 +146,20 @@ class _Walker:
     def _has_calls(self) -> int:
         return self.out.logged_calls or self.out.seen_calls or self.results.orphans
 
-    def _note_usage(self, so_far: Any) -> None:
-        """Take in a running total, which some logs repeat instead of each call's own."""
-        for name in _USAGE if isinstance(so_far, dict) else ():
+    def _note_usage(self, event: Event) -> None:
+        """Add a call's tokens, cost and time; a running total, which some logs repeat instead, is one.
+
+        A copy of an event that another conversation holds too was paid for once, there.
+        """
+        if event.payload.get("copied") is True:
+            return
+        for name in _USAGE if event.kind == "model_call" else ():
+            amount = event.payload.get(name)
+            if isinstance(amount, int | float):
+                self.out.usage[name] = self.out.usage.get(name, 0) + amount
+        logged = event.payload.get("usage_so_far")
+        so_far: dict[str, Any] = logged if isinstance(logged, dict) else {}
+        for name in _USAGE:
             amount = so_far.get(name)
             if isinstance(amount, int | float):
                 self._so_far[name] = max(amount, self._so_far.get(name, 0))
@@ -177,16 +189,34 @@ class _Walker:
         if not isinstance(message, dict):
             return
         if history is not None:
-            fresh = _continuation(self.context, history)
-            self._resets = fresh is None
-            self.pending = history if fresh is None else fresh
+            self.pending, self._resets = self._observed(history)
             self._observe_results(self.pending, event.event_id)
         self._act(event.event_id, {"role": "assistant", **message})
         self.out.actions[-1].served = served(event.payload)
-        for name in _USAGE:
-            amount = event.payload.get(name)
-            if isinstance(amount, int | float):
-                self.out.usage[name] = self.out.usage.get(name, 0) + amount
+
+    def _observed(self, history: Messages) -> tuple[Messages, bool]:
+        """Return what an input adds to the context, and whether it replaces the context.
+
+        Some inputs hold nothing but the results of the last calls: a server keeps what was before. Others leave results
+        out: those that spans logged are what the agent saw all the same.
+        """
+        fresh = _continuation(self.context, history)
+        if fresh is None and self._unrepeated:
+            fresh = _continuation([m for m in self.context if id(m) not in self._unrepeated], history)
+        if fresh is None and self._are_answers(history):
+            fresh = history
+        if fresh is None:
+            return history, True
+        left_out = (
+            [] if any(m["role"] == "user" for m in fresh) else [m for m in self.pending if _is_left_out(m, fresh)]
+        )
+        self._unrepeated |= {id(message) for message in left_out}
+        return left_out + fresh, False
+
+    def _are_answers(self, history: Messages) -> bool:
+        """Whether messages only answer the calls of the last action."""
+        made = {call.call_id for call in self.out.actions[-1].calls if call.call_id} if self.out.actions else set()
+        return bool(history) and all(m["role"] == "tool" and m.get("tool_call_id") in made for m in history)
 
     def _act(self, event_id: str, message: dict[str, Any]) -> None:
         calls = [
@@ -196,6 +226,7 @@ class _Walker:
         self.out.actions.append(Action(self.pending, self._resets, message, event_id, calls))
         if self._resets:
             self.context.clear()
+            self._unrepeated.clear()
         self.context += [*self.pending, message]
         self._resets = False
         self.pending = [early.message for early in self.results.call(calls)]
@@ -243,6 +274,17 @@ class _Walker:
                 status = str(message.get("status") or ToolStatus.UNKNOWN.value)
                 name = str(message.get("name") or "")
                 self.results.result(Result(call_id, name, status, event_id, is_event=False, message=message))
+
+
+def _is_left_out(message: dict[str, Any], history: Messages) -> bool:
+    """Whether a message is a tool's result that a history does not hold, neither as one nor as anyone's text."""
+    if message["role"] != "tool":
+        return False
+    results = [m for m in history if m["role"] == "tool"]
+    if any(not m.get("tool_call_id") or m["tool_call_id"] == message.get("tool_call_id") for m in results):
+        return False
+    content = str(message.get("content") or "").strip()
+    return not any(content in str(m.get("content") or "") for m in history)
 
 
 def _continuation(context: Messages, history: Messages) -> Messages | None:

@@ -37,7 +37,14 @@ class Session:
     def reply(self, uuid: str, parent: str, text: str, *calls: str, response: str | None = None) -> None:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         blocks += [{"type": "tool_use", "id": c, "name": "Bash", "input": {"command": f"run {c}"}} for c in calls]
-        message = {"id": response or f"msg-{uuid}", "role": "assistant", "model": "claude-x", "content": blocks}
+        named = response or f"msg-{uuid}"
+        message = {
+            "id": named,
+            "role": "assistant",
+            "model": "claude-x",
+            "content": blocks,
+            "usage": {"output_tokens": 1},
+        }
         self.say(uuid, parent, "assistant", message)
 
     def result(self, uuid: str, parent: str, call: str) -> None:
@@ -96,6 +103,8 @@ def test_the_last_path_stands_and_what_was_given_up_is_undone(tmp_path: Path) ->
     assert texts(project, f"{SESSION}/a5") == ["", "Both are lost.", "", "Order 8 is cancelled."]
     assert episodes["task_id"].n_unique() == 1
     assert episodes["n_tool_errors"].to_list() == [0, 0, 0]
+    tokens = dict(episodes.select("conversation_id", "output_tokens").iter_rows())
+    assert tokens == {SESSION: 3, f"{SESSION}/a6": 2, f"{SESSION}/a5": 1}, "six replies, each counted once"
 
     undone = project.store.table("rewards", "rewards").filter(pl.col("signal") == "undo").collect()
     events = project.store.table("events", "ingest").collect()

@@ -175,3 +175,38 @@ def test_tools_are_joined_by_name() -> None:
 def test_what_is_no_message_is_no_action(payload: dict[str, Any]) -> None:
     transcript = read(Talk("t").event("model_call", payload).event("request", payload))
     assert (transcript.actions, transcript.tail) == ([], [])
+
+
+def test_an_input_of_nothing_but_results_continues_the_conversation() -> None:
+    talk = Talk("t").act(calls=[FIND], input=[SYSTEM, user("where is order 7?")])
+    talk.act("It is shipped.", input=[answer("shipped", "c1", name="find", status="ok")])
+    transcript = read(talk)
+    assert [a.resets_context for a in transcript.actions] == [False, False]
+    assert [m["content"] for m in transcript.actions[1].observation] == ["shipped"]
+    other = Talk("t").act(calls=[FIND], input=[user("a")]).act("b", input=[answer("shipped", "c9")])
+    assert read(other).actions[1].resets_context, "the answer to another call is another conversation's"
+
+
+def test_results_that_inputs_leave_out_reached_the_agent_all_the_same() -> None:
+    asked, made = [SYSTEM, user("where is order 7?")], said(None, [FIND])
+    talk = Talk("t").act(calls=[FIND], input=asked).result("shipped", call_id="c1", name="find")
+    talk.act("It is shipped.", input=[*asked, made])
+    talk.act("You are welcome.", input=[*asked, made, said("It is shipped."), user("thanks")])
+    transcript = read(talk)
+    assert [[m["content"] for m in a.observation] for a in transcript.actions[1:]] == [["shipped"], ["thanks"]]
+    assert not any(a.resets_context for a in transcript.actions)
+
+
+@pytest.mark.parametrize(
+    "shown", [user("Observation: shipped"), said("Observation: shipped"), answer("it is shipped", "c1")]
+)
+def test_a_result_that_an_input_holds_in_other_words_is_not_told_twice(shown: dict[str, Any]) -> None:
+    asked = [user("where is order 7?")]
+    talk = Talk("t").act(calls=[FIND], input=asked).result("shipped", call_id="c1", name="find")
+    transcript = read(talk.act("Done.", input=[*asked, said(None, [FIND]), shown]))
+    assert transcript.actions[1].observation == [shown | ({"name": "find"} if shown["role"] == "tool" else {})]
+
+
+def test_a_copy_of_a_call_that_another_conversation_holds_is_paid_for_there() -> None:
+    talk = Talk("t").ask("a").act("b", output_tokens=5, copied=True).act("c", output_tokens=7)
+    assert read(talk).usage == {"output_tokens": 7}

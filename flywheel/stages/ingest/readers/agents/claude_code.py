@@ -4,8 +4,8 @@ In: lines of a session; a reply has one line a content block, under one message 
 with their status, what users wrote, and what they did without words: refused a call, changed a patch, interrupted.
 Sub-agents (sidechains) are conversations of their own. Text that the program put into a user's mouth is a system
 message. The summary of a compaction replaces all messages before it. Messages name the one before them, and form a tree
-where a user went back (`threads.py`); of titles, snapshots, queues and other bookkeeping only that link is kept. System
-prompt and tools are never logged.
+where a user went back (`threads.py`); of titles, snapshots, queues and other bookkeeping only that link is kept. A
+fork's first lines are copies of the session that it was forked from. System prompt and tools are never logged.
 """
 
 from __future__ import annotations
@@ -60,12 +60,18 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     source = _source(record, message, session)
     events = _reply(message, source) if kind == "assistant" else _incoming(record, message, source)
     for event in events:
-        yield _threaded({**event, "seq": line})
+        yield _copied(_threaded({**event, "seq": line}), record)
 
 
 def _threaded(event: Event) -> Event:
     """Say that an event follows the message named as its parent: edits and rewinds fork the chain."""
     return {**event, "payload": event["payload"] | {"threaded": True}} if event["span_id"] else event
+
+
+def _copied(event: Event, record: Mapping[str, Any]) -> Event:
+    """Say that a line was copied from the session that this one was forked from: its tokens are counted there."""
+    copied = ident(as_dict(record.get("forkedFrom")).get("sessionId")) is not None
+    return {**event, "payload": event["payload"] | {"copied": True}} if copied else event
 
 
 def _is_message(record: Any) -> bool:
@@ -164,4 +170,4 @@ def _words(written: str, record: Mapping[str, Any], source: Source) -> Iterator[
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 
 
-READER = reader("claude_code", 2, "session files of Claude Code", sniff=_sniff, read=_read)
+READER = reader("claude_code", 3, "session files of Claude Code", sniff=_sniff, read=_read)

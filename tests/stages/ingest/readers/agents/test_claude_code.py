@@ -197,3 +197,9 @@ def test_detection_refusal_and_steps(take: Callable[..., Any], write: Callable[.
     episodes, steps = build_episodes(taken.events, EpisodesConfig(), Funnel())
     assert (episodes["conversation_id"].to_list(), episodes["stop_reason"].to_list()) == ([SESSION], ["answered"])
     assert steps["tool_status"].to_list() == [["failed"], []]
+
+
+def test_a_forks_first_lines_are_copies() -> None:
+    (copied,) = read(piece(SAY, forkedFrom={"sessionId": "another", "messageUuid": "u-1"}))
+    assert copied["payload"]["copied"] is True
+    assert "copied" not in read(piece(SAY))[0]["payload"]

@@ -496,6 +496,52 @@ def test_other_formats_are_left_alone(record: Any) -> None:
     assert READER.sniff(Sample("x.json", [record])) == 0.0
 
 
+def test_a_system_prompt_that_only_the_agents_span_has_is_the_calls() -> None:
+    noted = json.dumps({"attributes": {"gen_ai.system_instructions": '[{"type": "text", "content": "Be kind."}]'}})
+    told = json.dumps({"prompt": "where is order 7?", "system": "Be kind."})
+    around: list[dict[str, Any]] = [{"metadata": noted}, {"input": told}]
+    for agent in around:
+        calls = (observation("g", parentObservationId="a"), observation("h", parentObservationId="a", second=2))
+        events = read(export(observation("a", "AGENT", **agent), *calls))
+        inputs = [e["payload"]["input"] for e in events if e["kind"] == "model_call"]
+        assert inputs == [[{"role": "system", "content": "Be kind."}, *ASKED]] * 2
+    own = json.dumps([{"role": "system", "content": "Be quick."}, *ASKED])
+    call = one(export(observation("a", "AGENT", metadata=noted), observation("g", parentObservationId="a", input=own)))
+    assert call["payload"]["input"][0]["content"] == "Be quick."
+
+
+def test_an_agent_whose_results_are_only_in_spans_saw_them() -> None:
+    """As LangSmith's exporter logs Claude's agents: a field's name where the input should be."""
+    block = {"type": "tool_use", "id": "c1", "name": "get_order", "input": {"id": 7}}
+    shown = {"content": [{"type": "text", "text": "shipped"}]}
+    record = export(
+        observation("g1", input=json.dumps(ASKED[0]), output=json.dumps({"role": "assistant", "content": [block]})),
+        observation("t", "TOOL", 1, name="get_order", input='{"input": {"id": 7}}', output=json.dumps(shown)),
+        observation("g2", second=2, input='{"content": "role"}'),
+    )
+    events = read(record)
+    assert [e["kind"] for e in events] == ["model_call", "tool_call", "tool_result", "model_call"]
+    assert events[2]["payload"]["content"] == "shipped"
+    assert "input" not in events[3]["payload"]
+
+
+def test_the_ai_sdks_calls_are_calls() -> None:
+    made = [{"toolCallId": "c1", "toolName": "get_order", "input": '{"id": 7}'}]
+    call = one(export(observation("g", output=json.dumps(made))))
+    assert call["payload"]["message"]["tool_calls"] == [{"id": "c1", "name": "get_order", "arguments": {"id": 7}}]
+    assert "content" not in call["payload"]["message"]
+
+
+def test_costs_without_a_sum_are_added_up_and_cached_tokens_count_once() -> None:
+    cached = {
+        "input": 5, "output": 7, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 200,
+        "cache_creation_ephemeral_5m_input_tokens": 200,
+    }  # fmt: skip
+    call = one(export(observation("g", usageDetails=cached, costDetails={"input": 0.25, "output": 0.5})))
+    assert (call["payload"]["input_tokens"], call["payload"]["output_tokens"]) == (235, 7)
+    assert call["payload"]["cost_usd"] == 0.75
+
+
 _BADLY = (
     "input", "output", "metadata", "modelParameters", "usageDetails", "costDetails", "toolDefinitions", "toolCalls",
     "toolCallNames", "tags", "parentObservationId", "startTime", "level",

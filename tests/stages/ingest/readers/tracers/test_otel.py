@@ -71,6 +71,20 @@ def test_the_calls_that_agentops_tells_apart_are_the_answers(
     assert episodes["tags"].to_list() == [[]]
 
 
+def test_a_system_prompt_that_only_the_agents_span_has_is_the_calls() -> None:
+    asked = '[{"role": "user", "parts": [{"type": "text", "content": "where is order 7?"}]}]'
+    noted = {"gen_ai.system_instructions": '[{"type": "text", "content": "Be kind."}]'}
+    told = {
+        "gen_ai.input.messages": '[{"role": "system", "parts": [{"type": "text", "content": "Be kind."}]},' + asked[1:]
+    }
+    answered = '[{"role": "assistant", "parts": [{"type": "text", "content": "Monday."}]}]'
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": asked, "gen_ai.output.messages": answered}
+    for outer in (noted, told):
+        agent = span(99, {"gen_ai.operation.name": "invoke_agent", **outer}, parentSpanId="")
+        (call,) = [e for e in read(spans(agent, span(1, chat))) if e["kind"] == "model_call"]
+        assert [m["content"] for m in call["payload"]["input"]] == ["Be kind.", "where is order 7?"]
+
+
 def test_a_model_span_is_a_model_call_with_its_input() -> None:
     (call,) = read(
         spans(span(1, CHAT | {"gen_ai.conversation.id": "conv"}), **{"service.version": "r7", "user.id": "joe"})

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, request
-from flywheel.reading.messages import arguments, flat_text
+from flywheel.reading.messages import arguments, flat_text, is_mcp_result
 from flywheel.reading.shapes import exchange, fields_of_repr, mapping_of_repr, schemas, transcript
 from flywheel.reading.status import FAILED, error_type, tool_status
 from flywheel.reading.values import (
@@ -210,7 +210,9 @@ def _seconds(row: Row) -> float | None:
 def _cost(row: Row) -> float | None:
     """Return the cost in USD; 0 means that the model has no price."""
     details = mapping(row.get("cost_details"))
-    return number(first(row, ("total_cost", "calculated_total_cost"))) or number(details.get("total")) or None
+    parts = [amount for name, part in details.items() if name != "total" and (amount := number(part)) is not None]
+    total = number(first(row, ("total_cost", "calculated_total_cost"))) or number(details.get("total"))
+    return total or sum(parts) or None
 
 
 def _tokens(row: Row) -> dict[str, int]:
@@ -220,13 +222,18 @@ def _tokens(row: Row) -> dict[str, int]:
     sides = {"input_tokens": ("input", "cache_", "prompt_tokens"), "output_tokens": ("output", "completion_tokens")}
     fields = {}
     for side, beginnings in sides.items():
-        parts = [n for name, n in counts.items() if name.startswith(beginnings)]
+        parts = [n for name, n in counts.items() if name.startswith(beginnings) and not _is_detail(name, counts)]
         if parts:
             fields[side] = sum(parts)
     if "total" in counts and sum(fields.values()) > counts["total"]:  # details repeat what the sum holds
         plain = {"input_tokens": counts.get("input"), "output_tokens": counts.get("output")}
         return present(plain)
     return fields
+
+
+def _is_detail(name: str, counts: Mapping[str, int]) -> bool:
+    """Whether a count is part of another one: Anthropic counts by how long the cache keeps it."""
+    return name.startswith("cache_creation") and "ephemeral" in name and "cache_creation_input_tokens" in counts
 
 
 def _sampling(row: Row) -> dict[str, Any] | None:
@@ -295,4 +302,8 @@ def _answer(item: Any) -> Mapping[str, Any]:
         fields = fields_of_repr(value)
         return {**fields, "status": tool_status(None, fields)} if "tool_call_id" in fields else {"content": item}
     items = [m for m in (transcript([value]) if isinstance(value, dict) else None) or [] if m["role"] == "tool"]
-    return items[0] if items else {"content": item if isinstance(item, str) else flat_text(value)}
+    if items:
+        return items[0]
+    if is_mcp_result(value):
+        return {"content": flat_text(value)} | ({"status": tool_status(None, value)} if "isError" in value else {})
+    return {"content": item if isinstance(item, str) else flat_text(value)}

@@ -14,13 +14,15 @@ from typing import Any
 import orjson
 
 from flywheel.reading.events import Event, request
-from flywheel.reading.shapes import exchange
+from flywheel.reading.messages import flat_text
+from flywheel.reading.shapes import exchange, instructions_around
 from flywheel.reading.spans import is_worded
 from flywheel.reading.values import as_dict, as_list, first, ident, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._langfuse.rows import (
     Row,
     Whole,
+    attributes_of,
     event,
     is_tool,
     mapping,
@@ -29,6 +31,8 @@ from flywheel.stages.ingest.readers.tracers._langfuse.rows import (
     source,
     tool,
 )
+from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
+from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
 
 _START = datetime.min.replace(tzinfo=UTC)
 _LANGFUSES = (  # environments of Langfuse's own model calls
@@ -56,7 +60,9 @@ def whole(trace: Row, items: Sequence[Any], *, complete: bool = True) -> Iterato
     parents = {ident(r.get("id")): ident(r.get("parent_observation_id")) for r in rows}
     judges = {ident(row.get("id")) for row in rows if row.get("type") == "EVALUATOR"}
     rows = [row for row in rows if not _beneath(row, parents, judges)]
-    calls = _calls(rows, of, parents)
+    calls, by_name = _calls(rows, of, parents), {ident(row.get("id")): row for row in rows}
+    for name, call in calls.items():
+        _instruct(call, [by_name[above] for above in _above(name, parents) if above in by_name])
     called = sorted({c["name"] for e in calls.values() for c in _message(e).get("tool_calls") or ()})
     for seq, row in enumerate(rows):
         name = ident(row.get("id"))
@@ -79,9 +85,25 @@ def task_of(rows: Sequence[Row]) -> str | None:
     return next((name for place in places if (name := ident(first(place, _TASK)))), None)
 
 
+def _instruct(call: Event, around: Sequence[Row]) -> None:
+    """Put the system prompt that only a span around a call has before its messages, the nearest span's first."""
+    history = call["payload"].get("input")
+    if not history or history[0]["role"] != "user" or any(m["role"] == "system" for m in history):
+        return
+    noted = (flat_text(value_of(attributes_of(row), aliases().names.system)) for row in around)
+    told = (instructions_around(row.get("input"), history) for row in around)
+    instructions = next((text for pair in zip(noted, told, strict=True) for text in pair if text), None)
+    if instructions:
+        call["payload"]["input"] = [{"role": "system", "content": instructions}, *history]
+
+
 def _ancestors(row: Row, parents: Mapping[str | None, str | None]) -> Iterator[str]:
+    yield from _above(ident(row.get("id")), parents)
+
+
+def _above(name: str | None, parents: Mapping[str | None, str | None]) -> Iterator[str]:
     seen: set[str | None] = set()
-    name = parents.get(ident(row.get("id")))
+    name = parents.get(name)
     while name is not None and name not in seen:
         yield name
         seen.add(name)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.reading.events import Event, answer_from
-from flywheel.reading.messages import Message, arguments, call, flat_text
+from flywheel.reading.messages import Message, arguments, call, flat_text, is_mcp_result
+from flywheel.reading.shapes import instructions_around
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
 from flywheel.records import EventKind
@@ -84,10 +85,25 @@ class _Calls:
             source["ids"] += [f"span:{duplicate.span_id}"] if duplicate.span_id else []
         if payload.get("response_id"):
             source["ids"] += [f"response:{payload['response_id']}"]
+        self._instruct(payload, span)
         ts = span.started or when(value_of(span.attributes, aliases().names.time))
         if span.failed and not _has_content(payload):
             return event(source, EventKind.REQUEST, ts, _unanswered(payload))
         return event(source, EventKind.MODEL_CALL, ts, _in_pieces(payload, span))
+
+    def _instruct(self, payload: dict[str, Any], span: Span) -> None:
+        """Put the system prompt that only a span around a call has before its messages, the nearest span's first."""
+        history = payload.get("input")
+        if not history or history[0]["role"] != "user" or any(m["role"] == "system" for m in history):
+            return
+        _, *around = self._spans.upwards(span)
+        outer = [above.attributes for above in around if isinstance(above, Span)]
+        names = aliases().names
+        noted = (flat_text(value_of(attributes, names.system)) for attributes in outer)
+        told = (instructions_around(value_of(attributes, names.input), history) for attributes in outer)
+        instructions = next((text for pair in zip(noted, told, strict=True) for text in pair if text), None)
+        if instructions:
+            payload["input"] = [{"role": "system", "content": instructions}, *history]
 
     def _duplicates_of(self, span: Span) -> Iterator[Span]:
         for duplicate in self._inner[id(span)]:
@@ -217,7 +233,8 @@ def _unwrapped(value: Any) -> Any:
 def _result(copies: list[Span]) -> dict[str, Any]:
     result = next((v for s in copies if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
     parsed = embedded(result)
-    content = flat_text(parsed if isinstance(parsed, list) else result) or _error_text(copies) or ""
+    parts = isinstance(parsed, list) or is_mcp_result(parsed)
+    content = flat_text(parsed if parts else result) or _error_text(copies) or ""
     payload = {"content": content, "status": _status(copies, content)} | seconds(copies[0])
     if payload["status"] == FAILED:
         errors = (text(s.attributes.get("error.type")) or _raised(s) for s in copies)

@@ -68,7 +68,8 @@ class Spans:
         """Return the spans right under one."""
         return self._children.get((span.trace_id, span.span_id), []) if span.span_id else []
 
-    def _upwards(self, item: Span | LogRecord) -> Iterator[Span | LogRecord]:
+    def upwards(self, item: Span | LogRecord) -> Iterator[Span | LogRecord]:
+        """Yield a span or log record and the spans above it, the nearest first."""
         current: Span | LogRecord | None = item
         for _ in range(_MAX_DEPTH):
             if current is None:
@@ -80,11 +81,11 @@ class Spans:
         """Return 'model', 'tool', 'judge' or '' for what a span is; what happens under a judge is not the agent's."""
         role = self._roles[id(span)]
         judged = self._judges and role in {"model", "tool"}
-        return "" if judged and any(id(above) in self._judges for above in self._upwards(span)) else role
+        return "" if judged and any(id(above) in self._judges for above in self.upwards(span)) else role
 
     def source(self, item: Span | LogRecord, seq: int) -> Source:
         """Return the columns that a span's or log record's events share."""
-        names, line = aliases().names, list(self._upwards(item))
+        names, line = aliases().names, list(self.upwards(item))
         shared = len(self._named.get(item.trace_id or "", ())) > 1  # one trace of several conversations joins none
         ids = [("trace", None if shared else item.trace_id), ("span", item.span_id)]
         return {
