@@ -80,10 +80,17 @@ def _call_text(call: Mapping[str, Any]) -> str:
 
 def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
     content = message.get("content") or ""
+    if message["role"] == "context":
+        return _context_message(message)
     if message["role"] == "tool":
         return {"role": "user", "content": f"<tool_response>{content}</tool_response>"}
     calls = "\n".join(_call_text(c) for c in message.get("tool_calls") or [])
     return {"role": str(message["role"]), "content": "\n".join(t for t in (str(content), calls) if t)}
+
+
+def _context_message(message: Mapping[str, Any]) -> dict[str, str]:
+    """Return the words of another speaker as input, under that name: templates know no other speakers."""
+    return {"role": "user", "content": f"[{message.get('name') or 'context'}] {message.get('content') or ''}"}
 
 
 def _plain_chat(messages: Messages, tools: Tools) -> list[dict[str, str]]:
@@ -104,6 +111,8 @@ def native_message(message: Mapping[str, Any], *, as_text: bool = False) -> dict
         message: as `flywheel.records.Message`.
         as_text: whether arguments are a JSON text instead of an object; almost no template takes that.
     """
+    if message["role"] == "context":
+        return dict(_context_message(message))
     kept = {k: message[k] for k in ("role", "content", "name", "tool_call_id") if message.get(k) is not None}
     calls = message.get("tool_calls") or []
     parsed = [c for c in calls if c.get("arguments") is not None]

@@ -89,7 +89,7 @@ def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, 
     first_fields = dict(extra)
     start = 0
     for position, message in enumerate(history):
-        if position < seen or message["role"] in {"system", "user"}:
+        if position < seen or message["role"] in {"system", "user", "context"}:
             start = start if waiting else position
             waiting.append(message)
             continue

@@ -27,7 +27,10 @@ REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", LITELLM_REDACTED)
 ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
     "model": "assistant", "ai": "assistant", "tool": "tool", "function": "tool", "ipython": "tool",
+    "bot": "assistant", "chatbot": "assistant", "agent": "assistant", "customer": "user", "context": "context",
 }  # fmt: skip
+CONTEXT = "context"  # whoever else speaks: seen by the agent, neither its act nor its user's words
+_LONGEST_NAME = 64
 # Tuples, not sets: what a log writes in these places need not be hashable.
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction")
 _THOUGHT_PARTS = ("thinking", "reasoning")
@@ -44,8 +47,11 @@ _UNSAID_PARTS = (*_THOUGHT_PARTS, "redacted_thinking")
 def messages(logged: Any) -> list[Message]:
     """Return a history in normal form.
 
+    A role that is none of the four is named context: a framework's `planner` is neither the agent nor its user. Its
+    calls are text, and the results of these calls are context too.
+
     Raises:
-        BadRecordError: it is not a list of messages, or a message has an unknown role.
+        BadRecordError: it is not a list of messages, or a message has no role, or an unknown one and no content.
     """
     value = embedded(logged)
     if isinstance(value, dict):
@@ -53,10 +59,44 @@ def messages(logged: Any) -> list[Message]:
     if not isinstance(value, list):
         raise BadRecordError("bad_record", "messages are not a list")
     normal: list[Message] = []
+    others: dict[str, str] = {}  # calls that others made: tools by id
     for position, item in enumerate(value):
-        normal += map(dict, _message(item, position))  # dicts of its own, whose lists and calls are shared
+        made = _message(item, position)
+        normal += map(dict, made)  # dicts of its own, whose lists and calls are shared
+        if made and made[0]["role"] == CONTEXT:
+            others |= {c["id"]: c["name"] for c in _calls_of(item) if c["id"]}
     name_results(normal)
-    return normal
+    return [_theirs(message, others) for message in normal] if others else normal
+
+
+def _calls_of(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls in a message, whoever made them."""
+    content = item.get("parts") if "content" not in item else item["content"]
+    parts = [p for p in as_list(content) if isinstance(p, dict) and p.get("type") in _CALL_PARTS]
+    return [c for c in map(call, [*parts, *as_list(item.get("tool_calls"))]) if c is not None]
+
+
+def _theirs(message: Message, others: Mapping[str, str]) -> Message:
+    """Return the result of a call that somebody else made as context, any other message as it is."""
+    tool = others.get(message.get("tool_call_id", ""))
+    return message if tool is None else {"role": CONTEXT, "name": tool, "content": message.get("content") or ""}
+
+
+def _context(speaker: str, item: Mapping[str, Any], position: int) -> Message:
+    """Return the words of somebody who is neither the agent nor its user, nor a tool of the agent.
+
+    Raises:
+        BadRecordError: it has no content.
+    """
+    parts = item.get("parts") if "content" not in item else item["content"]
+    if isinstance(parts, list):
+        parts = [p for p in parts if not (isinstance(p, dict) and p.get("type") in (*_CALL_PARTS, *_UNSAID_PARTS))]
+    said = [flat_text(parts) or "", *(f"[{_json(c)}]" for c in _calls_of(item))]
+    content = "\n".join(part for part in said if part)
+    name = text(item.get("name")) if speaker == CONTEXT else None
+    if not content and item.get("content") is None and item.get("parts") is None:
+        raise BadRecordError("bad_record", f"message {position} has no known role")
+    return {"role": CONTEXT, "name": " ".join((name or speaker).split())[:_LONGEST_NAME], "content": content}
 
 
 @cached_by_content
@@ -64,9 +104,11 @@ def _message(item: Any, position: int) -> list[Message]:
     if not isinstance(item, dict):
         raise BadRecordError("bad_record", f"message {position} is not an object")
     speaker = item.get("role")
-    role = ROLES.get(speaker) if isinstance(speaker, str) else None
-    if role is None:
+    if not isinstance(speaker, str) or not speaker.strip():
         raise BadRecordError("bad_record", f"message {position} has no known role")
+    role = ROLES.get(speaker) or ROLES.get(speaker.strip().lower(), CONTEXT)
+    if role == CONTEXT:
+        return [_context(speaker, item, position)]
     parts = item.get("parts") if "content" not in item else item["content"]
     if isinstance(parts, list):
         return list(_from_parts(role, parts, item))

@@ -48,12 +48,16 @@ class Message(Record):
     In tables it is canonical JSON with absent fields left out.
     """
 
-    role: Literal["system", "user", "assistant", "tool"] = Field(description="`developer` is stored as system.")
+    role: Literal["system", "user", "assistant", "tool", "context"] = Field(
+        description="`developer` is stored as system; whoever else speaks is `context`, named as in the log."
+    )
     content: str | None = Field(default=None, description="Text; null is normal with tool calls.")
     reasoning: str | None = Field(default=None, description="Thinking text, kept apart from the content.")
     tool_calls: list[ToolCall] | None = Field(default=None, description="Calls of an assistant message, in order.")
     tool_call_id: str | None = Field(default=None, description="On role=tool: the call this answers.")
-    name: str | None = Field(default=None, description="On role=tool: the tool's name (joined by call id).")
+    name: str | None = Field(
+        default=None, description="On role=tool: the tool's name (joined by call id); on role=context: who speaks."
+    )
     status: ToolStatus | None = Field(default=None, description="On role=tool: how the call ended.")
 
 

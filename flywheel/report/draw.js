@@ -90,7 +90,7 @@ const draw = (() => {
 
   function messageView(message, statuses) {
     const role = short(clean(message.role ?? "message"), 20);
-    const from = message.role === "tool" && message.name ? `tool · ${short(clean(message.name), 80)}` : role;
+    const from = ["tool", "context"].includes(message.role) && message.name ? `${role} · ${short(clean(message.name), 80)}` : role;
     const head = make("p", "role", from);
     if (message.status) head.append(make("span", "status " + (message.status === "failed" ? "bad" : ""), short(clean(message.status), 20)));
     const body = [];

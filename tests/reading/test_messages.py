@@ -137,7 +137,7 @@ def test_parts_of_the_genai_conventions() -> None:
 
 @pytest.mark.parametrize(
     "given_messages",
-    ["no list", 7, ["text"], [{"content": "x"}], [{"role": "oracle", "content": "geheim"}], [{"role": []}]],
+    ["no list", 7, ["text"], [{"content": "x"}], [{"role": "oracle"}], [{"role": []}]],
 )
 def test_what_is_no_message_is_refused_without_its_text(given_messages: Any) -> None:
     with pytest.raises(BadRecordError) as caught:
@@ -205,3 +205,28 @@ def test_a_call_in_flywheels_own_form_keeps_the_text_that_did_not_parse() -> Non
     own = {"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": None, "arguments_raw": '{"a": '}]}
 
     assert messages([own])[0]["tool_calls"] == own["tool_calls"]
+
+
+def test_another_speaker_is_named_context_with_its_calls_and_their_results() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "split", "arguments": '{"n": 2}'}}
+    own = {"id": "c2", "type": "function", "function": {"name": "book", "arguments": "{}"}}
+    history = messages(
+        [
+            {"role": "user", "content": "plan my trip"},
+            {"role": "subtask_creator", "content": "first the hotel", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "two parts"},
+            {"role": "assistant", "content": None, "tool_calls": [own]},
+            {"role": "tool", "tool_call_id": "c2", "content": "booked"},
+        ]
+    )
+    assert [(m["role"], m.get("name")) for m in history] == [
+        ("user", None), ("context", "subtask_creator"), ("context", "split"), ("assistant", None), ("tool", "book"),
+    ]  # fmt: skip
+    assert history[1]["content"].startswith("first the hotel\n[")
+    assert '"name":"split"' in history[1]["content"]
+    assert messages(history) == history
+
+
+@pytest.mark.parametrize(("role", "known"), [("Agent", "assistant"), ("bot", "assistant"), ("HUMAN", "user")])
+def test_common_names_of_the_two_sides_are_known(role: str, known: str) -> None:
+    assert messages([{"role": role, "content": "hello"}])[0]["role"] == known

@@ -229,8 +229,7 @@ def _settle(turn: Turn, before: Sequence[Turn]) -> None:
     """Give an unknown role a known one, and a result right behind a single call that call's id."""
     if turn["role"] not in _KNOWN:
         called = next((name for name in _called(before) if name.lower() == turn["role"]), None)
-        turn["role"] = "tool" if called else "user"
-        turn |= {"name": called} if called else {}
+        turn |= {"role": "tool", "name": called} if called else {}
     latest = as_list(before[-1].get("tool_calls")) if before and turn["role"] == "tool" else []
     if len(latest) == 1 and isinstance(turn.get("content"), str):
         turn.setdefault("tool_call_id", as_dict(latest[0]).get("id"))
