@@ -40,6 +40,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "log_event": (LogEvent, LogEvent.version),
     "feedback": (Feedback, 1),
     "link": (TABLES["links"], TABLES["links"].version),
+    "policy_name": (TABLES["policies"], TABLES["policies"].version),
     "episode": (TABLES["episodes"], TABLES["episodes"].version),
     "step": (TABLES["steps"], TABLES["steps"].version),
     "task": (TABLES["tasks"], TABLES["tasks"].version),

@@ -264,13 +264,15 @@ class Project:
             IngestError: the file cannot be read.
         """
         from flywheel.pipeline.ingest.detect import first_events, look, readers
+        from flywheel.pipeline.ingest.policies import policies_of
 
         config, answer = self.config.ingest, readers(self.config.ingest, self.folder, file)
         if file is None:
             return answer
         seen = look(config, self.folder, file, self._key_for_reading())
         verdict = f"{answer.verdict}; {seen.unreadable}" if seen.unreadable else answer.verdict
-        return answer.model_copy(update={"events": first_events(seen, events), "verdict": verdict})
+        more = {"events": first_events(seen, events), "verdict": verdict, "policies": policies_of([seen.events])}
+        return answer.model_copy(update=more)
 
     def build(
         self,

@@ -22,7 +22,7 @@ from flywheel.funnel import errors_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flywheel.results.data import IngestAnswer, QuarantineAnswer, QueryAnswer, StageAnswer, StatusAnswer
+    from flywheel.results.data import IngestAnswer, PolicyRow, QuarantineAnswer, QueryAnswer, StageAnswer, StatusAnswer
 
 commands = typer.Typer()
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
@@ -110,12 +110,38 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     whole = {f"{one.file}:0: " for one in a.set_aside}
     shown = [record for record in a.first_quarantined if not record.startswith(tuple(whole))]
     lines = columns(rows, right=(1,)) + [f"  {record}" for record in shown]
+    lines += _policy_lines(a.policies, verbose=verbose)
     lines += _refusal_lines(a, verbose=verbose)
     for lost in a.lost if verbose else ():
         lines.append(f"fields of {lost.format} that no event holds, in {lost.sampled:,} sampled records:")
         fields = sorted(((n, path) for path, n in lost.fields.items()), reverse=True)
         lines += [f"  {n / lost.sampled:>4.0%}  {path}" for n, path in fields]
     return [*lines, "dry run: nothing was stored" if a.dry_run else "next  flywheel build"]
+
+
+_RULES = {
+    "log": "named by the log or --policy",
+    "model": "by its model",
+    "file": "by the file",
+    "folder": "by the folder",
+    "none": "nothing names it: flywheel ingest --policy NAME",
+}
+
+
+def _policy_lines(policies: Sequence[PolicyRow], *, verbose: bool) -> list[str]:
+    """Return which policies acted, and why they are called so."""
+    most = len(policies) if verbose else _MOST_FILES
+    rows = [
+        [
+            "policy",
+            p.policy,
+            f"{p.conversations:,}",
+            f"conversations in {present.count(p.files, 'file')}, {_RULES[p.rule]}",
+        ]
+        for p in policies[:most]
+    ]
+    more = len(policies) - most
+    return columns(rows, right=(2,)) + ([f"and {more:,} more policies; -v lists them"] if more > 0 else [])
 
 
 def _refusal_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
@@ -194,6 +220,7 @@ def readers(
         for r in answer.readers
     ]
     lines = columns(rows, right=(1,)) + ([answer.verdict] if answer.verdict else [])
+    lines += _policy_lines(answer.policies, verbose=current.out.verbose)
     lines += columns(
         [
             [str(e.source_line), e.kind, e.conversation_id[:_CELL], e.tool_name or "", e.payload[: 2 * _CELL]]

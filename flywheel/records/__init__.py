@@ -26,7 +26,17 @@ from flywheel.records.episodes import (
     Task,
 )
 from flywheel.records.estimates import OffPolicyEstimate, refused_alike
-from flywheel.records.events import EventKind, Feedback, Link, LogEvent, Message, Quarantined, ToolCall, ToolStatus
+from flywheel.records.events import (
+    EventKind,
+    Feedback,
+    Link,
+    LogEvent,
+    Message,
+    PolicyName,
+    Quarantined,
+    ToolCall,
+    ToolStatus,
+)
 from flywheel.records.forgetting import Certificate, TaintedRound
 from flywheel.records.methods import METHODS, TRAINED_TABLES, Method, MethodSetting
 from flywheel.records.nights import Need, Night, NightStage
@@ -86,6 +96,7 @@ __all__ = [
     "OffPolicyEstimate",
     "Opinion",
     "Plan",
+    "PolicyName",
     "PreferencePair",
     "Promotion",
     "Quarantined",
@@ -115,7 +126,7 @@ __all__ = [
 TABLES: dict[str, type[Row]] = {
     row.table: row
     for row in (
-        LogEvent, Quarantined, Link, Episode, Step, Task, Opinion, Correction, Reward, Reliability, Return,
+        LogEvent, Quarantined, Link, PolicyName, Episode, Step, Task, Opinion, Correction, Reward, Reliability, Return,
         PreferencePair, Example, Group, Fixture, ReplayScenario,
     )
 }  # fmt: skip

@@ -44,7 +44,10 @@ class Episode(Row):
     )
     tool_signature: str = Field(default="", description="Hash of the names of the available tools.")
     policy: str = Field(
-        description="Policy that acted; where no event names one, a model named like a round; else 'unknown'."
+        description="Policy that acted: as the log or --policy names it, else by the table `policies`, else 'unknown'."
+    )
+    policy_rule: Literal["log", "model", "file", "folder", "none"] = Field(
+        default="log", description="What names the policy; log: the log itself, or --policy."
     )
     model: str | None = Field(default=None, description="Model, as the log names it.")
     user: str | None = Field(default=None, description="Pseudonym of the user.")

@@ -158,6 +158,21 @@ class Quarantined(Row):
     content_hash: str = Field(description="SHA-256 of the refused bytes, so that a retry can recognise them.")
 
 
+class PolicyName(Row):
+    """The policy that acted in a file under a model, where the log does not name one."""
+
+    table: ClassVar[str] = "policies"
+    key: ClassVar[tuple[str, ...]] = ("source_file", "model")
+
+    source_file: str = Field(description="File as recorded.")
+    model: str = Field(description="Model as the log names it; '' where it names none.")
+    policy: str = Field(description="Name of the policy; 'unknown' where nothing distinguishes runs.")
+    rule: Literal["model", "file", "folder", "none"] = Field(
+        description="What names it: the model, or what distinguishes runs, behind the model if there is one."
+    )
+    conversations: int = Field(ge=0, description="Conversations in the file under the model.")
+
+
 class Link(Row):
     """The conversation of events recorded under another id: a trace of a session, feedback in a file of its own."""
 

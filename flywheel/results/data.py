@@ -17,6 +17,15 @@ class LostFields(Record):
     fields: dict[str, int] = Field(description="Number of these records in which each field was lost.")
 
 
+class PolicyRow(Record):
+    """A policy that acted in what was read."""
+
+    policy: str
+    rule: str = Field(description="What names it: log (or --policy), model, file, folder, or none.")
+    conversations: int
+    files: int
+
+
 class SetAside(Record):
     """A file, or an archive's member, of which nothing is stored."""
 
@@ -59,6 +68,7 @@ class IngestAnswer(Document):
         default=[], description="Files of which nothing is stored; tried again when they or the readers change."
     )
     refused: list[RefusedSource] = Field(default=[], description="Sources of which nothing new is stored.")
+    policies: list[PolicyRow] = Field(default=[], description="Policies of the conversations that were read.")
     not_read: list[NotRead] = Field(default=[], description="Folders, links and special files that were passed over.")
     events: int = Field(description="New events.")
     redacted: dict[str, int] = Field(description="Replaced values, by kind.")
@@ -116,6 +126,7 @@ class ReadersAnswer(Document):
 
     readers: list[ReaderRow]
     verdict: str = Field(default="", description="The file's detected format, or the shape of its records.")
+    policies: list[PolicyRow] = Field(default=[], description="Policies in the file's first records, by themselves.")
     events: list[LogEvent] = Field(default=[], description="The file's first events, redacted, with --events.")
 
 

@@ -15,6 +15,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import Frames
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links
+from flywheel.stages.conversations.policies import acts, build_policies
 from flywheel.stages.credit.build import build_returns
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.groups import build_groups
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 
 
 def links(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    """Which conversations, calls and results belong together."""
+    """Which conversations, calls and results belong together; which policies there are."""
     del config, project
-    return {"links": build_links(frames["events"], funnel)}
+    return {"links": build_links(frames["events"], funnel), "policies": build_policies(acts(frames["events"]))}
 
 
 def episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """Conversations as episodes of steps."""
     del project
-    episodes, steps = build_episodes(frames["events"], config.episodes, funnel)
+    episodes, steps = build_episodes(frames["events"], config.episodes, funnel, frames["policies"])
     return {"episodes": episodes, "steps": steps}
 
 

@@ -62,7 +62,10 @@ def _built(config: Config) -> dict[str, Any]:
 
 
 # Columns that the stages that see everything read.
-LINK_COLUMNS = ("event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target")
+LINK_COLUMNS = (
+    "event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target",
+    "model", "policy", "task_key", "source_file",
+)  # fmt: skip
 TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started")
 LABEL_COLUMNS = ("episode_id", "user", "policy", "source_format", "started", "ended", "tags")
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
@@ -73,10 +76,10 @@ _LABELLED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
-    Stage("links", ("events",), ("links",), "all", "links", lambda c: {"build": _built(c)},
-          columns={"events": LINK_COLUMNS}),
-    Stage("episodes", ("events", "links"), ("episodes", "steps"), "conversation", "episodes",
-          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=7),
+    Stage("links", ("events",), ("links", "policies"), "all", "links", lambda c: {"build": _built(c)},
+          columns={"events": LINK_COLUMNS}, version=2),
+    Stage("episodes", ("events", "links", "policies"), ("episodes", "steps"), "conversation", "episodes",
+          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=8),
     Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASK_COLUMNS}, remembers=("tasks",)),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from flywheel.pipeline.ingest.verdicts import Verdicts
-from flywheel.results.data import IngestAnswer, LostFields, NotRead, RefusedSource, SetAside
+from flywheel.results.data import IngestAnswer, LostFields, NotRead, PolicyRow, RefusedSource, SetAside
 from flywheel.stages.ingest.batches import BAD_FILE, Batch
 from flywheel.stages.ingest.lost import LostCounts
 
@@ -72,6 +72,7 @@ class Counts:
         set_aside: Iterable[SetAside],
         refused: Iterable[RefusedSource],
         not_read: Iterable[NotRead],
+        policies: Iterable[PolicyRow],
     ) -> IngestAnswer:
         """Return the counts as the command's result."""
         lost = sorted(self.lost.items())
@@ -89,6 +90,7 @@ class Counts:
             set_aside=list(set_aside),
             refused=list(refused),
             not_read=list(not_read),
+            policies=list(policies),
             events=self.events,
             redacted=dict(sorted(self.redacted.items())),
             lost=[LostFields(format=f, sampled=c.total, fields=dict(sorted(c.by_path.items()))) for f, c in lost],

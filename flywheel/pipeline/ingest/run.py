@@ -8,22 +8,27 @@ which they are is known only when all was read, so that a run with files that ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
 from flywheel.pipeline.ingest.counts import Counts
 from flywheel.pipeline.ingest.intake import FORGOTTEN, Intake
+from flywheel.pipeline.ingest.policies import policies_of
 from flywheel.pipeline.ingest.verdicts import MEMBER, Tally, Verdicts, judge
 from flywheel.results.data import IngestAnswer, NotRead, RefusedSource, SetAside
+from flywheel.stages.conversations.policies import acts
 from flywheel.stages.ingest.batches import BAD_FILE
 from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
 from flywheel.stages.ingest.sources import SourceState, reading_key, shown_path
 from flywheel.store import Snapshot, Store
+
+if TYPE_CHECKING:
+    import polars as pl
 
 AUDITS = "audits"  # folder of reviewers' answers, in the project
 _STDIN_NAME = "stdin"
@@ -73,6 +78,7 @@ class _Reading:
     intake: Intake
     tally: Tally
     states: dict[str, SourceState]
+    acting: list[pl.DataFrame] = field(default_factory=list)
 
 
 def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
@@ -99,7 +105,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         key: the project's redaction key.
         dry_run: count everything, store nothing.
         again: recorded paths of files that are read from their beginning although they are known.
-        strict: whether it is an error that nothing can be read.
+        strict: whether it is an error that nothing can be read; otherwise policies are not looked for.
 
     Raises:
         IngestError: nothing was found, or nothing of it can be read.
@@ -120,7 +126,10 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         reading.intake.finish()
         _commit(run, reading, sources | {name: state.to_dict() for name, state in new.items()})
     not_read = [NotRead(path=shown_path(path, project), why=why) for path, why in found.skipped]
-    return reading.result.answer(dry_run=dry_run, set_aside=set_aside, refused=refused, not_read=not_read)
+    policies = policies_of(reading.acting, store) if strict else []
+    return reading.result.answer(
+        dry_run=dry_run, set_aside=set_aside, refused=refused, not_read=not_read, policies=policies
+    )
 
 
 def _judged(run: _Run) -> tuple[_Reading, Verdicts, dict[str, str]]:
@@ -158,6 +167,7 @@ def _read(run: _Run, verdicts: Verdicts) -> _Reading:
     ):
         reading.intake.add(batch, reading.result)
         reading.tally.add(batch)
+        reading.acting.append(acts(batch.events))
         for state in batch.states:
             reading.result.formats["set aside" if state.path in refused else state.format] += 1
             reading.states[state.path] = state

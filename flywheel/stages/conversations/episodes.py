@@ -7,7 +7,7 @@ source or derived from the first request; the holdout is decided here, by the ta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -60,6 +60,7 @@ class _Row(NamedTuple):
     payload: str
     exact: bool
     source_format: str
+    source_file: str
 
 
 class _Log(NamedTuple):
@@ -69,8 +70,12 @@ class _Log(NamedTuple):
     rows: list[_Row]
 
 
-def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) -> tuple[pl.DataFrame, pl.DataFrame]:
+def build_episodes(
+    events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel, policies: pl.DataFrame | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return (episodes, steps) of the conversations; counts conversations.
+
+    `policies` names the policy where the log does not; without the table its model does.
 
     Events are ordered by time, then by their position in the source; an event without a time is placed by its position.
     A conversation with feedback only, or without any message, gives no episode and is counted; an attempt at a named
@@ -80,6 +85,7 @@ def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) ->
     """
     episodes: list[dict[str, Any]] = []
     steps: list[dict[str, Any]] = []
+    names = _policy_names(policies)
     for log in _conversations(events):
         funnel.considered += 1
         transcript = read_transcript([_event(row) for row in log.rows if row.kind not in _LATER])
@@ -89,7 +95,7 @@ def build_episodes(events: pl.DataFrame, cfg: EpisodesConfig, funnel: Funnel) ->
             continue
         funnel.kept += 1
         _count_calls(transcript, funnel)
-        episode = _episode(log, transcript, cfg)
+        episode = _episode(log, transcript, cfg, names)
         episodes.append(episode)
         steps += _steps(episode, transcript)
     return _table(episodes, Episode), _table(steps, Step)
@@ -157,14 +163,14 @@ def _event(row: _Row) -> Event:
     )
 
 
-def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str, Any]:
+def _episode(
+    log: _Log, transcript: Transcript, cfg: EpisodesConfig, names: Mapping[tuple[str, str], tuple[str, str]]
+) -> dict[str, Any]:
     task_id, task_rule, request = _task(log, transcript)
     calls = [call for action in transcript.actions for call in action.calls]
     acting = [row for row in log.rows if row.kind == "model_call"] or log.rows
-    policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in log.rows)
     model = _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows)
-    if policy is None and model is not None and is_round(model):
-        policy = model  # a server lists an adapter as a model of its own
+    policy, policy_rule = _policy(log, acting, model, names)
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
     policies = {row.policy for row in acting if row.policy}
     tags = transcript.tags | ({"mixed_policies"} if len(policies) > 1 else set())
@@ -177,7 +183,8 @@ def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str
         "task_rule": task_rule,
         "request": request,
         "tool_signature": tools_of(list(transcript.tools) or None),
-        "policy": policy or "unknown",
+        "policy": policy,
+        "policy_rule": policy_rule,
         "model": model,
         "user": _commonest(row.user for row in log.rows),
         "started": min(times, default=None),
@@ -196,6 +203,27 @@ def _episode(log: _Log, transcript: Transcript, cfg: EpisodesConfig) -> dict[str
         "tags": sorted(tags),
         "source_format": log.rows[0].source_format,
     }
+
+
+def _policy(
+    log: _Log, acting: Sequence[_Row], model: str | None, names: Mapping[tuple[str, str], tuple[str, str]]
+) -> tuple[str, str]:
+    """Return the policy that acted and what names it: the log, else the table `policies`, else the model."""
+    policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in log.rows)
+    if policy is not None and policy != model:
+        return policy, "log"
+    if model is not None and is_round(model):  # a server lists an adapter as a model of its own
+        return model, "model"
+    file = _commonest(row.source_file for row in acting) or ""
+    otherwise = (model, "model") if model is not None else ("unknown", "none")
+    return names.get((file, model or ""), otherwise)
+
+
+def _policy_names(policies: pl.DataFrame | None) -> dict[tuple[str, str], tuple[str, str]]:
+    if policies is None:
+        return {}
+    rows = policies.select("source_file", "model", "policy", "rule").iter_rows()
+    return {(file, model): (policy, rule) for file, model, policy, rule in rows}
 
 
 def _whole(amount: float | None) -> int | None:

@@ -38,8 +38,8 @@ def talks() -> list[Talk]:
         (None, "shop-round-3", "shop-round-3"),  # an adapter that a server lists as a model of its own
         (None, "round 3", "round 3"),
         ("canary", "shop-round-3", "canary"),
-        (None, "gpt-4o", "unknown"),
-        (None, "round-trip-4o", "unknown"),
+        (None, "gpt-4o", "gpt-4o"),
+        (None, "round-trip-4o", "round-trip-4o"),
     ],
 )
 def test_who_acted(policy: str | None, model: str, expected: str) -> None:

@@ -1,0 +1,46 @@
+"""Which policies acted in what was read, and what names each: the rule of the build, for display.
+
+In: acts, as `stages/conversations/policies` takes them. Out: a row a policy, the one with most conversations first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from flywheel.results.data import PolicyRow
+from flywheel.stages.conversations.policies import COLUMNS, UNKNOWN, acts, build_policies
+from flywheel.store import Store
+
+LOG = "log"
+
+
+def policies_of(events: Sequence[pl.DataFrame], store: Store | None = None) -> list[PolicyRow]:
+    """Return the policies in events.
+
+    Args:
+        events: batches of them, or their acts.
+        store: where the events of earlier commands are: runs are distinguished over all of them.
+    """
+    read = pl.concat([acts(frame) for frame in events]).unique() if events else None
+    if read is None or read.is_empty():
+        return []
+    known = [store.table("events", "ingest").select(COLUMNS).collect()] if store is not None else []
+    names = build_policies(pl.concat([read, *(acts(frame) for frame in known)]).unique())
+    named = pl.col("policy").is_not_null() & pl.col("policy").ne_missing(pl.col("model"))
+    by_log = read.filter(named).select("conversation_id", "policy", "source_file", rule=pl.lit(LOG))
+    otherwise = (
+        read.filter(~named)
+        .with_columns(pl.col("model").fill_null(""))
+        .drop("policy")
+        .join(names.select("source_file", "model", "policy", "rule"), on=["source_file", "model"], how="left")
+        .select("conversation_id", pl.col("policy").fill_null(UNKNOWN), "source_file", "rule")
+    )
+    rows = (
+        pl.concat([by_log, otherwise])
+        .group_by("policy", "rule")
+        .agg(conversations=pl.col("conversation_id").n_unique(), files=pl.col("source_file").n_unique())
+        .sort("conversations", "policy", descending=[True, False])
+    )
+    return [PolicyRow(**row) for row in rows.iter_rows(named=True)]

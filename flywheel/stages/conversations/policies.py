@@ -1,0 +1,176 @@
+"""Which policy acted where no log names one: by its model, and by the run, file or folder that distinguishes runs.
+
+In: conversations with model, task and source file. Out: the table `policies`: a name for each file and model, and its
+reason. A name that a log or `--policy` gives comes first and is not looked at here. Else:
+
+- the model; where files or folders of one model repeat the same tasks under different names (settings of one model),
+  the model with that name;
+- without a model the name by which the files or folders differ; where they differ by a number alone, only if they
+  repeat the same tasks.
+
+Dates, times, hashes, counters of parts and words such as `results` do not name anything: a log that is rotated daily is
+one policy. Nor does a file that holds one conversation: its folder is looked at instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from flywheel.contracts import polars_schema
+from flywheel.records import PolicyName
+
+COLUMNS = ("conversation_id", "kind", "model", "policy", "task_key", "source_file")
+UNKNOWN = "unknown"
+_ACTS = ("model_call", "tool_call")
+_MOST_PLACES = 64  # more are users, tenants or tasks
+_SEVERAL = 2  # conversations a place, on average
+_SHARED, _LEAST_SHARED = 0.5, 2  # of the smaller one's tasks, for two places to repeat the same ones
+_SUFFIX = re.compile(
+    r"(?:\.(?:gz|zst|zip|tar|tgz|jsonl?|ndjson|log|parquet|traj|eval|txt|out|csv)(?:\.\d{1,4})?)+\Z", re.IGNORECASE
+)
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_TIME = re.compile(
+    r"(?<!\d)(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:[0-2]\d|3[01])"
+    r"(?:[-_.T ]{0,2}[0-2]\d(?:[-_.:h]?[0-5]\d){0,2}(?:[.,]\d{1,9})?Z?)?(?!\d)"
+)
+_EPOCH = re.compile(r"(?<!\d)1\d{9}(?:\d{3}|\d{6})?(?!\d)")
+_HASH = re.compile(r"(?<![0-9A-Za-z])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?![0-9A-Za-z])")
+_PART = re.compile(
+    r"(?<![A-Za-z])(?:part|shard|chunk|rank|worker|page|batch|split|segment)s?[-_.]?\d+(?:[-_.]?of[-_.]?\d+)?(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_REPEAT = re.compile(
+    r"(?<![A-Za-z])(?:run|trial|seed|rep|repeat|attempt|rollout|iter|sample|epoch)s?[-_.]?\d+(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\A\W*\d*\W*\Z")
+_GENERIC = {
+    "", "log", "logs", "result", "results", "output", "outputs", "run", "runs", "eval", "evals", "trace", "traces",
+    "trajectory", "trajectories", "traj", "trajs", "data", "message", "messages", "conversation", "conversations",
+    "transcript", "transcripts", "session", "sessions", "event", "events", "rollouts", "all",
+}  # fmt: skip
+
+Parts = tuple[str, ...]
+
+
+class _Place(NamedTuple):
+    """A file's path in parts, with its conversations and tasks."""
+
+    file: str
+    parts: Parts
+    conversations: set[str]
+    tasks: set[str]
+
+
+def acts(events: pl.DataFrame) -> pl.DataFrame:
+    """Return who acted where, one row a conversation, model, policy, task and file.
+
+    Args:
+        events: `COLUMNS` of the events; without `kind`, all of them are acts.
+    """
+    acting = events.filter(pl.col("kind").is_in(_ACTS)) if "kind" in events.columns else events
+    acting = acting.select(name for name in COLUMNS if name != "kind").unique()
+    return acting.sort("conversation_id", "source_file", "model", "policy", "task_key")
+
+
+def build_policies(acting: pl.DataFrame) -> pl.DataFrame:
+    """Return the table `policies`.
+
+    Args:
+        acting: from `acts`.
+    """
+    unnamed = acting.filter(pl.col("policy").is_null() | pl.col("policy").eq_missing(pl.col("model")))
+    by_model: dict[str, dict[str, _Place]] = defaultdict(dict)
+    for conversation, model, task, file in unnamed.select(
+        "conversation_id", "model", "task_key", "source_file"
+    ).iter_rows():
+        places = by_model[model or ""]
+        place = places.setdefault(file, _Place(file, _parts(file), set(), set()))
+        place.conversations.add(conversation)
+        if task:
+            place.tasks.add(task)
+    rows = []
+    for model, places in sorted(by_model.items()):
+        named = _named(list(places.values()), has_model=bool(model))
+        for file, place in sorted(places.items()):
+            name, rule = named.get(file, ("", ""))
+            policy = "/".join(part for part in (model, name) if part) or UNKNOWN
+            why = rule if name else "model" if model else "none"
+            rows.append((file, model, policy, why, len(place.conversations)))
+    return pl.DataFrame(rows, schema=polars_schema(PolicyName), orient="row")
+
+
+def _parts(file: str) -> Parts:
+    *folders, name = file.replace("!/", "/").split("/")
+    return (*(part for part in folders if part not in {"", ".", ".."}), _SUFFIX.sub("", name) or name)
+
+
+def _named(places: Sequence[_Place], *, has_model: bool) -> dict[str, tuple[str, str]]:
+    """Return for each file the name that distinguishes its run and whether it is the file's or a folder's; {}: none."""
+    level = 0
+    units = {place.file: place.parts for place in places}
+    while any(units.values()) and _too_many(units, places):
+        level += 1
+        units = {file: parts[:-1] for file, parts in units.items()}
+    for kept in ("names",) if has_model else ("names and runs", "everything"):
+        names = {file: _cleaned(parts, kept) for file, parts in units.items()}
+        needs_proof = has_model or kept == "everything"
+        if len(set(names.values())) < 2 or (needs_proof and not _repeated(names, places)):  # noqa: PLR2004
+            continue
+        short = _differing(set(names.values()))
+        own = {file: not level and short[name][-1:] == _cleaned(units[file][-1:], kept) for file, name in names.items()}
+        return {file: ("/".join(short[name]), "file" if own[file] else "folder") for file, name in names.items()}
+    return {}
+
+
+def _too_many(units: Mapping[str, Parts], places: Iterable[_Place]) -> bool:
+    """Whether these are something other than runs: one conversation each, or very many."""
+    held: dict[Parts, int] = defaultdict(int)
+    for place in places:
+        held[units[place.file]] += len(place.conversations)
+    return sum(held.values()) < _SEVERAL * len(held) or len(held) > _MOST_PLACES
+
+
+def _cleaned(parts: Parts, kept: str) -> Parts:
+    """Return a path without what names nothing; kept: "names", "names and runs" (with numbers), or "everything"."""
+    if kept == "everything":
+        return parts
+    return tuple(clean for part in parts if (clean := _clean(part, repeats=kept != "names")))
+
+
+def _clean(part: str, *, repeats: bool) -> str:
+    for pattern in (_UUID, _TIME, _EPOCH, _HASH, _PART, *(() if repeats else (_REPEAT,))):
+        part = pattern.sub("\0", part)
+    part = re.sub(r"[-_.\s]*\0[-_.\s\0]*", "-", part).strip("-_. ")
+    return "" if part.lower() in _GENERIC or _NUMBER.match(part) else part
+
+
+def _repeated(names: Mapping[str, Parts], places: Iterable[_Place]) -> bool:
+    """Whether most of the names have tasks in common with another one."""
+    tasks: dict[Parts, set[str]] = defaultdict(set)
+    for place in places:
+        tasks[names[place.file]] |= place.tasks
+    repeating = sum(
+        any(_share_tasks(own, other) for name, other in tasks.items() if name != mine) for mine, own in tasks.items()
+    )
+    return 2 * repeating > len(tasks)
+
+
+def _share_tasks(one: set[str], other: set[str]) -> bool:
+    common = len(one & other)
+    return common >= _LEAST_SHARED and common >= _SHARED * min(len(one), len(other))
+
+
+def _differing(names: set[Parts]) -> dict[Parts, Parts]:
+    """Return each name without the parts with which all begin, and those with which all end."""
+    first, last = min(names), max(names)
+    begin = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    ends = [name[begin:][::-1] for name in names]
+    shortest = min(ends, key=len)
+    end = next((n for n, part in enumerate(shortest) if any(one[n] != part for one in ends)), len(shortest))
+    return {name: name[begin : len(name) - end] or name[-1:] for name in names}
