@@ -166,7 +166,8 @@ def _as_code(text: str) -> str:
 
 def _report_parts(a: ReportAnswer, quote: Callable[[str], str]) -> list[tuple[str, list[str]]]:
     """Return the report by heading."""
-    traffic = [f"{a.episodes:,} episodes ({a.episodes_before:,} in the span before)", f"success {_rate(a.success)}"]
+    word = "mean score" if a.success.graded else "success"
+    traffic = [f"{a.episodes:,} episodes ({a.episodes_before:,} in the span before)", f"{word} {_rate(a.success)}"]
     traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
     traffic += [f"{a.without_time:,} episodes have no time and are not counted"] if a.without_time else []
     failing = [line for intent in a.failing for line in _failing(intent, quote)] or ["no known failures"]
@@ -177,6 +178,9 @@ def _report_parts(a: ReportAnswer, quote: Callable[[str], str]) -> list[tuple[st
 def _rate(rate: ReportRate) -> str:
     if rate.rate is None or rate.low is None or rate.high is None:
         return "unknown: no signal voted"
+    if rate.graded:
+        limits = present.interval(rate.low, rate.high, binary=False)
+        return f"{present.level(rate.rate, binary=False)} {limits}, outcomes are graded, n {rate.n:,}"
     return f"{present.percent(rate.rate)} {present.percent_interval(rate.low, rate.high)}, n {rate.n:,}"
 
 
@@ -194,16 +198,18 @@ def _learnt(a: ReportAnswer) -> list[str]:
 
 
 def _change(c: ReportChange) -> str:
-    difference = present.interval(c.low, c.high, unit=True)
+    difference = present.interval(c.low, c.high, binary=not (c.before.graded or c.now.graded), unit=True)
     return f"{c.intent}: {_rate(c.before)} → {_rate(c.now)}, difference {difference}"
 
 
 def _failing(intent: ReportIntent, quote: Callable[[str], str]) -> list[str]:
-    lines = [f"{intent.intent}: {intent.failures:,.1f} failures expected, success {_rate(intent.success)}"]
+    graded = intent.success.graded
+    missed = f"{intent.failures:,.1f} {'points of score missed' if graded else 'failures expected'}"
+    lines = [f"{intent.intent}: {missed}, {'mean score' if graded else 'success'} {_rate(intent.success)}"]
     for example in intent.examples:
         against = f"; against: {', '.join(example.against)}" if example.against else ""
         times = f", {example.attempts} attempts" if example.attempts > 1 else ""
-        success = f"P(success) {example.p_success:.2f}"
+        success = f"{'score' if graded else 'P(success)'} {example.p_success:.2f}"
         lines.append(f"  {example.episode[:12]}  {quote(example.request)} {success}{times}{against}")
     return lines
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer, SignalRow
 
 commands = typer.Typer()
+_GRADED = "scores between worst and best: their means are not rates; rewards.success_at sets a threshold"
 _SHOWN_CHARS = 700  # of one message on the terminal
 # Characters that control a terminal or the direction of text.
 _UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
@@ -42,6 +43,7 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
     lines = [
         f"episodes {a.episodes:,}: {known}, {unused}",
         f"P(success) before any vote: {a.prior:.2f}",
+        *([f"{a.graded:,} recorded outcomes are {_GRADED}"] if a.graded else []),
         *(f"! {note}" for note in a.warnings),
         "",
     ]
@@ -65,7 +67,7 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
             f"ratings: {r.ratings:,} ({r.response:.1%} of all episodes), {r.mean:.0%} good",
             f"  between {r.low:.0%} and {r.high:.0%} of all episodes satisfied their user: {r.sentence}",
         ]
-    head = ["by", "", "episodes", "known", "mean P", "drift", ""]
+    head = ["by", "", "episodes", "known", "mean score" if a.graded else "mean P", "drift", ""]
     rows = [
         [g.by, g.name, f"{g.episodes:,}", f"{g.known:,}", "-" if g.p_mean is None else f"{g.p_mean:.2f}",
          "-" if g.drift is None else f"{g.drift:+.2f}", "notable" if g.notable else ""]

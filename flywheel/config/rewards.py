@@ -57,6 +57,11 @@ class RewardsConfig(Section):
         description="Feedback and outcomes by name: their worst and best value, as in stars_10 = [1, 10] or "
         "had_error = [1, 0]. Names are compared in lower case with words joined by _.",
     )
+    success_at: dict[str, float] = Field(
+        default={},
+        description="Outcomes by name: the value from which on a graded one is a success, below a failure, as in "
+        "reward = 0.8; without it a score between worst and best is compared as a mean.",
+    )
     judge: JudgeConfig = JudgeConfig()
     scheme: Literal["signals", "rules"] = Field(
         default="signals",

@@ -19,6 +19,7 @@ class Rate:
     rate: float | None = None
     low: float | None = None
     high: float | None = None
+    graded: bool = False  # whether outcomes are scores, so that it is a mean and not a rate
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class ReportRate(Record):
     rate: float | None = Field(description="Mean probability of success; null without any.")
     low: float | None = Field(description="95 % interval.")
     high: float | None
+    graded: bool = Field(default=False, description="Whether outcomes are scores: a mean then, and not a rate.")
 
 
 class ReportRound(Record):

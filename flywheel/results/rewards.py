@@ -90,6 +90,7 @@ class RewardsAnswer(Document):
     provisional: int = Field(description="Not mature enough to learn from.")
     audited: int
     verified: int = Field(description="Episodes with a recorded outcome.")
+    graded: int = Field(default=0, description="Episodes whose recorded outcome is a score between worst and best.")
     suspect: int = Field(description="Implausible rewards, which get no weight.")
     prior: float = Field(description="P(success) before any vote.")
     warnings: list[str]

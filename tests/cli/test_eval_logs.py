@@ -160,3 +160,26 @@ def test_what_does_not_go_together_is_said(tmp_path: Path) -> None:
     nobody = flywheel("eval", "--logs", log, "--logs", log, "--new", "z", cwd=tmp_path)
     assert "no new policy named `z`" in nobody.stderr
     assert "--old and --new name policies in --logs" in flywheel("eval", "--old", "a", cwd=tmp_path).stderr
+
+
+def test_graded_outcomes_are_compared_as_means_unless_a_threshold_is_given(tmp_path: Path) -> None:
+    """Scores of .6 against .5 are no rate; from .55 on all of the new ones are successes and none of the old."""
+    tasks = [(f"t{n}", request(n)) for n in range(40)]
+    logs = [
+        write(tmp_path / f"{name}.jsonl", [(*task, score) for task in tasks], name)
+        for name, score in (("old", 0.5), ("new", 0.6))
+    ]
+    arguments = ("--logs", logs[0], "--logs", logs[1])
+    _, found = answer(*arguments, cwd=tmp_path)
+    head = found["report"]["metrics"][0]
+    assert (head["metric"], head["binary"], found["pass_k"]) == ("score", False, {})
+    assert (found["numbers"]["old"], found["numbers"]["new"]) == pytest.approx((0.5, 0.6))
+    assert "old_successes" not in found["numbers"]
+    assert any("outcomes are graded" in note for note in found["notes"])
+    printed = flywheel("eval", *arguments, cwd=tmp_path).stdout
+    assert "%" not in "".join(line for line in printed.splitlines() if line.startswith(("old", "new", "served")))
+
+    (tmp_path / "flywheel.toml").write_text("[rewards.success_at]\nreward = 0.55\n")
+    _, found = answer(*arguments, cwd=tmp_path)
+    assert found["report"]["metrics"][0]["metric"] == "success"
+    assert (found["numbers"]["old_successes"], found["numbers"]["new_successes"]) == (0, 40)

@@ -70,7 +70,12 @@ TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature
 LABEL_COLUMNS = ("episode_id", "user", "policy", "source_format", "started", "ended", "tags")
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
 
-_FINDING = {"signals", "score_names", "judge"}  # settings of which rewards are found; the others combine them
+_FINDING = {
+    "signals",
+    "score_names",
+    "success_at",
+    "judge",
+}  # settings of which rewards are found; the others combine them
 _LEARNED = {"fit", "scope", "prior_strength"}
 _LABELLED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}

@@ -30,6 +30,7 @@ from flywheel.stages.gate import Decision, decide, rule_names
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
+_GRADED = "outcomes are graded: means of scores are compared, not success rates; rewards.success_at sets a threshold"
 NAMED = 20  # cases of a gap that are named
 _ROUND = re.compile(r"(?:.*[ _-])?round[ _-]?(\d+)", re.IGNORECASE)
 
@@ -58,6 +59,7 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
     )
     report = _report(comparison, served, names, _leaked(ctx, new or "", after, served))
     report = report.model_copy(update={"off_policy": _estimates(served, ctx.config.eval.seed)})
+    notes += [_GRADED] if served.graded and outcome == "recorded" else []
     notes += _notes(served, sides, names)
     decision = decide(
         GateInput(report, None, (), _problems(served, ctx.config.gate.max_gap)),
@@ -217,7 +219,7 @@ def _pass_k(served: Served) -> dict[str, dict[str, float]]:
         side: [(sum(a.score == 1 for a in both[side]), len(both[side])) for both in served.attempts.values()]
         for side in ("old", "new")
     }
-    most = min(max((n for _, n in tasks), default=0) for tasks in counts.values())
+    most = 0 if served.graded else min(max((n for _, n in tasks), default=0) for tasks in counts.values())
     for k in (k for k in (1, 2, 3, 4, 8, 16) if most > 1 and k <= most):
         values = {side: pass_all(tasks, k) for side, tasks in counts.items()}
         old, new = values["old"], values["new"]

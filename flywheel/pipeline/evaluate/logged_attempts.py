@@ -138,6 +138,7 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
         names[episode] = frozenset(n for n in (row["policy"], row["model"]) if n)
     returns = tables["returns"].filter(pl.col("step").is_null() & pl.col("known"))
     p_success = dict(returns.select("episode_id", "p_success").collect().iter_rows())
+    p_success |= {e: score for e, score in known["outcome"].items() if e in p_success}  # not capped by SURE
     return Log(attempts, p_success, names, 0, 0)
 
 

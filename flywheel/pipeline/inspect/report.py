@@ -18,6 +18,7 @@ from flywheel import present
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.rewards.outcomes import success
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results.inspect import (
     ReportAnswer,
@@ -28,7 +29,7 @@ from flywheel.results.inspect import (
     ReportRate,
     ReportRound,
 )
-from flywheel.stages.labelling.priors import SURE
+from flywheel.stats.means import difference_interval, mean_interval
 from flywheel.stats.paired import newcombe, wilson
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -105,11 +106,10 @@ def _newest(ctx: Context) -> datetime:
 def _episodes(ctx: Context) -> pl.DataFrame:
     """Return one row an episode: time, intent, success, cost."""
     costs = ("cost_usd", "input_tokens", "output_tokens", "latency_s")
-    returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     return (
         read_table(ctx.store, "episodes")
         .select("episode_id", "task_id", *costs, at=pl.coalesce("ended", "started"))
-        .join(returns.select("episode_id", "known", "basis", p_success=success()), on="episode_id", how="left")
+        .join(success(ctx.store).rename({"success": "p_success"}), on="episode_id", how="left")
         .join(intents(ctx), on="episode_id", how="left")
         .with_columns(pl.col("intent").fill_null(TALK), pl.col("known").fill_null(value=False))
         .sort("episode_id")
@@ -117,23 +117,14 @@ def _episodes(ctx: Context) -> pl.DataFrame:
     )
 
 
-def success() -> pl.Expr:
-    """Return an episode's success in [0, 1]: the recorded outcome where there is one, else P(success).
-
-    A recorded outcome has P(success) `SURE` at most, because a verifier errs too; a rate of outcomes takes it as it is.
-    """
-    recorded = pl.col("basis").is_in(["audit", "verifier"])
-    outcome = ((pl.col("p_success") - (1 - SURE)) / (2 * SURE - 1)).clip(0, 1)
-    return pl.when(recorded).then(outcome).otherwise(pl.col("p_success"))
-
-
 def _rate(rows: pl.DataFrame) -> ReportRate:
     known = rows.filter(pl.col("known"))
     if known.is_empty():
         return ReportRate(n=0, rate=None, low=None, high=None)
-    successes = float(known["p_success"].sum())
-    limits = wilson(successes, known.height)
-    return ReportRate(n=known.height, rate=successes / known.height, low=limits.low, high=limits.high)
+    successes, graded = float(known["p_success"].sum()), bool(known["graded"].any())
+    limits = mean_interval(known["p_success"].to_list()) if graded else wilson(successes, known.height)
+    rate = successes / known.height
+    return ReportRate(n=known.height, rate=rate, low=limits.low, high=limits.high, graded=graded)
 
 
 def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[ReportRound]:
@@ -160,9 +151,13 @@ def _changes(before: pl.DataFrame, now: pl.DataFrame) -> tuple[list[ReportChange
     """Return the intents whose success rose significantly, and those where it fell, the largest change first."""
     changes = []
     for name in sorted(set(before["intent"].to_list()) & set(now["intent"].to_list())):
-        old, new = (_rate(rows.filter(pl.col("intent") == name)) for rows in (before, now))
+        of_old, of_new = (rows.filter((pl.col("intent") == name) & pl.col("known")) for rows in (before, now))
+        old, new = _rate(of_old), _rate(of_new)
         if old.rate is not None and new.rate is not None:
-            limits = newcombe(new.rate * new.n, new.n, old.rate * old.n, old.n)
+            if old.graded or new.graded:
+                limits = difference_interval(of_new["p_success"].to_list(), of_old["p_success"].to_list())
+            else:
+                limits = newcombe(new.rate * new.n, new.n, old.rate * old.n, old.n)
             changes.append(ReportChange(intent=name, before=old, now=new, low=limits.low, high=limits.high))
     better = sorted((c for c in changes if c.low > 0), key=lambda c: (-c.low, c.intent))
     worse = sorted((c for c in changes if c.high < 0), key=lambda c: (c.high, c.intent))

@@ -14,11 +14,12 @@ from flywheel import present
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.quarantine import quarantined_rows
-from flywheel.pipeline.inspect.report import success
 from flywheel.pipeline.inspect.status import last_night, status
+from flywheel.pipeline.rewards.outcomes import success
 from flywheel.pipeline.rewards.sample import draws
 from flywheel.records import Promotion
 from flywheel.report import HomeData, Mark, Point, PolicyLine, Rate, RoundRow, Verdict, Waiting
+from flywheel.stats.means import mean_interval
 from flywheel.stats.paired import wilson
 
 _MOST_POLICIES = 6
@@ -70,11 +71,10 @@ def home(ctx: Context, pages: Mapping[int, str], links: list[tuple[str, str]]) -
 
 def _episodes(ctx: Context) -> pl.DataFrame:
     """Return one row an episode: policy, time, cost, success, and what it rests on."""
-    returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     return (
         read_table(ctx.store, "episodes")
         .select("episode_id", "policy", "cost_usd", at=pl.coalesce("ended", "started"))
-        .join(returns.select("episode_id", "known", "basis", p_success=success()), on="episode_id", how="left")
+        .join(success(ctx.store).rename({"success": "p_success"}), on="episode_id", how="left")
         .with_columns(pl.col("known").fill_null(value=False))
         .sort("episode_id")
         .collect()
@@ -87,8 +87,9 @@ def _rate(rows: pl.DataFrame) -> Rate:
     if known.is_empty():
         return Rate(0, 0)
     successes = float(known["p_success"].sum())
-    limits = wilson(successes, known.height)
-    return Rate(known.height, recorded, successes / known.height, limits.low, limits.high)
+    graded = bool(known["graded"].any())
+    limits = mean_interval(known["p_success"].to_list()) if graded else wilson(successes, known.height)
+    return Rate(known.height, recorded, successes / known.height, limits.low, limits.high, graded)
 
 
 def _lines(episodes: pl.DataFrame) -> tuple[str, list[PolicyLine]]:

@@ -15,6 +15,7 @@ import polars as pl
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.rewards.outcomes import success
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.results.rewards import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.stages.labelling.calibration import Audited, columns_of, cross_fitted_answers
@@ -55,6 +56,7 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
         audited=episodes.filter(pl.col("basis") == AUDIT).height,
         verified=episodes.filter(pl.col("basis") == VERIFIER).height,
         suspect=episodes.filter(pl.col("basis") == "suspect").height,
+        graded=episodes.filter("graded").height,
         prior=round(belief.prior("all"), 4),
         warnings=notes,
         signals=list(_signals(episodes, votes, belief)),
@@ -74,6 +76,7 @@ def _episodes(ctx: Context) -> pl.DataFrame:
     return (
         episodes.select("episode_id", "policy", "user", month=month)
         .join(returns.select(columns), on="episode_id")
+        .join(success(ctx.store).select("episode_id", "success", "graded"), on="episode_id")
         .join(intents(ctx), on="episode_id", how="left")
         .with_columns(pl.col("intent").fill_null(TALK))
         .sort("episode_id")
@@ -249,9 +252,9 @@ def _ratings(episodes: pl.DataFrame, votes: pl.DataFrame) -> RatingsRow | None:
 
 def _groups(episodes: pl.DataFrame, by: str) -> Iterator[GroupRow]:
     """Yield the largest groups, months in order; drift is the group's mean P(success) minus that of all known."""
-    known = pl.col("p_success").filter(pl.col("known"))
+    known = pl.col("success").filter(pl.col("known"))
     counted = episodes.group_by(by).agg(n=pl.len(), known=pl.col("known").sum(), p=known.mean(), q=known.std(ddof=1))
-    average = episodes.filter("known")["p_success"].mean()
+    average = episodes.filter("known")["success"].mean()
     order = counted.sort(by) if by == "month" else counted.sort("n", by, descending=[True, False])
     for name, n, heard, p, spread in order.head(12 if by == "month" else _SHOWN_GROUPS).iter_rows():
         error = None if spread is None or not heard else spread / heard**0.5

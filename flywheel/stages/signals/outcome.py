@@ -26,14 +26,21 @@ OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log ha
 def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Recorded results (rewards, tests, checks): the latest value of each name, scaled from its range to [-1, 1].
 
-    Best and worst value are those of `[rewards.score_names]`, else of the record, else 1 and 0.
+    Best and worst value are those of `[rewards.score_names]`, else of the record, else 1 and 0. What lies between is a
+    grade, unless `[rewards.success_at]` has the value from which on it is a success.
     """
     del steps
+    thresholds = {plain_name(name): value for name, value in cfg.success_at.items()}
     rows = SignalRows("outcome", "verifier", "outcome")
     for episode, outcomes in events_by_episode(episodes, events, "outcome").items():
         latest = {str(event.payload.get("name")): event for event in outcomes}
         for name in sorted(latest):
-            score = scaled(latest[name].payload, ends=cfg.score_names.get(plain_name(name), ()))
+            ends = cfg.score_names.get(plain_name(name), ())
+            score = scaled(latest[name].payload, ends=ends)
+            if score is not None and plain_name(name) in thresholds:
+                value, least = latest[name].payload["value"], thresholds[plain_name(name)]
+                reached = value <= least if ends and ends[0] > ends[1] else value >= least
+                score = 1.0 if reached else -1.0
             if score is not None:
                 rows.add(episode, score, [latest[name]])
     return rows.frame()

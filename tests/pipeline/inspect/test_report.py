@@ -134,3 +134,32 @@ def test_spans_and_moments() -> None:
             span(wrong)
     with pytest.raises(UsageError):
         moment("yesterday")
+
+
+def test_graded_outcomes_are_a_mean_score_and_recorded_ones_are_not_capped(tmp_path: Path) -> None:
+    """Twenty outcomes of .5 and twenty of 1: a mean of .75, not a rate; with a threshold a rate of 50 %."""
+    events = []
+    for i in range(40):
+        *before, outcome = _episode(i, "refund", day=0, good=True, request=f"Refund order {i}")
+        outcome["payload"]["value"] = 0.5 if i % 2 else 1.0
+        events += [*before, outcome]
+    (tmp_path / "logs.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "logs.jsonl"])
+    project.build()
+    rate = project.report("7d").success
+    assert (rate.graded, rate.n, rate.rate) == (True, 40, pytest.approx(0.75))
+    assert rate.low is not None
+    assert 0.66 < rate.low < 0.68
+    rewards = project.rewards()
+    assert rewards.graded == 20
+    assert {group.p_mean for group in rewards.groups if group.by == "policy"} == {0.75}
+    shown = flywheel(tmp_path, "report", "--since", "7d").stdout
+    assert "mean score 0.750" in shown
+    assert "75.0" not in shown
+
+    (tmp_path / "flywheel.toml").write_text("[rewards.success_at]\nReward = 1\n")
+    project = Project(tmp_path)
+    project.build()
+    rate = project.report("7d").success
+    assert (rate.graded, rate.rate) == (False, 0.5)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flywheel.config import SliceRule
 
 SUITE = "served"
-SUCCESS = "success"
+SUCCESS, SCORE = "success", "score"  # the primary metric: of outcomes that are yes or no; of graded ones
 NO_OUTCOME = "no outcome is known"
 CROWD = 0.5  # share of all cases above which cases tied together by users do not make a unit
 
@@ -40,6 +40,7 @@ class Served:
     paired_by: dict[str, int]
     unit: str  # what is resampled as one: "task" or "user"
     binary: bool
+    graded: bool  # whether an outcome is a score between worst and best, so that no mean of them is a rate
     attempts: dict[str, dict[str, list[Attempt]]]  # case → side → attempts with an outcome
     acted: dict[str, dict[str, list[Attempt]]]  # case → side → all attempts
     units: dict[str, str]  # case → the unit that it is resampled with
@@ -66,13 +67,19 @@ def serve(
     attempts = {name: _of(case, sides) for name, case in cases.items()}
     scored = {name: tuple([a for a in side if a.score is not None] for side in both) for name, both in attempts.items()}
     binary = all(len(s) <= 1 and all(a.score in {0.0, 1.0} for a in s) for both in scored.values() for s in both)
+    graded = any(a.score not in {0.0, 1.0} for both in scored.values() for side in both for a in side)
+    metric = SCORE if graded else SUCCESS
     wanted = {name: both for name, both in attempts.items() if cases[name].old}
     slices = case_slices({name: both[0] for name, both in wanted.items()}, rules)
     units, unit = _units({name: scored[name] for name in wanted})
     have = [name for name in wanted if scored[name][0]]
     named = {name: _name(cases[name], both) for name, both in attempts.items()}
     scores = [
-        [s for name in wanted for s in _scores(name, units[name], scored[name][side], slices[name], binary=binary)]
+        [
+            s
+            for name in wanted
+            for s in _scores(name, units[name], scored[name][side], slices[name], metric=metric, binary=binary)
+        ]
         for side in (0, 1)
     ]
     return Served(
@@ -84,6 +91,7 @@ def serve(
         paired_by=_paired_by(matching),
         unit=unit,
         binary=binary,
+        graded=graded,
         attempts={name: {"old": scored[name][0], "new": scored[name][1]} for name in wanted},
         acted={name: {"old": both[0], "new": both[1]} for name, both in wanted.items()},
         units=units,
@@ -122,7 +130,13 @@ def _paired_by(matching: Matching) -> dict[str, int]:
 
 
 def _scores(
-    name: str, unit: str, attempts: Sequence[Attempt], slices: Mapping[str, tuple[str, ...]], *, binary: bool
+    name: str,
+    unit: str,
+    attempts: Sequence[Attempt],
+    slices: Mapping[str, tuple[str, ...]],
+    *,
+    metric: str,
+    binary: bool,
 ) -> list[CaseScore]:
     """Return a case's scores of one side; nothing where the side has no attempt with an outcome."""
     if not attempts:
@@ -130,7 +144,7 @@ def _scores(
     success = _mean([a.score or 0.0 for a in attempts])
     form = _mean([float(a.well_formed) for a in attempts])
     return [
-        CaseScore(name, unit, SUCCESS, success, binary=binary, primary=True, slices=slices),
+        CaseScore(name, unit, metric, success, binary=binary, primary=True, slices=slices),
         CaseScore(name, unit, "well_formed", form, binary=binary),
     ]
 
