@@ -219,8 +219,8 @@ def readers(
         else [r.name, f"{r.confidence:.0%}", r.reads]
         for r in answer.readers
     ]
-    lines = columns(rows, right=(1,)) + ([answer.verdict] if answer.verdict else [])
-    lines += _policy_lines(answer.policies, verbose=current.out.verbose)
+    lines = columns(rows, right=(1,)) + _policy_lines(answer.policies, verbose=current.out.verbose)
+    lines += [answer.verdict] if answer.verdict else []
     lines += columns(
         [
             [str(e.source_line), e.kind, e.conversation_id[:_CELL], e.tool_name or "", e.payload[: 2 * _CELL]]

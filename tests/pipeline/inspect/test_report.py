@@ -148,7 +148,8 @@ def test_graded_outcomes_are_a_mean_score_and_recorded_ones_are_not_capped(tmp_p
     project.ingest([tmp_path / "logs.jsonl"])
     project.build()
     rate = project.report("7d").success
-    assert (rate.graded, rate.n, rate.rate) == (True, 40, pytest.approx(0.75))
+    assert (rate.graded, rate.n) == (True, 40)
+    assert rate.rate == pytest.approx(0.75)
     assert rate.low is not None
     assert 0.66 < rate.low < 0.68
     rewards = project.rewards()
