@@ -67,6 +67,7 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
             f"ratings: {r.ratings:,} ({r.response:.1%} of all episodes), {r.mean:.0%} good",
             f"  between {r.low:.0%} and {r.high:.0%} of all episodes satisfied their user: {r.sentence}",
         ]
+    lines += _who_lines(a)
     head = ["by", "", "episodes", "known", "mean score" if a.graded else "mean P", "drift", ""]
     rows = [
         [g.by, g.name, f"{g.episodes:,}", f"{g.known:,}", "-" if g.p_mean is None else f"{g.p_mean:.2f}",
@@ -75,6 +76,36 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
     ]  # fmt: skip
     lines += ["", *columns([head, *rows], right=(2, 3, 4, 5))]
     return [*lines, "next  flywheel audit" if not a.audited else "next  flywheel explain EPISODE"]
+
+
+def _who_lines(a: RewardsAnswer) -> list[str]:
+    """Return who speaks: accounts and bursts, sources, and who was verified."""
+    who, lines = a.accounts, [""]
+    if who.accounts:
+        share = f"{who.established:,} established" if who.counted else "hardly any comes back, so none counts as new"
+        lines += [f"accounts {who.accounts:,}: {share}, {who.discounted:,} votes of new ones count less"]
+    if who.bursts:
+        lines += [f"! {who.in_bursts:,} episodes in {who.bursts:,} bursts of new accounts: each burst counts as one"]
+    if who.doubted:
+        lines += [f"  {who.doubted:,} accounts' votes count less: outcomes contradict them, or they are all alike"]
+    claims = sum(s.claims for s in a.sources)
+    if claims:
+        lines += [f"! {claims:,} episodes have an outcome that is only a claim: its source may not state any ([trust])"]
+    if len(a.sources) > 1:
+        rows = [
+            [s.source, f"{s.episodes:,}", f"{s.outcomes:,}", f"{s.claims:,}", f"{s.prior:.2f}",
+             ", ".join(f"{name} {odds:.1f}" for name, odds in s.odds.items())]
+            for s in a.sources
+        ]  # fmt: skip
+        head = ["source", "episodes", "outcomes", "claims", "prior", "odds ratios learned there"]
+        lines += columns([head, *rows], right=(1, 2, 3, 4))
+    if a.verification is not None:
+        v = a.verification
+        lines += [
+            f"verified {v.verified:,} ({v.share:.1%}), {v.good:.0%} good; taken: {v.taken or 'nothing'}",
+            f"  between {v.low:.0%} and {v.high:.0%} of all episodes succeeded, whoever chose whom to verify",
+        ]
+    return lines if len(lines) > 1 else []
 
 
 def _signal_row(s: SignalRow) -> list[str]:

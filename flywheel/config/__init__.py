@@ -24,6 +24,7 @@ from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.root import Config, Pipeline
 from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
+from flywheel.config.trust import TrustConfig
 
 __all__ = [
     "CONFIG_FILE",
@@ -49,6 +50,7 @@ __all__ = [
     "RulesConfig",
     "SliceRule",
     "TrainConfig",
+    "TrustConfig",
     "load_config",
     "load_pipeline",
     "merge_overrides",

@@ -44,7 +44,7 @@ class RewardsConfig(Section):
 
     signals: list[str] = Field(
         default=[
-            "outcome", "tool_error", "recovery", "loop", "agreement", "effort",
+            "outcome", "claim", "tool_error", "recovery", "loop", "agreement", "effort",
             "thumbs", "adopted", "user_edit", "undo", "complaint", "thanks",
             "correction", "rephrase", "retry", "escalate", "abandon",
             "cost", "latency", "questions",

@@ -16,6 +16,7 @@ from flywheel.config.nightly import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig
 from flywheel.config.tracking import MlflowConfig
 from flywheel.config.training import ModelConfig, TrainConfig
+from flywheel.config.trust import TrustConfig
 
 
 class Config(Section):
@@ -28,6 +29,7 @@ class Config(Section):
     ingest: IngestConfig = IngestConfig()
     build: BuildConfig = BuildConfig()
     episodes: EpisodesConfig = EpisodesConfig()
+    trust: TrustConfig = TrustConfig()
     rewards: RewardsConfig = RewardsConfig()
     pairs: PairsConfig = PairsConfig()
     groups: GroupsConfig = GroupsConfig()

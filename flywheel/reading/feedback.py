@@ -58,7 +58,8 @@ def outcome(
         name: what was measured.
         value: the measure.
         scale: its least and greatest value, where they are known.
-        by: recorded (by the log's writer), verifier (computed by a program) or callback (from the application).
+        by: recorded (by the log's writer), verifier (computed by a program), callback (from the application) or field
+            (in a record of something else, by whoever wrote that).
         columns: further columns of the event.
     """
     payload = {"name": name, "value": value, "source": by} | ({"scale": list(scale)} if scale else {})
@@ -89,7 +90,8 @@ def corrected_text(item: Any) -> str | None:
     return text(value) if isinstance(value, str) and number(value) is None else None
 
 
-_OUTCOMES = {"reward": "callback", "outcome": "callback"}
+_FIELD = "field"  # an outcome in a field of a record: whoever sent the request may have written it
+_OUTCOMES = ("reward", "outcome")
 _OPINIONS = ("feedback", "score", "rating", "thumbs")
 _JUDGING = {*_OUTCOMES, *_OPINIONS}
 
@@ -110,10 +112,10 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
             payload = _opinion(name, item, aim).payload()
             if payload is not None:
                 yield feedback(source, payload, seq=0)
-    for name, origin in _OUTCOMES.items():
+    for name in _OUTCOMES:
         value = number(record.get(name))
         if value is not None:
-            yield outcome(source, name, value, by=origin, seq=0)
+            yield outcome(source, name, value, by=_FIELD, seq=0)
 
 
 def _opinion(name: str, item: Any, aim: str | None) -> Opinion:

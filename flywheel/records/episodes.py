@@ -133,7 +133,7 @@ class Reliability(Row):
     - delay: `x` seconds after the end of an episode, `y` P(the signal has voted by then); `value` its horizon in s.
     - calibration: `x` scores, `y` probabilities; `value` the cross-fitted ECE, `low` its Brier score. Named
       "no vote": `value` is P(success) of an episode on which no signal votes.
-    - user: `value` the trust in a user's votes.
+    - user: `value` the trust in a user's votes, `low` that by habits alone; `note` is the reason.
     - time: `value` the time against which ages are measured, in seconds since 1970.
     - warning: `note` is a sentence.
     """
@@ -176,6 +176,10 @@ class Task(Row):
     cluster_id: str = Field(description="Near-duplicate requests, tools aside; the holdout goes by it.")
     task_id: str = Field(description="The task: a cluster with one set of tools, or what the source names.")
     split: Split = Field(description="Side of the holdout: by cluster; by user and time too where configured.")
+    history: int | None = Field(
+        default=None,
+        description="Other tasks that its account had worked on an hour before; null where no account has a history.",
+    )
     formerly: list[str] = Field(
         default_factory=list, description="Task ids that the episode had in earlier builds: clusters that were joined."
     )

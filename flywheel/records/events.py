@@ -83,7 +83,8 @@ class LogEvent(Row):
       ...), "value": float, "label": str, "comment": str, "text": the accepted or edited output, "target": "call" |
       "step" | "trace" | "session" | "response", "target_id": str, "annotator": "human" | "llm" | "code" | "implicit"}
     - outcome: {"name": str (required; reward, test, check, ...), "value": float (required), "scale": [min, max],
-      "source": "verifier" | "callback" | "recorded"}
+      "source": "verifier" | "callback" | "recorded" | "field" (of a record of something else) | "feedback" (a flat
+      line)}
     """
 
     table: ClassVar[str] = "events"
@@ -114,6 +115,7 @@ class LogEvent(Row):
     source_format: str = Field(description="Reader that produced the event.")
     source_file: str = Field(description="Path as given to ingest, relative to the project where possible.")
     source_line: int = Field(ge=0, description="1-based line, or 1-based record of a JSON document; 0 when unknown.")
+    signed: str | None = Field(default=None, description="Fingerprint of the key that signed the file; null: none did.")
 
 
 class Feedback(Record):

@@ -80,6 +80,55 @@ class GroupRow(Record):
     notable: bool = Field(description="Whether the difference exceeds three standard errors.")
 
 
+class AccountsRow(Record):
+    """Whose deeds a log has, and how far they count."""
+
+    accounts: int = Field(description="Accounts that the log names.")
+    established: int = Field(description="Those with enough earlier tasks for their full weight.")
+    counted: bool = Field(description="Whether histories count: false where hardly any account comes back.")
+    discounted: int = Field(description="Votes of new accounts that count less.")
+    bursts: int = Field(description="Crowds of new accounts that did the same: each counts as one.")
+    in_bursts: int = Field(description="Episodes of theirs.")
+    doubted: int = Field(
+        description="Accounts that count less: known outcomes contradict them, or they do the same always."
+    )
+
+
+class SourceRow(Record):
+    """One source of the log: a reader's episodes."""
+
+    source: str
+    episodes: int
+    outcomes: int = Field(description="Episodes with an outcome that decides.")
+    claims: int = Field(description="Episodes with an outcome that `[trust]` takes as a claim.")
+    prior: float = Field(description="P(success) before any vote.")
+    odds: dict[str, float] = Field(description="Odds ratio of a vote, by signal and sign, where it was learned here.")
+
+
+class PatternRow(Record):
+    """Episodes with one pattern of signals."""
+
+    pattern: str = Field(description="Families that vote, with the side they take.")
+    n: int
+    verified: int
+    good: float | None = Field(description="Share of successes among the verified.")
+
+
+class VerificationRow(Record):
+    """Which episodes have a recorded outcome, and what that shows of the others."""
+
+    verified: int
+    share: float
+    good: float = Field(description="Share of successes among them.")
+    low: float = Field(description="Least share of successes among all episodes, whoever chose whom to verify.")
+    high: float
+    taken: str = Field(
+        description="How P(success) before any vote was found: audit, verdicts, by outcome, by pattern, "
+        "unknown; '' where it was not."
+    )
+    patterns: list[PatternRow] = Field(description="The most frequent patterns.")
+
+
 class RewardsAnswer(Document):
     """`flywheel rewards`."""
 
@@ -98,6 +147,9 @@ class RewardsAnswer(Document):
     calibration: list[CalibrationRow]
     transport: list[TransportRow]
     ratings: RatingsRow | None = Field(description="null without ratings.")
+    accounts: AccountsRow
+    sources: list[SourceRow]
+    verification: VerificationRow | None = Field(description="null without recorded outcomes.")
     groups: list[GroupRow]
 
 

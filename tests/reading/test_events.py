@@ -52,7 +52,7 @@ def test_verdicts_beside_a_call(record: dict[str, Any], payload: dict[str, Any])
 
 def test_a_reward_is_an_outcome_and_nothing_is_nothing() -> None:
     (event,) = judgements({"reward": "0.5", "feedback": None, "score": {}}, {}, None)
-    assert (event["kind"], event["payload"]) == ("outcome", {"name": "reward", "value": 0.5, "source": "callback"})
+    assert (event["kind"], event["payload"]) == ("outcome", {"name": "reward", "value": 0.5, "source": "field"})
 
 
 def test_later_calls_join_their_conversation() -> None:

@@ -23,7 +23,9 @@ from flywheel.stages.datasets.pairs import build_pairs
 from flywheel.stages.datasets.replay.build import build_fixtures
 from flywheel.stages.labelling.build import build_reliability
 from flywheel.stages.signals.build import build_rewards, compare_attempts, looks_at_tasks
+from flywheel.stages.signals.cohorts import by_account
 from flywheel.stages.signals.corrections import build_corrections
+from flywheel.stages.signals.sources import stated, with_allowed_policies
 from flywheel.stages.tasks.build import build_tasks
 
 if TYPE_CHECKING:
@@ -32,14 +34,16 @@ if TYPE_CHECKING:
 
 def links(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """Which conversations, calls and results belong together; which policies there are."""
-    del config, project
-    return {"links": build_links(frames["events"], funnel), "policies": build_policies(acts(frames["events"]))}
+    del project
+    events = with_allowed_policies(frames["events"], config.trust, funnel)
+    return {"links": build_links(events, funnel), "policies": build_policies(acts(events))}
 
 
 def episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """Conversations as episodes of steps."""
     del project
-    episodes, steps = build_episodes(frames["events"], config.episodes, funnel, frames["policies"])
+    events = with_allowed_policies(frames["events"], config.trust, funnel)
+    episodes, steps = build_episodes(events, config.episodes, funnel, frames["policies"])
     return {"episodes": episodes, "steps": steps}
 
 
@@ -53,16 +57,20 @@ def tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fram
 def opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """What each signal that looks at one episode shows; what users corrected."""
     signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
-    opinions = build_rewards(frames["episodes"], frames["steps"], frames["events"], config.rewards, signals, funnel)
-    corrections = build_corrections(frames["episodes"], frames["steps"], frames["events"])
+    events = stated(frames["events"], config.trust, funnel)
+    opinions = build_rewards(frames["episodes"], frames["steps"], events, config.rewards, signals, funnel)
+    corrections = build_corrections(frames["episodes"], frames["steps"], events)
     return {"opinions": opinions, "corrections": corrections}
 
 
 def rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """The same rows with the signals that compare the attempts at a task."""
     signals = {n: s for n, s in _signals(config, project).items() if looks_at_tasks(s)}
-    args = (frames["episodes"], frames["steps"], frames["opinions"])
-    return {"rewards": compare_attempts(*args, config.rewards, signals, funnel)}
+    history = frames["tasks"].select("episode_id", "history")
+    episodes = frames["episodes"].join(history, on="episode_id", how="left", maintain_order="left")
+    steps = frames["steps"]
+    counted, opinions = by_account(episodes, steps, frames["opinions"], config.trust, funnel)
+    return {"rewards": compare_attempts(counted, steps, opinions, config.rewards, signals, funnel)}
 
 
 def _signals(config: Config, project: Path) -> dict[str, Signal]:

@@ -102,7 +102,7 @@ def _load(stage: Stage, store: Store, config: Config, partition: int) -> dict[st
         if table == "events":
             events = _events(stage, store, parts, config.build.cutoff, partition).collect()
             frames[table] = events if stage.by == "all" else follow_threads(events)
-        elif table in {"links", "tasks"}:
+        elif table == "links" or (table == "tasks" and table not in stage.columns):
             continue  # events, and what is made of them, are read through them
         elif stage.by == "all":
             columns = stage.columns.get(table, tuple(TABLES[table].model_fields))

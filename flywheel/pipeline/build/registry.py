@@ -61,12 +61,16 @@ def _built(config: Config) -> dict[str, Any]:
     return config.build.model_dump(mode="json", exclude={"workers"})  # the number of workers changes nothing
 
 
+def _trust(config: Config, *fields: str) -> dict[str, Any]:
+    return config.trust.model_dump(mode="json", include={*fields})
+
+
 # Columns that the stages that see everything read.
 LINK_COLUMNS = (
     "event_id", "conversation_id", "kind", "span_id", "tool_call_id", "ids", "target",
-    "model", "policy", "task_key", "source_file",
+    "model", "policy", "task_key", "source_file", "source_format", "signed",
 )  # fmt: skip
-TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started")
+TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started", "source_format")
 LABEL_COLUMNS = ("episode_id", "user", "policy", "source_format", "started", "ended", "tags")
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
 
@@ -81,18 +85,22 @@ _LABELLED = ("tasks", "episodes", "steps", "returns")
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
-    Stage("links", ("events",), ("links", "policies"), "all", "links", lambda c: {"build": _built(c)},
+    Stage("links", ("events",), ("links", "policies"), "all", "links",
+          lambda c: {"build": _built(c), "trust": _trust(c, "policies")},
           columns={"events": LINK_COLUMNS}, version=2),
     Stage("episodes", ("events", "links", "policies"), ("episodes", "steps"), "conversation", "episodes",
-          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump()}, version=8),
+          lambda c: {"build": _built(c), "episodes": c.episodes.model_dump(), "trust": _trust(c, "policies")},
+          version=8),
     Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
-          columns={"episodes": TASK_COLUMNS}, remembers=("tasks",)),
+          columns={"episodes": TASK_COLUMNS}, remembers=("tasks",), version=2),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",
-          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING)},
-          lambda c: ("rewards", c.rewards.signals), version=4),
+          lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING),
+                     "trust": _trust(c, "outcomes", "audits", "feedback")},
+          lambda c: ("rewards", c.rewards.signals), version=5),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", "rewards",
-          lambda c: {"rewards": c.rewards.model_dump(include=_FINDING)},
-          lambda c: ("rewards", c.rewards.signals), version=2),
+          lambda c: {"rewards": c.rewards.model_dump(include=_FINDING),
+                     "trust": _trust(c, "new_account", "established", "burst_h")},
+          lambda c: ("rewards", c.rewards.signals), columns={"tasks": ("episode_id", "history")}, version=3),
     Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS}, version=2),

@@ -20,8 +20,9 @@ from flywheel.pipeline.inspect.show import show
 from flywheel.present import metric_change, the_round
 from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
-from flywheel.stages.labelling.posterior import Posterior, Vote, scope_of
-from flywheel.stages.labelling.priors import PRAISE_ALONE
+from flywheel.stages.labelling.posterior import Contribution, Posterior, Vote, scope_of
+from flywheel.stages.labelling.priors import BACKS, PEERS_ALONE, PRAISE, PRAISE_ALONE, UNBACKED
+from flywheel.stages.signals.cohorts import BURST, DEEDS
 from flywheel.stats.delays import late_after_silence
 
 Record = Mapping[str, Any]
@@ -284,7 +285,7 @@ def _value(ctx: Context, outcome: Record, record: Record) -> Iterator[str]:
         )
 
 
-def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
+def _votes(record: Record, belief: Posterior) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
     """Return each signal's vote, averaged over its rows as `returns` does, with these rows."""
     by_signal: dict[tuple[str, str], list[Record]] = {}
     for row in record["rewards"]:
@@ -294,14 +295,15 @@ def _votes(record: Record) -> dict[tuple[str, str], tuple[Vote, list[Record]]]:
     for key, rows in sorted(by_signal.items()):
         weights = math.fsum(r["weight"] for r in rows)
         score = math.fsum(r["score"] * r["weight"] for r in rows) / weights if weights else 0.0
-        votes[key] = Vote(*key, score, weights / len(rows)), rows
+        (vote,) = belief.trusted([Vote(*key, score, weights / len(rows))], record["user"])
+        votes[key] = vote, rows
     return votes
 
 
 def _probability(
     ctx: Context, outcome: Record, record: Record, belief: Posterior, table: pl.DataFrame
 ) -> Iterator[str]:
-    votes = _votes(record)
+    votes = _votes(record, belief)
     if not votes:
         return
     p_success, basis = outcome["p_success"], outcome["basis"]
@@ -320,12 +322,9 @@ def _probability(
             worth = f"odds x {math.exp(parts[key].log_odds):.2f} ({parts[key].source})"
         else:
             worth = "no effect"
-        steps = [str(row["step"]) for row in rows if row["step"] is not None]
-        place = f" on step {', '.join(steps)}" if steps else ""
-        evidence = _evidence(rows)
-        yield f"  {vote.signal} ({vote.family}) votes {vote.score:+.2f}{place}: {worth}; evidence {evidence}"
-    if decider is None and outcome["p_raw"] == PRAISE_ALONE:
-        yield f"  Capped at {PRAISE_ALONE}: positive feedback alone is weak evidence."
+        yield f"{_vote(vote, rows)}: {worth}; evidence {_evidence(rows)}"
+    if decider is None:
+        yield from _held(contributions, outcome["p_raw"])
     calibration = table.filter((pl.col("kind") == "calibration") & (pl.col("name") == ""))
     if calibration.is_empty():
         yield "  Uncalibrated: too few episodes have been audited (flywheel audit)."
@@ -333,6 +332,22 @@ def _probability(
         n, ece = calibration["n"][0], calibration["value"][0]
         change = f"from {outcome['p_raw']:.2f} to {p_success:.2f}"
         yield f"  Calibrated {change} by {n} audited episodes (ECE {ece:.3f}, cross-fitted)."
+
+
+def _held(contributions: Sequence[Contribution], p_raw: float) -> Iterator[str]:
+    speaks = {part.vote.family for part in contributions if part.log_odds >= BACKS}
+    if p_raw == PRAISE_ALONE:
+        yield f"  Capped at {PRAISE_ALONE}: positive feedback alone is weak evidence."
+    elif {PRAISE} < speaks | {PRAISE} <= UNBACKED:
+        yield f"  Held below {PEERS_ALONE}: agreement without other evidence makes no demonstration."
+
+
+def _vote(vote: Vote, rows: Sequence[Record]) -> str:
+    steps = [str(row["step"]) for row in rows if row["step"] is not None]
+    less = f" x {vote.weight:.2f}" if vote.weight < 1 and vote.family in DEEDS else ""
+    return f"  {vote.signal} ({vote.family}) votes {vote.score:+.2f}{less}" + (
+        f" on step {', '.join(steps)}" if steps else ""
+    )
 
 
 def _waiting(record: Record, belief: Posterior) -> Iterator[str]:
@@ -360,8 +375,8 @@ def _weight(outcome: Record) -> Iterator[str]:
         return
     decided = abs(2 * outcome["p_success"] - 1)
     yield (
-        f"Weight {outcome['weight']:.2f} = decided {decided:.2f} x mature {outcome['maturity']:.2f} x trust "
-        f"{outcome['trust']:.2f}."
+        f"Weight {outcome['weight']:.2f} = decided {decided:.2f} x mature {outcome['maturity']:.2f}; "
+        f"trust in the user's votes {outcome['trust']:.2f}."
     )
     if outcome["provisional"]:
         yield "It is not mature yet and not trained on: evidence may still arrive."
@@ -373,6 +388,9 @@ def _costs_and_risks(record: Record) -> Iterator[str]:
         evidence = _evidence([row])
         if row["kind"] == "cost":
             yield f"  cost: {row['score']:g} {row['family']}, before comparison with the task's other attempts"
+        elif row["signal"] == BURST:
+            n = round(1 / (1 - row["score"]))
+            yield f"  burst: one of {n} new accounts that did the same after the same action; they count as one"
         elif row["kind"] == "risk":
             yield f"  {row['signal']}: severity {row['score']:.2f} at {place}; evidence {evidence}"
 

@@ -17,6 +17,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.outcomes import success
 from flywheel.pipeline.rewards.sample import TALK, intents
+from flywheel.pipeline.rewards.standing import accounts, sources, verification
 from flywheel.results.rewards import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.stages.labelling.calibration import Audited, columns_of, cross_fitted_answers
 from flywheel.stages.labelling.posterior import Posterior, Vote
@@ -63,6 +64,9 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
         calibration=list(_calibrations(episodes, votes, belief)),
         transport=[TransportRow(by=by, **t._asdict()) for by, results in transport(ctx).items() for t in results],
         ratings=_ratings(episodes, votes),
+        accounts=accounts(ctx),
+        sources=list(sources(ctx, belief)),
+        verification=verification(ctx, votes, table, episodes.height),
         groups=[row for by in ("policy", "intent", "month") for row in _groups(episodes, by)],
     )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flywheel.errors import IngestError
+from flywheel.stages.ingest.signature import is_signature
 
 STDIN = Path("-")
 _SPECIAL = {
@@ -70,7 +71,8 @@ def discovery(paths: Sequence[Path]) -> Discovery:
     if not sources:
         first = skipped[0]
         raise IngestError(f"nothing to read: `{first.path}` is {first.why}", hint="name files that can be read")
-    return Discovery({file: sources[file] for file in sorted(sources)}, sorted(set(skipped)))
+    logs = {file: sources[file] for file in sorted(sources) if not is_signature(file)}
+    return Discovery(logs, sorted(set(skipped)))
 
 
 def _expand(path: Path, skipped: list[Skipped]) -> Iterator[Path]:

@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.opening import Content, Opened, file_content
 from flywheel.stages.ingest.sidecar import columns_of, neighbour
+from flywheel.stages.ingest.signature import signed_by
 from flywheel.stages.ingest.sources import UNKNOWN, SourceState, Start, legible, reading_key
 
 _SAMPLE_BYTES = 8_000_000
@@ -88,7 +90,14 @@ class FileReading:
 
     def _columns(self, source_format: str) -> dict[str, str]:
         reader = self._readers.get(source_format)
-        return columns_of(reader, self._name, lambda name: neighbour(self._file, name)) if reader is not None else {}
+        if reader is None:
+            return {}
+        columns = columns_of(reader, self._name, lambda name: neighbour(self._file, name))
+        return columns | ({"signed": self._signed} if self._signed else {})
+
+    @cached_property
+    def _signed(self) -> str | None:
+        return signed_by(self._file) if self._start.size_bytes >= 0 else None
 
     def blocks(self, builder: BlockBuilder) -> Iterator[Block]:
         """Yield full blocks; the file's last records may stay in the builder."""

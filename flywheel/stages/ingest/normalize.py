@@ -44,6 +44,7 @@ class Normalizer:
         self._reader, self._file = reader, source_file
         self._model, self._policy = beside.get("model"), policy or beside.get("policy")
         self._ids = (beside["id"],) if is_name(beside.get("id")) else ()
+        self._signed = beside.get("signed")
         self._scope = f"{beside['scope']}/" if beside.get("scope") else ""
 
     def rows(self, record: Record) -> list[Row] | Bad:
@@ -71,7 +72,7 @@ class Normalizer:
             "", ts, seq, self._scope + conversation, get("span_id"), get("parent_id"), kind,
             get("model") or self._model, get("policy") or self._policy, get("task_key"), get("user"), get("tool_name"),
             get("tool_call_id"), _ids(event, payload, self._ids), get("target"), body, self._reader.name, self._file,
-            record.line,
+            record.line, self._signed,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ priors stay, with a warning row.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from flywheel.stages.labelling.fit import fitted
 from flywheel.stages.labelling.posterior import ALL, Posterior
 from flywheel.stages.labelling.trust import user_trust
 from flywheel.stages.labelling.votes import summed
+from flywheel.stages.signals.cohorts import BURST
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
@@ -44,6 +46,8 @@ def build_reliability(
     """
     funnel.considered += episodes.height
     base = funnel.drop(episodes, pl.col("tags").list.contains(SUSPECT), "suspect reward")
+    crowd = rewards.filter(pl.col("signal") == BURST)["episode_id"].unique()
+    base = funnel.drop(base, pl.col("episode_id").is_in(crowd.implode()), "burst of new accounts")
     funnel.kept += base.height
     base = base.sort("episode_id").with_columns(source=pl.col("source_format").fill_null(""), scope=_scope(cfg))
     votes = summed(rewards.filter(pl.col("kind").is_in(["outcome", "implicit"]))).filter(pl.col("weight") > 0)
@@ -51,7 +55,9 @@ def build_reliability(
     rows = [*_time(base, votes, cutoff), *fitted(base, votes, cfg)]
     rows += delays(base, votes, next((r["value"] for r in rows if r["kind"] == "time"), None))
     rows += user_trust(base, votes)
-    rows += calibration(base, votes, Posterior.read(_frame(rows)))
+    # An account's trust has learned from the answers that the curve goes through; its habits have not.
+    habits = {row["name"]: row["low"] for row in rows if row["kind"] == "user"}
+    rows += calibration(base, votes, replace(Posterior.read(_frame(rows)), users=habits))
     funnel.note("facts", len(rows))
     return _frame(rows)
 

@@ -49,7 +49,8 @@ def audited(base: pl.DataFrame, votes: pl.DataFrame, posterior: Posterior) -> li
     rows = []
     for episode, score, inclusion in answers.sort("episode_id").select("episode_id", "score", "inclusion").iter_rows():
         source, scope, user = facts[episode]
-        estimate = posterior.estimate(votes_of.get(episode, []), scope_in(source, scope))
+        trusted = posterior.trusted(votes_of.get(episode, []), user)
+        estimate = posterior.estimate(trusted, scope_in(source, scope))
         answer, weight = (score + 1) / 2, 1 / inclusion
         rows.append(Audited(episode, round(estimate.score, 6), answer, weight, user or episode, not estimate.signals))
     return rows

@@ -49,8 +49,11 @@ class Label(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """Confidence: how clear P(success) is, times the maturity of the evidence, times the trust in the user."""
-        return abs(2 * self.p_success - 1) * self.maturity * self.trust if self.known else 0.0
+        """Confidence: how clear P(success) is, times the maturity of the evidence.
+
+        Trust in the user is in P(success): it weighs the votes.
+        """
+        return abs(2 * self.p_success - 1) * self.maturity if self.known else 0.0
 
 
 class _Facts(NamedTuple):
@@ -118,7 +121,7 @@ def _label(posterior: Posterior, evidence: _Evidence, facts: _Facts, cfg: Reward
     if facts.suspect:
         return Label(0.5, 0.0, evidence.risk, 0.0, known=False, n_support=0, basis=SUSPECT)
     scope = scope_of(cfg.scope, facts.started, facts.policy, facts.source_format)
-    p_success, p_raw, signals = posterior.estimate(evidence.votes, scope)
+    p_success, p_raw, signals = posterior.estimate(posterior.trusted(evidence.votes, facts.user), scope)
     basis = evidence.basis(signals)
     decided = basis in {"audit", "verifier"}
     maturity = 1.0 if decided else posterior.maturity(evidence.voted, posterior.age(facts.ended))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.stages.labelling.priors import (
     BACKS,
+    FAINT,
     PEERS_ALONE,
     PRAISE,
     PRAISE_ALONE,
@@ -25,6 +26,7 @@ from flywheel.stages.labelling.priors import (
     full_log_odds,
     prior_rates,
 )
+from flywheel.stages.signals.cohorts import DEEDS
 from flywheel.stages.signals.rows import AUDIT, VERIFIER
 from flywheel.stats.calibration import Curve
 from flywheel.stats.delays import Delays, maturity
@@ -153,10 +155,7 @@ class Posterior:
         contributions = self.contributions(votes, scope)
         if not contributions:
             return 0.5
-        prior = self.prior(scope)
-        odds = math.log(prior / (1 - prior)) + math.fsum(c.log_odds for c in contributions)
-        p = 1 / (1 + math.exp(-min(max(odds, -500.0), 500.0)))
-        return _capped(min(max(p, 1 - SURE), SURE), contributions)
+        return _capped(self.prior(scope), contributions)
 
     def success(self, votes: Sequence[Vote], scope: str = ALL) -> float:
         """Return P(success): a reviewer's answer if there is one, else the calibrated score.
@@ -167,11 +166,22 @@ class Posterior:
         answers = [vote for vote in votes if vote.family == AUDIT and vote.weight > 0]
         if answers:
             return _mean_vote(answers)
-        p = self.curve.at(self.score(votes, scope))
+        score = self.score(votes, scope)
+        p = self.curve.at(score)
         contributions = self.contributions(votes, scope)
         if any(vote.family == VERIFIER and vote.weight > 0 for vote in votes):
             return min(max(p, 1 - SURE), SURE)
-        return _hold(contributions).applied(min(max(p, 1 - SURE), SURE)) if contributions else self.silent
+        if not contributions:
+            return self.silent
+        hold, _ = _hold(contributions)
+        return hold._replace(bound=max(hold.bound, score)).applied(min(max(p, 1 - SURE), SURE))
+
+    def trusted(self, votes: Sequence[Vote], user: str | None) -> list[Vote]:
+        """Return the votes with the weights that what this account does has."""
+        trust = self.users.get(user or "", 1.0)
+        if trust >= 1:
+            return list(votes)
+        return [vote._replace(weight=vote.weight * trust) if vote.family in DEEDS else vote for vote in votes]
 
     def age(self, ended: datetime | None) -> float | None:
         """Return how many seconds ago an episode ended; None where the log has no times."""
@@ -233,8 +243,8 @@ class _Hold(NamedTuple):
         return p - self.share * max(p - self.bound, 0.0)
 
 
-def _hold(contributions: Sequence[Contribution]) -> _Hold:
-    """Return how far p is held below what a chosen action needs.
+def _hold(contributions: Sequence[Contribution]) -> tuple[_Hold, float]:
+    """Return how far p is held below what a chosen action needs, and the log-odds without what is held.
 
     It is held where nothing but praise and agreement speaks for success: users who are easily bought, and an agent that
     errs the same way every time. Other evidence for success lifts the bound, wholly from the log-odds `BACKS` on.
@@ -245,13 +255,26 @@ def _hold(contributions: Sequence[Contribution]) -> _Hold:
     bought = {family for family in UNBACKED if families.get(family, 0.0) > _NO_EFFECT}
     backs = (odds for family, odds in sorted(families.items()) if family not in UNBACKED and odds > _NO_EFFECT)
     backing = math.fsum(backs)
-    share = 1.0 - min(backing / BACKS, 1.0) if bought or not backing else 0.0
-    return _Hold(PRAISE_ALONE if bought <= {PRAISE} else PEERS_ALONE, share)
+    share = 1.0 - min(max(backing - FAINT, 0.0) / (BACKS - FAINT), 1.0) if bought or not backing else 0.0
+    rest = math.fsum(odds for family, odds in sorted(families.items()) if family not in bought)
+    return _Hold(PRAISE_ALONE if bought <= {PRAISE} else PEERS_ALONE, share), rest if backing else -math.inf
 
 
-def _capped(p: float, contributions: Sequence[Contribution]) -> float:
-    """Return p by the votes, held; agreement keeps its order, so whoever only compares episodes loses nothing."""
-    hold = _hold(contributions)
+def _capped(prior: float, contributions: Sequence[Contribution]) -> float:
+    """Return P(success) by the votes, held, and never below what the votes give without those that are held.
+
+    Agreement keeps its order: whoever only compares episodes loses nothing.
+    """
+    before = math.log(prior / (1 - prior))
+    hold, rest = _hold(contributions)
+    p = _sure(before + math.fsum(c.log_odds for c in contributions))
     if hold.bound == PRAISE_ALONE:
-        return hold.applied(p)
-    return p - hold.share * max(p - 0.5, 0.0) * (1 - (PEERS_ALONE - 0.5) / (SURE - 0.5))
+        held = hold.applied(p)
+    else:
+        held = p - hold.share * max(p - 0.5, 0.0) * (1 - (PEERS_ALONE - 0.5) / (SURE - 0.5))
+    return max(held, min(_sure(before + rest), p)) if math.isfinite(rest) else held
+
+
+def _sure(odds: float) -> float:
+    """Return the probability of log-odds, no surer than a verdict."""
+    return min(max(1 / (1 + math.exp(-min(max(odds, -500.0), 500.0))), 1 - SURE), SURE)

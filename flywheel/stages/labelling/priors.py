@@ -16,7 +16,7 @@ UNBACKED = frozenset({PRAISE, "peers", "task", "claims"})  # families without an
 PEERS_ALONE = (
     0.69  # highest P(success) by these together: an agent that errs the same way every time agrees with itself
 )
-BACKS = math.log(1.5)  # log-odds of other evidence from which they count in full
+FAINT, BACKS = math.log(1.1), math.log(1.5)  # log-odds of other evidence that lifts nothing, and all of it
 
 SURE = 0.97  # P(success) by a verifier's verdict: it decides alone, and is not quite certain
 SENTIMENT_CAP = math.log(2)  # praise is cheap: all of it together at most doubles the odds
@@ -54,7 +54,8 @@ PRIORS: dict[tuple[str, int], Rates] = {
     ("abandon", -1): Rates(0.60, 0.70),
 }
 _UNKNOWN = Rates(0.70, 0.70)  # a signal without a prior of its own, such as a plugin's
-_UNPROVEN = {"judge": Rates(0.5, 0.5)}  # no evidence until known outcomes show its reliability
+# No evidence until known outcomes show its reliability.
+_UNPROVEN = {"judge": Rates(0.5, 0.5), "claim": Rates(0.5, 0.5)}
 
 
 def log_odds(signal: str, score: float) -> float:

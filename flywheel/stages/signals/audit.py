@@ -1,8 +1,8 @@
 """Reviewers' answers in an audit: whether an episode did what was asked, and its inclusion probability.
 
 In: episodes and events. Out: rows of `Reward` of the family `audit`, which overrules every other one. Only answers
-that `flywheel audit` wrote count, recognised by their folder: feedback of that name in an application's log could come
-from anyone.
+that `flywheel audit` wrote count, recognised by their folder (`[trust] audits`): feedback of that name in an
+application's log could come from anyone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 
 from flywheel.records import EventKind
-from flywheel.stages.signals.rows import AUDIT, rewards_frame
+from flywheel.stages.signals.rows import AUDIT, REVIEWED, rewards_frame
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
@@ -24,9 +24,8 @@ AUDITS = "audits"  # folder of the answers, in the project
 def audit(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Reviewers' answers: the mean of each reviewer's latest one, from -1 (failed) to 1 (succeeded)."""
     del steps, cfg
-    feedback = events.filter(
-        (pl.col("kind") == EventKind.FEEDBACK.value) & pl.col("source_file").str.starts_with(f"{AUDITS}/")
-    )
+    allowed = pl.col(REVIEWED) if REVIEWED in events.columns else pl.col("source_file").str.starts_with(f"{AUDITS}/")
+    feedback = events.filter((pl.col("kind") == EventKind.FEEDBACK.value) & allowed)
     answers = feedback.unique(["conversation_id", "event_id"]).join(
         episodes.select("conversation_id", "episode_id", "task_id"), on="conversation_id"
     )

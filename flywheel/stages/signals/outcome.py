@@ -6,14 +6,16 @@ In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import orjson
 import polars as pl
 
 from flywheel.records import ToolStatus
+from flywheel.stages.signals.dialogue import EpisodeKey
 from flywheel.stages.signals.evidence import StepRow, by_episode, proof, times_of
-from flywheel.stages.signals.rows import SignalRows, events_by_episode, plain_name, scaled
+from flywheel.stages.signals.rows import CLAIMS, Evidence, SignalRows, events_by_episode, plain_name, scaled
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
@@ -30,9 +32,18 @@ def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
     grade, unless `[rewards.success_at]` has the value from which on it is a success.
     """
     del steps
+    return _latest(SignalRows("outcome", "verifier", "outcome"), events_by_episode(episodes, events, "outcome"), cfg)
+
+
+def claim(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
+    """Results stated by a source that `[trust]` does not let state outcomes: worth what known outcomes show."""
+    del steps
+    return _latest(SignalRows("claim", CLAIMS), events_by_episode(episodes, events, CLAIMS), cfg)
+
+
+def _latest(rows: SignalRows, by_episode: Mapping[EpisodeKey, list[Evidence]], cfg: RewardsConfig) -> pl.DataFrame:
     thresholds = {plain_name(name): value for name, value in cfg.success_at.items()}
-    rows = SignalRows("outcome", "verifier", "outcome")
-    for episode, outcomes in events_by_episode(episodes, events, "outcome").items():
+    for episode, outcomes in by_episode.items():
         latest = {str(event.payload.get("name")): event for event in outcomes}
         for name in sorted(latest):
             ends = cfg.score_names.get(plain_name(name), ())

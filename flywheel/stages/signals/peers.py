@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ENOUGH_OTHERS = 2  # other attempts, below which agreement means nothing
 EVEN_STEPS = 8.0  # median length of a task's attempts at which the vote is 0
+NEW = "new accounts"  # their common voice
 COMPARED = 20  # other attempts that one is compared with: the cost of a task grows with its attempts, not their square
 EVEN = 1 / 3  # agreement at which the vote is 0
 CLOSING = 4000  # characters of a closing text that are compared
@@ -48,15 +49,16 @@ class _Attempt(NamedTuple):
     talked: bool  # the user spoke again
     closing: frozenset[str]  # words of the last answer, call or result
     evidence: tuple[str, ...]
+    voice: str  # whose attempt it is: an account's, its own where the log names none, or that of all new accounts
 
 
 def agreement(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Most other attempts at the task had the same result: they changed the same things, or their last words are alike.
 
     The vote is +1 if all agree, 0 at a third, -1 if none does, and weighs n / (n + 1) with n others; it abstains with
-    fewer than two. Where an attempt changed something, or where all talked with a user and only looked things up, what
-    they changed must be the same (sets of canonical calls); otherwise the words of what they ended with are compared
-    by the Jaccard index.
+    fewer than two. An account is one other however often it tried, and so are all new accounts together. Where an
+    attempt changed something, or where all talked with a user and only looked things up, what they changed must be the
+    same (sets of canonical calls); otherwise the words of what they ended with are compared by the Jaccard index.
     """
     del events, cfg
     rows: list[dict[str, Any]] = []
@@ -93,16 +95,33 @@ def _agreement_rows(task: str, attempts: Sequence[_Attempt]) -> Iterator[dict[st
     )
     asked = frozenset[str]().union(*(a.opening for a in attempts[:1])).intersection(*(a.opening for a in attempts))
     products = [a.changed if acted else a.closing - asked for a in attempts]
-    n = min(len(attempts) - 1, COMPARED)
+    alike: Callable[[frozenset[str], frozenset[str]], float] = operator.eq if acted else _alike
+    voices = _voices(attempts)
+    names = list(voices)
+    order = {name: at for at, name in enumerate(names)}
     for place, attempt in enumerate(attempts):
-        others = (products[(place + k) % len(products)] for k in range(1, n + 1))
-        alike = operator.eq if acted else _alike
-        share = math.fsum(alike(products[place], other) for other in others) / n
+        at = order[attempt.voice]
+        others = [names[(at + k) % len(names)] for k in range(1, min(len(names) - 1, COMPARED) + 1)]
+        n = len(others)
+        if n < ENOUGH_OTHERS:
+            continue
+        shares = (math.fsum(alike(products[place], products[i]) for i in voices[o]) / len(voices[o]) for o in others)
+        share = math.fsum(shares) / n
         yield {
             "episode_id": attempt.episode, "task_id": task, "step": None, "signal": "agreement", "family": "peers",
             "kind": "implicit", "score": share_as_vote(share), "weight": n / (n + 1),
             "evidence": sorted(attempt.evidence), "arrived": None, "signal_version": 1,
         }  # fmt: skip
+
+
+def _voices(attempts: Sequence[_Attempt]) -> dict[str, list[int]]:
+    """Return the attempts of each voice, by place: the first of an account, the first few of the new accounts."""
+    voices: dict[str, list[int]] = {}
+    for place, attempt in enumerate(attempts):
+        members = voices.setdefault(attempt.voice, [])
+        if len(members) < (COMPARED if attempt.voice == NEW else 1):
+            members.append(place)
+    return voices
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> float:
@@ -117,11 +136,17 @@ def share_as_vote(share: float) -> float:
 def _attempts(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str, list[_Attempt]]]:
     """Yield each task with its attempts that acted, by episode id."""
     several = episodes.filter(pl.len().over("task_id") > ENOUGH_OTHERS)
-    rows = steps.join(several.select("episode_id", "tail"), on="episode_id").sort("task_id", "episode_id", "index")
+    new = pl.col("new") if "new" in episodes.columns else pl.lit(value=False)
+    known = pl.col("history").is_not_null() if "history" in episodes.columns else pl.lit(value=False)
+    voice = pl.when(new & known).then(pl.lit(NEW)).otherwise(pl.coalesce("user", "episode_id"))
+    rows = steps.join(several.select("episode_id", "tail", voice=voice), on="episode_id").sort(
+        "task_id", "episode_id", "index"
+    )
     columns = [
         "task_id",
         "episode_id",
         "tail",
+        "voice",
         "observation",
         "action",
         "action_key",
@@ -144,6 +169,7 @@ def _attempt(episode: str, path: Sequence[Mapping[str, Any]]) -> _Attempt:
         talked=any(_BY_USER in row["observation"] for row in path[1:]),
         closing=_words(_closing(path[-1])),
         evidence=tuple(row["event_id"] for row in wrote) or (path[-1]["event_id"],),
+        voice=path[0]["voice"],
     )
 
 

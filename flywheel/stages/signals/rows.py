@@ -24,6 +24,9 @@ from flywheel.stages.common.memo import cached_by_identity
 
 VERIFIER = "verifier"  # families that decide alone: a recorded result, overruled by a reviewer's answer
 AUDIT = "audit"
+CLAIMS: Literal["claims"] = "claims"  # outcomes of sources that may not state any
+# Columns of events, where `[trust]` was applied: an outcome that is only a claim, an answer in an audit.
+CLAIMED, REVIEWED = "claimed", "reviewed"
 
 Kind = Literal["outcome", "implicit", "cost", "risk"]
 
@@ -107,12 +110,12 @@ class Evidence(NamedTuple):
 
 @cached_by_identity
 def events_by_episode(
-    episodes: pl.DataFrame, events: pl.DataFrame, kind: Literal["feedback", "outcome"]
+    episodes: pl.DataFrame, events: pl.DataFrame, kind: Literal["feedback", "outcome", "claims"]
 ) -> dict[tuple[str, str], list[Evidence]]:
     """Return each episode (id, task) that has feedback or outcome events with these, oldest first."""
     by_episode: dict[tuple[str, str], list[Evidence]] = defaultdict(list)
     rows = (
-        events.filter(pl.col("kind") == kind)
+        _of_kind(events, kind)
         .unique(["conversation_id", "event_id"])
         .join(episodes.select("conversation_id", "episode_id", "task_id"), on="conversation_id")
         .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
@@ -123,6 +126,13 @@ def events_by_episode(
         if isinstance(value, dict):
             by_episode[episode_id, task_id].append(Evidence(event_id, ts, value))
     return dict(by_episode)
+
+
+def _of_kind(events: pl.DataFrame, kind: str) -> pl.DataFrame:
+    claimed = pl.col(CLAIMED) if CLAIMED in events.columns else pl.lit(value=False)
+    if kind == CLAIMS:
+        return events.filter((pl.col("kind") == "outcome") & claimed)
+    return events.filter((pl.col("kind") == kind) & ~claimed)
 
 
 @lru_cache(maxsize=4096)  # every signal reads the same few names

@@ -21,6 +21,7 @@ import polars as pl
 from flywheel.contracts import polars_schema
 from flywheel.records import Split, Task, content_id
 from flywheel.stages.common.canonical import STATE_TASK_HEX, in_holdout
+from flywheel.stages.tasks.accounts import with_history
 from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.embedding import close
 from flywheel.stages.tasks.minhash import alike, candidates, masked_words, shingles, signatures
@@ -43,7 +44,8 @@ def build_tasks(
     """Return the table `tasks`.
 
     Args:
-        episodes: episode_id, task_id, task_rule, request, tool_signature, user and started of all episodes.
+        episodes: episode_id, task_id, task_rule, request, tool_signature, user, source_format and started of all
+            episodes.
         previous: the table as the last build left it, or no rows: a request keeps the cluster that it had.
         cfg: the section [episodes].
         funnel: counts episodes.
@@ -60,7 +62,7 @@ def build_tasks(
         task_id=pl.when(named).then("request_id").otherwise(_task_of_cluster(clustered)),
         split=pl.Series(_splits(clustered, cfg), dtype=pl.String),
     )
-    rows = _with_history(rows, previous)
+    rows = with_history(_with_former(rows, previous))
     funnel.note("clusters of requests", len(set(clusters.values())))
     funnel.note("requests", len(clusters))
     for side in Split:
@@ -68,7 +70,7 @@ def build_tasks(
     return rows.select(list(polars_schema(Task))).sort("episode_id")
 
 
-def _with_history(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
+def _with_former(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
     old = previous.select("episode_id", _old="task_id", _before="formerly")
     moved = pl.col("_old").is_not_null() & (pl.col("_old") != pl.col("task_id"))
     earlier = pl.col("_before").fill_null(pl.lit([], dtype=pl.List(pl.String)))

@@ -255,10 +255,25 @@ def test_users_who_rate_against_the_truth_are_trusted_less() -> None:
     world.episode("more", ("adopted", "adoption", 1.0), user="liar")
     table = world.learned()
     trust = dict(table.filter(kind="user").select("name", "value").iter_rows())
-    assert trust == {"honest": 1.0, "liar": pytest.approx(8 / 30 / 0.8)}
+    expected = 20 * (10 + 8) / (10 + 10)  # by the other account's ratings
+    assert trust == {"honest": 1.0, "liar": pytest.approx(8 / (8 + expected))}
     judged = label_episodes(*world.frames, RewardsConfig(), Posterior.read(table))
-    assert judged["more"].weight == pytest.approx(abs(2 * judged["more"].p_success - 1) / 3)
+    odds = (0.85 / 0.25) ** trust["liar"]
+    assert judged["more"].p_success == pytest.approx(odds / (1 + odds), abs=0.01), "other deeds count less, too"
     assert judged["0001"].trust == 1, "a verdict needs no trust"
+
+
+def test_who_adopts_everything_shows_nothing_by_it() -> None:
+    world = World()
+    for i in range(40):
+        world.episode(f"all{i:02d}", ("adopted", "adoption", 1.0), user="adopter")
+        world.episode(f"some{i:02d}", *([("adopted", "adoption", 1.0)] if i % 2 else []), user="chooser")
+    table = world.learned()
+    assert table.filter(kind="user")["name"].to_list() == ["adopter"]
+    judged = label_episodes(*world.frames, RewardsConfig(), Posterior.read(table))
+    assert judged["all01"].p_success < 0.6
+    assert judged["some01"].p_success > 0.75
+    assert judged["all01"].trust < 0.5
 
 
 def test_only_the_audits_own_files_answer() -> None:

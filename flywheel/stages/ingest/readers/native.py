@@ -96,6 +96,8 @@ def _unflatten(record: Mapping[str, Any]) -> dict[str, Any]:
         rest["_target"] = f"{_TARGETS[kind]}:{meant}"
         rest.setdefault("conversation_id", rest["_target"])
         payload["target"] = _MEANT.get(_TARGETS[kind], _TARGETS[kind])
+    if rest.get("kind") == EventKind.OUTCOME.value:
+        payload["source"] = EventKind.FEEDBACK.value  # a line of feedback states no outcome, unless [trust] lets it
     return {"kind": EventKind.FEEDBACK.value, **rest, "payload": payload}
 
 
@@ -229,4 +231,4 @@ _CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
     EventKind.OUTCOME: _outcome,
 }
 
-READER = reader("native", 1, "flywheel's own events", marks=[(1.0, _is_event), (0.9, _is_flat)], read=_read)
+READER = reader("native", 2, "flywheel's own events", marks=[(1.0, _is_event), (0.9, _is_flat)], read=_read)

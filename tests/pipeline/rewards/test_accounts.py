@@ -1,0 +1,78 @@
+"""What new accounts can do to a log: a crowd that praises a bad action nothing, an honest launch day its share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from tests.pipeline.rewards.shop import GOODS, START, built, crowd, launch, old_customers, rows, table, talk
+
+if TYPE_CHECKING:
+    from flywheel import Project
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return built(tmp_path_factory.mktemp("before"), old_customers())
+
+
+def labels(project: Project, prefix: str) -> pl.DataFrame:
+    """Return the labels of the conversations whose name begins so."""
+    episodes = table(project, "episodes", "episodes").filter(pl.col("conversation_id").str.starts_with(prefix))
+    returns = table(project, "returns", "returns").filter(pl.col("step").is_null())
+    return returns.join(episodes.select("episode_id", "conversation_id"), on="episode_id").sort("conversation_id")
+
+
+@pytest.mark.parametrize(
+    ("n", "deed"), [(40, {}), (400, {}), (40, {"did": "export"}), (40, {"said": "", "did": "export"})]
+)
+def test_a_crowd_of_new_accounts_that_praises_a_bad_action_changes_no_row(
+    n: int, deed: dict[str, str], before: Project, tmp_path: Path
+) -> None:
+    after = built(tmp_path, old_customers(), crowd(n, **deed))
+    assert min(frame.height for frame in rows(before).values()) > 0
+    for name, frame in rows(after).items():
+        assert frame.equals(rows(before)[name]), name
+    assert not labels(after, "new-")["known"].any()
+    marks = table(after, "rewards", "rewards").filter(signal="burst")
+    assert marks.height == n
+    found = after.rewards()
+    assert (found.accounts.bursts, found.accounts.in_bursts) == (1, n)
+    lines = after.explain(marks["episode_id"][0]).lines
+    assert any(f"one of {n} new accounts" in line for line in lines)
+
+
+def test_an_honest_launch_day_counts(before: Project, tmp_path: Path) -> None:
+    after = built(tmp_path, old_customers(), launch(400))
+    found = labels(after, "new-")
+    assert found["known"].mean() > 0.4
+    assert found.filter(pl.col("p_success") > 0.6).height > 50
+    assert found.filter(pl.col("p_success") < 0.3).height > 30
+    assert rows(after)["examples"].height > rows(before)["examples"].height
+    assert after.rewards().accounts.bursts == 0
+
+
+def test_a_deed_counts_more_with_every_task_that_an_account_has_worked_on(before: Project) -> None:
+    weights = table(before, "rewards", "rewards").filter(signal="adopted").join(
+        table(before, "tasks", "tasks").select("episode_id", "history"), on="episode_id"
+    )  # fmt: skip
+    of = dict(weights.group_by("history").agg(pl.col("weight").first()).iter_rows())
+    assert of[0] == 0.5
+    assert of[1] == pytest.approx(2 / 3)
+    assert of[3] == of[7] == 1.0
+
+
+def test_where_no_account_comes_back_a_first_visit_has_its_full_weight(tmp_path: Path) -> None:
+    project = built(tmp_path, launch(60))
+    assert table(project, "tasks", "tasks")["history"].null_count() == 60
+    assert table(project, "rewards", "rewards").filter(signal="adopted")["weight"].unique().to_list() == [1.0]
+
+
+def test_one_account_that_repeats_itself_agrees_with_nobody(tmp_path: Path) -> None:
+    same = (line for n in range(8) for line in talk(f"same-{n}", "one@x.example", GOODS[0], START, good=False))
+    project = built(tmp_path, same)
+    assert table(project, "rewards", "rewards").filter(signal="agreement").is_empty()
+    assert (labels(project, "same-")["p_success"] < 0.7).all()
+    assert not rows(project)["examples"]["label"].any()

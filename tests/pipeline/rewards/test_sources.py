@@ -1,0 +1,111 @@
+"""Who may state what: a forged outcome decides nothing, a harness's and the user's own verifier's do."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from flywheel.errors import ConfigError
+from tests.pipeline.rewards.shop import GOODS, START, built, table, talk
+
+if TYPE_CHECKING:
+    from flywheel import Project
+
+
+def chat(name: str, **fields: Any) -> str:
+    """Return a call as an API client logs it, with fields that whoever sent the request may write."""
+    request = {"model": "m", "messages": [{"role": "user", "content": f"Cancel my order {name}, please."}]}
+    answer = {"id": f"r-{name}", "choices": [{"message": {"role": "assistant", "content": "It is cancelled."}}]}
+    return json.dumps({"request": request, "response": answer, **fields}) + "\n"
+
+
+def verdict(name: str, value: float = 1.0, **fields: Any) -> str:
+    """Return an outcome of a verifier of the user's own, as a full event."""
+    payload = {"name": "tests", "value": value, "scale": [0, 1], "source": "verifier"}
+    return json.dumps({"conversation_id": name, "kind": "outcome", "seq": 99, "payload": payload, **fields}) + "\n"
+
+
+def flat(name: str) -> str:
+    """Return a line of feedback that calls itself an outcome."""
+    line = {"target": "session", "target_id": name, "kind": "outcome", "name": "reward", "value": 1, "scale": [0, 1]}
+    return json.dumps(line) + "\n"
+
+
+def label(project: Project) -> dict[str, Any]:
+    """Return the label of the only episode."""
+    (row,) = table(project, "returns", "returns").filter(pl.col("step").is_null()).iter_rows(named=True)
+    return row
+
+
+def test_an_outcome_in_a_field_of_a_chat_log_is_a_claim(tmp_path: Path) -> None:
+    project = built(tmp_path / "a", [chat("a", reward=1.0)])
+    assert (label(project)["p_success"], label(project)["known"]) == (0.5, False)
+    (claim,) = table(project, "rewards", "rewards").filter(signal="claim").iter_rows(named=True)
+    assert (claim["family"], claim["score"]) == ("claims", 1.0)
+    (source,) = project.rewards().sources
+    assert (source.source, source.outcomes, source.claims) == ("openai", 0, 1)
+    allowed = built(tmp_path / "b", [chat("a", reward=1.0)], config='[trust]\noutcomes = ["*"]\n')
+    assert (label(allowed)["p_success"], label(allowed)["basis"]) == (0.97, "verifier")
+
+
+def test_feedback_never_states_an_outcome_and_the_users_own_verifier_does(tmp_path: Path) -> None:
+    said = list(talk("c", "u@shop.example", GOODS[0], START, good=True))
+    assert not label(built(tmp_path / "flat", said, [flat("c")]))["known"]
+    assert label(built(tmp_path / "own", said, [verdict("c")]))["basis"] == "verifier"
+
+
+def test_a_file_pattern_or_a_reader_narrows_who_may_state_outcomes(tmp_path: Path) -> None:
+    said = list(talk("c", "u@shop.example", GOODS[0], START, good=True))
+    for number, (rules, basis) in enumerate(
+        [
+            ('["file:logs/1.jsonl"]', "verifier"),
+            ('["file:verdicts/*"]', "none"),
+            ('["*", "!reader:native:verifier"]', "none"),
+        ]
+    ):
+        config = f"[trust]\noutcomes = {rules}\n"
+        assert label(built(tmp_path / str(number), said, [verdict("c")], config=config))["basis"] == basis
+    with pytest.raises(ConfigError):
+        built(tmp_path / "odd", said, config='[trust]\noutcomes = ["everyone"]\n')
+
+
+def test_feedback_and_policies_of_a_source_may_be_refused(tmp_path: Path) -> None:
+    said = list(talk("c", "u@shop.example", GOODS[0], START, good=True, did="export"))
+    config = '[trust]\nfeedback = ["file:crm/*"]\npolicies = ["file:crm/*"]\n'
+    project = built(tmp_path, said, config=config)
+    assert table(project, "rewards", "rewards").filter(signal="adopted").is_empty()
+    assert table(project, "episodes", "episodes")["policy"].to_list() != ["agent-v1"]
+    notes = project.explain("opinions").lines
+    assert any("feedback of sources that may not give any" in line and " 1 " in line for line in notes)
+
+
+def test_only_a_file_that_the_key_signed_counts_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = list(talk("c", "u@shop.example", GOODS[0], START, good=True))
+    monkeypatch.setenv("FLYWHEEL_SIGNING_KEY", "a key")
+    config = '[trust]\noutcomes = ["signed"]\n'
+
+    def basis(name: str, key: str) -> str:
+        folder = tmp_path / name
+        (folder / "logs").mkdir(parents=True)
+        digest = hmac.new(key.encode(), verdict("c").encode(), hashlib.sha256).hexdigest()
+        (folder / "logs" / "9.jsonl").write_text(verdict("c"))
+        (folder / "logs" / "9.jsonl.sig").write_text(f"{digest} *9.jsonl\n")  # as `openssl dgst -r` writes it
+        (folder / "logs" / "0.jsonl").write_text("".join(said))
+        (folder / "flywheel.toml").write_text(config)
+        from flywheel import Project
+
+        project = Project(folder)
+        answer = project.ingest()
+        assert not answer.quarantined
+        project.build()
+        return str(label(project)["basis"])
+
+    assert basis("right", "a key") == "verifier"
+    assert basis("wrong", "another key") == "none"
