@@ -91,7 +91,7 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
     claims = sum(s.claims for s in a.sources)
     if claims:
         lines += [f"! {claims:,} episodes have an outcome that is only a claim: its source may not state any ([trust])"]
-    if len(a.sources) > 1:
+    if len(a.sources) > 1 and any(s.outcomes or s.claims or s.odds for s in a.sources):
         rows = [
             [s.source, f"{s.episodes:,}", f"{s.outcomes:,}", f"{s.claims:,}", f"{s.prior:.2f}",
              ", ".join(f"{name} {odds:.1f}" for name, odds in s.odds.items())]
