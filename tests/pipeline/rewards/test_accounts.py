@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from tests.pipeline.rewards.shop import GOODS, START, built, crowd, launch, old_customers, rows, table, talk
+from tests.pipeline.rewards.shop import GOODS, START, THANKS, built, crowd, launch, old_customers, rows, table, talk
 
 if TYPE_CHECKING:
     from flywheel import Project
@@ -26,12 +26,12 @@ def labels(project: Project, prefix: str) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("n", "deed"), [(40, {}), (400, {}), (40, {"did": "export"}), (40, {"said": "", "did": "export"})]
+    ("n", "said", "did"), [(40, THANKS, ""), (400, THANKS, ""), (40, THANKS, "export"), (40, "", "export")]
 )
 def test_a_crowd_of_new_accounts_that_praises_a_bad_action_changes_no_row(
-    n: int, deed: dict[str, str], before: Project, tmp_path: Path
+    n: int, said: str, did: str, before: Project, tmp_path: Path
 ) -> None:
-    after = built(tmp_path, old_customers(), crowd(n, **deed))
+    after = built(tmp_path, old_customers(), crowd(n, said=said, did=did))
     assert min(frame.height for frame in rows(before).values()) > 0
     for name, frame in rows(after).items():
         assert frame.equals(rows(before)[name]), name
