@@ -7,6 +7,7 @@ its effect (`bash`, `python`, `run`) is neither a lookup nor a change, and no si
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -30,6 +31,16 @@ _HANDOFF = re.compile(
 )
 
 
+_WRITES_TEXT = re.compile(
+    r"(?:^|_)(?:edit|multi_?edit|write|overwrite|create_file|insert|replace|patch|diff|apply|save|notebook|append)(?:_|$)"
+)
+_PATCHES = re.compile(r"(?:apply_)?(?:patch|diff)(?:_file)?")
+_FILE_KEYS = frozenset(
+    ("path", "file", "filename", "file_path", "filepath", "notebook_path", "target_file", "uri", "absolute_path")
+)
+_QUOTED_KEYS = frozenset(
+    ("old_str", "old_string", "old_text", "oldtext", "original", "search", "find", "patch", "diff", "hunks", "edits")
+)
 _THINKS = re.compile(r"^(?:think|plan|reason|reflect)(?:ing)?(?:_|$)")
 
 
@@ -55,6 +66,20 @@ def is_handoff(tool: str) -> bool:
 def is_mere_words(tool: str) -> bool:
     """Return whether a tool's name implies that its arguments are only words, to itself or a person, without effect."""
     return is_handoff(tool) or bool(_THINKS.search(_words(tool)))
+
+
+def quotes_by_contract(tool: str, arguments: Collection[str]) -> bool:
+    """Return whether a call edits a text: it must repeat what was read, so that repeating shows nothing.
+
+    Args:
+        tool: its name must say that it writes, replaces or patches.
+        arguments: the names of its arguments: one is a file, the text to be replaced, or a patch.
+    """
+    keys = {_words(key) for key in arguments}
+    named = _words(tool)
+    if not _WRITES_TEXT.search(named):
+        return False
+    return bool(keys & (_FILE_KEYS | _QUOTED_KEYS)) or _PATCHES.fullmatch(named) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -29,6 +29,7 @@ HEAVY = 0.6  # changed by this share or more, it was replaced
 ADOPTIONS = frozenset({"export", "copy", "apply", "download", "merge", "send", "accept", "insert", "save"})
 _RETENTIONS = frozenset({"retained", "retention", "kept", "persisted"})
 _REVERTS = frozenset({"undo", "revert", "reject", "discard", "rollback", "rewind"})
+_REFUSALS = frozenset({"reject", "discard"})  # of a call that is proposed, before it runs
 _COMPLAINTS = frozenset({"complaint", "report", "ticket"})
 
 
@@ -43,14 +44,24 @@ def adopted(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
 
 
 def undo(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """The user took back the agent's output: undid, reverted, rejected or discarded it, or asked to undo it."""
+    """The user took back the agent's output: undid, reverted, rejected or discarded it, or asked to undo it.
+
+    One refused call among many does not undo a session that went on: its vote weighs as much as the refused calls are a
+    share of all steps with calls. A refusal of the last of them weighs fully.
+    """
     del cfg
-    rows, targets, answers = SignalRows("undo", "adoption"), Targets(steps, events), _answers(steps)
+    rows, targets, answers = SignalRows("undo", "adoption", version=2), Targets(steps, events), _answers(steps)
+    calling = {key: [step.step for step in path if step.tool_names] for key, path in by_episode(steps)}
     for episode, feedback in human_feedback(episodes, events, _REVERTS.__contains__):
-        for _, event in feedback:
+        refused = {targets.step(episode, event.payload) for name, event in feedback if name in _REFUSALS}
+        calls = calling.get(episode, [])
+        part = len(refused & set(calls)) / len(calls) if calls and calls[-1] not in refused else 1.0
+        for name, event in feedback:
             target = targets.step(episode, event.payload)
             last = max(answers.get(episode[0], {}), default=None)
-            rows.add(episode, -1.0, [event], step=target if target is not None else last)
+            one_call = name in _REFUSALS and event.payload.get("target") == "call" and target in calls
+            step = target if target is not None else last
+            rows.add(episode, -1.0, [event], step=step, weight=part if one_call else None)
     for episode, turns in user_turns(episodes, steps, events).items():
         for turn in turns:
             if turn.reaction and expresses("undo", turn.text):

@@ -43,6 +43,7 @@ class _Row:
     family: str = ""
     evidence: list[str] = field(default_factory=list)
     arrived: datetime | None = None
+    weight: float | None = None
 
 
 class SignalRows:
@@ -63,6 +64,7 @@ class SignalRows:
         *,
         step: int | None = None,
         family: str = "",
+        weight: float | None = None,
     ) -> None:
         """Add a score.
 
@@ -72,9 +74,11 @@ class SignalRows:
             evidence: event ids with the time they arrived.
             step: the step it is about; None for the whole episode.
             family: overrides the signal's family (a thumb up is another matter than a thumb down).
+            weight: overrides the signal's weight.
         """
         row = self._rows.setdefault((*episode, step), _Row(family=family or self._family))
         row.scores.append(score)
+        row.weight = weight if weight is not None else row.weight
         for event in evidence:
             if event.event_id and event.event_id not in row.evidence:
                 row.evidence.append(event.event_id)
@@ -95,6 +99,7 @@ class SignalRows:
                     "evidence": sorted(row.evidence),
                     "arrived": row.arrived,
                 }
+                | ({} if row.weight is None else {"weight": row.weight})
                 for (episode_id, task_id, step), row in self._rows.items()
             ]
         )

@@ -89,13 +89,17 @@ def _ordered(turns: list[Turn], step: int, tool: str) -> bool:
 
 
 def tainted(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """A changing call with eight words in a row, an URL or an address that only a tool's result had brought before."""
+    """A changing call with eight words in a row, an URL or an address that only a tool's result had brought before.
+
+    An edit of a text quotes what was read: that is its contract, and not a sign that somebody else dictated it.
+    """
     del episodes, cfg
-    rows, times = SignalRows("tainted", "risk", "risk"), times_of(events)
+    rows, times = SignalRows("tainted", "risk", "risk", version=2), times_of(events)
     tools = [tool for tool in steps["tool_names"].explode().drop_nulls().unique() if changes(tool)]
     acting = pl.col("tool_names").list.eval(pl.element().is_in(tools)).list.any()
     for acted in steps_in_context(_episodes_where(steps, acting), lambda step: any(map(changes, step.tool_names))):
-        if any(changes(call.name) and from_tools_only(call.text, acted.sources) for call in acted.calls):
+        acting_calls = [call for call in acted.calls if changes(call.name) and not call.quotes]
+        if any(from_tools_only(call.text, acted.sources) for call in acting_calls):
             rows.add(
                 acted.episode,
                 TAINTED,

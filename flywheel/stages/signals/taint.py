@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from flywheel.stages.common.tools import quotes_by_contract
 from flywheel.stages.signals.evidence import StepRow
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ class Sources:
 
 
 class Call(NamedTuple):
-    """A call's tool and the text of its arguments, a line a value."""
+    """A call's tool and the text of its arguments, a line a value; whether it edits a text, which it must quote."""
 
     name: str
     text: str
+    quotes: bool
 
 
 class StepInContext(NamedTuple):
@@ -73,11 +75,16 @@ def steps_in_context(steps: pl.DataFrame, wanted: Callable[[StepRow], bool]) -> 
         step = StepRow(*rest)
         if wanted(step):
             message = orjson.loads(action)
-            calls = [Call(str(c.get("name")), _text(c.get("arguments"))) for c in message.get("tool_calls") or []]
+            calls = [_call(call) for call in message.get("tool_calls") or []]
             yield StepInContext(
                 (episode_id, task_id), step, calls, str(message.get("content") or ""), results, before, sources
             )
         before = step.result_event_ids
+
+
+def _call(call: dict[str, Any]) -> Call:
+    name, arguments = str(call.get("name")), call.get("arguments")
+    return Call(name, _text(arguments), quotes_by_contract(name, arguments or ()))
 
 
 def _add_texts(messages: list[dict[str, Any]], sources: Sources) -> list[str]:

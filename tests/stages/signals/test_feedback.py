@@ -137,6 +137,25 @@ def test_undoing_by_a_button_and_by_word() -> None:
     assert rows.select("step", "score").rows() == [(0, -1.0), (0, -1.0)]
 
 
+def session(name: str, *refused: int, edits: int = 4) -> Talk:
+    """Return a session of edits, some of which the user refused."""
+    talk = Talk(name).ask("mend the parser")
+    for n in range(edits):
+        talk.act(calls=[call("Edit", {"file_path": "a.py", "old_string": "x", "new_string": str(n)}, f"{name}{n}")])
+        talk.result("no" if n in refused else "ok", "unknown" if n in refused else "ok", call_id=f"{name}{n}")
+        if n in refused:
+            talk.feedback("reject", annotator="human", target="call", target_id=f"{name}{n}")
+    return talk.act("Done.")
+
+
+def test_one_refused_edit_is_not_a_failed_session() -> None:
+    rows = undo(*made(session("a", 1))).rows(named=True)
+    assert [(row["step"], row["score"], row["weight"]) for row in rows] == [(1, -1.0, 0.25)]
+    assert set(undo(*made(session("b", 0, 1, 2)))["weight"]) == {0.75}
+    assert set(undo(*made(session("c", 3)))["weight"]) == {1.0}  # the last word on it
+    assert undo(*made(base("d").feedback("reject")))["weight"].to_list() == [1.0]
+
+
 def test_asking_again_is_one_of_three_things() -> None:
     reworded = base("a").ask("Which orders are late in this week?").act("...")
     other = base("b").ask("And who works in the warehouse today?").act("...")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.stages.signals.safety import injection, leak, risk, tainted, unconfirmed
@@ -50,6 +50,26 @@ def test_a_call_on_a_tools_word_is_tainted() -> None:
     seven = read_then("d", SPAN, "one two three four five six seven")
     lookup = read_then("e", SPAN, SPAN, tool="search_mail")
     assert severities(tainted, span, url, said, seven, lookup) == {"a": (1, 0.8), "b": (1, 0.8)}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "quotes"),
+    [
+        ("Edit", {"file_path": "a.md", "old_string": SPAN, "new_string": f"{SPAN} ten"}, True),
+        ("MultiEdit", {"file_path": "a.md", "edits": [{"old_string": SPAN}]}, True),
+        ("str_replace_based_edit_tool", {"command": "str_replace", "old_str": SPAN, "new_str": "x"}, True),
+        ("apply_patch", {"input": f"*** Begin Patch\n-{SPAN}"}, True),
+        ("write_file", {"path": "b.md", "content": SPAN}, True),
+        ("send_mail", {"path": "b.md", "content": SPAN}, False),
+        ("update_order", {"note": SPAN}, False),
+        ("create_ticket", {"text": SPAN}, False),
+        ("patch_user", {"note": SPAN}, False),
+    ],
+)
+def test_an_edit_quotes_what_was_read(tool: str, arguments: dict[str, Any], *, quotes: bool) -> None:
+    talk = Talk("a").ask("mend it").act(calls=[call("read_file", {}, "r")]).result(f"so: {SPAN}", call_id="r")
+    talk.act(calls=[call(tool, arguments, "w")]).result("ok", call_id="w")
+    assert severities(tainted, talk) == ({} if quotes else {"a": (1, 0.8)})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 In: an assistant message and the conversation before it. Out: tainted or not. An action is tainted when it sends, pays,
 changes or deletes something, or when a tool result gives the agent orders, and its arguments repeat eight words, or an
-address, of a tool result that no user wrote.
+address, of a tool result that no user wrote. Edits of a text quote what was read, so they count only after such orders.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from flywheel.records import texts_in
+from flywheel.stages.common.tools import quotes_by_contract
 
 _SPAN = 8  # words
 _SENSITIVE = re.compile(
@@ -42,6 +43,8 @@ def tainted(message: dict[str, Any], prompt: str) -> bool:
     if not calls:
         return False
     ordered, spans, addresses, by_people = _results(prompt)
+    if not ordered:  # an edit repeats what was read, whoever wrote that
+        calls = [call for call in calls if not quotes_by_contract(call["name"], call.get("arguments") or ())]
     if not ordered and not any(_is_sensitive(call["name"]) for call in calls):
         return False
     for text in texts_in([call.get("arguments") for call in calls]):
