@@ -127,10 +127,10 @@ def _trainable(table: pl.DataFrame, dataset: Dataset, funnel: Funnel) -> pl.Data
     """Drop held-out rows, rows without weight, and rows whose action shares 13 words with a held-out one."""
     side = dataset.sides[0]
     funnel.considered += table.height
-    answers = table.filter(pl.col("split") == Split.HOLDOUT.value)[side].to_list()
+    answers = table.filter(pl.col("split") == Split.HOLDOUT.value).select("task_id", side).rows()
     table = funnel.drop(table, pl.col("split") != Split.TRAIN.value, "held out")
     table = funnel.drop(table, pl.col("weight") <= 0, "no weight")
-    shared = pl.Series(answers_shared(table[side].to_list(), answers), dtype=pl.Boolean)
+    shared = pl.Series(answers_shared(table.select("task_id", side).rows(), answers), dtype=pl.Boolean)
     return funnel.drop(table.with_columns(_shared=shared), pl.col("_shared"), SHARED).drop("_shared")
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from flywheel.funnel import Funnel
-from flywheel.stages.selection.decontaminate import CROSSES, GRAM, EvaluationTexts, clear
+from flywheel.records import canonical_json
+from flywheel.stages.selection.decontaminate import CROSSES, GRAM, EvaluationTexts, answers_shared, clear
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,3 +87,57 @@ def test_nothing_crosses(texts: list[tuple[str, str]], answers: list[str], decla
                 assert text not in declared or gram not in asked
     assert [made for made in rows if made in kept] == kept
     assert run(rows, [], [])[0] == rows
+
+
+TEMPLATE = " ".join(f"frame{n}" for n in range(GRAM))
+SECRET = " ".join(f"secret{n}" for n in range(GRAM))
+
+
+def report(task: int, finding: str = "") -> dict[str, Any]:
+    return {**row(f"{TEMPLATE} {finding or f'result of {task}'}"), "task_id": f"t{task}"}
+
+
+@pytest.mark.parametrize(("tasks", "held", "stays"), [(5, 2, True), (4, 2, False), (5, 1, True), (1, 1, False)])
+def test_what_many_tasks_share_is_a_template_and_not_a_leak(tasks: int, held: int, *, stays: bool) -> None:
+    rows = [report(n) for n in range(tasks)] + [{**row("other words"), "task_id": "u"}]
+    kept, _ = run(rows, [f"{TEMPLATE} and held out {n}" for n in range(held)], [])
+    assert len(kept) == (tasks + 1 if stays else 1)
+
+
+def test_one_text_in_few_of_many_tasks_is_a_leak_however_usual_its_frame() -> None:
+    rows = [report(n) for n in range(40)] + [report(n, SECRET) for n in range(40, 43)]
+    kept, funnel = run(rows, [f"{TEMPLATE} {SECRET}", f"{TEMPLATE} other"], [])
+    assert [made["task_id"] for made in kept] == [f"t{n}" for n in range(40)]
+    assert funnel.dropped[CROSSES] == 3
+
+
+def test_many_rows_of_one_task_are_not_many_tasks() -> None:
+    rows = [{**report(n), "task_id": "one"} for n in range(20)]
+    assert run(rows, [f"{TEMPLATE} a", f"{TEMPLATE} b"], [])[0] == []
+
+
+def test_declared_templates_count_less_too_and_short_texts_never() -> None:
+    asked = [{**row("no", asked=f"{TEMPLATE} {n}"), "task_id": f"t{n}"} for n in range(6)]
+    assert len(run(asked, [], [f"{TEMPLATE} x", f"{TEMPLATE} y"])[0]) == 6
+    short = [{**row("no", asked="how many then"), "task_id": f"t{n}"} for n in range(6)]
+    assert run(short, [], ["how many then", "How many, then?"])[0] == []
+
+
+def test_answers_shared_by_task() -> None:
+    def answer(text: str) -> str:
+        return canonical_json([said(text)])
+
+    texts = [(f"t{n}", answer(f"{TEMPLATE} {n}")) for n in range(6)] + [("leak", answer(SECRET))]
+    held = [("h1", answer(f"{TEMPLATE} a")), ("h2", answer(f"{TEMPLATE} {SECRET}"))]
+    assert answers_shared(texts, held) == [False] * 6 + [True]
+
+
+def test_stock_phrases_in_a_new_order_are_a_template_too() -> None:
+    phrases = [
+        "please tell me if there is anything else",
+        "that I can do for you today",
+        "have a pleasant journey home",
+    ]
+    rows = [{**row(f"{phrases[n % 3]} {phrases[(n + 1) % 3]} {n}"), "task_id": f"t{n}"} for n in range(30)]
+    rows.append({**row(f"{phrases[0]} {phrases[1]} now"), "task_id": "u"})
+    assert len(run(rows, [f"{phrases[0]} {phrases[1]} and so on"], [])[0]) == len(rows)

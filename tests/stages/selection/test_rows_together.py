@@ -31,8 +31,8 @@ def said(words: list[str]) -> str:
 @pytest.mark.parametrize(("shared", "expected"), [(13, True), (12, False)])
 def test_thirteen_words_of_an_answer_are_too_many(shared: int, expected: bool) -> None:  # noqa: FBT001
     text = said([*WORDS[:shared], "other"])
-    assert answers_shared([text], [said(["x", *WORDS[:shared], "y"])]) == [expected]
-    assert answers_shared([text], []) == [False]
+    assert answers_shared([("t", text)], [("h", said(["x", *WORDS[:shared], "y"]))]) == [expected]
+    assert answers_shared([("t", text)], []) == [False]
 
 
 lengths = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 500)), max_size=30)
