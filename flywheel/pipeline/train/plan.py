@@ -104,7 +104,12 @@ def make_plan(ctx: Context, number: int) -> PlannedRound:
     selected = {dataset: _select(ctx, dataset, known) for dataset in _datasets(train.method)}
     rate = _well_formed_rate(ctx, parent, selected[EXAMPLES].rows) if train.method == "auto" else None
     complete = cache(lambda method: _complete(ctx, method, selected, known, parent))
-    choice = choose_method(lambda method: _rows_of_logs(complete(method), method), rate, train)
+    choice = choose_method(
+        lambda method: _rows_of_logs(complete(method), method),
+        rate,
+        train,
+        lambda method: selected[METHODS[method].dataset].funnel.dropped,
+    )
     fitted = complete(choice.method)
     dataset, funnel = METHODS[choice.method].dataset, selected[METHODS[choice.method].dataset].funnel
     text = dataset_text(fitted.rows)

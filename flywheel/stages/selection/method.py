@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from flywheel.config import TrainConfig
 from flywheel.errors import EvidenceError
 from flywheel.records import METHODS, Method
+
+_MADE_BY = {"scenarios": "fixtures"}  # tables that are not named as their stage
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,12 @@ class MethodChoice:
     reason: str
 
 
-def choose_method(rows: Callable[[Method], int], well_formed_rate: float | None, cfg: TrainConfig) -> MethodChoice:
+def choose_method(
+    rows: Callable[[Method], int],
+    well_formed_rate: float | None,
+    cfg: TrainConfig,
+    dropped: Callable[[Method], Mapping[str, int]] = lambda _: {},
+) -> MethodChoice:
     """Choose SFT or DPO; every other method only where `train.method` asks for it.
 
     DPO cannot teach a format that the start policy never produces, so a low rate of well-formed calls means SFT first.
@@ -27,6 +34,7 @@ def choose_method(rows: Callable[[Method], int], well_formed_rate: float | None,
         rows: counts the rows from the logs that a round of a method would hold; asked only for methods that fit.
         well_formed_rate: of the start policy; None when it was not measured, which does not argue for a cold start.
         cfg: the method asked for and the thresholds.
+        dropped: how many rows of a method's dataset were left out, by reason.
 
     Raises:
         EvidenceError: too few rows for any method that fits.
@@ -49,10 +57,20 @@ def choose_method(rows: Callable[[Method], int], well_formed_rate: float | None,
             name = METHODS[method].dataset.name
             other = f"; pairs: {counts['dpo']:,}, too few" if method != methods[0] else ""
             return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
-    missing = " and ".join(f"{have:,} {METHODS[method].dataset.name}" for method, have in counts.items())
+    missing = " and ".join(f"{have:,} {_short_of(method, dropped(method))}" for method, have in counts.items())
+    tables = [METHODS[method].dataset.table.name for method in counts]
+    stages = " and ".join(f"`flywheel explain {_MADE_BY.get(table, table)}`" for table in tables)
     raise EvidenceError(
         f"too little to train on: {missing}, train.min_rows is {cfg.min_rows:,} ({rate})",
-        hint="ingest more logs or feedback; `flywheel explain examples` and `... pairs` show what was dropped",
+        hint=f"ingest more logs or feedback; {stages} shows what was dropped before",
         have=max(counts.values()),
         need=cfg.min_rows,
+    )
+
+
+def _short_of(method: Method, dropped: Mapping[str, int]) -> str:
+    """Return the rows of a method, and why there are not more of them, the commonest reason first."""
+    reasons = sorted(((n, why) for why, n in dropped.items() if n), reverse=True)
+    return METHODS[method].dataset.name + (
+        f" (dropped: {', '.join(f'{why} {n:,}' for n, why in reasons)})" if reasons else ""
     )

@@ -224,6 +224,13 @@ def test_too_little_is_an_error_that_says_what_is_missing(
     assert "flywheel explain" in caught.value.hint
 
 
+def test_too_few_groups_say_why_there_are_not_more() -> None:
+    dropped = {"held out": 3, "13 words of an evaluation's text": 22, "over train.max_rows": 0}
+    with pytest.raises(TrainError, match=r"2 groups \(dropped: 13 words .* 22, held out 3\), train.min_rows is 8") as e:
+        choose_method({"grpo": 2}.__getitem__, None, TrainConfig(method="grpo"), lambda _: dropped)
+    assert "`flywheel explain groups`" in e.value.hint
+
+
 def test_a_user_gets_only_a_share_of_the_rows_and_weighs_less_the_more_there_are(frames: Make) -> None:
     names = [f"loud{n:02}" for n in range(30)] + [f"u{n}" for n in range(4)]
     attempts = [attempt(name, 0.95, task=name, tool=name) for name in names]
