@@ -33,7 +33,10 @@ _USER = (
     "tenant_id",
 )
 _POLICY = ("policy", "release", "policy_version", "agent_version", "model_version")
-_TASK = ("task_key", "task_id", "dataset_item_id", "example_id")
+_TASK = (
+    "task_key", "task_id", "dataset_item_id", "example_id", "scenario_id", "problem_id", "question_id",
+    "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId", "questionId",
+)  # fmt: skip
 _TIME = ("timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time")
 
 

@@ -40,7 +40,8 @@ class Episode(Row):
     task_id: str = Field(description="Hash of the task; equal for attempts at the same task.")
     task_rule: Literal["task_key", "first_request"] = Field(description="What the task id was derived from.")
     request: str | None = Field(
-        default=None, description="What was asked first, where the source names no task; attempts are matched by it."
+        default=None,
+        description="What was asked first; attempts at a task that the source does not name are matched by it.",
     )
     tool_signature: str = Field(default="", description="Hash of the names of the available tools.")
     policy: str = Field(
@@ -174,6 +175,9 @@ class Task(Row):
         description="Task id as in the episodes table: by the source's name, or by its own request."
     )
     cluster_id: str = Field(description="Near-duplicate requests, tools aside; the holdout goes by it.")
+    text_id: str | None = Field(
+        default=None, description="Of a named task too: requests that are alike. It joins nothing; tasks may share it."
+    )
     task_id: str = Field(description="The task: a cluster with one set of tools, or what the source names.")
     split: Split = Field(description="Side of the holdout: by cluster; by user and time too where configured.")
     history: int | None = Field(

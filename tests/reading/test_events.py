@@ -96,3 +96,9 @@ def test_where_all_or_none_are_acts() -> None:
     ]
     assert [e["payload"] for e in acted(history, set(), {}, {})] == [{"messages": history}]
     assert list(acted([], set(), {}, {})) == []
+
+
+@pytest.mark.parametrize("name", ["task_id", "taskId", "scenario_id", "problemId", "question_id", "dataset_item_id"])
+def test_an_id_that_a_log_calls_a_tasks_is_the_task(name: str) -> None:
+    assert source_of({name: 7})["task_key"] == "7"
+    assert source_of({"id": 7, "instance_id": "host-1"})["task_key"] is None

@@ -64,7 +64,7 @@ def _step(ctx: Context, subject: Subject) -> Record:
 
 
 def _task(ctx: Context, subject: Subject) -> Record:
-    """Return a task with the log's names for it, and its attempts."""
+    """Return a task with the log's names for it, its attempts, and the tasks whose requests are alike."""
     episodes = read_table(ctx.store, "episodes").filter(pl.col("task_id") == subject.id)
     names = read_table(ctx.store, "events").filter(pl.col("task_key").is_not_null())
     named = names.join(episodes, on="conversation_id", how="semi").select(pl.col("task_key").unique().sort()).collect()
@@ -73,7 +73,16 @@ def _task(ctx: Context, subject: Subject) -> Record:
         "names": named["task_key"].to_list(),
         "split": episodes.select(pl.col("split").unique().sort()).collect()["split"].to_list(),
         "attempts": _attempts(ctx, episodes),
+        "alike": _alike(ctx, subject.id),
     }
+
+
+def _alike(ctx: Context, task: str) -> list[str]:
+    """Return the other tasks that the text of their requests alone would make one with this."""
+    tasks = read_table(ctx.store, "tasks")
+    texts = tasks.filter(pl.col("task_id") == task).select("text_id").drop_nulls().unique()
+    others = tasks.join(texts, on="text_id", how="semi").filter(pl.col("task_id") != task)
+    return others.select(pl.col("task_id").unique().sort()).collect()["task_id"].to_list()
 
 
 def _attempts(ctx: Context, episodes: pl.LazyFrame) -> list[Record]:

@@ -236,11 +236,11 @@ def _commonest(values: Iterable[str | None]) -> str | None:
 
 
 def _task(log: _Log, transcript: Transcript) -> tuple[str, str, str | None]:
-    """Return the task id, the rule that it was made by, and the request if it was made from one."""
-    named = next((row.task_key for row in log.rows if row.task_key), None)
+    """Return the task id, the rule that it was made by, and the request."""
+    named, asked = next((row.task_key for row in log.rows if row.task_key), None), _request(transcript)
     if named is not None:
-        return task_of_key(named), "task_key", None
-    request = _request(transcript) or log.conversation_id  # no request: a task of its own
+        return task_of_key(named), "task_key", asked or None
+    request = asked or log.conversation_id  # no request: a task of its own
     return task_of_request(request, sorted(transcript.tools) or None), "first_request", request
 
 

@@ -3,10 +3,11 @@
 In: some columns of all episodes, and the clusters of the last build. Out: the table `tasks`, a row an episode; other
 stages read episodes, steps and opinions through it (`follow_tasks`), so that those tables never change.
 
-A task that the source names is that task. Where the log has none, first requests that are near-duplicates (numbers, ids
-and addresses masked) form a cluster, and a cluster with one set of tools is a task. The split goes by cluster, tools
-aside, and where configured by user and time as well: an episode is trained on if all of them lie on that side, held out
-if all lie on the other, and neither if they differ. So no cluster, user or time is on both sides.
+A task that the source names is that task, however alike its request is to others'; `text_id` shows which are. Where the
+log has none, first requests that are near-duplicates (numbers, ids and addresses masked) form a cluster, and a cluster
+with one set of tools is a task. The split goes by cluster, tools aside, and where configured by user and time as well:
+an episode is trained on if all of them lie on that side, held out if all lie on the other, and neither if they differ.
+So no cluster, user or time is on both sides.
 """
 
 from __future__ import annotations
@@ -60,11 +61,14 @@ def build_tasks(
     )
     rows = clustered.with_columns(
         task_id=pl.when(named).then("request_id").otherwise(_task_of_cluster(clustered)),
+        text_id=pl.when(named).then(_text_ids(clustered)).otherwise("cluster_id"),
         split=pl.Series(_splits(clustered, cfg), dtype=pl.String),
     )
     rows = with_history(_with_former(rows, previous))
     funnel.note("clusters of requests", len(set(clusters.values())))
     funnel.note("requests", len(clusters))
+    shared = rows.filter(named).group_by("text_id").agg(pl.col("task_id").n_unique()).drop_nulls()
+    funnel.note("named tasks whose requests are alike", int(shared.filter(pl.col("task_id") > 1)["task_id"].sum()))
     for side in Split:
         funnel.note(f"episodes {side.value}", rows.filter(pl.col("split") == side.value).height)
     return rows.select(list(polars_schema(Task))).sort("episode_id")
@@ -77,6 +81,13 @@ def _with_former(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
     joined = rows.join(old, on="episode_id", how="left").with_columns(earlier)
     longer = pl.col("_before").list.concat(pl.concat_list("_old")).list.unique().list.sort()
     return joined.with_columns(formerly=pl.when(moved).then(longer).otherwise("_before"))
+
+
+def _text_ids(rows: pl.DataFrame) -> pl.Series:
+    """Return what each request's text alone would make of it: the id of the cluster that it founds or is equal to."""
+    requests = rows["request"].unique().drop_nulls().to_list()
+    ids = {request: content_id("request", " ".join(masked_words(request))) for request in requests}
+    return rows["request"].replace_strict(ids, default=None, return_dtype=pl.String)
 
 
 def _task_of_cluster(clustered: pl.DataFrame) -> pl.Series:

@@ -237,3 +237,14 @@ def test_vectors_join_other_words_but_never_other_deeds() -> None:
     assert one == other
     assert len({one, restored, lunch}) == 3
     assert tasks_of(*rows)["cluster_id"].n_unique() == 4
+
+
+def test_tasks_that_the_log_names_stay_apart_however_alike_their_requests_are() -> None:
+    named = [episode(n, LONG, task_rule="task_key", task_id=f"task-{n % 2}") for n in range(4)]
+    tasks = tasks_of(*named, episode(4, LONG), episode(5, None, task_id="task-5"))
+    assert column(tasks, "task_id", 0, 1, 2, 3) == ["task-0", "task-1", "task-0", "task-1"]
+    texts = column(tasks, "text_id", 0, 1, 2, 3, 4)
+    assert len(set(texts)) == 1, "what their text alone would make of them is shown"
+    assert column(tasks, "cluster_id", 4) == texts[:1]
+    assert column(tasks, "task_id", 4)[0] not in {"task-0", "task-1"}, "what has no name joins none that has one"
+    assert column(tasks, "text_id", 5) == [None]
