@@ -161,18 +161,18 @@ class Quarantined(Row):
 
 
 class PolicyName(Row):
-    """The policy that acted in a file under a model, where the log does not name one."""
+    """The policy that acted in a file, where the log names at most its model, or agent and model."""
 
     table: ClassVar[str] = "policies"
-    key: ClassVar[tuple[str, ...]] = ("source_file", "model")
+    key: ClassVar[tuple[str, ...]] = ("source_file", "actor")
 
     source_file: str = Field(description="File as recorded.")
-    model: str = Field(description="Model as the log names it; '' where it names none.")
+    actor: str = Field(description="Model, or AGENT/MODEL, as the log names it; '' where it names none.")
     policy: str = Field(description="Name of the policy; 'unknown' where nothing distinguishes runs.")
-    rule: Literal["model", "file", "folder", "none"] = Field(
+    rule: Literal["log", "model", "file", "folder", "none"] = Field(
         description="What names it: the model, or what distinguishes runs, behind the model if there is one."
     )
-    conversations: int = Field(ge=0, description="Conversations in the file under the model.")
+    conversations: int = Field(ge=0, description="Conversations in the file under the actor.")
 
 
 class Link(Row):

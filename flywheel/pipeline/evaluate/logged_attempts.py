@@ -225,12 +225,14 @@ def _request(observation: str) -> str:
 def choose(log: Log, name: str | None, side: str) -> Log:
     """Return one policy's attempts of a log, by the name of the policy or the model; all without a name.
 
+    A name means all policies that begin with it and a slash: an agent's or a model's, in all its settings.
+
     Raises:
         UsageError: no policy in the log has that name.
     """
     if name is None:
         return log
-    episodes = {episode for episode, names in log.names.items() if name in names}
+    episodes = {e for e, names in log.names.items() if name in names or any(n.startswith(f"{name}/") for n in names)}
     if not episodes:
         known = ", ".join(log.policies()) or "none"
         raise UsageError(f"no {side} policy named `{name}` in the logs", hint=f"policies and models in them: {known}")

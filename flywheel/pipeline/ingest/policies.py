@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from flywheel.results.data import PolicyRow
-from flywheel.stages.conversations.policies import COLUMNS, UNKNOWN, acts, build_policies
+from flywheel.stages.conversations.policies import COLUMNS, UNKNOWN, actor_of, acts, build_policies
 from flywheel.store import Store
 
 LOG = "log"
@@ -28,13 +28,13 @@ def policies_of(events: Sequence[pl.DataFrame], store: Store | None = None) -> l
         return []
     known = [store.table("events", "ingest").select(COLUMNS).collect()] if store is not None else []
     names = build_policies(pl.concat([read, *(acts(frame) for frame in known)]).unique())
-    named = pl.col("policy").is_not_null() & pl.col("policy").ne_missing(pl.col("model"))
-    by_log = read.filter(named).select("conversation_id", "policy", "source_file", rule=pl.lit(LOG))
+    actors = [actor_of(policy, model) for policy, model in read.select("policy", "model").iter_rows()]
+    read = read.with_columns(actor=pl.Series(actors, dtype=pl.String))
+    by_log = read.filter(pl.col("actor").is_null()).select("conversation_id", "policy", "source_file", rule=pl.lit(LOG))
     otherwise = (
-        read.filter(~named)
-        .with_columns(pl.col("model").fill_null(""))
+        read.filter(pl.col("actor").is_not_null())
         .drop("policy")
-        .join(names.select("source_file", "model", "policy", "rule"), on=["source_file", "model"], how="left")
+        .join(names.select("source_file", "actor", "policy", "rule"), on=["source_file", "actor"], how="left")
         .select("conversation_id", pl.col("policy").fill_null(UNKNOWN), "source_file", "rule")
     )
     rows = (

@@ -29,6 +29,7 @@ from flywheel.stages.common.canonical import (
     tools_of,
 )
 from flywheel.stages.conversations.fragments import Event
+from flywheel.stages.conversations.policies import UNKNOWN, actor_of
 from flywheel.stages.conversations.transcript import UNSTEPPED, Transcript, read_transcript
 
 if TYPE_CHECKING:
@@ -210,20 +211,21 @@ def _policy(
 ) -> tuple[str, str]:
     """Return the policy that acted and what names it: the log, else the table `policies`, else the model."""
     policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in log.rows)
-    if policy is not None and policy != model:
-        return policy, "log"
-    if model is not None and is_round(model):  # a server lists an adapter as a model of its own
+    actor = actor_of(policy, model)
+    if actor is None:
+        return str(policy), "log"
+    if model is not None and policy is None and is_round(model):  # a server lists an adapter as a model of its own
         return model, "model"
     file = _commonest(row.source_file for row in acting) or ""
-    otherwise = (model, "model") if model is not None else ("unknown", "none")
-    return names.get((file, model or ""), otherwise)
+    otherwise = (actor, "model" if actor == model else "log") if actor else (UNKNOWN, "none")
+    return names.get((file, actor), otherwise)
 
 
 def _policy_names(policies: pl.DataFrame | None) -> dict[tuple[str, str], tuple[str, str]]:
     if policies is None:
         return {}
-    rows = policies.select("source_file", "model", "policy", "rule").iter_rows()
-    return {(file, model): (policy, rule) for file, model, policy, rule in rows}
+    rows = policies.select("source_file", "actor", "policy", "rule").iter_rows()
+    return {(file, actor): (policy, rule) for file, actor, policy, rule in rows}
 
 
 def _whole(amount: float | None) -> int | None:

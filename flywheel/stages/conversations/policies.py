@@ -3,8 +3,8 @@
 In: conversations with model, task and source file. Out: the table `policies`: a name for each file and model, and its
 reason. A name that a log or `--policy` gives comes first and is not looked at here. Else:
 
-- the model; where files or folders of one model repeat the same tasks under different names (settings of one model),
-  the model with that name;
+- the model, or agent and model; where files or folders of one repeat the same tasks under different names (settings of
+  one model), the model with that name;
 - without a model the name by which the files or folders differ; where they differ by a number alone, only if they
   repeat the same tasks.
 
@@ -45,7 +45,8 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _REPEAT = re.compile(
-    r"(?<![A-Za-z])(?:run|trial|seed|rep|repeat|attempt|rollout|iter|sample|epoch)s?[-_.]?\d+(?![A-Za-z])",
+    r"(?<![A-Za-z])(?:(?:run|trial|seed|rep|repeat|attempt|rollout|iter|sample|epoch)s?[-_.]?\d+|rerun[-_.]?\d*)"
+    r"(?![A-Za-z])",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\A\W*\d*\W*\Z")
@@ -84,25 +85,40 @@ def build_policies(acting: pl.DataFrame) -> pl.DataFrame:
     Args:
         acting: from `acts`.
     """
-    unnamed = acting.filter(pl.col("policy").is_null() | pl.col("policy").eq_missing(pl.col("model")))
-    by_model: dict[str, dict[str, _Place]] = defaultdict(dict)
-    for conversation, model, task, file in unnamed.select(
-        "conversation_id", "model", "task_key", "source_file"
+    by_actor: dict[str, dict[str, _Place]] = defaultdict(dict)
+    composed = set[str]()
+    for conversation, model, policy, task, file in acting.select(
+        "conversation_id", "model", "policy", "task_key", "source_file"
     ).iter_rows():
-        places = by_model[model or ""]
+        actor = actor_of(policy, model)
+        if actor is None:
+            continue
+        if policy and policy != model:
+            composed.add(policy)
+        places = by_actor[actor]
         place = places.setdefault(file, _Place(file, _parts(file), set(), set()))
         place.conversations.add(conversation)
         if task:
             place.tasks.add(task)
     rows = []
-    for model, places in sorted(by_model.items()):
-        named = _named(list(places.values()), has_model=bool(model))
+    for actor, places in sorted(by_actor.items()):
+        named = _named(list(places.values()), has_model=bool(actor))
+        otherwise = "log" if actor in composed else "model" if actor else "none"
         for file, place in sorted(places.items()):
             name, rule = named.get(file, ("", ""))
-            policy = "/".join(part for part in (model, name) if part) or UNKNOWN
-            why = rule if name else "model" if model else "none"
-            rows.append((file, model, policy, why, len(place.conversations)))
+            policy = "/".join(part for part in (actor, name) if part) or UNKNOWN
+            rows.append((file, actor, policy, rule if name else otherwise, len(place.conversations)))
     return pl.DataFrame(rows, schema=polars_schema(PolicyName), orient="row")
+
+
+def actor_of(policy: str | None, model: str | None) -> str | None:
+    """Return whose settings are distinguished: the model, or agent and model, '' for neither; None: a name of its own.
+
+    A reader that knows the agent writes AGENT/MODEL: that names both, but not a setting.
+    """
+    if policy is None:
+        return model or ""
+    return policy if model is not None and (policy == model or policy.endswith(f"/{model}")) else None
 
 
 def _parts(file: str) -> Parts:

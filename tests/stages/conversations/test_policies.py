@@ -142,4 +142,18 @@ def test_the_order_of_events_changes_nothing_and_every_model_is_in_its_name(
             )
         )
     )
-    assert all(row["policy"].startswith(row["model"]) and row["policy"] for row in table.iter_rows(named=True))
+    assert all(row["policy"].startswith(row["actor"]) and row["policy"] for row in table.iter_rows(named=True))
+
+
+def test_settings_of_an_agent_with_a_model_are_distinguished_too() -> None:
+    """As coding agents log it: a folder a run, a file a task, and AGENT/MODEL as the policy."""
+    runs = {"dev": "agent-1/m", "dev_rerun": "agent-1/m", "dev_noparallel": "agent-1/m"}
+    files = [
+        log(f"runs/{run}/task-{n}.traj.json", tasks=[n], policy=actor, model="m")
+        for run, actor in runs.items()
+        for n in range(20)
+    ]
+    found = named(*files)
+    assert {found[f"runs/{run}/task-3.traj.json"] for run in ("dev", "dev_rerun")} == {("agent-1/m/dev", "folder")}
+    assert found["runs/dev_noparallel/task-3.traj.json"] == ("agent-1/m/dev_noparallel", "folder")
+    assert named(log("a.json", policy="agent-1/m", model="m")) == {"a.json": ("agent-1/m", "log")}
