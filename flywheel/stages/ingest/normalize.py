@@ -42,7 +42,7 @@ class Normalizer:
 
     def __init__(self, reader: Reader, source_file: str, beside: Mapping[str, str], policy: str = "") -> None:
         self._reader, self._file = reader, source_file
-        self._model, self._policy = beside.get("model"), policy or beside.get("policy")
+        self._model, self._policy, self._named = beside.get("model"), beside.get("policy"), policy
         self._ids = (beside["id"],) if is_name(beside.get("id")) else ()
         self._signed = beside.get("signed")
         self._scope = f"{beside['scope']}/" if beside.get("scope") else ""
@@ -60,6 +60,15 @@ class Normalizer:
         except READER_FAULTS as error:
             raise BadRecordError("bad_record", f"reader {self._reader.name} fails: {where(error)}") from None
 
+    def _policy_of(self, event: dict[str, Any]) -> Any:
+        """Return who acted; a model, or AGENT/MODEL as readers compose it, is less than a name that the user gave."""
+        logged = event.get("policy")
+        if not self._named:
+            return logged or self._policy
+        model = event.get("model") or self._model
+        composed = isinstance(logged, str) and model and (logged == model or logged.endswith(f"/{model}"))
+        return self._named if not logged or composed else logged
+
     def _raw(self, event: dict[str, Any], record: Record) -> Row:
         conversation, kind, seq, ts = _checked(event)
         payload = event.get("payload")
@@ -70,7 +79,7 @@ class Normalizer:
         get = event.get
         return (
             "", ts, seq, self._scope + conversation, get("span_id"), get("parent_id"), kind,
-            get("model") or self._model, get("policy") or self._policy, get("task_key"), get("user"), get("tool_name"),
+            get("model") or self._model, self._policy_of(event), get("task_key"), get("user"), get("tool_name"),
             get("tool_call_id"), _ids(event, payload, self._ids), get("target"), body, self._reader.name, self._file,
             record.line, self._signed,
         )  # fmt: skip

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import IngestConfig
 from flywheel.extensions import BadRecordError
+from flywheel.records import LogEvent
 from flywheel.stages.ingest.batches import Batch, Segment
 from flywheel.stages.ingest.framed import Framed, Record
+from flywheel.stages.ingest.normalize import Normalizer
 from flywheel.stages.ingest.workers import Worker
 
 if TYPE_CHECKING:
@@ -106,3 +108,31 @@ def test_columns_and_payload_are_redacted_alike() -> None:
 def test_what_was_replaced_in_the_text_is_said_in_the_payload() -> None:
     batch = normalize({"events": [GOOD]}, tags=("broken_text",))
     assert '"tags":["broken_text"]' in batch.events["payload"][0]
+
+
+@pytest.mark.parametrize(
+    ("logged", "expected"), [(None, "mine"), ("m", "mine"), ("agent/m", "mine"), ("shop@3", "shop@3"), ("x/mm", "x/mm")]
+)
+def test_a_named_policy_comes_before_the_model_and_after_a_name_in_the_log(logged: str | None, expected: str) -> None:
+    class Names:
+        name, version = "names", 1
+
+        def sniff(self, sample: object) -> float:
+            del sample
+            return 1.0
+
+        def read(self, record: object, line: int) -> list[dict[str, object]]:
+            del record, line
+            payload = {"message": {"role": "assistant", "content": "yes"}}
+            row: dict[str, object] = {
+                "conversation_id": "c",
+                "kind": "model_call",
+                "model": "m",
+                "policy": logged,
+                "payload": payload,
+            }
+            return [row]
+
+    rows = Normalizer(Names(), "a.jsonl", {"policy": "of the folder"}, "mine").rows(Record(1, {}, b"{}", ()))
+    assert isinstance(rows, list)
+    assert rows[0][list(LogEvent.model_fields).index("policy")] == expected
