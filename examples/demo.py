@@ -24,6 +24,7 @@ name = "demo"
 
 [pairs]
 max_per_task = 1
+min_p_better = 0.6  # 67 questions with six attempts each show little more about a single action
 
 [train]
 max_rows = 48

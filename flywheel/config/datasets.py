@@ -14,7 +14,7 @@ class PairsConfig(Section):
         default=["user_edit", "retry_fixed", "sibling", "first_divergence", "efficiency", "rephrase"],
         description="Builders in order of preference: names in the flywheel.pairs group or module:function.",
     )
-    min_margin: float = Field(default=0.3, gt=0, description="Least difference of returns.")
+    min_margin: float = Field(default=0.15, gt=0, description="Least difference of returns that is expected.")
     min_p_better: float = Field(default=0.8, ge=0.5, le=1, description="Least probability that chosen is better.")
     max_per_state: int = Field(default=4, ge=1, description="Most pairs from one anchor state.")
     max_per_task: int = Field(default=8, ge=1, description="Most pairs from one task.")

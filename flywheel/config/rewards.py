@@ -89,8 +89,8 @@ class RewardsConfig(Section):
     gamma: float = Field(default=1.0, ge=0, description="Weight of risk.")
     kappa: float = Field(default=0.05, ge=0, description="Price in R of a question beyond the task's 75th percentile.")
     shrinkage: float = Field(default=2.0, ge=0, description="Prior strength k of a node's value in the prefix tree.")
-    credit: Literal["prefix_tree", "broadcast", "discounted", "gigpo", "process", "error_local"] = Field(
-        default="prefix_tree",
+    credit: Literal["values", "prefix_tree", "broadcast", "discounted", "gigpo", "process", "error_local"] = Field(
+        default="values",
         description="Who gets the return, step by step; all but the default are for comparison with other tools.",
     )
     min_support: int = Field(

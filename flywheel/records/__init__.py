@@ -14,8 +14,12 @@ from flywheel.records.base import ID_HEX, ID_KINDS, Document, Record, Row, canon
 from flywheel.records.cases import Asked, EvalCase, GoldenRow
 from flywheel.records.datasets import Example, Group, PreferencePair
 from flywheel.records.episodes import (
+    ActionValue,
+    Alternative,
     Correction,
     Episode,
+    Evidence,
+    Labelled,
     Opinion,
     Reliability,
     Return,
@@ -65,6 +69,8 @@ __all__ = [
     "METHODS",
     "TABLES",
     "TRAINED_TABLES",
+    "ActionValue",
+    "Alternative",
     "Asked",
     "BaselineRow",
     "CaseGap",
@@ -76,12 +82,14 @@ __all__ = [
     "EvalCase",
     "EvalReport",
     "EventKind",
+    "Evidence",
     "Example",
     "Feedback",
     "FileHash",
     "Fixture",
     "GoldenRow",
     "Group",
+    "Labelled",
     "Link",
     "LogEvent",
     "MeasureRow",
@@ -126,7 +134,7 @@ __all__ = [
 TABLES: dict[str, type[Row]] = {
     row.table: row
     for row in (
-        LogEvent, Quarantined, Link, PolicyName, Episode, Step, Task, Opinion, Correction, Reward, Reliability, Return,
-        PreferencePair, Example, Group, Fixture, ReplayScenario,
+        LogEvent, Quarantined, Link, PolicyName, Episode, Step, Task, Opinion, Correction, Reward, Reliability,
+        Labelled, Evidence, ActionValue, Return, Alternative, PreferencePair, Example, Group, Fixture, ReplayScenario,
     )
 }  # fmt: skip

@@ -68,6 +68,7 @@ class Group(Row):
 
     table: ClassVar[str] = "groups"
     key: ClassVar[tuple[str, ...]] = ("group_id",)
+    version: ClassVar[int] = 2  # 2: without gradient_G, which nothing read
 
     group_id: str = Field(description="Content id of the task, the prompt's signature and the members.")
     task_id: str = Field(description="Task of all members.")
@@ -96,13 +97,8 @@ class Group(Row):
         default_factory=list,
         description="Sampling temperature of each member; null where it does not determine the probabilities.",
     )
-    gradient_G: list[float] = Field(
-        default_factory=list,
-        description="What multiplies each member's log-probability off policy: its advantage plus groups.shift; 0 "
-        "where that is negative and the behaviour unknown, because nothing would limit it.",
-    )
     step_advantages_G: list[list[float]] = Field(
         default=[],
-        description="Each member's training signal by step: its advantage, discounted, plus rewards.omega times the "
-        "step's credit; or the credit alone where rewards.credit is a whole advantage itself.",
+        description="Each member's training signal by step, what GRPO trains with: the credit of a step that other "
+        "attempts can be compared with, else its attempt's advantage; plus groups.shift, the lowered baseline.",
     )

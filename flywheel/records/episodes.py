@@ -215,18 +215,100 @@ class Return(Row):
     p_success: float = Field(ge=0, le=1, description="Probability that the episode succeeded.")
     cost: float = Field(ge=0, le=1, description="Normalised cost.")
     risk: float = Field(ge=0, le=1, description="Highest severity of a risk.")
-    value: float = Field(description="R of the episode; for a step, its credit (skill).")
+    value: float = Field(description="R of the episode; for a step, its credit (skill): the posterior mean.")
+    low: float | None = Field(default=None, description="For a step, the credit's 90 % interval.")
+    high: float | None = Field(default=None, description="For a step, the credit's 90 % interval.")
+    p_better: float | None = Field(
+        default=None, ge=0, le=1, description="For a step, P(better than what else is done in its state)."
+    )
+    p_worse: float | None = Field(
+        default=None, ge=0, le=1, description="For a step, P(worse than that); the rest: no difference."
+    )
     luck: float = Field(description="For a step, the environment's share: reported, never trained on. 0 for episodes.")
     weight: float = Field(ge=0, le=1, description="Confidence; 0 means nothing is known.")
     known: bool = Field(description="Whether any outcome or implicit signal voted.")
     n_support: int = Field(ge=0, description="Signals that voted; for a step, episodes through its action.")
     level: int | None = Field(
         default=None,
-        description="For a step, where its credit was measured: 0 same history, 1 same calls so far, 2 same place and "
-        "tool; null where no other attempt did the like.",
+        description="For a step, where most evidence on its credit is: 0 same task and history, 1 same intent and "
+        "position, 2 same tool in any intent; null where no other attempt did the like.",
     )
     p_raw: float = Field(ge=0, le=1, description="P(success) by the signals alone: before calibration and audit.")
     basis: Literal["audit", "verifier", "signals", "suspect", "none"] = Field(description="What p_success rests on.")
     maturity: float = Field(ge=0, le=1, description="Share of the expected late evidence that has had time to arrive.")
     provisional: bool = Field(description="Not mature yet: visible, not trained on.")
     trust: float = Field(ge=0, le=1, description="Trust in the user, which is in the weight.")
+
+
+class Labelled(Return):
+    """The label of one episode, before its steps get their credit: the rows of `returns` for whole episodes."""
+
+    table: ClassVar[str] = "labels"
+
+
+class Evidence(Row):
+    """Sums over the attempts at a task that took an action in a state; they add up over tasks.
+
+    Levels: 0 the same task and history, 1 the same intent and position, 2 any intent. Of users' attempts there is a row
+    a user, because each counts once; those without a user are one row.
+    """
+
+    table: ClassVar[str] = "evidence"
+    key: ClassVar[tuple[str, ...]] = ("level", "state", "action", "task_id", "voter")
+
+    level: int = Field(ge=0, le=2, description="How alike the states are.")
+    state: str = Field(description="Hash of the state.")
+    action: str = Field(description="Hash of the action.")
+    task_id: str = Field(description="Task of the attempts.")
+    parent_state: str | None = Field(default=None, description="The same state at the next level.")
+    parent_action: str | None = Field(default=None, description="The same action at the next level.")
+    voter: str | None = Field(default=None, description="Pseudonym of the user; null for all attempts without one.")
+    count: int = Field(ge=1, description="Attempts.")
+    weight: float = Field(ge=0, description="Sum of their weights.")
+    total: float = Field(description="Sum of weight times outcome; an outcome is a return, in units of rewards.alpha.")
+    squares: float = Field(ge=0, description="Sum of weight times squared outcome.")
+    sample_episode: str = Field(description="One of the attempts.")
+    sample_step: int = Field(ge=0, description="Its step.")
+
+
+class ActionValue(Row):
+    """What the whole log shows about an action in a state, and how far it may be trusted.
+
+    By kind:
+    - cell: sums of a state and action over all partitions, in which a user counts once.
+    - noise: `x` holds the variance of one attempt's outcome within an action, by level, and outcomes' mean square.
+    - relation: how a level is related to the level below: `x` is [slope, variance], see `stages/values/model.py`.
+    - prior: `x` sizes of true differences, `y` the share of each.
+    """
+
+    table: ClassVar[str] = "values"
+    key: ClassVar[tuple[str, ...]] = ("kind", "level", "state", "action")
+
+    kind: Literal["cell", "noise", "relation", "prior"]
+    level: int = Field(ge=0, le=2, description="Level of the state, see the table `evidence`.")
+    state: str = Field(description="Hash of the state; '' where the row is not about one.")
+    action: str = Field(description="Hash of the action; '' where the row is not about one.")
+    parent_state: str | None = Field(default=None, description="The same state at the next level.")
+    parent_action: str | None = Field(default=None, description="The same action at the next level.")
+    count: int = Field(ge=0, description="Users, and attempts without one; of other kinds what they were fitted on.")
+    weight: float = Field(ge=0, description="Attempts, by their weights.")
+    total: float = Field(description="Sum of weight times outcome.")
+    sample_episode: str | None = Field(default=None, description="One of the attempts.")
+    sample_step: int | None = Field(default=None, description="Its step.")
+    x: list[float] = Field(default_factory=list, description="See the kinds.")
+    y: list[float] = Field(default_factory=list, description="See the kinds.")
+
+
+class Alternative(Row):
+    """An action that attempts at other tasks of an intent took, as one of them took it: a side of a pooled pair."""
+
+    table: ClassVar[str] = "alternatives"
+    key: ClassVar[tuple[str, ...]] = ("state", "action")
+
+    state: str = Field(description="State of level 1, see the table `values`.")
+    action: str = Field(description="Action of level 1.")
+    episode_id: str = Field(description="The attempt.")
+    step: int = Field(ge=0, description="Its step.")
+    user: str | None = Field(default=None, description="Pseudonym of its user.")
+    message: Json = Field(description="JSON of the assistant message.")
+    slots: list[str] = Field(description="Numbers, ids and names in the attempt's request, in order.")

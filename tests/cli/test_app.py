@@ -75,6 +75,8 @@ def test_an_empty_project(tmp_path: Path) -> None:
         "opinions     never  never built\n"
         "rewards      never  never built\n"
         "reliability  never  never built\n"
+        "labels       never  never built\n"
+        "values       never  never built\n"
         "returns      never  never built\n"
         "examples     never  never built\n"
         "pairs        never  never built\n"

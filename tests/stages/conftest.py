@@ -11,6 +11,7 @@ from flywheel.contracts import polars_schema
 from flywheel.records import TABLES, canonical_json, content_id
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+_BELIEVED = {"p_better", "p_worse"}
 
 
 def _action(turn: dict[str, Any], number: int, name: str) -> dict[str, Any]:
@@ -118,7 +119,9 @@ def _frames(attempts: Sequence[dict[str, Any]]) -> Frames:
         rows["episodes"].append(_episode(attempt, steps))
         rows["returns"].append(_return(attempt, None, 2 * attempt.get("p", 0.5) - 1))
         rows["returns"] += [
-            _return(attempt, n, turn["credit"]) for n, turn in enumerate(attempt["steps"]) if "credit" in turn
+            _return(attempt, n, turn.get("credit", 0.0)) | {name: turn[name] for name in _BELIEVED & turn.keys()}
+            for n, turn in enumerate(attempt["steps"])
+            if turn.keys() & {"credit", *_BELIEVED}
         ]
     tables = [pl.DataFrame(rows[name], schema=polars_schema(TABLES[name])) for name in ("episodes", "steps", "returns")]
     return tables[0], tables[1], tables[2]
@@ -129,7 +132,7 @@ def frames() -> Callable[[Sequence[dict[str, Any]]], Frames]:
     """Give a function from attempts to the frames (episodes, steps, returns).
 
     An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system",
-    "user", "risk"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "resets",
-    "served"}.
+    "user", "risk"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "p_better",
+    "p_worse", "resets", "served"}.
     """
     return _frames

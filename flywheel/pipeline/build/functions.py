@@ -16,10 +16,11 @@ from flywheel.pipeline.build.registry import Frames
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links
 from flywheel.stages.conversations.policies import acts, build_policies
-from flywheel.stages.credit.build import build_returns
+from flywheel.stages.credit.build import Attempts, build_labels, credited
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.groups import build_groups
 from flywheel.stages.datasets.pairs import build_pairs
+from flywheel.stages.datasets.pairs.believed import Shown
 from flywheel.stages.datasets.replay.build import build_fixtures
 from flywheel.stages.labelling.build import build_reliability
 from flywheel.stages.signals.build import build_rewards, compare_attempts, looks_at_tasks
@@ -27,6 +28,10 @@ from flywheel.stages.signals.cohorts import by_account
 from flywheel.stages.signals.corrections import build_corrections
 from flywheel.stages.signals.sources import stated, with_allowed_policies
 from flywheel.stages.tasks.build import build_tasks
+from flywheel.stages.values.alternatives import build_alternatives
+from flywheel.stages.values.evidence import build_evidence
+from flywheel.stages.values.fit import build_values
+from flywheel.stages.values.model import Values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,11 +90,31 @@ def reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -
     return {"reliability": table}
 
 
-def returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
-    """P(success), return and credit of episodes and steps."""
+def labels(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """P(success) and return of episodes; what they show about actions."""
     del project
-    args = (frames["episodes"], frames["steps"], frames["rewards"], config.rewards, funnel)
-    return {"returns": build_returns(*args, reliability=frames["reliability"])}
+    args = (frames["episodes"], frames["rewards"], config.rewards, funnel)
+    labels = build_labels(*args, reliability=frames["reliability"])
+    return {
+        "labels": labels,
+        "evidence": build_evidence(frames["episodes"], frames["steps"], labels, config.rewards),
+    }
+
+
+def values(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """What actions are worth, from every partition's attempts."""
+    del config, project
+    return {"values": build_values(frames["evidence"], funnel)}
+
+
+def returns(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """P(success), return and credit of episodes and steps; actions that other tasks can be compared with."""
+    del project
+    attempts = Attempts(frames["episodes"], frames["steps"], frames["rewards"])
+    return {
+        "returns": credited(attempts, frames["labels"], frames["values"], config.rewards, funnel),
+        "alternatives": build_alternatives(frames["episodes"], frames["steps"], frames["values"]),
+    }
 
 
 def _corrected(frames: Frames) -> pl.DataFrame:
@@ -109,7 +134,8 @@ def pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fram
     """Preference pairs for DPO."""
     builders = load_extensions("pairs", config.pairs.builders, search=project)
     args = (frames["episodes"], _corrected(frames), frames["returns"])
-    return {"pairs": build_pairs(*args, config.pairs, builders, funnel)}
+    shown = Shown(Values.read(frames["values"]), frames["alternatives"], config.rewards)
+    return {"pairs": build_pairs(*args, config.pairs, builders, funnel, shown)}
 
 
 def groups(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:

@@ -1,10 +1,10 @@
 """The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
 
 A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
-only `links` and `tasks`, which decide what a conversation and a task is, and `reliability`, which learns how far
-signals are trusted, see some columns of everything, and their output is small. Partitions never depend on each
-other, so a distributed engine can run the same functions. To add a stage, write its function and one line in `STAGES`;
-raise `version` when the meaning of its output changes.
+only `links` and `tasks`, which decide what a conversation and a task is, `reliability`, which learns how far signals
+are trusted, and `values`, which adds up what actions are worth, see some columns of everything, and their output is
+small. Partitions never depend on each other, so a distributed engine can run the same functions. To add a stage, write
+its function and one line in `STAGES`; raise `version` when the meaning of its output changes.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Stage:
     extensions: Callable[[Config], tuple[str, list[str]]] | None = None
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns read of a table; of others all
     version: int = 1
+    brings: tuple[str, ...] = ()  # stages that run before it where a selection or a pipeline leaves them out
     remembers: tuple[str, ...] = ()  # tables of its own that it gets as the last build left them
 
     def function(self) -> StageFunction:
@@ -82,6 +83,8 @@ _FINDING = {
 }  # settings of which rewards are found; the others combine them
 _LEARNED = {"fit", "scope", "prior_strength"}
 _LABELLED = ("tasks", "episodes", "steps", "returns")
+_CREDITED = {"shrinkage", "credit", "min_support", "stratum", "omega", "discount", "long_discount"}
+_SCALE = {"scheme", "alpha", "rules"}
 _ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
 
 STAGES: tuple[Stage, ...] = (
@@ -104,14 +107,19 @@ STAGES: tuple[Stage, ...] = (
     Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS}, version=2),
-    Stage("returns", ("tasks", "episodes", "steps", "rewards", "reliability"), ("returns",), "task", "returns",
-          lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED} - {"scope"})}, version=4),
+    Stage("labels", ("tasks", "episodes", "steps", "rewards", "reliability"), ("labels", "evidence"), "task", "labels",
+          lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED, *_CREDITED} - {"scope"})}),
+    Stage("values", ("evidence",), ("values",), "all", "values", lambda _: {}),
+    Stage("returns", ("tasks", "episodes", "steps", "rewards", "labels", "values"), ("returns", "alternatives"), "task",
+          "returns", lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED})}, version=5,
+          brings=("labels", "values")),
     Stage("examples", (*_LABELLED, "corrections"), ("examples",), "task", "examples",
-          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=4),
-    Stage("pairs", (*_LABELLED, "corrections"), ("pairs",), "task", "pairs",
-          lambda c: {"pairs": c.pairs.model_dump()}, lambda c: ("pairs", c.pairs.builders), version=3),
+          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=5),
+    Stage("pairs", (*_LABELLED, "corrections", "values", "alternatives"), ("pairs",), "task", "pairs",
+          lambda c: {"pairs": c.pairs.model_dump(), "rewards": c.rewards.model_dump(include=_SCALE)},
+          lambda c: ("pairs", c.pairs.builders), version=4),
     Stage("groups", _LABELLED, ("groups",), "task", "groups",
-          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=4),
+          lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=5),
     Stage("fixtures", _LABELLED, ("fixtures", "scenarios"), "task", "fixtures",
           lambda c: {"replay": c.replay.model_dump(include={"reads", "acts", "min_agreement"})}),
 )  # fmt: skip
@@ -125,6 +133,9 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "report": (("eval_report",), ("page",)),
     "notify": ((), ("notification",)),
 }
+
+
+_BROUGHT = {stage.name: stage.brings for stage in STAGES}
 
 
 def stage_of(table: str) -> str:
@@ -158,6 +169,7 @@ def check_order(names: list[str], file: str) -> None:
         if name in names[:position]:
             raise ConfigError(f"`{file}`: stage `{name}` is listed twice", hint="remove one of them")
         needs, makes = flows[name]
+        available |= {table for stage in STAGES if stage.name in _BROUGHT.get(name, ()) for table in stage.makes}
         for table in needs:
             if table not in available:
                 maker = next(n for n, (_, m) in flows.items() if table in m)

@@ -132,6 +132,9 @@ def build(
     done = []
     with Workers(store, config, project) as workers:
         for stage in STAGES if stages is None else stages:
+            for brought in (s for s in STAGES if s.name in stage.brings and s not in (stages or STAGES)):
+                if _status(brought, store, config).state != "fresh":
+                    _run(brought, store, config, workers)
             status = _status(stage, store, config)
             if status.state != "fresh" or full_refresh:
                 started = time.monotonic()

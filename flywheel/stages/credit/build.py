@@ -7,23 +7,58 @@ gamma * risk for each episode, skill and luck for each of its steps. Tasks are i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from flywheel.contracts import conform, polars_schema
-from flywheel.records import Return
+from flywheel.funnel import Funnel
+from flywheel.records import Labelled, Return
 from flywheel.stages.credit.estimators import NO_LEVEL, Credits, tree_credit
 from flywheel.stages.credit.modes import error_local, plain, whole_credit
 from flywheel.stages.credit.paths import Paths, read_paths
+from flywheel.stages.credit.posterior import skills, valued
 from flywheel.stages.labelling.label import Label, label_episodes
 from flywheel.stages.labelling.posterior import Posterior
+from flywheel.stages.values.model import Values
 
 if TYPE_CHECKING:
     from flywheel.config import RewardsConfig
-    from flywheel.funnel import Funnel
+
+
+def build_labels(
+    episodes: pl.DataFrame,
+    rewards: pl.DataFrame,
+    cfg: RewardsConfig,
+    funnel: Funnel,
+    *,
+    reliability: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Return the label of each episode, all of which are kept; without `reliability` the priors hold.
+
+    An episode without votes has p_success 0.5, known false and weight 0.
+    """
+    labels = label_episodes(episodes, rewards, cfg, Posterior.read(reliability))
+    ids = episodes.select("episode_id", "task_id").sort("task_id", "episode_id").rows()
+    rows = [_row(episode_id, task_id, labels[episode_id]) for episode_id, task_id in ids]
+    funnel.considered += len(rows)
+    funnel.kept += len(rows)
+    funnel.note("episodes without votes", sum(not row["known"] for row in rows))
+    funnel.note("episodes not mature yet", sum(row["provisional"] for row in rows))
+    funnel.note("episodes with a suspect reward", sum(row["basis"] == "suspect" for row in rows))
+    schema = polars_schema(Labelled)
+    frame = pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
+    return conform(frame, Labelled).collect()
+
+
+class Attempts(NamedTuple):
+    """The attempts at a set of tasks."""
+
+    episodes: pl.DataFrame
+    steps: pl.DataFrame
+    rewards: pl.DataFrame
 
 
 def build_returns(
@@ -35,33 +70,45 @@ def build_returns(
     *,
     reliability: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Return one row per episode and one per step; counts episodes, all of which are kept.
+    """Return what `credited` does of attempts alone: labelled here, their credit that of the prefix tree."""
+    labels = build_labels(episodes, rewards, cfg, Funnel(), reliability=reliability)
+    return credited(Attempts(episodes, steps, rewards), labels, None, cfg, funnel)
 
-    An episode without votes has p_success 0.5, known false and weight 0. A step's weight is the confidence in its
-    credit; a step that no other attempt at the task took has credit 0 and weight 0. Without `reliability` the priors
-    hold.
+
+def credited(
+    attempts: Attempts, labels: pl.DataFrame, values: pl.DataFrame | None, cfg: RewardsConfig, funnel: Funnel
+) -> pl.DataFrame:
+    """Return the table `returns`: one row per episode and one per step; counts episodes, all of which are kept.
+
+    A step's weight is how sure the sign of its credit is; a step that is like no other attempt's has credit 0 and
+    weight 0. Without the table `values`, credit is that of the prefix tree.
     """
-    labels = label_episodes(episodes, rewards, cfg, Posterior.read(reliability))
-    ids = episodes.select("episode_id", "task_id").sort("task_id", "episode_id").rows()
-    rows = [_row(episode_id, task_id, labels[episode_id]) for episode_id, task_id in ids]
-    funnel.considered += len(rows)
-    funnel.kept += len(rows)
-    funnel.note("episodes without votes", sum(not row["known"] for row in rows))
-    funnel.note("episodes not mature yet", sum(row["provisional"] for row in rows))
-    funnel.note("episodes with a suspect reward", sum(row["basis"] == "suspect" for row in rows))
+    episodes, steps, rewards = attempts
+    funnel.considered += labels.height
+    funnel.kept += labels.height
     funnel.note("steps", steps.height)
-    schema = polars_schema(Return)
-    rows_of_episodes = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
-    values = {episode: label.value if label.known else None for episode, label in labels.items()}
-    return conform(
-        _with_steps(rows_of_episodes, step_credit(episodes, steps, rewards, values, cfg, funnel)), Return
-    ).collect()
+    known = dict(labels.filter("known").select("episode_id", "value").iter_rows())
+    outcomes = {episode: known.get(episode) for episode in labels["episode_id"]}
+    credit = step_credit(episodes, steps, rewards, outcomes, cfg, funnel)
+    if cfg.credit == "values" and values is not None:
+        measured = skills(episodes, steps, labels, Values.read(values), cfg)
+        _note_levels(funnel, measured)
+        credit = valued(credit, measured)
+    return conform(_with_steps(labels, credit), Return).collect()
+
+
+def _note_levels(funnel: Funnel, measured: pl.DataFrame) -> None:
+    for level, name in enumerate(("same task and history", "same intent and position", "same tool anywhere")):
+        funnel.note(f"steps valued by the {name}", measured.filter(pl.col("level") == level).height)
+    funnel.note("steps like no other attempt's", measured["level"].null_count())
 
 
 def _with_steps(episodes: pl.DataFrame, credit: pl.DataFrame) -> pl.DataFrame:
     """Return the episodes' rows and below them the steps', which repeat what is known of their episode."""
     own = [name for name in credit.columns if name != "episode_id"]
     steps = credit.join(episodes.drop(own), on="episode_id", how="left", maintain_order="left")
+    missing = [pl.lit(None).alias(name) for name in episodes.columns if name not in steps.columns]
+    steps = steps.with_columns(missing)
     return pl.concat([episodes, steps.select(pl.col(name).cast(kind) for name, kind in episodes.schema.items())])
 
 
@@ -72,7 +119,6 @@ def _row(episode_id: str, task_id: str, label: Label) -> dict[str, Any]:
         "step": None,
         **label._asdict(),
         "luck": 0.0,
-        "level": None,
         "weight": label.weight,
     }
 
@@ -112,7 +158,7 @@ def step_credit(
 
 
 def _credits(paths: Paths, steps: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig) -> Credits:
-    if cfg.credit == "prefix_tree":
+    if cfg.credit == "values" or cfg.credit == "prefix_tree":  # noqa: PLR1714 - so that types narrow
         return tree_credit(paths, shrinkage=cfg.shrinkage, min_support=cfg.min_support, stratum=cfg.stratum)
     if cfg.credit == "error_local":
         return plain(paths, np.array(error_local(paths.episode.tolist(), _calls(steps)), dtype=np.float64))

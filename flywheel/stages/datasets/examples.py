@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DESIRABLE = 0.7
 UNDESIRABLE = 0.3
+LIKELIER = 0.5  # P(the opposite) from which a step does not follow its episode
 CORRECTED = 0.95  # probability that a user's edit is right
 
 
@@ -32,11 +33,12 @@ def build_examples(
     episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig, funnel: Funnel
 ) -> pl.DataFrame:
     """Label the steps of episodes with a known outcome; both splits, sorted by id."""
+    del cfg
     edited = steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
     funnel.considered += steps.height + edited.height
     complete = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     edited = funnel.drop(edited, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
-    labelled = _label(_with_returns(complete, returns), cfg, funnel)
+    labelled = _label(_with_returns(complete, returns), funnel)
     parts = [_rows(labelled, episodes, steps), _demonstrations(edited, episodes, steps, funnel)]
     rows = _one_per_text(pl.concat(parts), funnel)
     funnel.kept += rows.height
@@ -47,33 +49,38 @@ def build_examples(
 
 
 def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps with their episode's p_success, weight and known, and their own credit (0 if there is none)."""
+    """Return the steps with their episode's p_success, weight and known, and what is believed of each of them."""
     episodes = returns.filter(pl.col("step").is_null()).select(
         "episode_id", "p_success", "weight", "known", "provisional"
     )
-    credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", index="step", credit="value")
+    credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", "p_better", "p_worse", index="step")
     return (
         steps.join(episodes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
-        .with_columns(pl.col("known", "provisional").fill_null(value=False), pl.col("credit").fill_null(0.0))
+        .with_columns(
+            pl.col("known", "provisional").fill_null(value=False), pl.col("p_better", "p_worse").fill_null(0.0)
+        )
         .sort("episode_id", "index")
     )
 
 
-def _label(steps: pl.DataFrame, cfg: PairsConfig, funnel: Funnel) -> pl.DataFrame:
+def _label(steps: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Give each step a label and a weight, or drop it.
 
     A call that failed or did not parse is undesirable with certainty, whatever the outcome of its episode. Any other
-    step follows its episode, unless its credit has the opposite sign and exceeds `pairs.min_margin`.
+    step follows its episode, as far as other attempts do not show the opposite: it counts by the probability that it is
+    not worse than what else is done there (in a failure: not better), and is dropped where the opposite is likelier.
     """
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)
     steps = funnel.drop(steps, pl.col("provisional"), PROVISIONAL)
     good, bad = pl.col("p_success") >= DESIRABLE, pl.col("p_success") <= UNDESIRABLE
-    against = (good & (pl.col("credit") <= -cfg.min_margin)) | (bad & (pl.col("credit") >= cfg.min_margin))
+    opposite = pl.when(good).then("p_worse").when(bad).then("p_better").otherwise(0.0)
+    steps = steps.with_columns(_opposite=pl.when(pl.col("failed")).then(0.0).otherwise(opposite))
     steps = funnel.drop(steps, ~pl.col("failed") & ~good & ~bad, "unclear outcome")
-    steps = funnel.drop(steps, ~pl.col("failed") & against, "credit against outcome")
-    steps = steps.with_columns(label=good & ~pl.col("failed"))
+    steps = funnel.drop(steps, pl.col("_opposite") >= LIKELIER, "credit against outcome")
+    weight = (pl.col("weight") * (1 - pl.col("_opposite"))).round(12)
+    steps = steps.with_columns(label=good & ~pl.col("failed"), weight=weight)
     return funnel.drop(steps, pl.col("weight") <= 0, "no confidence")
 
 

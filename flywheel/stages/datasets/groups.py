@@ -22,7 +22,7 @@ from flywheel.contracts import polars_schema
 from flywheel.models.calls import is_reproducible
 from flywheel.records import Group, content_id
 from flywheel.stages.common.canonical import dump
-from flywheel.stages.common.sampling import UNKNOWN, Drawn, behaviour, draws
+from flywheel.stages.common.sampling import Drawn, behaviour, draws
 from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STD_EPSILON = 1e-4  # as GRPO implementations have it
 LONG = 10  # steps from which an early step's share of the return is discounted
-ADDED = {"prefix_tree", "error_local"}  # credits that are added to the episode's advantage; others replace it
+ADDED = {"values", "prefix_tree", "error_local"}  # credits that are added to the episode's advantage; others replace it
 
 
 def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"] = "rloo") -> list[float]:
@@ -53,26 +53,23 @@ def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"]
     return [c / (spread + STD_EPSILON) for c in centred]
 
 
-def gradients(advantages_: Sequence[float], behaviours: Sequence[str], shift: float) -> list[float]:
-    """Return what multiplies each member's log-probability when attempts of another policy are trained on.
+def step_advantages(advantage: float, credits_: Sequence[float | None], cfg: RewardsConfig) -> list[float]:
+    """Return the training signal of each step of one attempt.
 
-    The shift lowers the baseline below the behaviour's mean, the safe side (AsymRE, arXiv 2506.20520). A push down
-    needs the behaviour's log-probabilities to know when to stop; where they are unknown there is none.
+    A step whose action other attempts show to be worth something gets that, times `rewards.omega`; its attempt's own
+    outcome, which rests on all its steps and on luck, is left out. A step like no other attempt's (None) only has its
+    attempt's advantage, discounted by the steps to the end; the discount is 1 up to ten steps. Other estimators of
+    credit are added to that advantage, or replace it.
     """
-    shifted = [advantage + shift for advantage in advantages_]
-    return [0.0 if g < 0 and known == UNKNOWN else g for g, known in zip(shifted, behaviours, strict=True)]
-
-
-def step_advantages(advantage: float, credits_: Sequence[float], cfg: RewardsConfig) -> list[float]:
-    """Return the training signal of each step of one attempt: discount^(steps to the end) * advantage + omega * credit.
-
-    Without credit anywhere it is the attempt's advantage, broadcast. The discount is 1 up to ten steps.
-    """
+    known = [0.0 if credit is None else credit for credit in credits_]
     if cfg.credit not in ADDED:
-        return list(credits_)
+        return known
     n = len(credits_)
     rate = cfg.discount if n <= LONG else min(cfg.discount, cfg.long_discount)
-    return [rate ** (n - 1 - t) * advantage + cfg.omega * credit for t, credit in enumerate(credits_)]
+    shared = [rate ** (n - 1 - t) * advantage for t in range(n)]
+    if cfg.credit == "values" and cfg.omega > 0:
+        return [whole if own is None else cfg.omega * own for whole, own in zip(shared, credits_, strict=True)]
+    return [whole + cfg.omega * own for whole, own in zip(shared, known, strict=True)]
 
 
 def build_groups(
@@ -98,18 +95,20 @@ def build_groups(
     sampling = draws(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].implode())))
     rows = []
     for _, members in attempts.group_by(key, maintain_order=True):
-        group = _group(members, fragments, sampling, cfg.shift)
-        by_step = [[credit.get((e, n), 0.0) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
+        group = _group(members, fragments, sampling)
+        by_step = [[credit.get((e, n)) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
         signals = zip(group["advantages_G"], by_step, strict=True)
-        rows.append(group | {"step_advantages_G": [step_advantages(a, c, rewards) for a, c in signals]})
+        by_member = [[a + cfg.shift for a in step_advantages(lead, own, rewards)] for lead, own in signals]
+        rows.append(group | {"step_advantages_G": by_member})
     funnel.kept += attempts.height
     funnel.note("groups", len(rows))
     return pl.DataFrame(rows, schema=polars_schema(Group)).sort("group_id")
 
 
 def _credit(returns: pl.DataFrame) -> dict[tuple[str, int], float]:
-    """Return the credit of each step of each episode."""
-    steps = returns.filter(pl.col("step").is_not_null()).select("episode_id", "step", "value")
+    """Return the credit of each step of each episode that was measured."""
+    measured = pl.col("step").is_not_null() & pl.col("level").is_not_null()
+    steps = returns.filter(measured).select("episode_id", "step", "value")
     return {(episode, step): value for episode, step, value in steps.iter_rows()}
 
 
@@ -171,7 +170,7 @@ def _sized(attempts: pl.DataFrame, cfg: GroupsConfig, funnel: Funnel) -> pl.Data
 
 
 def _group(
-    members: pl.DataFrame, fragments: dict[str, list[Fragment]], sampling: Mapping[str, Drawn], shift: float
+    members: pl.DataFrame, fragments: dict[str, list[Fragment]], sampling: Mapping[str, Drawn]
 ) -> dict[str, Any]:
     episodes: list[str] = members["episode_id"].to_list()
     policies: list[str] = members["policy"].to_list()
@@ -196,7 +195,6 @@ def _group(
         "behaviour_G": behaviours,
         "log_probs_G": [dump(s.log_probs) if s.log_probs is not None else None for s in samplings],
         "temperatures_G": [s.temperature for s in samplings],
-        "gradient_G": gradients(lead, behaviours, shift),
     }
 
 

@@ -37,7 +37,7 @@ def select_groups(
     users: Mapping[str, str | None] | None = None,
     before: Before = NOTHING_BEFORE,
 ) -> list[dict[str, Any]]:
-    """Return a round's groups of the training split: {prompt, tools, completions, rewards, advantages, policies, ...}.
+    """Return a round's groups of the training split: {prompt, tools, completions, advantages, ...}.
 
     One group of every task before a second of any, as far as `train.max_rows` goes. `users` names the user of each
     episode, `before` what the start policy was trained on: such groups have {mix: older}, and only so many are taken.
@@ -60,6 +60,7 @@ def select_groups(
             "completions": [json.loads(text) for text in row["completions_G"]],
             "rewards": row["rewards_G"],
             "advantages": row["advantages_G"],
+            "step_advantages": row["step_advantages_G"],
             "policies": row["policies_G"],
             "behaviours": row["behaviour_G"],
             "log_probs": [json.loads(text) if text is not None else None for text in row["log_probs_G"] or ()],

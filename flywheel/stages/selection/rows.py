@@ -84,7 +84,7 @@ def select_pairs(
     counts = known_users(table, funnel)
     table = funnel.drop(table, _contested(table), "one user decides a contested choice")
     table = cap_users(table, key, counts, cfg, funnel, before)
-    edited = pl.col("builder") == "user_edit"
+    edited = pl.col("builder").is_in(["user_edit", "pooled"])  # never taken there
     table = table.with_columns(nll_weight=_nll_weight(cfg, verified, "chosen_episode", "p_chosen", edited))
     table = take(by_task(table, key, table["p_better"]), key, cfg, before, funnel)
     return _rows(table, PAIRS, ("p_better", "weight", "nll_weight"), funnel)

@@ -29,12 +29,18 @@ NEIGHBOURS = 4  # members of a bucket that each further one is compared with, be
 _BATCH = 4096
 _MASK = (1 << 64) - 1
 _SLOT = re.compile(r"https?://\S+|[\w.+-]+@[\w-]+\.[\w.-]+|<[a-z]+_[0-9a-z]+>|(?=[\w./:,-]*\d)\w+(?:[-./:,]\w+)*")
+_ANY_CASE = re.compile(_SLOT.pattern, re.IGNORECASE)
 _WORD = re.compile(r"\w+|#")
 
 
 def masked_words(text: str) -> list[str]:
     """Return the words of a text in normal form, with `#` for each number, id, date, address and pseudonym."""
     return _WORD.findall(_SLOT.sub(" # ", normal_text(text)))
+
+
+def slots_of(text: str) -> list[str]:
+    """Return the numbers, ids, dates, addresses and pseudonyms of a text, in order: what `masked_words` masks."""
+    return [match[0] for match in _ANY_CASE.finditer(text)]
 
 
 def _mix(value: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,18 @@ class Member:
     """One logged attempt: its rows (one, where its steps continue one another), and what is known of it."""
 
     rows: tuple[Row, ...]
-    advantage: float
+    advantage: float  # mean of its actions'
     behaviour: str  # name of the policy that served it; "" where the log does not say
     logged: tuple[float, ...] | None  # log-probabilities of its trained tokens, as logged
     temperature: float = 1.0  # of sampling, for scoring it again
+    actions: tuple[float, ...] = ()  # the advantage of each trained action, in order; none: all have the member's
+
+    @property
+    def by_token(self) -> tuple[float, ...]:
+        """The advantage of each trained token's action."""
+        lengths = [len(Row(row.ids, (window,)).trained) for row in self.rows for window in row.windows]
+        actions = self.actions or (self.advantage,) * len(lengths)
+        return tuple(a for a, n in zip(actions, lengths, strict=True) for _ in range(n))
 
 
 def member_rows(
@@ -65,12 +74,22 @@ def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, t
     return name, _logged(log_probs, rows), 1.0 if temperature is None else float(temperature)
 
 
+def _actions(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[float, ...]:
+    """Return the advantage of each action of a member; a row without any by step has one for the whole member."""
+    n = sum(len(r.windows) for r in rows)
+    steps = row["step_advantages"][i] if row.get("step_advantages") else ()
+    if len(steps) == n:
+        return tuple(map(float, steps))
+    return (float(row["advantages"][i]) + SHIFT,) * n
+
+
 def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConfig) -> tuple[list[list[Member]], int]:
     """Return groups of members that fit, and the number of members that do not; a group of one is none.
 
     Args:
-        rows: with prompt, tools, completions (messages after the prompt, one list a member), advantages, policies, and
-            log_probs (for each member null, or {ids, log_probs} for each action).
+        rows: with prompt, tools, completions (messages after the prompt, one list a member), advantages, policies,
+            step_advantages (one list a member, one number an action) and log_probs (for each member null, or {ids,
+            log_probs} for each action).
         chat: how the base model reads and writes.
         cfg: longest row, the share that may be refused.
 
@@ -85,8 +104,9 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
             if not member or max(len(r.ids) for r in member) > cfg.max_length:
                 refused += 1
                 continue
-            advantage = float(row["advantages"][i]) + SHIFT
-            group.append(Member(member, advantage, *_behaviour(row, i, member)))
+            actions = _actions(row, i, member)
+            advantage = math.fsum(actions) / len(actions)
+            group.append(Member(member, advantage, *_behaviour(row, i, member), actions))
         if len(group) > 1:
             groups.append(group)
     if not groups or refused / total > cfg.max_refused:

@@ -2,7 +2,8 @@
 
 A group's members may differ in number and length; each is a logged conversation whose actions are trained and nothing
 else. What was logged was not sampled by the policy in training, so its members are weighted by how likely they have
-become: a member above its group's baseline counts fully, one below it by min(policy / behaviour, 1). Behaviour log-
+become. Every action has its own advantage, the credit of its step: one above the baseline counts fully, one below it by
+the member's min(policy / behaviour, 1). Behaviour log-
 probabilities are those of the log where they fit the tokens, else scored again under the adapter that served, at the
 temperature of the draw, else unknown, and then a member below the baseline is not trained against. All of a group's
 members of one temperature are one tree. Policy and reference are the model at the member's temperature too: that is
@@ -99,34 +100,35 @@ class GroupLoss(Logged):
     def _group(self, i: int, rows: list[torch.Tensor]) -> torch.Tensor:
         following = iter(rows)
         tokens = [torch.cat([next(following) for _ in m.rows]) for m in self._groups[i]]
-        advantages = tokens[0].new_tensor([m.advantage for m in self._groups[i]])
-        weights = self._weights(i, tokens, advantages)
-        totals = torch.stack([t.sum() for t in tokens])
-        gradient = -(weights * advantages * totals).sum() * self._scale
+        advantages = [t.new_tensor(m.by_token) for t, m in zip(tokens, self._groups[i], strict=True)]
+        tapers = self._tapers(i, tokens, advantages)
+        factors = [torch.where(a < 0, taper * a, a) for a, taper in zip(advantages, tapers, strict=True)]
+        pushed = torch.stack([(f * t).sum() for f, t in zip(factors, tokens, strict=True)])
+        gradient = -pushed.sum() * self._scale
         away = torch.cat([r.to(s) for r, s in zip(self.items.reference[i], rows, strict=True)]) - torch.cat(rows)
         kl = losses.k3(away).mean()
-        share = (weights * advantages.abs()).detach()
-        positive = float(share[advantages > 0].sum() / share.sum().clamp(min=1e-12))
-        up = advantages > 0
-        rise = (
-            float(torch.stack([t.detach().mean() for t, u in zip(tokens, up, strict=True) if u]).mean())
-            if any(up)
-            else 0.0
-        )
+        share = torch.cat(factors).detach()
+        positive = float(share.clamp(min=0).sum() / share.abs().sum().clamp(min=1e-12))
+        every, lead = torch.cat(tokens).detach(), torch.cat(advantages)
+        rise = float(every[lead > 0].mean()) if bool((lead > 0).any()) else 0.0
         self.note(kl=float(kl.detach()), positive_share=positive, positive_log_prob=rise)
         return gradient + self._tau * kl
 
-    def _weights(self, i: int, tokens: list[torch.Tensor], advantages: torch.Tensor) -> torch.Tensor:
-        """Return the members' TOPR weights; those driven away far enough already get none. Notes the diagnostics."""
+    def _tapers(self, i: int, tokens: list[torch.Tensor], advantages: list[torch.Tensor]) -> torch.Tensor:
+        """Return what each member's actions below the baseline count, TOPR's weight; notes the diagnostics.
+
+        Nothing where the member has been driven away far enough already, or where it is not known how far that is.
+        """
         behaviour = self._behaviour[i]
-        known = torch.tensor([b is not None for b in behaviour], device=advantages.device)
+        known = torch.tensor([b is not None for b in behaviour], device=tokens[0].device)
         gaps = [
             torch.zeros_like(t) if b is None else (t.detach() - b.to(t)) for t, b in zip(tokens, behaviour, strict=True)
         ]
         ratios = torch.stack([gap.sum() for gap in gaps])
         far = torch.stack([-gap.mean() for gap in gaps]) > self._mask_kl
-        weights = losses.topr_weights(advantages, ratios, known)
-        weights = torch.where((advantages < 0) & far, torch.zeros_like(weights), weights)
+        below = torch.stack([(a < 0).any() for a in advantages])
+        weights = losses.topr_weights(-torch.ones_like(ratios), ratios, known)
+        weights = torch.where(far, torch.zeros_like(weights), weights)
         capped = ratios[known].clamp(-losses.RATIO_LIMIT, losses.RATIO_LIMIT).exp()
         self.note(
             ratio=float(capped.mean()) if len(capped) else 0.0,
@@ -134,7 +136,7 @@ class GroupLoss(Logged):
             ess_lost=1 - losses.effective_share(capped.clamp(max=1.0)),
             ess_uncut=losses.effective_share(capped),
             clipped=float((capped > 1).float().mean()) if len(capped) else 0.0,
-            masked=float(((advantages < 0) & far).float().mean()),
+            masked=float((below & far).float().mean()),
             behaviour_known=float(known.float().mean()),
         )
         return weights
@@ -177,7 +179,7 @@ def refuse(
         following = iter(start[i])
         for member, behaviour in zip(group, behaviour_scores[i], strict=True):
             policy = torch.cat([next(following) for _ in member.rows])
-            usable += behaviour is not None or member.advantage > 0
+            usable += behaviour is not None or max(member.by_token) > 0
             if behaviour is not None:
                 logs.append(float((policy - behaviour).sum()))
     ratios = torch.tensor(logs).clamp(-losses.RATIO_LIMIT, losses.RATIO_LIMIT).exp()

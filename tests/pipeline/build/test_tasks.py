@@ -57,14 +57,20 @@ LATE = attempt(3, ASKED.replace("today", "now"), "cancel", 1.0, 1)
 
 
 def test_attempts_that_ask_the_same_make_pairs_and_groups(tmp_path: Path) -> None:
-    project = built(tmp_path / "p", "a.jsonl", GOOD, BAD)
+    again = [attempt(n, ASKED.replace("4711", str(n)), *(("cancel", 1.0) if n % 2 else ("refuse", 0.0)), 5)
+             for n in range(10, 16)]  # fmt: skip
+    project = built(tmp_path / "p", "a.jsonl", GOOD, BAD, *again)
     episodes = rows(project, "episodes")
     assert (episodes["task_id"].n_unique(), episodes["task_rule"].unique().to_list()) == (1, ["first_request"])
     assert rows(project, "steps")["state_key"].n_unique() == 1
     (pair,) = rows(project, "pairs").to_dicts()
     assert (pair["task_id"], len(pair["users"])) == (episodes["task_id"][0], 2)
     (group,) = rows(project, "groups").to_dicts()
-    assert len(set(group["prompts_G"])) == 2
+    assert len(set(group["prompts_G"])) == 8
+
+
+def test_one_attempt_against_one_shows_nothing(tmp_path: Path) -> None:
+    assert rows(built(tmp_path / "p", "a.jsonl", GOOD, BAD), "pairs").is_empty()
 
 
 def test_older_logs_that_come_later_change_no_task(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from flywheel.config import GroupsConfig, RewardsConfig
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Group
-from flywheel.stages.datasets.groups import advantages, build_groups, gradients, step_advantages
+from flywheel.stages.datasets.groups import advantages, build_groups, step_advantages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -154,13 +154,12 @@ def test_every_member_has_its_own_prompt(frames: Make) -> None:
     assert group["prompts_G"][0] == group["prompt"]
 
 
-def test_without_the_behaviours_log_probabilities_nothing_is_pushed_down(frames: Make) -> None:
+def test_where_the_behaviours_log_probabilities_come_from(frames: Make) -> None:
     (group,), _ = run(frames([attempt("a", 0.95), attempt("b", 0.05)]))
     assert group["behaviour_G"] == ["unknown", "unknown"]
-    assert group["gradient_G"] == pytest.approx([1.9, 0.0])
     (group,), _ = run(frames([attempt("a", 0.95, policy="round 3"), attempt("b", 0.05, policy="round 3")]))
-    assert (group["behaviour_G"], group["gradient_G"]) == (["rescore"] * 2, pytest.approx([1.9, -1.7]))
-    assert gradients([-0.05, -0.5], ["unknown", "logged"], 0.1) == pytest.approx([0.05, -0.4])
+    assert group["behaviour_G"] == ["rescore"] * 2
+    assert [signal[0] for signal in group["step_advantages_G"]] == pytest.approx([1.9, -1.7]), "with groups.shift"
 
 
 def served_as(name: str, p: float, policy: str, *turns: dict[str, Any]) -> dict[str, Any]:
@@ -202,7 +201,6 @@ def test_what_is_known_of_the_draw_decides_what_may_be_pushed_down(
     assert group["temperatures_G"] == [temperature] * 2
     told = [None if text is None else json.loads(text) for text in group["log_probs_G"]]
     assert told == ([[TOKENS, TOKENS]] * 2 if behaviour == "logged" else [None, None])
-    assert (group["gradient_G"][1] < 0) == (behaviour != "unknown")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +216,7 @@ def test_the_shift_is_asymres_baseline(baseline: float, expected: tuple[float, .
     share, reward = (10, 6, 3, 1), (0.0, 1.0, 0.5, 1.0)
     sample = [r for n, r in zip(share, reward, strict=True) for _ in range(n)]
     mean = sum(sample) / len(sample)
-    weights = gradients(advantages(sample, "dr"), ["logged"] * len(sample), mean - baseline)
+    weights = [advantage + mean - baseline for advantage in advantages(sample, "dr")]
     pull = [sum(w for w, r in zip(weights, sample, strict=True) if r == x) / 20 for x in (0.0, 0.5)]
     good = next(w for w, r in zip(weights, sample, strict=True) if r == 1.0) / 20
     by_action = [pull[0], 6 * good, pull[1], good]
@@ -231,10 +229,13 @@ def test_the_shift_is_asymres_baseline(baseline: float, expected: tuple[float, .
 
 
 def test_a_steps_signal_is_its_episodes_advantage_and_its_own_credit() -> None:
-    assert step_advantages(0.5, [0.0, -0.3, 0.6], RewardsConfig()) == pytest.approx([0.5, 0.2, 1.1])
+    tree = RewardsConfig(credit="prefix_tree")
+    assert step_advantages(0.5, [0.0, -0.3, 0.6], tree) == pytest.approx([0.5, 0.2, 1.1])
+    valued = step_advantages(0.5, [None, -0.3, 0.0], RewardsConfig())
+    assert valued == pytest.approx([0.5, -0.3, 0.0]), "what others show of a step, else its attempt's advantage"
     assert step_advantages(0.5, [0.0, -0.3], RewardsConfig(omega=0.0)) == [0.5, 0.5]
-    assert step_advantages(0.5, [0.0] * 11, RewardsConfig())[0] == pytest.approx(0.5 * 0.99**10)
-    assert step_advantages(0.5, [0.0] * 10, RewardsConfig())[0] == 0.5
+    assert step_advantages(0.5, [None] * 11, RewardsConfig())[0] == pytest.approx(0.5 * 0.99**10)
+    assert step_advantages(0.5, [None] * 10, RewardsConfig())[0] == 0.5
     # These are whole advantages already: adding the episode's would count it twice.
     assert step_advantages(0.5, [0.7, 0.6], RewardsConfig(credit="gigpo")) == [0.7, 0.6]
 
@@ -244,4 +245,5 @@ def test_groups_carry_a_signal_for_each_step(frames: Make) -> None:
     (group,), _ = run(frames([attempt("a", 0.9, steps=credited), attempt("b", 0.1)]))
     signals = sorted(group["step_advantages_G"])
     (low, high) = sorted(group["advantages_G"])
-    assert signals == [[low, low], [high + 0.25, high]]
+    expected = [[low + 0.1, low + 0.1], sorted([0.25 + 0.1, high + 0.1])]
+    assert [signals[0], sorted(signals[1])] == [pytest.approx(part) for part in expected]

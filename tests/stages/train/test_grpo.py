@@ -211,6 +211,24 @@ def test_members_of_several_temperatures_are_each_trained_at_their_own(tmp_path:
     assert result.checks["overlap_step0"] == pytest.approx(1.0, abs=2e-3)
 
 
+def test_each_action_is_trained_by_its_own_step(tmp_path: Path, tiny_model: Path) -> None:
+    """A success's bad step is pushed down and its good one up, where whole attempts would raise both."""
+    steps = [{**row, "step_advantages": [[-1.0, 1.0] for _ in row["policies"]]} for row in GROUPS]
+    made = spec(tmp_path, tiny_model, steps, max_steps=12, grpo_min_ess=0, grpo_kl=0.0, grpo_mask_kl=100.0, max_kl=100)
+    trained(made)
+    settings = ModelConfig(base=str(tiny_model))
+    chat = ChatFormat(load_tokenizer(settings))
+    (row,) = member_rows(GROUPS[0]["completions"][0], GROUPS[0]["prompt"], GROUPS[0]["tools"], chat)
+    first = len(Row(row.ids, row.windows[:1]).trained)
+    model = with_adapter(dataclasses.replace(made, start_adapter=made.out_dir))
+    with torch.inference_mode():
+        after = Scorer(model.eval()).plain([row])[0]
+        with model.disable_adapter():
+            before = Scorer(model).plain([row])[0]
+    change = (after - before).tolist()
+    assert sum(change[:first]) < 0 < sum(change[first:])
+
+
 def test_a_draw_that_nobody_can_score_again_is_not_trained_against(tmp_path: Path, tiny_model: Path) -> None:
     cut = [{**row, "temperatures": [None] * len(row["policies"])} for row in GROUPS]
     result, _, seen = trained(spec(tmp_path, tiny_model, cut))

@@ -23,6 +23,7 @@ from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.datasets.context import StepContext
 from flywheel.stages.datasets.grounding import is_prose, named_tokens, ungrounded
 from flywheel.stages.datasets.pairs.across import known_actions
+from flywheel.stages.datasets.pairs.believed import BACKED, CHEAPER
 from flywheel.stages.datasets.pairs.limits import signature
 from flywheel.stages.datasets.pairs.requests import only_in_one
 from flywheel.stages.datasets.pairs.support import Votes
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
 TOO_SIMILAR = 0.9
-CHEAPER = "efficiency"  # builder whose pairs are not about success
 SAME_RESULT = 0.9  # overlap of words from which two results are one
 FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a text one about something else
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
@@ -346,7 +346,12 @@ def _against_credit(pair: Pair, facts: Facts) -> bool:
 
 @cached_by_identity  # two filters ask in a row
 def _counted(pair: Pair, facts: Facts) -> tuple[int, int] | None:
-    """Voters of a preference that rests on how episodes ended; what one episode shows by itself needs no vote."""
+    """Voters of a preference that rests on how episodes ended; what one episode shows by itself needs no vote.
+
+    Nor does what so many users of other tasks show that any one of them may leave, on each side.
+    """
+    if pair.get(BACKED, 0) >= max(facts.cfg.min_lead, facts.cfg.min_users):
+        return None
     if pair["chosen_episode"] == pair["rejected_episode"] or pair["builder"] == CHEAPER:
         return None
     taken = all(facts.was_taken(pair, side) for side in ("chosen", "rejected"))

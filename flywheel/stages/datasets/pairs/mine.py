@@ -15,8 +15,10 @@ import polars as pl
 from flywheel.contracts import polars_schema
 from flywheel.records import PreferencePair
 from flywheel.stages.datasets.context import UNFIT, contexts, unfit
+from flywheel.stages.datasets.pairs.believed import BACKED, Shown, believed
 from flywheel.stages.datasets.pairs.filters import FILTERS, Facts, by_numbers, first_reason
 from flywheel.stages.datasets.pairs.limits import limit
+from flywheel.stages.datasets.pairs.pooled import BUILDER, pooled
 from flywheel.stages.datasets.pairs.sides import steps_of, written
 
 if TYPE_CHECKING:
@@ -28,17 +30,19 @@ if TYPE_CHECKING:
 _OPTIONAL = {"p_chosen", "users", "pair_id", "prompt", "chosen", "rejected", "tools"}
 
 
-def build_pairs(
+def build_pairs(  # noqa: PLR0913, PLR0917 - the tables, and what the whole log shows
     episodes: pl.DataFrame,
     steps: pl.DataFrame,
     returns: pl.DataFrame,
     cfg: PairsConfig,
     builders: Mapping[str, PairBuilder],
     funnel: Funnel,
+    shown: Shown | None = None,
 ) -> pl.DataFrame:
     """Run the builders in order of preference and return the pairs that pass every filter, sorted by id.
 
-    A reason is counted as "builder: reason", so that the funnel shows the outcome of each builder's candidates.
+    A reason is counted as "builder: reason", so that the funnel shows the outcome of each builder's candidates. What a
+    builder claims of two logged actions of different attempts is replaced by what the whole log shows (`shown`).
     """
     schema = pl.Schema(polars_schema(PreferencePair))
     immature = pl.col("provisional").fill_null(value=False)
@@ -50,7 +54,10 @@ def build_pairs(
         funnel.note(f"candidates of {name}", proposed.height)
     if not frames:
         return pl.DataFrame(schema=schema)
-    candidates = pl.concat(frames)
+    candidates = pl.concat(frames).with_columns(pl.lit(0, dtype=pl.Int64).alias(BACKED))
+    if shown is not None:
+        candidates = believed(candidates.drop(BACKED), episodes, steps, returns, shown)
+        candidates = pl.concat([candidates, _pooled(episodes, steps, returns, cfg, shown, candidates, funnel)])
     funnel.considered += candidates.height
     bad = unfit(episodes)
     complete = funnel.drop(
@@ -60,9 +67,26 @@ def build_pairs(
     facts = Facts(episodes, steps, returns, cfg, contexts(steps, steps_of(worthwhile)))
     pairs = limit(_filter(written(worthwhile, episodes, steps, facts.contexts), facts, funnel), cfg, funnel)
     funnel.kept += pairs.height
-    for name in builders:
+    for name in (*builders, *((BUILDER,) if shown is not None else ())):
         funnel.note(f"kept of {name}", pairs.filter(pl.col("_builder") == name).height)
     return pairs.select(list(schema)).sort("pair_id")
+
+
+def _pooled(  # noqa: PLR0913, PLR0917 - the tables, and what is already compared
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    returns: pl.DataFrame,
+    cfg: PairsConfig,
+    shown: Shown,
+    candidates: pl.DataFrame,
+    funnel: Funnel,
+) -> pl.DataFrame:
+    """Return what other tasks of an intent add, after all that was seen at the task itself."""
+    found = pooled(episodes, steps, returns, shown, cfg.min_p_better)
+    funnel.note(f"candidates of {BUILDER}", found.height)
+    return found.with_columns(_rank=pl.lit(candidates["_rank"].max()) + 1, _builder=pl.lit(BUILDER)).select(
+        pl.col(name).cast(kind) for name, kind in candidates.schema.items()
+    )
 
 
 def _proposed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:

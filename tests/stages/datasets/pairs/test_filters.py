@@ -55,7 +55,7 @@ def test_a_clear_pair_survives(frames: Make) -> None:
 @pytest.mark.parametrize(
     ("attempts", "reason"),
     [
-        ([GOOD, attempt("b", ("bad", {"n": 5}), 0.85)], "margin"),
+        ([GOOD, attempt("b", ("bad", {"n": 5}), 0.9)], "margin"),
         ([attempt("a", ("good", {"n": 5}), 0.6), attempt("b", ("bad", {"n": 5}), 0.4)], "p_better"),
         ([attempt("a", ("good", None), 0.95, status="unknown"), BAD], "malformed chosen"),
         ([attempt("a", ("good", {"n": 5}), 0.95, status="failed"), BAD], "chosen call failed"),

@@ -1,0 +1,301 @@
+"""Whether preferences are true: worlds whose action values are known, as logs, through ingest and build.
+
+`python benchmarks/preferences.py [--seeds N] [--worlds NAME]... [--attempts N]...`: for each world and number of
+attempts a task, the pairs that are kept, what they claim (mean p_better), how many of them are right, about actions
+without a difference, or wrong; the bias of step credit, its rank correlation with true skill, and how many wrong steps
+of successes are demonstrated. `--half PROJECT`: the direction of actions on real logs, learned from half of the
+attempts and tested on the other half.
+
+An attempt makes five calls, each with one of two choices, even chances. The chance of success is .95 times a factor for
+each wrong choice: .8 for all five (`all`), .3 for the third alone (`one`), 1 (`none`); `bandit` has one decision, .95
+against .76. In `moods` (of `all`) half of the users succeed much less often than the others; in `mislabelled` 15 % of
+the outcomes of `one` are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from flywheel import Project
+from flywheel.funnel import Funnel
+from flywheel.stages.values.evidence import build_evidence, outcomes
+from flywheel.stages.values.fit import build_values
+from flywheel.stages.values.model import Values, against
+
+TOOL = {
+    "type": "function",
+    "function": {"name": "decide", "parameters": {"type": "object", "properties": {"choice": {"type": "string"}}}},
+}
+WORDS = ("refund", "exchange", "delivery", "invoice", "address", "warranty", "voucher", "return", "repair", "account")
+THINGS = ("lamp", "desk", "chair", "clock")
+
+
+@dataclass(frozen=True)
+class World:
+    """Binary decisions whose wrong choice multiplies the chance of success by a factor."""
+
+    factors: tuple[float, ...]
+    mislabelled: float = 0.0
+    moods: bool = False
+    best: float = 0.95
+
+
+WORLDS = {
+    "bandit": World((0.8,)),
+    "all": World((0.8,) * 5),
+    "one": World((1.0, 1.0, 0.3, 1.0, 1.0)),
+    "none": World((1.0,) * 5),
+    "moods": World((0.8,) * 5, moods=True),
+    "mislabelled": World((1.0, 1.0, 0.3, 1.0, 1.0), mislabelled=0.15),
+}
+
+
+def request(task: int, intents: int) -> str:
+    """Return a task's request: of one intent they differ in a number only."""
+    intent = task % intents
+    word, thing = WORDS[intent % len(WORDS)], THINGS[intent // len(WORDS) % len(THINGS)]
+    return f"Please take care of the {word} for my {thing}, the order is number {10_000 + task}."
+
+
+def simulated(
+    world: World, tasks: int, attempts: int, *, intents: int, seed: int
+) -> tuple[list[dict[str, Any]], np.ndarray[Any, Any]]:
+    """Return the events of a world's attempts, and which choices were wrong (attempts, decisions)."""
+    rng = np.random.default_rng(seed)
+    n = tasks * attempts
+    wrong = rng.random((n, len(world.factors))) < 0.5  # noqa: PLR2004 - even chances
+    chance = world.best * np.where(wrong, world.factors, 1.0).prod(axis=1)
+    user = rng.integers(0, max(n // 3, 10), n)
+    if world.moods:
+        chance = chance * np.where(user % 2 == 0, 1.0, 0.6)
+    success = rng.random(n) < chance
+    recorded = success ^ (rng.random(n) < world.mislabelled)
+    # Which of both choices is the wrong one differs from decision to decision and from intent to intent.
+    flips = np.random.default_rng(7).random((intents, len(world.factors))) < 0.5  # noqa: PLR2004 - even chances
+    events = []
+    for i in range(n):
+        task = i // attempts
+        choices = np.where(wrong[i] ^ flips[task % intents], "left", "right").tolist()
+        events += _episode(i, f"task-{task}", request(task, intents), f"u{user[i]}", choices, float(recorded[i]))
+    return events, wrong
+
+
+def _episode(
+    number: int, task: str, asked: str, user: str, choices: Sequence[str], outcome: float
+) -> list[dict[str, Any]]:
+    base = {"conversation_id": f"c-{number:06d}", "user": f"{user}@shop.example", "policy": "agent", "task_key": task}
+    events = [
+        {"kind": "request", "payload": {"messages": [{"role": "system", "content": "Decide."}], "tools": [TOOL]}},
+        {"kind": "request", "payload": {"messages": [{"role": "user", "content": asked}]}},
+    ]
+    for step, choice in enumerate(choices):
+        call = {"id": f"x{step}", "name": "decide", "arguments": {"choice": choice}}
+        message = {"role": "assistant", "tool_calls": [call]}
+        events.append({"kind": "model_call", "model": "m", "payload": {"message": message}})
+        result = {"content": "noted", "status": "ok"}
+        events.append({"kind": "tool_result", "tool_name": "decide", "tool_call_id": f"x{step}", "payload": result})
+    ending = {"role": "assistant", "content": "That is taken care of."}
+    events.append({"kind": "model_call", "model": "m", "payload": {"message": ending}})
+    events.append({"kind": "outcome", "payload": {"name": "verified", "value": outcome, "scale": [0, 1]}})
+    times = [
+        {"seq": k, "ts": f"2026-10-{1 + number % 28:02d}T08:{k // 60:02d}:{k % 60:02d}Z"} for k in range(len(events))
+    ]
+    return [{**base, **time, **event} for time, event in zip(times, events, strict=True)]
+
+
+def project_of(events: Sequence[dict[str, Any]], folder: Path, config: str = "") -> Project:
+    """Return a project with these events, built."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "flywheel.toml").write_text(config)
+    (folder / "logs.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(folder)
+    project.ingest([folder / "logs.jsonl"])
+    project.build()
+    return project
+
+
+def measured(project: Project, world: World, wrong: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Return what the build made of a world, against its truth."""
+    tables = {name: read(project, name) for name in ("episodes", "steps", "returns", "pairs", "examples")}
+    number = {
+        episode: int(conversation[2:])
+        for episode, conversation in tables["episodes"].select("episode_id", "conversation_id").iter_rows()
+    }
+    return {**_pairs(tables, world, wrong, number), **_credit(tables, world, wrong, number)}
+
+
+def read(project: Project, table: str) -> pl.DataFrame:
+    """Return a table of a project."""
+    from flywheel.pipeline.build.tables import read_table
+
+    return read_table(project.context.store, table).collect()
+
+
+def _pairs(
+    tables: dict[str, pl.DataFrame], world: World, wrong: np.ndarray[Any, Any], number: dict[str, int]
+) -> dict[str, float]:
+    pairs = tables["pairs"]
+    right = equal = sure = sure_right = 0
+    for pair in pairs.iter_rows(named=True):
+        chosen, rejected = (
+            json.loads(pair[side])[-1]["tool_calls"][0]["arguments"]["choice"] for side in ("chosen", "rejected")
+        )
+        step, episode = pair["rejected_step"], number[pair["rejected_episode"]]
+        taken = json.loads(_taken(tables, pair["rejected_episode"], step))["tool_calls"][0]["arguments"]["choice"]
+        bad = bool(wrong[episode, step])  # whether what was taken there is the wrong choice
+        chosen_wrong = bad if chosen == taken else not bad
+        matters = world.factors[step] < 1 and chosen != rejected
+        right += matters and not chosen_wrong
+        equal += not matters
+        if pair["p_better"] >= 0.85:  # noqa: PLR2004 - as the goals have it
+            sure += 1
+            sure_right += matters and not chosen_wrong
+    n = max(pairs.height, 1)
+    return {
+        "pairs": pairs.height,
+        "claimed": float(np.mean(pairs["p_better"].to_numpy())) if pairs.height else 0.0,
+        "most": float(np.max(pairs["p_better"].to_numpy())) if pairs.height else 0.0,
+        "right": right / n,
+        "equal": equal / n,
+        "wrong": (pairs.height - right - equal) / n,
+        "sure": sure,
+        "sure_right": sure_right / max(sure, 1),
+    }
+
+
+def _taken(tables: dict[str, pl.DataFrame], episode: str, step: int) -> str:
+    actions = tables.setdefault("_", tables["steps"].select("episode_id", "index", "action"))
+    row = actions.filter((pl.col("episode_id") == episode) & (pl.col("index") == step))
+    return str(row["action"][0])
+
+
+def _credit(
+    tables: dict[str, pl.DataFrame], world: World, wrong: np.ndarray[Any, Any], number: dict[str, int]
+) -> dict[str, float]:
+    """Return the mean error and the rank correlation of credit, and what is demonstrated of successes' wrong steps."""
+    from scipy.stats import spearmanr
+
+    calls = tables["returns"].filter(pl.col("step").is_not_null() & (pl.col("step") < len(world.factors)))
+    episode = np.array([number[e] for e in calls["episode_id"]])
+    step = calls["step"].to_numpy()
+    bad, factors = wrong[episode, step], np.array(world.factors)
+    others = np.where(wrong[episode], factors, 1.0)
+    past = np.array([row[:s].prod() for row, s in zip(others, step, strict=True)])
+    to_come = np.array([((1 + factors[s + 1 :]) / 2).prod() for s in step])
+    value = 2 * 0.94 * world.best * past * to_come
+    skill = value * np.where(bad, factors[step] - 1, 1 - factors[step]) / 2
+    credit = calls["value"].to_numpy()
+    flat = np.ptp(skill) == 0 or np.ptp(credit) == 0
+    worst = skill < -0.1  # noqa: PLR2004 - ten points of the return
+    shown = set(tables["examples"].filter("label").select("episode_id", "step").iter_rows())
+    ok = dict(tables["returns"].filter(pl.col("step").is_null()).select("episode_id", "p_success").iter_rows())
+    in_success = [
+        (e, int(s)) in shown
+        for e, s, w in zip(calls["episode_id"], step, worst, strict=True)
+        if w and ok[e] > 0.5  # noqa: PLR2004 - a success
+    ]
+    return {
+        "bias_good": float((credit - skill)[skill > 0.1].mean()) if (skill > 0.1).any() else 0.0,  # noqa: PLR2004
+        "bias_bad": float((credit - skill)[worst].mean()) if worst.any() else 0.0,
+        "rank": 0.0 if flat else float(spearmanr(credit, skill).statistic),
+        "demonstrated": float(np.mean(in_success)) if in_success else 0.0,
+    }
+
+
+def halves(project: Project, splits: int = 20) -> tuple[int, float, float]:
+    """Return how many directions are believed in from half of a log's attempts, what they claim, and what holds.
+
+    Both are of the attempts of the other half, one with either action, exactly one of which is right: how often that is
+    the one with the action that is believed to be better. The claim is the posterior's: with chances of success q and
+    r, q (1 - r) / (q (1 - r) + r (1 - q)), r being the mean of the state less half of the difference.
+    """
+    episodes, steps, labels = (read(project, name) for name in ("episodes", "steps", "labels"))
+    right = dict(labels.filter("known").select("episode_id", "p_success").iter_rows())
+    cfg = project.config.rewards
+    claimed, held = list[float](), list[float]()
+    for split in range(splits):
+        rng = np.random.default_rng(split)
+        first = episodes.with_columns(_half=pl.Series(rng.random(episodes.height) < 0.5))  # noqa: PLR2004
+        parts = [first.filter(pl.col("_half") == half).drop("_half") for half in (True, False)]
+        one, other = ((part, labels.join(part, on="episode_id", how="semi")) for part in parts)
+        values = Values.read(build_values(build_evidence(one[0], steps, one[1], cfg), Funnel()))
+        here, there = (outcomes(half[0], steps, half[1], cfg)[1] for half in (one, other))
+        for row in _directions(here, values):
+            tested = there.filter(pl.col("state_0") == row["state"])
+            better, worse = (
+                np.array([right[e] > 0.5 for e in tested.filter(pl.col("action_0") == row[side])["episode_id"]])  # noqa: PLR2004
+                for side in ("better", "worse")
+            )
+            ahead, behind = float(better.sum() * (~worse).sum()), float((~better).sum() * worse.sum())
+            if ahead + behind:
+                held.append(ahead / (ahead + behind))
+                claimed.append(row["claim"])
+    n = len(held)
+    return n, float(np.mean(claimed)) if n else 0.0, float(np.mean(held)) if n else 0.0
+
+
+def _directions(seen: pl.DataFrame, values: Values) -> list[dict[str, Any]]:
+    """Return the pairs of actions of exact states that are believed with .8 or more."""
+    once = seen.unique(["state_0", "action_0", "episode_id"], keep="first", maintain_order=True)
+    own = once.with_columns(n=pl.col("weight"), total=pl.col("weight") * pl.col("outcome"))
+    keys = ["state_0", "action_0", "state_1", "action_1", "state_2", "action_2"]
+    cells = own.group_by(keys, maintain_order=True).agg(pl.col("n").sum(), pl.col("total").sum())
+    both = cells.join(cells, on="state_0", suffix="_b").filter(pl.col("action_0") < pl.col("action_0_b"))
+    if both.is_empty():
+        return []
+    sides = {0: against(both.select("n", "total"), both.select(n="n_b", total="total_b"), both["n"] < 0)}
+    swapped = both.select("state_0", *(pl.col(f"{name}_b").alias(name) for name in keys[1:]))
+    beside = values.beside(both, own), values.beside(swapped, own)
+    for level in (1, 2):
+        same = both[f"action_{level}"] == both[f"action_{level}_b"]
+        sides[level] = against(beside[0][level][0], beside[1][level][0], same)
+    found = values.model.posterior(values.model.combined(sides)[0])
+    mean = ((both["total"] + both["total_b"]) / (both["n"] + both["n_b"])).to_numpy()
+    rows = []
+    for i, (state, a, b) in enumerate(both.select("state_0", "action_0", "action_0_b").iter_rows()):
+        if max(found.above[i], found.below[i]) < 0.8:  # noqa: PLR2004 - as pairs.min_p_better
+            continue
+        lead = abs(found.mean[i])
+        q, r = (float(np.clip((1 + mean[i] + sign * lead / 2) / 2, 0.02, 0.98)) for sign in (1, -1))
+        claim = q * (1 - r) / (q * (1 - r) + r * (1 - q))
+        better, worse = (a, b) if found.above[i] > found.below[i] else (b, a)
+        rows.append({"state": state, "better": better, "worse": worse, "claim": claim})
+    return rows
+
+
+def main() -> None:
+    """Print a line for every world and number of attempts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worlds", nargs="*", default=list(WORLDS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--attempts", nargs="*", type=int, default=[1, 4, 8, 32])
+    parser.add_argument("--intents", nargs="*", type=int, default=[])
+    parser.add_argument("--half", nargs="*", type=Path, default=[], help="folders of projects that are built")
+    arguments = parser.parse_args()
+    for folder in arguments.half:
+        n, claimed, held = halves(Project(folder))
+        print(f"{folder.name:12} directions {n}  claimed {claimed:.2f}  held {held:.2f}", flush=True)
+    for name in arguments.worlds if not arguments.half else ():
+        for attempts in arguments.attempts:
+            tasks = 800 if attempts == 1 else 40
+            for intents in arguments.intents or [40 if attempts == 1 else 4]:
+                rows = []
+                for seed in range(arguments.seeds):
+                    with tempfile.TemporaryDirectory() as folder:
+                        events, wrong = simulated(WORLDS[name], tasks, attempts, intents=intents, seed=seed)
+                        rows.append(measured(project_of(events, Path(folder) / "p"), WORLDS[name], wrong))
+                mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+                numbers = "  ".join(f"{key} {value:.2f}" for key, value in mean.items())
+                print(f"{name:12} {attempts:3} attempts {tasks:4} tasks {intents:3} intents  {numbers}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

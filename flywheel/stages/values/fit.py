@@ -1,0 +1,227 @@
+"""What the whole log shows about actions: the sums of all partitions, and what is learned from them.
+
+In: the table `evidence`. Out: the table `values`: cells of levels 1 and 2, the noise of an outcome at each level, how
+far levels tell of one another, and how true differences between actions are spread. Everything is learned from
+differences between an action and what else was done in its state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from flywheel.contracts import conform, polars_schema
+from flywheel.records import ActionValue
+from flywheel.stages.values.keys import LEVELS
+from flywheel.stages.values.model import (
+    UNLIKE,
+    WIDEST,
+    Difference,
+    Floats,
+    Model,
+    Sides,
+    against_rest,
+    beside,
+    cells_of,
+)
+from flywheel.stats.effects import SIZES, fit_prior
+
+if TYPE_CHECKING:
+    from flywheel.funnel import Funnel
+
+_COMPARED = 2  # attempts that met a state, below which there is no other to learn from it
+_ENOUGH = 30  # differences from which levels are compared
+_STATES = 20_000  # exact states, and as many of level 1, that the model is fitted on
+_LEAST_BETWEEN = 0.02  # of the variance between actions: tasks of an intent are never quite alike
+_VAGUE = 0.5  # standard deviation of what is assumed of it before
+_ROOM = 0.05  # variance added before differences are weighed: a precise one must not decide alone
+
+
+class _Observed(NamedTuple):
+    """Differences between an action and the rest of its state, at the levels that have any."""
+
+    sides: dict[int, Sides]
+    weight: Floats  # 1 / actions of the state: with two of them, both differences are one observation
+    states: pl.DataFrame  # state_0, state_1 and state_2 of each
+
+
+def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Return the table `values`; the funnel counts sums of levels 1 and 2."""
+    cells = _merged(evidence)
+    shared = cells.filter(pl.col("level") > 0)
+    funnel.considered += shared.height
+    lonely = pl.col("count").sum().over("level", "state") < _COMPARED
+    shared = funnel.drop(shared, lonely, "no other attempt met the state")
+    funnel.kept += shared.height
+    noise = tuple(_noise(cells.filter(pl.col("level") == level)) for level in LEVELS)
+    every = cells.filter(pl.col("level") == LEVELS[-1])
+    widest = (float(every["squares"].sum()) + WIDEST) / (float(every["weight"].sum()) + 1)
+    model = Model(noise=(noise[0], noise[1], noise[2]), widest=widest)
+    by_level = {level: cells_of(shared, level) for level in (1, 2)}
+    exact, coarse = _exact(cells, by_level), _coarse(by_level)
+    model, told = _related(model, exact, coarse)
+    model, fitted = _with_prior(model, exact, coarse)
+    funnel.note("differences that the prior was fitted on", fitted)
+    funnel.note("actions in shared states", shared.filter(pl.col("level") == 1).height)
+    return conform(_table(shared, model, told, fitted), ActionValue).collect()
+
+
+def _merged(evidence: pl.DataFrame) -> pl.DataFrame:
+    """Return the sums of all partitions by level, state and action; a user of several counts once, by the mean."""
+    by = ["level", "state", "action"]
+    order = [*by, "voter", "task_id"]
+    numbers = [pl.col(name).sum() for name in ("count", "weight", "total", "squares")]
+    first = [pl.col(name).first() for name in ("parent_state", "parent_action", "sample_episode", "sample_step")]
+    voters = evidence.sort(order, nulls_last=False).group_by(*by, "voter", maintain_order=True).agg(*numbers, *first)
+    named = pl.col("voter").is_not_null()
+    mean = pl.col("total") / pl.col("weight")
+    voters = voters.with_columns(_weight=pl.col("weight") / pl.col("count"), _mean=mean).with_columns(
+        count=pl.when(named).then(1).otherwise("count"),
+        weight=pl.when(named).then("_weight").otherwise("weight"),
+        total=pl.when(named).then(pl.col("_weight") * pl.col("_mean")).otherwise("total"),
+        squares=pl.when(named).then(pl.col("_weight") * pl.col("_mean") ** 2).otherwise("squares"),
+    )
+    return voters.group_by(*by, maintain_order=True).agg(*numbers, *first)
+
+
+def _noise(cells: pl.DataFrame) -> float:
+    """Return the variance of one attempt's outcome within an action, pooled over a level; the widest if unknown."""
+    several = cells.filter(pl.col("count") > 1)
+    within = float((several["squares"] - several["total"] ** 2 / several["weight"]).sum())
+    free = float((several["weight"] * (several["count"] - 1) / several["count"]).sum())
+    return (max(within, 0.0) + WIDEST) / (free + 1)
+
+
+def _exact(cells: pl.DataFrame, by_level: dict[int, pl.DataFrame]) -> _Observed:
+    """Return the differences within exact states."""
+    rows = _chosen(cells.filter(pl.col("level") == 0)).rename(
+        {"state": "state_0", "action": "action_0", "parent_state": "state_1", "parent_action": "action_1"}
+    )
+    parents = by_level[1].select(state_1="state", action_1="action", state_2="parent_state", action_2="parent_action")
+    rows = rows.join(parents, on=["state_1", "action_1"], how="left", maintain_order="left").rename({"weight": "n"})
+    others = beside(rows, rows.select("state_0", "action_1", "action_2", "n", "total"), by_level)
+    whole = pl.col("n").sum().over("state_0"), pl.col("total").sum().over("state_0")
+    own = against_rest(rows.select("n", "total"), rows.select(n=whole[0], total=whole[1]))
+    sides = {0: own} | {level: against_rest(*pair) for level, pair in others.items()}
+    return _Observed(sides, _alone(rows, "state_0"), rows.select("state_0", "state_1", "state_2"))
+
+
+def _coarse(by_level: dict[int, pl.DataFrame]) -> _Observed:
+    """Return the differences within states of level 1."""
+    rows = _chosen(by_level[1].rename({"n": "weight"})).rename({"weight": "n"})
+    rows = rows.with_columns(state_0="state").rename(
+        {"state": "state_1", "action": "action_1", "parent_state": "state_2", "parent_action": "action_2"}
+    )
+    whole = pl.col("n").sum().over("state_1"), pl.col("total").sum().over("state_1")
+    own = against_rest(rows.select("n", "total"), rows.select(n=whole[0], total=whole[1]))
+    others = beside(rows, rows.select("state_0", "action_1", "action_2", "n", "total"), by_level)
+    states = rows.select("state_0", "state_1", "state_2")
+    return _Observed({1: own, 2: against_rest(*others[2])}, _alone(rows, "state_1"), states)
+
+
+def _chosen(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the cells of states in which several actions were taken; of very many, those with the least hashes."""
+    several = cells.filter(pl.len().over("state") > 1).sort("state", "action")
+    return several.filter(pl.col("state").rank("dense") <= _STATES)
+
+
+def _alone(rows: pl.DataFrame, state: str) -> Floats:
+    return rows.select(1 / pl.len().over(state)).to_series().to_numpy().astype(np.float64)
+
+
+def _related(model: Model, exact: _Observed, coarse: _Observed) -> tuple[Model, tuple[int, int]]:
+    """Return the model with how level 2 is related to level 1, and level 1 to level 0, and on how many differences."""
+    one, two = (model.observed(coarse.sides[level], level) for level in (1, 2))
+    both = np.isfinite(one.variance) & np.isfinite(two.variance)
+    if both.sum() >= _ENOUGH:
+        slope, scatter = _line(_only(one, both), _only(two, both), coarse.weight[both])
+        model = model._replace(slope=slope, scatter=scatter)
+    fine, near = model.observed(exact.sides[0], 0), model.observed(exact.sides[1], 1)
+    met = np.isfinite(fine.variance) & np.isfinite(near.variance)
+    seen = np.isfinite(one.variance)
+    spread = _spread(_only(one, seen), coarse.weight[seen]) if seen.any() else 0.0
+    between = _between(_only(fine, met), _only(near, met), exact.weight[met], max(spread, 1e-4))
+    return model._replace(between=between), (int(met.sum()), int(both.sum()))
+
+
+def _only(difference: Difference, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Difference:
+    return Difference(difference.x[rows], difference.variance[rows])
+
+
+def _spread(difference: Difference, weight: Floats) -> float:
+    """Return the mean square of true differences."""
+    trust = weight / (difference.variance + _ROOM) ** 2
+    return float((trust * (difference.x**2 - difference.variance)).sum() / trust.sum())
+
+
+def _line(fine: Difference, coarse: Difference, weight: Floats) -> tuple[float, float]:
+    """Return (slope, scatter) of coarse = slope * fine + rest, from moments of true differences.
+
+    The slope is 0, and the level shows nothing, unless both go together by more than twice its standard error.
+    """
+    trust = weight / (fine.variance + coarse.variance + _ROOM) ** 2
+    products = fine.x * coarse.x
+    together = float((trust * products).sum() / trust.sum())
+    error = float(np.sqrt((trust**2 * (products - together) ** 2).sum()) / trust.sum())
+    own, other = max(_spread(fine, weight), 1e-4), max(_spread(coarse, weight), 1e-4)
+    if together <= 2 * error:
+        return 0.0, 0.0
+    slope = together / own
+    return slope, max(other - slope**2 * own, _LEAST_BETWEEN * other)
+
+
+def _between(fine: Difference, coarse: Difference, weight: Floats, spread: float) -> float:
+    """Return the variance of an action's lead between the tasks of an intent, near what is assumed without evidence."""
+    noise = fine.variance + coarse.variance
+    trust = weight / noise**2
+    before, sureness = UNLIKE * spread, 1 / (_VAGUE * spread) ** 2
+    excess = (trust * ((fine.x - coarse.x) ** 2 - noise)).sum()
+    after = (excess / 2 + before * sureness) / (trust.sum() / 2 + sureness)
+    return float(max(after, _LEAST_BETWEEN * spread))
+
+
+def _with_prior(model: Model, exact: _Observed, coarse: _Observed) -> tuple[Model, int]:
+    """Return the model with how true differences are spread, and on how many it was fitted.
+
+    What many states share, because they are in one state of the next level, counts once: each has its part of it. A
+    state of level 1 is one more observation where no exact state in it has any.
+    """
+    fine, _ = model.combined(exact.sides)
+    inside = ~coarse.states["state_1"].is_in(exact.states["state_1"].implode()).to_numpy()
+    near, _ = model.combined(coarse.sides)
+    weights = _own_share(model, exact), _own_share(model, coarse)
+    x = np.concatenate([fine.x, near.x[inside]])
+    variance = np.concatenate([fine.variance, near.variance[inside]])
+    weight = np.concatenate([weights[0], weights[1][inside]])
+    known = np.isfinite(variance)
+    shares = fit_prior(x[known], variance[known], weight[known])
+    return model._replace(shares=shares), int(known.sum())
+
+
+def _own_share(model: Model, observed: _Observed) -> Floats:
+    """Return how many observations each difference is: its precision, with a share of what its siblings share."""
+    parts = np.zeros((2, len(observed.weight)))
+    for level, sides in observed.sides.items():
+        precision = 1 / model.translated(model.observed(sides, level), level).variance
+        siblings = observed.states.select(pl.col("state_0").n_unique().over(f"state_{level}"))
+        parts += np.stack([precision / siblings.to_series().to_numpy(), precision])
+    return np.asarray(observed.weight * parts[0] / np.where(parts[1] > 0, parts[1], 1.0), dtype=np.float64)
+
+
+def _table(cells: pl.DataFrame, model: Model, told: tuple[int, int], fitted: int) -> pl.DataFrame:
+    blank = {"state": "", "action": "", "weight": 0.0, "total": 0.0}
+    facts = [
+        {"kind": "noise", "level": 0, "count": 0, "x": [*model.noise, model.widest], "y": []},
+        {"kind": "relation", "level": 1, "count": told[0], "x": [1.0, model.between], "y": []},
+        {"kind": "relation", "level": 2, "count": told[1], "x": [model.slope, model.scatter], "y": []},
+        {"kind": "prior", "level": 0, "count": fitted, "x": SIZES.tolist(), "y": model.shares.tolist()},
+    ]
+    schema = polars_schema(ActionValue)
+    learned = pl.DataFrame([{**dict.fromkeys(schema), **blank, **fact} for fact in facts], schema=schema)
+    empty = pl.lit([], dtype=pl.List(pl.Float64))
+    rows = cells.with_columns(kind=pl.lit("cell"), x=empty, y=empty).select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
+    )
+    return pl.concat([rows, learned])

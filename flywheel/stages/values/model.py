@@ -1,0 +1,195 @@
+"""How much better one action is than another in a state: evidence of three levels, and the posterior that follows.
+
+In: sums of the outcomes of both sides, level by level, and what `fit` has learned from the whole log. Out: the
+posterior of their difference. Each level counts attempts that the level below it does not, so nothing is counted twice:
+
+    d_0 = d + noise                     attempts with the same history
+    d_1 = d + other tasks + noise       attempts at other tasks of the intent, in the same position
+    d_2 = slope (d + ...) + noise       attempts at other intents, by the name of the action
+
+`noise` has the variance of single outcomes within an action, pooled over the log; it holds whatever the attempts'
+other decisions, the user and chance do. How far other tasks and intents tell of this one is learned where both are
+known. The three are weighed by their precision; the prior is `stats.effects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from flywheel.stages.values.keys import LEVELS, action_column, state_column
+from flywheel.stats.effects import SIZES, Posterior, posterior
+
+Floats = npt.NDArray[np.float64]
+
+WIDEST = 1.0  # mean square of outcomes that are -1 or 1
+CAUTION = 4.0  # attempts with that variance that are added to each side: one failure of one attempt shows little
+UNLIKE = 0.1  # before anything is known: variance between tasks of an intent, as a share of that between actions
+_NOTHING = 1e-9  # attempts; below it there are none, only the rounding of differences of sums
+
+
+class Sides(NamedTuple):
+    """Sums over attempts of N differences at one level: of the action, and of what it is compared with."""
+
+    n: Floats
+    total: Floats
+    other_n: Floats
+    other_total: Floats
+
+
+class Difference(NamedTuple):
+    """N observed differences with the variance of their noise; infinite where nothing was observed."""
+
+    x: Floats
+    variance: Floats
+
+
+class Model(NamedTuple):
+    """What was learned from the whole log."""
+
+    noise: tuple[float, float, float] = (WIDEST, WIDEST, WIDEST)  # variance of one outcome, by level
+    widest: float = WIDEST  # mean square of all outcomes, the largest variance that an action's can have
+    between: float = UNLIKE * 0.1  # variance of an action's lead between tasks of an intent
+    slope: float = 0.0  # of level 2: 0 where the name of an action is not known to tell anything
+    scatter: float = 0.0  # variance of level 2 around its line
+    shares: Floats = np.eye(len(SIZES))[0]
+
+    def observed(self, sides: Sides, level: int) -> Difference:
+        """Return the difference at one level, as it is there."""
+        seen = (sides.n > _NOTHING) & (sides.other_n > _NOTHING)
+        n, other = np.where(seen, sides.n, 1.0), np.where(seen, sides.other_n, 1.0)
+        x = np.where(seen, sides.total / n - sides.other_total / other, 0.0)
+        noise = self.noise[level]
+        variance = sum((noise * k + self.widest * CAUTION) / (k + CAUTION) / k for k in (n, other))
+        return Difference(x, np.where(seen, variance, np.inf))
+
+    def translated(self, difference: Difference, level: int) -> Difference:
+        """Return the difference of a level as one of level 0."""
+        if level == 0:
+            return difference
+        if level == 1:
+            return Difference(difference.x, difference.variance + self.between)
+        if self.slope <= 0:
+            return Difference(np.zeros_like(difference.x), np.full_like(difference.variance, np.inf))
+        variance = (difference.variance + self.scatter) / self.slope**2 + self.between
+        return Difference(difference.x / self.slope, variance)
+
+    def combined(self, levels: Mapping[int, Sides]) -> tuple[Difference, npt.NDArray[np.int64]]:
+        """Return all levels' evidence as one difference, and the level with most of it; -1 where there is none."""
+        parts = [self.translated(self.observed(sides, level), level) for level, sides in sorted(levels.items())]
+        precision = np.stack([1 / part.variance for part in parts])
+        total = precision.sum(axis=0)
+        x = (precision * np.stack([part.x for part in parts])).sum(axis=0) / np.where(total > 0, total, 1.0)
+        best = np.array(sorted(levels), dtype=np.int64)[precision.argmax(axis=0)]
+        variance = np.where(total > 0, 1 / np.where(total > 0, total, 1.0), np.inf)
+        return Difference(x, variance), np.where(total > 0, best, -1)
+
+    def posterior(self, difference: Difference) -> Posterior:
+        """Return the posterior of differences of level 0."""
+        return posterior(difference.x, difference.variance, self.shares)
+
+
+class Values(NamedTuple):
+    """The table `values`, as the stages that use it read it."""
+
+    model: Model
+    cells: Mapping[int, pl.DataFrame]  # by level 1 and 2: {state, action, n, total, voters, parent_action, sample_*}
+
+    @classmethod
+    def read(cls, table: pl.DataFrame) -> Self:
+        """Return the table's content."""
+        rows = {(kind, level): list(x) for kind, level, x in table.select("kind", "level", "x").iter_rows()}
+        shares = next((y for kind, y in table.select("kind", "y").iter_rows() if kind == "prior"), None)
+        model = Model()
+        if shares is not None:
+            one, two = rows["relation", 1], rows["relation", 2]
+            noise = rows["noise", 0]
+            model = Model((noise[0], noise[1], noise[2]), noise[3], one[1], two[0], two[1], np.array(shares))
+        cells = table.filter(pl.col("kind") == "cell")
+        return cls(model, {level: cells_of(cells, level) for level in LEVELS[1:]})
+
+    def beside(self, rows: pl.DataFrame, own: pl.DataFrame) -> dict[int, tuple[pl.DataFrame, pl.DataFrame]]:
+        """Return for each row what levels 1 and 2 show besides its own state, as (of its action, of its state).
+
+        Args:
+            rows: with state_0 and the states and actions of levels 1 and 2.
+            own: sums of the rows' exact states: state_0, action_1, action_2, n and total; these attempts are part of
+                levels 1 and 2 and are left out of them.
+        """
+        return beside(rows, own, self.cells)
+
+
+def cells_of(cells: pl.DataFrame, level: int) -> pl.DataFrame:
+    """Return the cells of a level under the names that `beside` joins by."""
+    return cells.filter(pl.col("level") == level).select(
+        "state", "action", "parent_state", "parent_action", "sample_episode", "sample_step",
+        n="weight", total="total", voters="count",
+    )  # fmt: skip
+
+
+def beside(
+    rows: pl.DataFrame, own: pl.DataFrame, cells: Mapping[int, pl.DataFrame]
+) -> dict[int, tuple[pl.DataFrame, pl.DataFrame]]:
+    """Return what `Values.beside` does, from cells."""
+    inner = _sums(own, "state_0"), {level: _sums(own, "state_0", action_column(level)) for level in (1, 2)}
+    of_action = {level: _joined(rows, inner[1][level], ["state_0", action_column(level)]) for level in (1, 2)}
+    of_state = _joined(rows, inner[0], ["state_0"])
+    below: tuple[pl.DataFrame, pl.DataFrame] = (of_action[1], of_state)
+    result = {}
+    for level in (1, 2):
+        keys = [state_column(level), action_column(level)]
+        named = cells[level].rename({"state": keys[0], "action": keys[1]})
+        whole = _joined(rows, _sums(named, *keys), keys), _joined(rows, _sums(named, keys[0]), keys[:1])
+        result[level] = _less(whole[0], below[0]), _less(whole[1], below[1])
+        if level == 1:
+            inside = named.rename({"parent_action": "action_2"})
+            above = _joined(rows, _sums(inside, "state_1", "action_2"), ["state_1", "action_2"])
+            # A state that no one else met is not among the cells: then its own attempts are all there is.
+            below = _larger(above, of_action[2]), _larger(whole[1], of_state)
+    return result
+
+
+def _sums(frame: pl.DataFrame, *by: str) -> pl.DataFrame:
+    return frame.group_by(*by, maintain_order=True).agg(pl.col("n").sum(), pl.col("total").sum())
+
+
+def _joined(rows: pl.DataFrame, sums: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    joined = rows.select(by).join(sums, on=by, how="left", maintain_order="left")
+    return joined.select(pl.col("n").fill_null(0.0), pl.col("total").fill_null(0.0))
+
+
+def _less(whole: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
+    n = whole["n"] - part["n"]
+    rest = n > _NOTHING
+    return pl.select(
+        n=pl.when(rest).then(n).otherwise(0.0),
+        total=pl.when(rest).then(whole["total"] - part["total"]).otherwise(0.0),
+    )
+
+
+def _larger(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    first = one["n"] >= other["n"]
+    return pl.select(
+        n=pl.when(first).then(one["n"]).otherwise(other["n"]),
+        total=pl.when(first).then(one["total"]).otherwise(other["total"]),
+    )
+
+
+def against_rest(of_action: pl.DataFrame, of_state: pl.DataFrame) -> Sides:
+    """Return the sums of an action and of everything else that was done in its state."""
+    rest = _less(of_state, of_action)
+    return Sides(*(frame[name].to_numpy() for frame in (of_action, rest) for name in ("n", "total")))
+
+
+def against(of_action: pl.DataFrame, of_other: pl.DataFrame, same: pl.Series) -> Sides:
+    """Return the sums of two actions; where both are the `same` at this level, nothing."""
+    columns = [
+        np.where(same.to_numpy(), 0.0, frame[name].to_numpy())
+        for frame in (of_action, of_other)
+        for name in ("n", "total")
+    ]
+    return Sides(*columns)
