@@ -252,7 +252,7 @@ class Holdout:
     returns: pl.DataFrame
     pairs: pl.DataFrame
     project_dir: Path
-    spent: frozenset[str] = frozenset()  # tasks that earlier decisions used up; where cases are capped, these go last
+    known: frozenset[str] = frozenset()  # tasks that others were looked at on; where cases are capped, these go last
     scenarios: pl.DataFrame | None = None  # held-out turns of the replay environment, the results that it knows,
     fixtures: pl.DataFrame | None = None
     replay: ReplayConfig | None = None  # and its settings
@@ -276,6 +276,12 @@ class CaseScore:
         default_factory=dict
     )  # several values: a case in several slices
     unit: str = ""
+    drawn_with: str = ""  # cases of one user are alike: what is sampled as one; '' for the task itself
+
+    @property
+    def cluster(self) -> str:
+        """What the case is sampled with: its user's hash where users are known, else its task."""
+        return self.drawn_with or self.task_id
 
 
 class Evaluator(Protocol):

@@ -129,6 +129,12 @@ def p_value(p: float) -> str:
     return f"{p:.2g}"
 
 
+def e_value(log_e: float) -> str:
+    """Return an e-value from its logarithm, with two significant digits: '38', '1.2e+06'."""
+    value = math.exp(min(log_e, 700.0))
+    return f"{value:,.0f}" if 10 <= value < 1e5 else f"{value:.2g}"  # noqa: PLR2004 - readable as a plain number
+
+
 # --- rounds and metrics ----------------------------------------------------------------------------------------------
 
 

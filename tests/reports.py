@@ -7,11 +7,21 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from flywheel.extensions import GateInput
-from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, RoundManifest, RuleResult, Verdict
+from flywheel.records import (
+    EvalReport,
+    Evidence,
+    MetricRow,
+    OffPolicyEstimate,
+    Promotion,
+    RoundManifest,
+    RuleResult,
+    Verdict,
+)
+from flywheel.stages.gate.evidence import weigh
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import tango_interval
 
-__all__ = ["entry", "estimate", "given_input", "guard", "manifest", "report", "row"]
+__all__ = ["entry", "estimate", "evidence_of", "given_input", "guard", "manifest", "report", "row"]
 
 
 def row(wins: int, losses: int, n: int, **rest: Any) -> MetricRow:
@@ -73,7 +83,17 @@ def report(*metrics: MetricRow, number: int = 2, **rest: Any) -> EvalReport:
         "metrics": list(metrics),
         "coverage": {"next_action: offered": n, "next_action: scored": n},
     }
+    if "evidence" not in rest:
+        rest["evidence"] = evidence_of(head)
     return EvalReport(**(values | rest))
+
+
+def evidence_of(head: MetricRow | None, *, level: float = 0.03) -> Evidence | None:
+    """Return the evidence of one look at as many tasks as the primary row has cases, of a project's first candidate."""
+    if head is None or not head.binary:
+        return None
+    differences = [1.0] * head.wins + [-1.0] * head.losses + [0.0] * (head.n - head.wins - head.losses)
+    return weigh([{f"t{i}": (d, 1) for i, d in enumerate(differences)}], candidate=1, level=level)
 
 
 def given_input(

@@ -70,7 +70,7 @@ from flywheel.stages.evaluate.cases import state_cases
 def likely(policy, holdout, cfg):
     """Score every case."""
     cases = state_cases(holdout, 10_000)
-    cases = sorted(cases, key=lambda c: (c.task_id in holdout.spent, c.case_id))[: cfg.max_cases]
+    cases = sorted(cases, key=lambda c: (c.task_id in holdout.known, c.case_id))[: cfg.max_cases]
     done = [{"role": "assistant", "tool_calls": next(iter(c.good.values()))[0]} for c in cases]
     found = policy.log_prob([c.prompt for c in cases], [c.tools for c in cases], done)
     return [

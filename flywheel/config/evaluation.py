@@ -40,7 +40,9 @@ class EvalConfig(Section):
         description="Suites: names in the flywheel.evaluators group, module:function, or files of own cases. The first "
         "is primary, the others are guardrails.",
     )
-    max_cases: int = Field(default=200, ge=1, description="Most cases of a suite; chosen by hash, stable.")
+    max_cases: int = Field(
+        default=200, ge=1, description="Most new cases of a suite that one look scores; chosen by hash, stable."
+    )
     baselines: list[Literal["base", "few_shot"]] = Field(
         default=["base", "few_shot"],
         description="Scored for reference: the base model, and the base with successes of training tasks as examples.",
@@ -80,8 +82,12 @@ class GateConfig(Section):
         description="Rules, all of which must pass: names in the flywheel.gates group or module:function. off_policy "
         "applies even if it is not listed.",
     )
-    alpha: float = Field(default=0.1, gt=0, lt=1, description="Long-run share of false promotions (LORD++).")
-    initial_wealth: float = Field(default=0.05, gt=0, lt=1, description="LORD++ starting wealth w0.")
+    alpha: float = Field(
+        default=0.05, gt=0, lt=1, description="Share of false promotions over the project's life, all candidates."
+    )
+    horizon: int = Field(
+        default=60, ge=1, description="Looks that a candidate may still need before it is given up as futile."
+    )
     margin: float = Field(default=0.03, gt=0, lt=1, description="Non-inferiority margin of guardrail metrics.")
     slice_margin: float = Field(
         default=0.1, gt=0, lt=1, description="Largest loss that may remain possible for a declared slice."
@@ -95,7 +101,7 @@ class GateConfig(Section):
     found_share: float = Field(
         default=0.05, ge=0, le=1, description="Least share of the cases for a found slice to hold a round by that."
     )
-    min_cases: int = Field(default=5, ge=1, description="Fewest paired cases on the primary metric.")
+    min_cases: int = Field(default=5, ge=1, description="Fewest units (users, else tasks) on the primary metric.")
     max_gap: float = Field(
         default=0.0, ge=0, lt=1, description="Share of the old policy's cases that the new one's logs may lack."
     )

@@ -19,15 +19,6 @@ class NightlyConfig(Section):
     min_new_rows: int = Field(
         default=8, ge=0, description="Fewest rows that no round was trained on yet; a changed configuration needs none."
     )
-    patience: int = Field(
-        default=2, ge=1, description="Held rounds in a row after which the next waits for enough tasks to decide."
-    )
-    difference: float = Field(
-        default=0.1,
-        gt=0,
-        lt=1,
-        description="Improvement to detect with these tasks, where the last decision gave no number of cases.",
-    )
 
 
 class NotifyConfig(Section):

@@ -11,6 +11,7 @@ everywhere. The field descriptions here are the JSON Schemas' descriptions.
 from __future__ import annotations
 
 from flywheel.records.base import ID_HEX, ID_KINDS, Document, Record, Row, canonical_json, content_id, is_name, texts_in
+from flywheel.records.candidates import Evidence, LedgerEntry, Outcome
 from flywheel.records.cases import Asked, EvalCase, GoldenRow
 from flywheel.records.datasets import Example, Group, PreferencePair
 from flywheel.records.episodes import (
@@ -90,6 +91,7 @@ __all__ = [
     "GoldenRow",
     "Group",
     "Labelled",
+    "LedgerEntry",
     "Link",
     "LogEvent",
     "MeasureRow",
@@ -103,6 +105,7 @@ __all__ = [
     "NightStage",
     "OffPolicyEstimate",
     "Opinion",
+    "Outcome",
     "Plan",
     "PolicyName",
     "PreferencePair",

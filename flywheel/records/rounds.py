@@ -6,13 +6,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from flywheel.records.base import Document, Record
+from flywheel.records.candidates import Evidence
 from flywheel.records.estimates import OffPolicyEstimate
 from flywheel.records.methods import Method
 
-FRESH = "fresh"  # the slice of the primary metric's cases whose tasks no earlier decision has spent
+FRESH = "fresh"  # the slice of the primary metric's cases on which no candidate before this one was looked at
 
 
 class FileHash(Record):
@@ -69,6 +70,9 @@ class RoundManifest(Document):
     error: str = Field(default="", description="Why the round failed, if it did.")
     monitors: list[MonitorRow] = Field(default_factory=list, description="The monitors when the round was begun.")
     erased: str = Field(default="", description="Why the adapter's files were removed; '' while they are there.")
+    protocol: dict[str, Any] = Field(
+        default_factory=dict, description="Suites, slices and [gate] that it will be evaluated and decided by."
+    )
     forced: str = Field(default="", description="Why it was trained although a monitor was red; '' where none was.")
 
 
@@ -136,7 +140,7 @@ class MetricRow(Record):
     suite: str
     metric: str
     slice: str = Field(
-        default="all", description="'all', name=value, or 'fresh': cases of tasks that no earlier decision has spent."
+        default="all", description="'all', name=value, or 'fresh': cases on which no candidate before was looked at."
     )
     standing: Literal["found", "declared", "unguarded"] = Field(
         default="found", description="Of a slice: found, declared, or declared and not part of the decision."
@@ -231,8 +235,10 @@ class EvalReport(Document):
     )
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
-    spends: list[str] = Field(default_factory=list, description="Tasks of the primary metric not spent before.")
-    spent: int = Field(default=0, ge=0, description="Its tasks that earlier decisions have spent.")
+    evidence: Evidence | None = Field(
+        default=None, description="All looks at this candidate on the primary metric; null where nothing was paired."
+    )
+    protocol_sha256: str = Field(default="", description="Suites, slices and rules that it was evaluated by.")
     seed: int = 0
     timings_s: dict[str, float] = Field(default_factory=dict)
 
@@ -276,5 +282,9 @@ class Promotion(Document):
     by: str = Field(description="Command that decided.")
     at: datetime
     reason: str = ""
-    spent_sha256: str = Field(default="", description="Hash of the line of spent.jsonl that this decision rests on.")
+    ledger_sha256: str = Field(
+        default="",
+        validation_alias=AliasChoices("ledger_sha256", "spent_sha256"),
+        description="Hash of the line of candidates.jsonl that this decision rests on.",
+    )
     previous_sha256: str = Field(default="", description="Hash of the line before; '' for the first.")

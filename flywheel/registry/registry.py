@@ -1,8 +1,8 @@
-"""The registry of rounds: folders, aliases, and hash-chained logs of decisions, spent tasks and forgotten users.
+"""The registry of rounds: folders, aliases, and hash-chained logs of decisions, candidates and forgotten users.
 
     rounds/aliases.json        {"champion": 11, "challenger": 12, "previous": 9, "decisions_sha256": "..."}
     rounds/promotions.jsonl    one decision a line, each with the hash of the line before
-    rounds/spent.jsonl         which held-out tasks a decision has used up, chained in the same way
+    rounds/candidates.jsonl    every candidate, the looks at it and how it ended, chained in the same way
     rounds/champion            link to the champion's adapter; none while the base model serves
     rounds/forgotten.jsonl     certificates of forgotten users, chained too
     rounds/canary/             the looks at canaries, one file a pair of policies
@@ -15,7 +15,6 @@ also keeps the hash of the decision that moved it, so that decisions cannot be c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +22,8 @@ from pydantic import ValidationError
 
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files, hash_chain
-from flywheel.records import Certificate, EvalReport, Promotion, RoundManifest
+from flywheel.records import Certificate, EvalReport, Promotion, RoundManifest, Verdict
+from flywheel.registry.candidates import CandidateLedger
 
 ALIASES = ("champion", "challenger", "previous")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -45,6 +45,7 @@ class Registry:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.candidates = CandidateLedger(root)
 
     def folder(self, number: int) -> Path:
         """Return a round's folder."""
@@ -271,32 +272,21 @@ class Registry:
             return True
         return False
 
-    # --- spent tasks ----------------------------------------------------------------------------------------------
+    # --- candidates -----------------------------------------------------------------------------------------------
 
-    @property
-    def _spent(self) -> Path:
-        return self.root / "spent.jsonl"
-
-    def spent(self, look: str) -> frozenset[str]:
-        """Return the held-out tasks that earlier decisions have used up.
-
-        Args:
-            look: identifies an evaluation: candidate, baseline and cases. Its own line and later ones do not count, so
-                that repeating an evaluation changes nothing.
-        """
-        tasks: set[str] = set()
-        for line in hash_chain.lines_of(self._spent):
-            entry = json.loads(line)
-            if entry["look"] == look:
-                break
-            tasks.update(entry["tasks"])
-        return frozenset(tasks)
-
-    def spend(self, look: str, number: int, tasks: Sequence[str]) -> str:
-        """Record that a decision uses these tasks, once a look; return the hash of the last line."""
-        if any(json.loads(line)["look"] == look for line in hash_chain.lines_of(self._spent)):
-            return hash_chain.head_of(self._spent)
-        return hash_chain.append(self._spent, {"look": look, "round": number, "tasks": sorted(tasks)}, head=None)
+    def settle(self) -> None:
+        """End the candidates that were decided, and those whose baseline is no longer the champion."""
+        champion, ledger = self.champion, self.candidates
+        serving = self.manifest(champion).adapter_sha256 if champion is not None else ""
+        decisions = {p.ledger_sha256: p for p in self.readable()[0] if p.decision in {"promoted", "held"}}
+        for candidate in ledger.open():
+            decision = decisions.get(ledger.last_look(candidate))
+            if decision is not None and decision.decision == "promoted":
+                ledger.end(candidate, "promoted")
+            elif decision is not None and decision.verdict == Verdict.REJECT:
+                ledger.end(candidate, "rejected")
+            elif candidate.registered.baseline_sha256 != serving:
+                ledger.end(candidate, "replaced")
 
     # --- forgotten users ------------------------------------------------------------------------------------------
 
@@ -325,7 +315,8 @@ class Registry:
         problems = [f"{self._decisions.name} line {number} does not fit its schema" for number in bad]
         breaks = hash_chain.breaks(self._decisions, head=self._head())
         problems += [b for b in breaks if not bad or hash_chain.NOT_AN_ENTRY not in b]
-        problems += self._spent_problems() + hash_chain.breaks(self._forgotten, head=None)
+        problems += self.candidates.problems(p.ledger_sha256 for p in self.readable()[0])
+        problems += hash_chain.breaks(self._forgotten, head=None)
         return problems + [problem for number in rounds for problem in self._file_problems(number)]
 
     def _file_problems(self, number: int) -> list[str]:
@@ -339,10 +330,3 @@ class Registry:
         others = ((o, self.folder(number) / o.path) for o in manifest.outputs if not o.path.endswith(ADAPTER_WEIGHTS))
         changed = sorted(o.path for o, path in others if not path.exists() or files.hash_file(path) != o.sha256)
         return [f"round {number}: `{path}` is not the file its manifest names" for path in changed]
-
-    def _spent_problems(self) -> list[str]:
-        problems = hash_chain.breaks(self._spent, head=None)
-        known = {files.hash_text(line) for line in hash_chain.lines_of(self._spent)}
-        if any(p.spent_sha256 and p.spent_sha256 not in known for p in self.readable()[0]):
-            problems.append(f"{self._spent.name} lacks a line that a decision wrote into it")
-        return problems

@@ -36,7 +36,7 @@ def test_real_logs(old: str, new: str, verdict: str, facts: tuple[int, ...], sha
     assert tuple(found["numbers"][name] for name in FACTS) == facts
     assert found["outcome"] == "recorded"
     assert found["gaps"] == found["colliding"] == []
-    assert (found["needed_n"] or 0) == (260 if verdict == "INCONCLUSIVE" else 0)
+    assert (found["needed_n"] or 0) == (185 if verdict == "INCONCLUSIVE" else 0)
     assert list(tmp_path.iterdir()) == []  # looking leaves nothing behind
 
 
@@ -183,3 +183,12 @@ def test_graded_outcomes_are_compared_as_means_unless_a_threshold_is_given(tmp_p
     _, found = answer(*arguments, cwd=tmp_path)
     assert found["report"]["metrics"][0]["metric"] == "success"
     assert (found["numbers"]["old_successes"], found["numbers"]["new_successes"]) == (0, 40)
+
+
+def test_a_gap_that_can_hide_nothing_is_noted(tmp_path: Path) -> None:
+    old = write(tmp_path / "old.jsonl", [(f"{i}", f"please do number {i}", float(i % 2)) for i in range(114)], "a")
+    new = write(tmp_path / "new.jsonl", [(f"{i}", f"please do number {i}", 1.0) for i in range(108)], "b")
+
+    code, found = answer("--logs", old, "--logs", new, cwd=tmp_path)
+    assert (code, found["verdict"]) == (0, "PROMOTE")
+    assert any("lacks 6 of 114 cases" in note and "even if it failed all of them" in note for note in found["notes"])

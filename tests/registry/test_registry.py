@@ -147,22 +147,6 @@ def test_decisions_of_before_the_head_was_kept_are_continued(registry: Registry)
     assert registry.problems([]) == []
 
 
-def test_tasks_are_spent_once(registry: Registry) -> None:
-    assert registry.spent("look 1") == frozenset()
-    first = registry.spend("look 1", 1, ["b", "a"])
-    assert registry.spend("look 1", 1, ["b", "a"]) == first
-    second = registry.spend("look 2", 2, ["c"])
-
-    assert registry.spent("look 1") == frozenset()  # its own tasks are not spent before it
-    assert registry.spent("look 2") == {"a", "b"}
-    assert registry.spent("look 3") == {"a", "b", "c"}
-    registry.decide(_decision(2, None, 2).model_copy(update={"spent_sha256": second}))
-    assert registry.problems([]) == []
-    path = registry.root / "spent.jsonl"
-    path.write_text(path.read_text().splitlines()[0] + "\n")
-    assert registry.problems([]) == ["spent.jsonl lacks a line that a decision wrote into it"]
-
-
 def test_any_other_file_of_an_adapter_counts_too(registry: Registry) -> None:
     path = registry.folder(1) / "adapter" / "adapter_config.json"
     path.write_text("{}")

@@ -53,7 +53,7 @@ def baseline_rows(
                 except TemplateError as error:  # it may refuse the examples, which does not fail an evaluation
                     ctx.say(f"{side.name} was not scored on {suite.name}: {error.message}")
                     continue
-                rows += _rows(side.name, suite.name, candidate[suite.name], scores)
+                rows += _rows(side.name, suite.name, candidate.get(suite.name, ()), scores)
     return rows
 
 

@@ -12,11 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from flywheel.config import GateConfig
 from flywheel.errors import UsageError
 from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.leakage import trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, scored_sides
+from flywheel.pipeline.evaluate.looks import paired_units
 from flywheel.present import count, metric_name
 from flywheel.records import CaseGap, EvalReport, MetricRow, OffPolicyEstimate, RuleResult, Verdict, content_id
 from flywheel.results.rounds import CoverageGap, LogsEvalAnswer
@@ -27,6 +29,8 @@ from flywheel.stages.evaluate.off_policy.estimators import as_record
 from flywheel.stages.evaluate.off_policy.logs import off_policy
 from flywheel.stages.evaluate.slices import standings
 from flywheel.stages.gate import Decision, decide, rule_names
+from flywheel.stages.gate.evidence import weigh
+from flywheel.stats.betting import candidate_level
 from flywheel.stats.paired import wilson
 from flywheel.stats.reliability import pass_all
 
@@ -57,12 +61,16 @@ def compare_logs(ctx: Context, logs: Sequence[Path], old: str | None, new: str |
     comparison = compare(
         served.new, served.old, suite=SUITE, seed=ctx.config.eval.seed, standings=standings(ctx.config.eval.slices)
     )
-    report = _report(comparison, served, names, _leaked(ctx, new or "", after, served))
+    report = _report(comparison, served, names, _leaked(ctx, new or "", after, served), ctx.config.gate.alpha)
     report = report.model_copy(update={"off_policy": _estimates(served, ctx.config.eval.seed)})
     notes += [_GRADED] if served.graded and outcome == "recorded" else []
+    problems = _lacks(served, ctx.config.gate.max_gap)
+    if problems and _hides_nothing(served, ctx.config.gate):
+        notes += [f"{problem}; it is better even if it failed all of them" for problem in problems]
+        report, problems = report.model_copy(update={"gaps": []}), []
     notes += _notes(served, sides, names)
     decision = decide(
-        GateInput(report, None, (), _problems(served, ctx.config.gate.max_gap)),
+        GateInput(report, None, (), problems),
         load_extensions("gates", rule_names(ctx.config.gate), search=ctx.project),
         ctx.config.gate,
     )
@@ -95,7 +103,7 @@ def _leaked(ctx: Context, name: str, log: Log, served: Served) -> int:
     return sum(any(a.task_id in trained for side in both.values() for a in side) for both in served.attempts.values())
 
 
-def _report(comparison: Comparison, served: Served, names: tuple[str, str], leaked: int) -> EvalReport:
+def _report(comparison: Comparison, served: Served, names: tuple[str, str], leaked: int, alpha: float) -> EvalReport:
     coverage = {name: cases for name, cases in comparison.coverage.items() if not name.startswith(f"{SUITE}: gap")}
     missing = f"{SUITE}: missing: not scored for the baseline"
     if missing in coverage:  # the old policy's attempts have no outcome there, so there is nothing to compare with
@@ -104,7 +112,9 @@ def _report(comparison: Comparison, served: Served, names: tuple[str, str], leak
     cases = sorted(
         (s.case_id, s.score, side) for side, scores in (("o", served.old), ("n", served.new)) for s in scores
     )
+    level = candidate_level(1, 0, alpha=alpha)
     return EvalReport(
+        evidence=weigh([paired_units(served.new, served.old)], candidate=1, level=level),
         round=0,
         baseline=names[0],
         candidate_adapter_sha256="",
@@ -121,7 +131,32 @@ def _report(comparison: Comparison, served: Served, names: tuple[str, str], leak
     )
 
 
-def _problems(served: Served, most: float) -> list[str]:
+def _worst_case(served: Served) -> dict[str, tuple[float, int]]:
+    """Return the units as they are if the new policy had failed every case that it lacks."""
+    units = dict(paired_units(served.new, served.old))
+    have = {s.case_id for s in served.new if s.primary and math.isfinite(s.score)}
+    for score in served.old:
+        if score.primary and math.isfinite(score.score) and score.case_id not in have:
+            total, cases = units.get(score.cluster, (0.0, 0))
+            units[score.cluster] = total - score.score, cases + 1
+    return units
+
+
+def _hides_nothing(served: Served, cfg: GateConfig) -> bool:
+    """Return whether a coverage gap cannot hide a loss that matters.
+
+    The new policy must be better although it is taken to have failed every case that it lacks, and no part of the
+    traffic with at least `gate.found_share` of the cases may have lost more than half of its own.
+    """
+    whole = next((g for g in served.gaps if g.slice == "all"), None)
+    level = candidate_level(1, 0, alpha=cfg.alpha)
+    worst = weigh([_worst_case(served)], candidate=1, level=level)
+    if whole is None or worst is None or worst.mean <= 0 or worst.log_e_best < math.log(1 / level):
+        return False
+    return all(gap is whole or gap.of < cfg.found_share * whole.of for gap in served.gaps)
+
+
+def _lacks(served: Served, most: float) -> list[str]:
     """Return the coverage gap over all cases, if it is beyond gate.max_gap; gaps of slices are the report's."""
     total = next((gap for gap in served.gaps if gap.slice == "all"), None)
     if total is None or total.lacking <= most * total.of:

@@ -1,15 +1,16 @@
 """Evaluation: score both policies on held-out cases, compare them, store the report.
 
-Scores are cached by policy, cases and settings, so the champion is not scored again every night and a repeated `eval`
-is the same evaluation: it neither spends alpha nor appends a second decision.
+A round is looked at night after night until it is decided. Each look scores what is new, both policies on the same
+cases; scores are cached, so a repeated `eval` without new logs adds nothing and decides nothing a second time.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import CaseScore, Holdout
@@ -18,13 +19,28 @@ from flywheel.pipeline.evaluate.baselines import baseline_rows
 from flywheel.pipeline.evaluate.holdout import read_holdout
 from flywheel.pipeline.evaluate.leakage import asked_in_training, trained_tasks
 from flywheel.pipeline.evaluate.logged_attempts import held_out
+from flywheel.pipeline.evaluate.looks import (
+    Scores,
+    earlier_scores,
+    evidence_of,
+    new_scores,
+    of_tasks,
+    paired_units,
+    save_scores,
+    scores_path,
+    task_rows,
+    units_of,
+)
 from flywheel.pipeline.evaluate.off_policy import off_policy_rows
+from flywheel.pipeline.evaluate.protocol import protocol_of, registered, registered_suites, sha256_of
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
-from flywheel.records import EvalReport
+from flywheel.records import EvalReport, LedgerEntry, RoundManifest, content_id
+from flywheel.registry.candidates import Candidate
 from flywheel.stages.evaluate.compare import build_report
 from flywheel.stages.evaluate.slices import case_slices, standings
 from flywheel.stages.evaluate.suites.own_cases import OwnCases, read_cases
+from flywheel.stats.betting import candidate_level
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.attempt import Attempt
@@ -59,19 +75,30 @@ def _with_leaks(ctx: Context, report: EvalReport, suites: Sequence[Suite]) -> Ev
 def _failed(suites: Sequence[Suite], scores: Mapping[str, Sequence[CaseScore]]) -> dict[str, list[str]]:
     """Return the cases that the candidate failed, by suite, where their names are for people."""
     failed = {
-        s.name: [c.case_id for c in scores[s.name] if not c.unit and c.score == 0] for s in suites if s.lists_failures
+        s.name: [c.case_id for c in scores.get(s.name, ()) if not c.unit and c.score == 0]
+        for s in suites
+        if s.lists_failures
     }
     return {name: cases for name, cases in failed.items() if cases}
 
 
-def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) -> dict[str, list[CaseScore]]:
-    """Return the scores with the slices of their tasks, found and declared; a suite's own slices take precedence."""
+def _described(
+    ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]], units: Mapping[str, str]
+) -> dict[str, list[CaseScore]]:
+    """Return the scores with their units and slices, found and declared; a suite's own slices take precedence."""
     attempts: dict[str, list[Attempt]] = {}
     for attempt in held_out(ctx, holdout.episodes).attempts:
         attempts.setdefault(attempt.task_id, []).append(attempt)
     slices = case_slices(attempts, ctx.config.eval.slices)
     return {
-        suite: [replace(s, slices={**slices.get(s.task_id, {}), **s.slices}) for s in suite_scores]
+        suite: [
+            replace(
+                s,
+                slices={**slices.get(s.task_id, {}), **s.slices},
+                drawn_with=unit if (unit := units.get(s.task_id, s.task_id)) != s.task_id else "",
+            )
+            for s in suite_scores
+        ]
         for suite, suite_scores in scores.items()
     }
 
@@ -79,50 +106,52 @@ def _sliced(ctx: Context, holdout: Holdout, scores: dict[str, list[CaseScore]]) 
 def evaluate(
     ctx: Context, number: int | None = None, *, against: str | None = None, suites: Sequence[str] | None = None
 ) -> EvalReport:
-    """Compare a round with the champion (or another round, or the base) on held-out cases, and store the report.
+    """Look at a round: score what is new, compare with the champion (or another round, or the base), store the report.
+
+    The round is registered as a candidate before anything is scored, and all its looks are one test. A round that was
+    decided is not looked at again.
 
     Raises:
         UsageError: the round is not trained.
         EvalError: there is nothing to evaluate on.
     """
-    candidate, baseline = _sides(ctx, number, against)
-    chosen, started = chosen_suites(ctx, suites), time.monotonic()
+    ctx.registry.settle()
+    number, against_round = _sides(ctx, number, against)
+    manifest, started = ctx.registry.manifest(number), time.monotonic()
+    ctx = dataclasses.replace(ctx, config=registered(ctx, manifest))
+    chosen = chosen_suites(ctx, suites) if suites else registered_suites(ctx, manifest)
     holdout = read_holdout(ctx)
     if holdout.episodes.height == 0 and not all(suite.fixed for suite in chosen):
         raise EvalError(
             "no held-out tasks: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
         )
-    scorer = PolicyScorer(ctx, holdout)
-    manifest = ctx.registry.manifest(candidate)
-    baseline_sha256 = ctx.registry.manifest(baseline).adapter_sha256 if baseline is not None else ""
-    spent = ctx.registry.spent(scorer.look(manifest.adapter_sha256, baseline_sha256, chosen))
-    scorer.keep_for_last(spent)
-    scores = {
-        side: {suite.name: scorer.scores(side, suite) for suite in chosen}
-        for side in dict.fromkeys((candidate, baseline))
-    }
+    candidate = _registered(ctx, manifest, against_round, protocol_of(ctx, chosen))
+    scorer, sides = PolicyScorer(ctx, holdout), (number, against_round)
+    scores, candidate = _look(ctx, scorer, candidate, chosen, sides)
     report = build_report(
-        candidate=_sliced(ctx, holdout, scores[candidate]),
-        baseline=_sliced(ctx, holdout, scores[baseline]),
-        round_number=candidate,
-        baseline_name="base" if baseline is None else str(baseline),
+        candidate=scores["candidate"],
+        baseline=scores["baseline"],
+        round_number=number,
+        baseline_name="base" if against_round is None else str(against_round),
         candidate_sha256=manifest.adapter_sha256,
-        baseline_sha256=baseline_sha256,
-        cases_sha256=scorer.cases_sha256(chosen),
-        trained_tasks=trained_tasks(ctx, candidate),
-        spent=spent,
+        baseline_sha256=candidate.registered.baseline_sha256,
+        cases_sha256=content_id([look.scores_sha256 for look in candidate.looks]),
+        trained_tasks=trained_tasks(ctx, number),
+        known=candidate.known,
         standings=standings(ctx.config.eval.slices),
         seed=ctx.config.eval.seed,
     )
+    stored = ctx.registry.report(number)
     report = report.model_copy(
         update={
-            "rivals": baseline_rows(ctx, scorer, chosen, scores[candidate], baseline),
-            "failed": _failed(chosen, scores[candidate]),
-            "off_policy": off_policy_rows(ctx, scorer, holdout, (candidate, baseline)),
+            "evidence": evidence_of(candidate),
+            "protocol_sha256": candidate.registered.protocol_sha256,
+            "rivals": baseline_rows(ctx, scorer, chosen, scores["candidate"], against_round),
+            "failed": _failed(chosen, scores["candidate"]),
+            "off_policy": off_policy_rows(ctx, scorer, holdout, sides),
         }
     )
     report = _with_leaks(ctx, report, chosen)
-    stored = ctx.registry.report(candidate)
     if stored is not None and stored.model_copy(update={"timings_s": {}}) == report:
         return stored
     report = report.model_copy(
@@ -132,3 +161,77 @@ def evaluate(
     if manifest.state == "trained":
         ctx.registry.save(manifest.model_copy(update={"state": "evaluated"}))
     return report
+
+
+def has_news(ctx: Context, number: int) -> bool:
+    """Return whether held-out tasks or attempts have come since the last look at an open candidate."""
+    rows = content_id("holdout", task_rows(read_holdout(ctx)))
+    candidates = [c for c in ctx.registry.candidates.of_round(number) if c.ended is None]
+    return any(not c.looks or c.looks[-1].holdout_sha256 != rows for c in candidates[-1:])
+
+
+def _registered(ctx: Context, manifest: RoundManifest, against: int | None, protocol: dict[str, Any]) -> Candidate:
+    """Return the candidate, registered now if it is evaluated for the first time."""
+    ledger = ctx.registry.candidates
+    baseline_sha256 = ctx.registry.manifest(against).adapter_sha256 if against is not None else ""
+    key = (manifest.adapter_sha256, baseline_sha256, sha256_of(protocol))
+    if ledger.find(*key) is None:
+        place, promotions = ledger.next_place()
+        ledger.append(
+            LedgerEntry(
+                event="registered",
+                candidate=place,
+                round=manifest.round,
+                baseline="base" if against is None else str(against),
+                candidate_sha256=key[0],
+                baseline_sha256=key[1],
+                protocol_sha256=key[2],
+                level=candidate_level(place, promotions, alpha=ctx.config.gate.alpha),
+            )
+        )
+    candidate = ledger.find(*key)
+    if candidate is None:
+        raise EvalError("the ledger of candidates cannot be read back", hint="flywheel doctor")
+    return candidate
+
+
+def _look(
+    ctx: Context, scorer: PolicyScorer, candidate: Candidate, suites: Sequence[Suite], sides: tuple[int, int | None]
+) -> tuple[dict[str, Scores], Candidate]:
+    """Score what is new, unless the candidate has ended; return all its scores by side, and the candidate with them."""
+    folder, holdout = ctx.registry.folder(sides[0]), scorer.holdout
+    scores = earlier_scores(folder, candidate)
+    if candidate.ended is not None:
+        return scores, candidate
+    units, rows = units_of(holdout.episodes), task_rows(holdout)
+    held_out_sha256 = content_id("holdout", rows)
+    if candidate.looks and candidate.looks[-1].holdout_sha256 == held_out_sha256:  # nothing has come since
+        return scores, candidate
+    due = {task for task, sha256 in rows.items() if candidate.tasks.get(task) != sha256}
+    known = frozenset(task for task in due if units[task] in candidate.known)
+    scorer.offer(replace(of_tasks(holdout, due), known=known))
+    fresh = {
+        name: _described(
+            ctx,
+            holdout,
+            {s.name: new_scores(scorer.scores(side, s), scores[name].get(s.name, ())) for s in suites},
+            units,
+        )
+        for name, side in zip(("candidate", "baseline"), sides, strict=True)
+    }
+    head = suites[0].name
+    scored = {s.task_id for s in fresh["candidate"][head]} & due
+    if not any(suite_scores for suite_scores in fresh["candidate"].values()):
+        return scores, candidate
+    path = scores_path(folder, candidate.place, len(candidate.looks) + 1)
+    sha256 = save_scores(path, fresh)
+    differences = paired_units(fresh["candidate"][head], fresh["baseline"][head])
+    ctx.registry.candidates.look(
+        candidate, {task: rows[task] for task in scored}, differences, sha256, holdout_sha256=held_out_sha256
+    )
+    for name, suite_scores in fresh.items():
+        for suite, added in suite_scores.items():
+            scores[name].setdefault(suite, []).extend(added)
+    entry = candidate.registered
+    looked_at = ctx.registry.candidates.find(entry.candidate_sha256, entry.baseline_sha256, entry.protocol_sha256)
+    return scores, looked_at or candidate

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.extensions import CaseScore, Holdout
@@ -70,13 +70,10 @@ class PolicyScorer:
         replay = self._ctx.config.replay.model_dump(mode="json")
         return content_id(held_out, evaluators, settings, replay, weights_type(self._ctx.config.model))
 
-    def look(self, candidate_sha256: str, baseline_sha256: str, suites: Sequence[Suite]) -> str:
-        """Identify an evaluation by candidate, baseline and cases: what makes a repeated one the same."""
-        return look_id(candidate_sha256, baseline_sha256, self.cases_sha256(suites))
-
-    def keep_for_last(self, spent: frozenset[str]) -> None:
-        """Let evaluators that cap their cases choose those of spent tasks last."""
-        self.holdout = replace(self.holdout, spent=spent)
+    def offer(self, holdout: Holdout) -> None:
+        """Score on these held-out tables from now on."""
+        self.holdout = holdout
+        self._holdout_sha256 = holdout_sha256(holdout)
 
     def scores(self, number: int | None, suite: Suite) -> list[CaseScore]:
         """Return one policy's scores on one suite."""
@@ -91,9 +88,9 @@ class PolicyScorer:
 
     def _key(self, side: Side, suite: Suite, cfg: EvalConfig) -> str:
         adapter = self._adapter_sha256(side.number)
-        spent = [] if suite.fixed else sorted(self.holdout.spent)
+        known = [] if suite.fixed else sorted(self.holdout.known)
         return content_id(
-            self._base_sha256, adapter, self.cases_sha256([suite], cfg), spent, [dict(e) for e in side.examples]
+            self._base_sha256, adapter, self.cases_sha256([suite], cfg), known, [dict(e) for e in side.examples]
         )
 
     def _scored(self, side: Side, suite: Suite, cfg: EvalConfig) -> list[CaseScore]:
@@ -160,8 +157,3 @@ class PolicyScorer:
 def _columns(asks: Sequence[Ask]) -> tuple[list[Any], list[Any], list[Any]]:
     """Return prompts, tools and completions."""
     return [a.prompt for a in asks], [a.tools for a in asks], [a.completion for a in asks]
-
-
-def look_id(candidate_sha256: str, baseline_sha256: str, cases_sha256: str) -> str:
-    """Identify an evaluation: the same policies on the same cases."""
-    return content_id("look", candidate_sha256, baseline_sha256, cases_sha256)

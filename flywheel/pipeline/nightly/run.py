@@ -10,7 +10,7 @@ from flywheel.config import merge_overrides
 from flywheel.errors import EvidenceError, ExitCode, UsageError
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.run import evaluate
+from flywheel.pipeline.evaluate.run import evaluate, has_news
 from flywheel.pipeline.ingest.run import default_sources, ingest_logs
 from flywheel.pipeline.nightly.journal import Journal
 from flywheel.pipeline.nightly.notify import notify
@@ -91,6 +91,10 @@ class _Run:
             return f"round {self.round} is trained and not decided yet"
         if self.round in trained:  # or between the gate and the end
             return f"round {self.round} is decided; the later stages are still to run"
+        challenger = next((c.registered.round for c in reversed(registry.candidates.open())), None)
+        if challenger is not None and has_news(self.ctx, challenger):
+            self.round = challenger
+            return f"round {challenger} is the challenger and not decided yet: tonight adds to its evidence"
         number = registry.next_number()
         self.missing = [] if number in registry.numbers() else self._lacks(number)
         if self.missing:
@@ -116,14 +120,15 @@ class _Run:
 
     def _eval(self) -> str:
         number = self._night_round()
-        if self._decision(number) is not None:  # on tonight's tables it would be another test
+        if self._decision(number) is not None and number not in self._open():
             return f"round {number} is decided already"
         report = evaluate(self.ctx, number)
         return f"round {report.round} compared with {the_round(report.baseline)}: {count(report.n_cases, 'case')}"
 
     def _gate(self) -> str:
         number = self._night_round()
-        self.promotion = self._decision(number) or decide_round(self.ctx, number, by="run")
+        decided = None if number in self._open() else self._decision(number)
+        self.promotion = decided or decide_round(self.ctx, number, by="run")
         return f"{self.promotion.decision}: {self.promotion.verdict}"
 
     def _report(self) -> str:
@@ -135,6 +140,10 @@ class _Run:
         if self.ctx.registry.manifest(number).state in _UNDECIDED:
             return None
         return next((p for p in reversed(self.ctx.registry.promotions()) if p.round == number), None)
+
+    def _open(self) -> set[int]:
+        """Return the rounds that are candidates still: each look adds to what is known of them."""
+        return {c.registered.round for c in self.ctx.registry.candidates.open()}
 
     def _night_round(self) -> int:
         """Return the night's round; the newest where a part of the pipeline runs alone."""

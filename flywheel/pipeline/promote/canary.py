@@ -2,7 +2,8 @@
 
 In: what both served since the last look. Out: a decision with its numbers, and one line in rounds/canary/<pair>.jsonl,
 which holds everything that was looked at before: attempts are counted once, however often their log is read. Looking
-often is safe: both verdicts come from e-processes, whose error holds over all looks together.
+often is safe: both verdicts come from e-processes, whose error holds over all looks together, and a user who comes back
+is one unit (`stages.gate.canary`).
 
     harm     E of "worse by the margin" reaches 1/HARM_ALPHA                         → roll back
     counts   the new side's share of users is not the configured one                 → roll back
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +28,14 @@ from flywheel.present import count, margin, p_value, percent
 from flywheel.records import content_id
 from flywheel.results.deploy import CanaryAnswer
 from flywheel.stages.evaluate.attempt import Attempt
-from flywheel.stats.online import e_process
-from flywheel.stats.sequence import confidence_sequence, sample_ratio_p
+from flywheel.stages.gate.canary import (
+    Sides,
+    confidence_sequence,
+    differences,
+    log_e_better,
+    log_e_harm,
+    sample_ratio_p,
+)
 
 WINDOWS, TWICE, LEAST_WINDOW = 3, 2.0, 20
 HARM_ALPHA = 0.01  # chance of a false alarm, over all looks
@@ -38,12 +45,10 @@ SHARE_P = 0.001  # p-value of the canary's share of users below which its counts
 class _Night(NamedTuple):
     """One look's fresh data."""
 
-    differences: list[float]
+    old: dict[str, tuple[float, int]]  # unit → (sum of its scores, attempts); a user by a hash
+    new: dict[str, tuple[float, int]]
     attempts: list[str]
-    units: list[int]  # old, new
-    sums: list[float]  # of scores, old and new
-    counts: list[int]
-    failed: list[int]  # attempts with a tool error
+    failed: list[int]  # attempts with a tool error, old and new
 
 
 def watch(
@@ -70,7 +75,7 @@ def watch(
     nights = _nights(path)
     known = {episode for night in nights for episode in night["attempts"]}
     fresh = _look(scored, known)
-    if fresh.differences:
+    if fresh.old or fresh.new:
         entry = {"night": len(nights) + 1, "old": names[0], "new": names[1], **fresh._asdict()}
         hash_chain.append(path, entry, head=None)
         nights.append(entry)
@@ -78,7 +83,7 @@ def watch(
     if waiting:
         notes.append(f"{count(waiting, 'attempt')} without an outcome yet, counted once there is one")
     cfg = ctx.config.canary if share is None else ctx.config.canary.model_copy(update={"share": share})
-    return _answer(nights, names, cfg, notes, looked=bool(fresh.differences))
+    return _answer(nights, names, cfg, notes, looked=bool(fresh.old or fresh.new))
 
 
 def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> tuple[Log, Log]:
@@ -97,47 +102,41 @@ def _nights(path: Path) -> list[dict[str, Any]]:
     broken = hash_chain.breaks(path, head=None)
     if broken:
         raise StoreError(f"`{path}`: {broken[0]}", hint="restore it from a backup, or move it away and start again")
-    return [json.loads(line) for line in hash_chain.lines_of(path)]
+    nights = [json.loads(line) for line in hash_chain.lines_of(path)]
+    if any("differences" in night for night in nights):
+        raise StoreError(
+            f"`{path}` is of a version that counted a user who came back as another",
+            hint="move it away and start again",
+        )
+    return nights
 
 
 # --- one night -----------------------------------------------------------------------------------------------------
 
 
 def _look(scored: tuple[Log, Log], known: set[str]) -> _Night:
-    """Return the fresh attempts with an outcome as differences of blocks.
-
-    A unit is a user's night, or an attempt where users are unknown: one user's attempts are alike. The larger side is
-    cut into as many blocks of consecutive units as the smaller one has, so that every attempt counts.
-    """
+    """Return the fresh attempts with an outcome by unit: the user, or the attempt where users are unknown."""
     fresh = [[a for a in log.attempts if a.score is not None and a.episode_id not in known] for log in scored]
-    units = [_units(side) for side in fresh]
-    pairs = min(len(side) for side in units)
-    if pairs == 0:
-        return _Night([], [], [0, 0], [0.0, 0.0], [0, 0], [0, 0])
-    old, new = (list(_blocks(side, pairs)) for side in units)
+    old, new = (_units(side) for side in fresh)
     return _Night(
-        differences=[round(b - a, 12) for a, b in zip(old, new, strict=True)],
+        old=old,
+        new=new,
         attempts=sorted(a.episode_id for side in fresh for a in side),
-        units=[len(side) for side in units],
-        sums=[math.fsum(a.score or 0.0 for a in side) for side in fresh],
-        counts=[len(side) for side in fresh],
         failed=[sum(a.amounts.get("n_tool_errors", 0) > 0 for a in side) for side in fresh],
     )
 
 
-def _units(attempts: Sequence[Attempt]) -> list[float]:
-    """Return each unit's mean score, in an order that does not depend on scores."""
+def _units(attempts: Sequence[Attempt]) -> dict[str, tuple[float, int]]:
     scores: dict[str, list[float]] = {}
     for attempt in sorted(attempts, key=lambda a: a.episode_id):
-        scores.setdefault(attempt.user or attempt.episode_id, []).append(attempt.score or 0.0)
-    ordered = sorted(scores, key=lambda name: content_id("unit", name))
-    return [math.fsum(scores[name]) / len(scores[name]) for name in ordered]
+        unit = content_id("unit", attempt.user) if attempt.user else attempt.episode_id
+        scores.setdefault(unit, []).append(attempt.score or 0.0)
+    return {unit: (math.fsum(values), len(values)) for unit, values in sorted(scores.items())}
 
 
-def _blocks(values: Sequence[float], n: int) -> Iterator[float]:
-    for i in range(n):
-        block = values[i * len(values) // n : (i + 1) * len(values) // n]
-        yield math.fsum(block) / len(block)
+def _counts(night: dict[str, Any]) -> list[int]:
+    """Return the attempts of the old and the new side."""
+    return [sum(attempts for _, attempts in night[side].values()) for side in ("old", "new")]
 
 
 # --- all nights ----------------------------------------------------------------------------------------------------
@@ -146,18 +145,17 @@ def _blocks(values: Sequence[float], n: int) -> Iterator[float]:
 def _answer(
     nights: Sequence[dict[str, Any]], names: tuple[str, str], cfg: CanaryConfig, notes: list[str], *, looked: bool
 ) -> CanaryAnswer:
-    differences = [x for night in nights for x in night["differences"]]
-    totals = {
-        name: [sum(night[name][side] for night in nights) for side in (0, 1)] for name in ("units", "sums", "counts")
-    }
-    better = max(e_process(differences), default=0.0)
-    harm = max(e_process([-(x + cfg.margin) / (1 + cfg.margin) for x in differences]), default=0.0)
-    ratio = sample_ratio_p(totals["units"][1], totals["units"][0], cfg.share) if cfg.share else None
-    interval = confidence_sequence([(x + 1) / 2 for x in differences])
+    sides = [Sides(night["old"], night["new"]) for night in nights]
+    counts = [sum(_counts(night)[side] for night in nights) for side in (0, 1)]
+    users = [len({unit for night in sides for unit in night[side]}) for side in (0, 1)]
+    sums = [math.fsum(total for night in sides for total, _ in night[side].values()) for side in (0, 1)]
+    better, harm = log_e_better(sides), log_e_harm(sides, cfg.margin)
+    ratio = sample_ratio_p(users[1], users[0], cfg.share) if cfg.share else None
+    bounds = confidence_sequence(sides)
     if not cfg.share:
         notes = [*notes, "the canary's share of users is not configured (canary.share, --share): not checked"]
     decision, reasons = _decide(nights, cfg, harm=harm, better=better, ratio=ratio)
-    old, new = (totals["sums"][side] / max(1, totals["counts"][side]) for side in (0, 1))
+    paired = differences(sides, len(sides))
     return CanaryAnswer(
         decision=decision,
         reasons=reasons,
@@ -165,14 +163,14 @@ def _answer(
         looked=looked,
         old=names[0],
         new=names[1],
-        n_old=totals["counts"][0],
-        n_new=totals["counts"][1],
-        pairs=len(differences),
-        mean_old=old,
-        mean_new=new,
-        delta=math.fsum(differences) / len(differences) if differences else 0.0,
-        low=2 * interval.low - 1,
-        high=2 * interval.high - 1,
+        n_old=counts[0],
+        n_new=counts[1],
+        pairs=len(paired),
+        mean_old=sums[0] / max(1, counts[0]),
+        mean_new=sums[1] / max(1, counts[1]),
+        delta=math.fsum(paired) / len(paired) if paired else 0.0,
+        low=bounds.low,
+        high=bounds.high,
         log_e_harm=harm,
         log_e_better=better,
         sample_ratio_p=ratio,
@@ -184,7 +182,7 @@ def _decide(
     nights: Sequence[dict[str, Any]], cfg: CanaryConfig, *, harm: float, better: float, ratio: float | None
 ) -> tuple[str, list[str]]:
     """Return the decision and its reasons; harm first."""
-    canary = sum(night["counts"][1] for night in nights)
+    canary = sum(_counts(night)[1] for night in nights)
     against = []
     if harm >= math.log(1 / HARM_ALPHA):
         bound = count(1 / HARM_ALPHA)
@@ -217,7 +215,7 @@ def _e_value(log_e: float) -> str:
 def _failing(nights: Sequence[dict[str, Any]]) -> bool:
     last = nights[-WINDOWS:]
     return len(last) == WINDOWS and all(
-        min(n["counts"]) >= LEAST_WINDOW
-        and n["failed"][1] / n["counts"][1] > TWICE * max(n["failed"][0], 1) / n["counts"][0]
+        min(counts := _counts(n)) >= LEAST_WINDOW
+        and n["failed"][1] / counts[1] > TWICE * max(n["failed"][0], 1) / counts[0]
         for n in last
     )

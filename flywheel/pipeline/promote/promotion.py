@@ -1,22 +1,24 @@
 """The gate's decision on a stored report, and everything else that moves the champion: promote, force, roll back.
 
-A decision is one line in promotions.jsonl and one move of the pointer. The same report is decided on once; the tasks
-that a decision has tested on are spent, and no later decision counts them as new.
+A decision is one line in promotions.jsonl and one move of the pointer. The same report is decided on once. What was
+promoted or rejected is ended in the ledger of candidates; what was held stays, and is decided on again after the next
+look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, Literal
 
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.scorer import look_id
-from flywheel.present import count, the_round
-from flywheel.records import EvalReport, Promotion, Verdict
+from flywheel.pipeline.evaluate.looks import evidence_of
+from flywheel.pipeline.evaluate.protocol import differences, protocol_of, registered, sha256_of
+from flywheel.present import the_round
+from flywheel.records import EvalReport, Promotion, RoundManifest, Verdict
+from flywheel.registry.candidates import Candidate
 from flywheel.stages.gate import decide, rule_names
-from flywheel.stages.gate.superiority import RULE
 
 
 def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
@@ -32,33 +34,40 @@ def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
     earlier = [p for p in history if p.report_sha256 == ctx.registry.report_sha256(number)]
     if earlier:
         return earlier[-1]
-    champion = ctx.registry.champion
-    inputs = GateInput(report, ctx.registry.manifest(number), history, _problems(ctx, report, history))
-    rules = load_extensions("gates", rule_names(ctx.config.gate), search=ctx.project)
-    decision = decide(inputs, rules, ctx.config.gate)
+    champion, manifest = ctx.registry.champion, ctx.registry.manifest(number)
+    gate = registered(ctx, manifest).gate
+    inputs = GateInput(report, manifest, history, _problems(ctx, report, manifest))
+    decision = decide(inputs, load_extensions("gates", rule_names(gate), search=ctx.project), gate)
     promoted = decision.verdict == Verdict.PROMOTE
-    spent = ""
-    tested = any(r.rule == RULE and "p" in r.numbers for r in decision.rules)
-    if tested and report.spends and decision.verdict != Verdict.BLOCKED:  # a test with a p-value uses its tasks up
-        spent = ctx.registry.spend(_look(report), report.round, report.spends)
     return _record(
         ctx,
         number,
         decision="promoted" if promoted else "held",
         champion_after=number if promoted else champion,
         by=by,
-        extra={"verdict": decision.verdict, "rules": decision.rules, "spent_sha256": spent},
+        extra={"verdict": decision.verdict, "rules": decision.rules},
     )
 
 
-def _problems(ctx: Context, report: EvalReport, history: Sequence[Promotion]) -> list[str]:
+def _problems(ctx: Context, report: EvalReport, manifest: RoundManifest) -> list[str]:
     """Return why a report's comparison cannot be trusted, as far as the registry knows."""
     champion = ctx.registry.champion
     problems = ctx.registry.problems([n for n in (report.round, champion) if n is not None])
     if report.baseline != ("base" if champion is None else str(champion)):
         compared, current = the_round(report.baseline), the_round(champion)
         problems.append(f"the report compares with {compared}, but the champion is {current}")
-    retired = {p.round for p in history if p.decision == "rolled_back"}
+    candidate = _candidate(ctx, report)
+    if candidate is None or report.evidence != evidence_of(candidate):
+        problems.append(
+            f"its report is not of the looks that the ledger of candidates has; run `flywheel eval --round "
+            f"{report.round}` again"
+        )
+    trained_with = ctx.registry.candidates.protocol_of(manifest.adapter_sha256)
+    if trained_with is not None and trained_with != sha256_of(manifest.protocol):
+        problems.append(f"the protocol in the manifest of round {manifest.round} is not the one it was trained with")
+    elif manifest.protocol and report.protocol_sha256 != sha256_of(manifest.protocol):
+        problems.append(_other_protocol(ctx, report, manifest))
+    retired = {p.round for p in ctx.registry.readable()[0] if p.decision == "rolled_back"}
     problems += [
         f"it descends from round {ancestor}, which was rolled back"
         for ancestor in ctx.registry.lineage(report.round)[2:]
@@ -69,17 +78,19 @@ def _problems(ctx: Context, report: EvalReport, history: Sequence[Promotion]) ->
         for ancestor in ctx.registry.lineage(report.round)
         if ancestor in ctx.registry.tainted
     ]
-    spent = len(ctx.registry.spent(_look(report)) & set(report.spends))
-    if spent:
-        problems.append(
-            f"{count(spent)} of its fresh tasks were spent by a later decision; run `flywheel eval --round "
-            f"{report.round}` again"
-        )
     return problems
 
 
-def _look(report: EvalReport) -> str:
-    return look_id(report.candidate_adapter_sha256, report.baseline_adapter_sha256, report.cases_sha256)
+def _other_protocol(ctx: Context, report: EvalReport, manifest: RoundManifest) -> str:
+    """Return in which way a report was not made as the round was registered."""
+    suites = [suite["name"] for suite in manifest.protocol["suites"]]
+    looked_at = {name.partition(":")[0] for name in report.coverage}
+    differing = ["suites"] if looked_at != set(suites) else differences(manifest.protocol, protocol_of(ctx))
+    what = f" ({', '.join(differing)})" if differing else ""
+    return (
+        f"it was evaluated by another protocol{what} than round {manifest.round} was registered with when it was "
+        f"trained; run `flywheel eval --round {manifest.round}`, or train a new round"
+    )
 
 
 def _record(
@@ -98,11 +109,26 @@ def _record(
         champion_after=champion_after,
         report_sha256=ctx.registry.report_sha256(number),
         adapter_sha256=ctx.registry.manifest(champion_after).adapter_sha256 if champion_after is not None else "",
+        ledger_sha256=_looked_at(ctx, number),
         by=by,
         at=ctx.clock(),
         **extra,
     )
-    return ctx.registry.decide(promotion)
+    decided = ctx.registry.decide(promotion)
+    ctx.registry.settle()
+    return decided
+
+
+def _candidate(ctx: Context, report: EvalReport) -> Candidate | None:
+    hashes = report.candidate_adapter_sha256, report.baseline_adapter_sha256, report.protocol_sha256
+    return ctx.registry.candidates.find(*hashes)
+
+
+def _looked_at(ctx: Context, number: int) -> str:
+    """Return the hash of the ledger's line with the look that a round's report ends with; '' without one."""
+    report = ctx.registry.report(number)
+    candidate = _candidate(ctx, report) if report is not None else None
+    return ctx.registry.candidates.last_look(candidate) if candidate is not None else ""
 
 
 def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:

@@ -1,15 +1,12 @@
 """Is there enough new evidence for another round? What is missing is counted, so that a waiting night can report it.
 
-Two things are needed. Rows that no round was trained on: without them a round repeats what its parent knows. And
-held-out tasks that no decision has used, with outcomes that have had time to become known: the gate tests on nothing
-else. After some held rounds in a row, as many tasks as the last decision would have needed: more attempts on too little
-are more chances of luck, each at the price of the tasks it spends.
+Two things are needed. Rows that no round was trained on: without them a round repeats what its parent knows. And a few
+held-out tasks with outcomes that have had time to become known: the gate decides on nothing else.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,9 +16,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.mix import trained_on
 from flywheel.pipeline.train.plan import differing_keys
-from flywheel.records import Need, Promotion, Split, Verdict
-from flywheel.stages.gate.superiority import RULE
-from flywheel.stats.planning import cases_for_superiority
+from flywheel.records import Need, Split
 
 if TYPE_CHECKING:
     from flywheel.pipeline.train.plan import PlannedRound
@@ -57,38 +52,13 @@ def _rows(ctx: Context, planned: PlannedRound) -> Need:
 
 
 def _tasks(ctx: Context) -> Need:
-    judged = read_table(ctx.store, "returns").filter(
+    labelled = read_table(ctx.store, "returns").filter(
         pl.col("step").is_null() & pl.col("known") & ~pl.col("provisional")
     )
     held_out = read_table(ctx.store, "episodes").filter(pl.col("split") == Split.HOLDOUT.value)
-    tasks = held_out.join(judged.select("episode_id"), on="episode_id", how="semi").select("task_id").unique().collect()
-    fresh = set(tasks["task_id"].to_list()) - ctx.registry.spent("")
-    return Need(what="held-out tasks with a known outcome that no decision has used", have=len(fresh), need=_need(ctx))
-
-
-def _need(ctx: Context) -> int:
-    """Return how many unused held-out tasks the next decision needs."""
-    gate, nightly = ctx.config.gate, ctx.config.nightly
-    held = _held_in_a_row(ctx.registry.promotions())
-    if len(held) < nightly.patience:
-        return gate.min_cases
-    numbers = next((r.numbers for r in held[-1].rules if r.rule == RULE), {})
-    cases = _deciding_cases(numbers, nightly.difference, gate.alpha)
-    tasks = math.ceil(cases * numbers.get("n_tasks", 0.0) / numbers["n"]) if numbers.get("n_tasks") else cases
-    return min(max(gate.min_cases, tasks), ctx.config.eval.max_cases)  # no more cases than these are ever looked at
-
-
-def _held_in_a_row(decisions: list[Promotion]) -> list[Promotion]:
-    """Return the newest decisions back to the last that moved the champion; blocked ones tested nothing."""
-    last = max((i for i, p in enumerate(decisions) if p.decision != "held"), default=-1)
-    return [p for p in decisions[last + 1 :] if p.verdict != Verdict.BLOCKED]
-
-
-def _deciding_cases(numbers: dict[str, float], difference: float, alpha: float) -> int:
-    """Return the cases that would decide: as the decision named them, else enough to see the difference."""
-    if "needed_n" in numbers:
-        return int(numbers["needed_n"])
-    if "mde" in numbers:  # what n cases could show; the number grows with the square of how much less is to be seen
-        return math.ceil(numbers["n"] * (numbers["mde"] / difference) ** 2)
-    discordance = max(numbers.get("discordance", difference), difference)
-    return cases_for_superiority(discordance, difference, alpha=numbers.get("alpha_t", alpha))
+    tasks = held_out.join(labelled.select("episode_id"), on="episode_id", how="semi").select(
+        pl.col("task_id").n_unique()
+    )
+    return Need(
+        what="held-out tasks with a known outcome", have=int(tasks.collect().item()), need=ctx.config.gate.min_cases
+    )

@@ -18,6 +18,7 @@ from flywheel.errors import FlywheelError, TrainError, UsageError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io import files
 from flywheel.pipeline.context import Context, served_rounds
+from flywheel.pipeline.evaluate.protocol import protocol_of, sha256_of
 from flywheel.pipeline.train.monitors import refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
@@ -83,7 +84,9 @@ def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None, reason: str)
     shared = {
         k: getattr(plan, k) for k in RoundManifest.model_fields if k in Plan.model_fields and k != "schema_version"
     }
-    manifest = RoundManifest(**shared, state="built", dataset=[data], seed=ctx.config.train.seed, forced=forced)
+    manifest = RoundManifest(
+        **shared, state="built", dataset=[data], seed=ctx.config.train.seed, forced=forced, protocol=protocol_of(ctx)
+    )
     return ctx.registry.save(manifest)
 
 
@@ -146,6 +149,7 @@ def _execute(ctx: Context, manifest: RoundManifest, on_metrics: Callable[[dict[s
     finally:
         _keep_logs(folder)
     trained = _finished(manifest, folder, result, time.monotonic() - started)
+    ctx.registry.candidates.trained(trained.round, trained.adapter_sha256, sha256_of(trained.protocol))
     ctx.registry.save(trained)
     shutil.rmtree(spec.work_dir, ignore_errors=True)
     return trained

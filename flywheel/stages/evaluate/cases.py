@@ -143,8 +143,8 @@ def state_cases(holdout: Holdout, most: int) -> list[StateCase]:
     states = _states(holdout)
     for state in states.values():
         state.label()
-    spent = {key for key, state in states.items() if state.task_id in holdout.spent}
-    chosen = capped((key for key, state in states.items() if state.good), most, spent)
+    known = {key for key, state in states.items() if state.task_id in holdout.known}
+    chosen = capped((key for key, state in states.items() if state.good), most, known)
     shown = {key: states[key].shown() for key in chosen}
     prompts = contexts(holdout.steps, set(shown.values()))
     wanted = [

@@ -30,7 +30,6 @@ class Comparison(NamedTuple):
     coverage: dict[str, int]
     wins: list[str]
     regressions: list[str]
-    tasks: list[str]  # of the headline metric's pairs
     measures: list[MeasureRow]
 
 
@@ -41,7 +40,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
     suite: str,
     primary: bool = True,
     seed: int = 0,
-    spent: Collection[str] = (),
+    known: Collection[str] = (),
     standings: Mapping[str, Standing] | None = None,
 ) -> Comparison:
     """Compare the candidate's scores with the baseline's.
@@ -52,7 +51,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
         suite: name for the rows.
         primary: whether the suite's headline metric decides superiority.
         seed: of the bootstrap.
-        spent: tasks that earlier decisions used; where the headline metric has some, a row of the others is added.
+        known: units that an earlier candidate was looked at on; where there are some, a row of the others is added.
         standings: declared kinds of slices; each has a row of the headline metric, found ones where they have cases.
 
     Raises:
@@ -75,7 +74,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
         rows.append(row(pairs, label, seed))
         if metric == headline:
             heads = pairs
-            fresh = [pair for pair in pairs if pair.candidate.task_id not in spent]
+            fresh = [pair for pair in pairs if pair.candidate.cluster not in known]
             if primary and len(fresh) < len(pairs):
                 rows.append(row(fresh, label._replace(slice=FRESH), seed))
             rows += slice_rows(pairs, label, seed, standings if primary else None)
@@ -86,7 +85,6 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
         coverage=coverage or {f"{suite}: offered": 0, f"{suite}: scored": 0},
         wins=[p.candidate.case_id for p in binary if p.difference > 0],
         regressions=[p.candidate.case_id for p in binary if p.difference < 0],
-        tasks=sorted({p.candidate.task_id for p in heads}),
         measures=measures,
     )
 
@@ -169,7 +167,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
     baseline_sha256: str,
     cases_sha256: str,
     trained_tasks: Collection[str],
-    spent: Collection[str] = (),
+    known: Collection[str] = (),
     standings: Mapping[str, Standing] | None = None,
     seed: int = 0,
 ) -> EvalReport:
@@ -184,7 +182,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         baseline_sha256: the baseline's adapter; '' for the base model.
         cases_sha256: identity of the cases and settings.
         trained_tasks: tasks that the candidate, or a round it descends from, was trained on.
-        spent: tasks that earlier decisions have used.
+        known: units that an earlier candidate was looked at on.
         standings: declared kinds of slices of the primary suite.
         seed: of the bootstrap.
     """
@@ -196,7 +194,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
             suite=suite,
             primary=suite == suites[0],
             seed=seed,
-            spent=spent,
+            known=known,
             standings=standings,
         )
         for suite in suites
@@ -223,8 +221,6 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         gaps=_gaps(candidate.get(suites[0], ()), baseline.get(suites[0], ())) if suites else [],
         wins=parts[suites[0]].wins if suites else [],
         regressions=parts[suites[0]].regressions if suites else [],
-        spends=[task for task in parts[suites[0]].tasks if task not in spent] if suites else [],
-        spent=sum(task in spent for task in parts[suites[0]].tasks) if suites else 0,
         seed=seed,
     )
 
@@ -275,5 +271,5 @@ def _measure_row(suite: str, name: str, ours: Mapping[str, CaseScore], theirs: M
         return row
     ratio = value / base
     apart = [(a - ratio * b) / base for a, b in zip(mine, other, strict=True)]
-    low, high = paired_t_interval(cluster(apart, [ours[c].task_id for c in cases])) if len(cases) > 1 else (0.0, 0.0)
+    low, high = paired_t_interval(cluster(apart, [ours[c].cluster for c in cases])) if len(cases) > 1 else (0.0, 0.0)
     return row.model_copy(update={"ratio": ratio, "low": ratio + low, "high": ratio + high})

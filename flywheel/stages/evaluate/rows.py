@@ -2,7 +2,8 @@
 
 Binary metrics have Tango's score interval; where tasks have several cases its counts are divided by the design effect
 and its quantile is Student's t over tasks. Other metrics have the clustered bootstrap's percentile interval, or a t
-interval where tasks are few. P-values take the task, not the case, as the unit.
+interval where tasks are few. P-values take the user or the task, not the case, as the
+unit.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
     if not pairs:
         return MetricRow(**named, standing=label.standing, n=0, binary=label.binary, primary=label.primary)
     differences = [p.difference for p in pairs]
-    data = cluster(differences, [p.candidate.task_id for p in pairs])
+    data = cluster(differences, [p.candidate.cluster for p in pairs])
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     effect = design_effect(data)
     if label.binary:
@@ -111,6 +112,7 @@ def row(pairs: Sequence[Pair], label: Label, seed: int) -> MetricRow:
         binary=label.binary,
         primary=label.primary,
         n_tasks=len(data.sums),
+        unit="user" if any(p.candidate.drawn_with for p in pairs) else "task",
         design_effect=effect,
         p_better=p_better,
         p_worse=p_worse,

@@ -6,9 +6,9 @@ declared   the user named it. It must be *shown* not to have lost `gate.slice_ma
            that holds the promotion, with the cases it needs. A regression of twice the margin gets through in a
            fraction of a percent of runs, whatever the size of the slice.
 found      no one named it, and there may be dozens. One with at least `gate.found_share` of the cases holds if it
-           looks more like one that lost `gate.found_margin` than like one that lost nothing (its difference is nearer
-           to that loss), and chance alone would not easily do so (p <= 1/4). Smaller ones are checked by
-           `no_deterioration` like all others.
+           lost, and its cases are far likelier where it lost `gate.found_margin` than where it changed like the other
+           cases. How far depends on how many slices were looked through: with m of them by a factor of m²/5. Smaller
+           ones are checked by `no_deterioration` like all others.
 unguarded  declared as one that does not matter: shown, never part of the decision.
 
 What both kinds miss, and how often they hold an honest candidate, is measured by `benchmarks/gate.py --only slice`.
@@ -16,18 +16,19 @@ What both kinds miss, and how often they hold an honest candidate, is measured b
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from flywheel.present import NAMED, count, margin, metric_evidence, metric_name, some
-from flywheel.records import FRESH, RuleResult, Verdict
-from flywheel.stages.gate.no_deterioration import p_worse
+from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.non_inferior import guardrail_of, is_head
 
 if TYPE_CHECKING:
     from flywheel.config import GateConfig
     from flywheel.extensions import GateInput
 
-EASILY = 0.25  # a loss that chance makes more often than this is not a sign of anything
+_INTERVAL_WIDTH = 2 * NormalDist().inv_cdf(0.975)  # of a 95% interval, in standard errors
 
 
 def slices(inputs: GateInput, cfg: GateConfig) -> RuleResult:
@@ -39,7 +40,8 @@ def slices(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     not_shown = [g for g in guards if not g.shown]
     large = [r for r in rows if r.standing == "found" and head is not None and r.n >= max(1, cfg.found_share * head.n)]
     fallen = [r for r in large if r.delta is not None and r.delta <= -cfg.found_margin / 2]
-    lost = [r for r in fallen if (p := p_worse(r)) is not None and p <= EASILY]
+    least = math.log(max(1.0, len(large) ** 2 / 5))
+    lost = [r for r in fallen if head is not None and log_ratio(r, head, cfg.found_margin) >= least]
     parts = [f"{_name(r.slice)} has no cases" for r in declared if r.n == 0]
     numbers = {
         "declared": float(len(declared)),
@@ -69,6 +71,25 @@ def slices(inputs: GateInput, cfg: GateConfig) -> RuleResult:
         numbers=numbers,
         details=parts[NAMED:],
     )
+
+
+def log_ratio(row: MetricRow, head: MetricRow, margin: float) -> float:
+    """Return log P(the slice's cases if it lost the margin) - log P(if it changed like all other cases).
+
+    Zeros and ones: the multinomial of wins, losses and ties; a slice that lost wins half as often as the others. Other
+    scores: the normal approximation by the row's interval.
+    """
+    if not row.binary:
+        if row.low is None or row.high is None or row.high <= row.low or row.delta is None or head.delta is None:
+            return 0.0
+        error = (row.high - row.low) / _INTERVAL_WIDTH
+        return ((row.delta - head.delta) ** 2 - (row.delta + margin) ** 2) / (2 * error**2)
+    others = head.n - row.n + 1.0
+    wins, losses = (head.wins - row.wins + 0.5) / others, (head.losses - row.losses + 0.5) / others
+    ties = max(1 - wins - losses, 1e-9)
+    fewer, more = wins / 2, min(wins / 2 + margin, 1 - wins / 2 - 1e-9)
+    ratio = row.wins * math.log(0.5) + row.losses * math.log(more / losses)
+    return (ratio + (row.n - row.wins - row.losses) * math.log(max(1 - fewer - more, 1e-9) / ties)) / row.design_effect
 
 
 def _name(slice_: str) -> str:

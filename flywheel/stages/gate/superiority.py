@@ -1,201 +1,139 @@
-"""The rule `superiority`: is the candidate better on the primary metric, at the level that the ledger grants this test?
+"""The rule `superiority`: is the candidate better on the primary metric, by all that was ever seen of it?
 
-The ledger is the history of decisions. LORD++ (Ramdas et al. 2017) gives each test a level such that in the long run at
-most a share alpha of the promotions is false. A test is a decision that could have promoted: a superiority test with a
-p-value, not blocked; forced moves and rollbacks are not tests. Only a promotion earns wealth back; counting a test that
-passed but was held for another reason as not rejected is the conservative reading.
+A candidate stays until it is decided. Each look adds its new units to one e-process (`stages.gate.evidence`):
 
-The same evaluation decided on again is the same test: it keeps its place and its level. It is recognised by round,
-champion and statistic, so that a repeated command spends nothing, while the same round on more cases is a new look and
-pays.
+    PROMOTE       E reached 1 / level at some look
+    REJECT        E of "worse" reached 1 / HARM_ALPHA, or the level is out of reach within `gate.horizon` looks
+    INCONCLUSIVE  neither: the candidate stays, and the next look adds to what is known
+
+The level is the candidate's share of `gate.alpha` (e-LOND). Looking again costs nothing; another candidate does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
 
-from flywheel.errors import ConfigError
-from flywheel.present import count, least, metric_evidence, p_value
-from flywheel.records import FRESH, MetricRow, RuleResult, Verdict
-from flywheel.stats.online import lord_level
-from flywheel.stats.paired import mcnemar_better, mcnemar_mid_p
-from flywheel.stats.planning import cases_for_superiority, least_difference, superiority_power
-
-if TYPE_CHECKING:
-    from flywheel.config import GateConfig
-    from flywheel.extensions import GateInput
-    from flywheel.records import Promotion
+from flywheel.config import GateConfig
+from flywheel.extensions import GateInput
+from flywheel.present import count, e_value, metric_evidence, p_value
+from flywheel.records import Evidence, MetricRow, RuleResult, Verdict
+from flywheel.stages.gate.evidence import STARTS
+from flywheel.stats.betting import cases_needed
 
 RULE = "superiority"
-POWER = 0.8
-_NORMAL = NormalDist()
-_INTERVAL_WIDTH = 2 * _NORMAL.inv_cdf(0.975)  # of a 95% interval, in standard errors
+HARM_ALPHA = 0.05  # chance that a candidate which is not worse is ever rejected as worse
+FUTILE_FROM = 5  # looks before which no candidate is given up
 
 
 def superiority(inputs: GateInput, cfg: GateConfig) -> RuleResult:
-    """Pass if the one-sided p-value of the primary metric is at most the ledger's level.
+    """Pass if the evidence of all looks has reached the candidate's level, and it is still ahead.
 
-    Binary metrics: the exact sign-flip test over tasks, which is McNemar's where each task has one case. Others: the
-    clustered bootstrap's. If it does not pass, the message gives the cases needed if the observed difference is true,
-    and the smallest difference that these cases could show.
-
-    A task is spent once: where earlier decisions have used some of the tasks, only the others are tested, because the
-    champion was chosen on the used ones and the ledger's promise holds for fresh data only.
+    If it does not pass, the numbers hold the units and looks still needed at the observed difference (`needed_n`,
+    `nights`), where the candidate is ahead.
     """
-    primary = {r.slice: r for r in inputs.report.metrics if r.primary}
-    row = primary.get(FRESH, primary.get("all"))
-    if row is None or row.n == 0:
-        return _untestable(inputs, primary.get("all"), cfg)
-    p = mcnemar_better(row.wins, row.losses) if row.p_better is None and row.binary else row.p_better
-    if row.n < cfg.min_cases or p is None:
-        needed = f"{count(cfg.min_cases, 'paired case')}{'' if row.n < cfg.min_cases else ' with a p-value'}"
-        numbers = {"n": float(row.n), "needed_n": float(max(cfg.min_cases, row.n))}
-        return _held(f"{metric_evidence(row)}: a test needs at least {needed}.", numbers)
-    numbers = _facts(row, p)
-    level = level_of(look_of(inputs.report.round, inputs.report.baseline, numbers), inputs.history, cfg)
-    numbers |= {"alpha_t": level.alpha, "test": float(level.place)} | _planning(row, level.alpha)
-    against = f"alpha_t {p_value(level.alpha)} (test {level.place})"
-    ahead = row.wins > row.losses if row.binary else row.delta is not None and row.delta > 0
-    if p <= level.alpha and ahead:
-        message = f"{metric_evidence(row)}: p {p_value(p)} <= {against}."
-        return RuleResult(rule=RULE, passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
-    if "needed_n" in numbers:  # an approximation; these cases were not enough, so more are needed
-        numbers["needed_n"] = max(numbers["needed_n"], row.n + 1.0)
-    return _held(f"{metric_evidence(row)}: p {p_value(p)} > {against}; {_missing(row, numbers)}.", numbers)
-
-
-def _untestable(inputs: GateInput, total: MetricRow | None, cfg: GateConfig) -> RuleResult:
-    if total is None or total.n == 0:
+    row = next((r for r in inputs.report.metrics if r.primary and r.slice == "all"), None)
+    evidence = inputs.report.evidence
+    if row is None or row.n == 0 or evidence is None:
         return _held("There are no paired cases on the primary metric, so there is nothing to test.", {"n": 0.0})
-    message = (
-        f"{metric_evidence(total)}: earlier decisions have spent all {count(inputs.report.spent, 'task')}; a test "
-        f"needs at least {count(cfg.min_cases, 'case')} of new held-out tasks."
-    )
-    return _held(message, {"n": 0.0, "spent": float(inputs.report.spent), "needed_n": float(cfg.min_cases)})
+    numbers = _numbers(row, evidence)
+    if evidence.units < cfg.min_cases:
+        message = f"{metric_evidence(row)}: a decision needs at least {count(cfg.min_cases, row.unit)}."
+        return _held(message, numbers | {"needed_n": float(cfg.min_cases)})
+    bound = f"{e_value(math.log(1 / evidence.level))} (candidate {evidence.candidate}, level {p_value(evidence.level)})"
+    shown = f"{metric_evidence(row)}: E {e_value(evidence.log_e_best)}"
+    if evidence.log_e_best >= math.log(1 / evidence.level) and evidence.mean > 0:
+        message = f"{shown} >= {bound}, {_looks(evidence)}."
+        return RuleResult(rule=RULE, passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
+    if evidence.log_e_worse >= math.log(1 / HARM_ALPHA):
+        worse = f"E of 'worse' {e_value(evidence.log_e_worse)} >= {count(1 / HARM_ALPHA)}"
+        return _rejected(f"{metric_evidence(row)}: {worse}, {_looks(evidence)}.", numbers)
+    if _futile(evidence, cfg.horizon):
+        message = (
+            f"{shown} < {bound} after {_looks(evidence)}; out of reach: even one standard error above its mean it "
+            f"needs more than gate.horizon {count(cfg.horizon, 'look')}."
+        )
+        return _rejected(message, numbers)
+    return _held(f"{shown} < {bound}, {_looks(evidence)}; {_missing(evidence)}.", numbers | _planning(evidence))
 
 
 def _held(message: str, numbers: dict[str, float]) -> RuleResult:
     return RuleResult(rule=RULE, passed=False, verdict=Verdict.INCONCLUSIVE, message=message, numbers=numbers)
 
 
-def _missing(row: MetricRow, numbers: Mapping[str, float]) -> str:
-    """Return what would be needed: the cases for this difference, the difference for these cases."""
-    if "needed_n" in numbers:
-        needed = f"about {count(numbers['needed_n'], 'case')} needed for power {POWER} if that difference is true"
-        needed += f" (power here {numbers['power']:.2f})"
-    elif row.binary and row.wins + row.losses == 0:
-        needed = "no discordant cases"
-    else:
-        needed = "the candidate is not ahead, so no number of cases can be given"
-    if "mde" in numbers:
-        smallest = least(numbers["mde"], binary=row.binary)
-        return f"{needed}; smallest difference that {count(row.n, 'case')} can show: {smallest}"
-    return f"{needed}; {count(row.n, 'case')} cannot show any difference at this level"
+def _rejected(message: str, numbers: dict[str, float]) -> RuleResult:
+    return RuleResult(rule=RULE, passed=False, verdict=Verdict.REJECT, message=message, numbers=numbers)
 
 
-def _facts(row: MetricRow, p: float) -> dict[str, float]:
-    facts = {
+def _numbers(row: MetricRow, evidence: Evidence) -> dict[str, float]:
+    numbers = {
         "n": float(row.n),
-        "n_tasks": float(row.n_tasks),
+        "units": float(evidence.units),
+        "fresh": float(evidence.fresh),
+        "returning": float(evidence.returning),
+        "looks": float(evidence.looks),
         "wins": float(row.wins),
         "losses": float(row.losses),
-        "design_effect": row.design_effect,
-        "p": p,
         "delta": row.delta if row.delta is not None else 0.0,
+        "mean": evidence.mean,
+        "always_low": evidence.low,
+        "always_high": evidence.high,
+        "log_e": evidence.log_e_best,
+        "log_e_worse": evidence.log_e_worse,
+        "candidate": float(evidence.candidate),
+        "level": evidence.level,
+        "discordance": evidence.discordance,
     }
-    facts |= {name: value for name, value in (("low", row.low), ("high", row.high)) if value is not None}
-    if row.binary:
-        facts |= {"mid_p": mcnemar_mid_p(row.wins, row.losses), "discordance": (row.wins + row.losses) / row.n}
-    return facts
+    return numbers | {name: value for name, value in (("low", row.low), ("high", row.high)) if value is not None}
 
 
-def _planning(row: MetricRow, alpha: float) -> dict[str, float]:
-    """Return needed_n, mde (minimum detectable effect) and power, as far as the observed cases allow."""
-    if not row.binary:
-        return _planning_real(row, alpha)
-    discordance, delta = (row.wins + row.losses) / row.n, (row.wins - row.losses) / row.n
-    independent = row.n / row.design_effect
-    smallest = least_difference(independent, discordance, alpha=alpha, power=POWER)
-    plan = {} if smallest is None else {"mde": smallest}
-    if delta > 0:
-        # an exact test cannot reject with fewer discordant cases than this, whatever the normal approximation gives
-        wins_alone = math.ceil(-math.log2(alpha)) / discordance
-        needed = max(cases_for_superiority(discordance, delta, alpha=alpha, power=POWER), wins_alone)
-        plan["needed_n"] = float(math.ceil(needed * row.design_effect))
-        plan["power"] = superiority_power(independent, discordance, delta, alpha=alpha)
-    return plan
+def _looks(evidence: Evidence) -> str:
+    """Return the looks and what they rest on, in words."""
+    looks = count(evidence.looks, "look")
+    known = evidence.units - evidence.fresh
+    if not known:
+        return looks
+    return f"{looks}, {count(evidence.fresh)} fresh and {count(known)} units that were looked at before"
 
 
-def _planning_real(row: MetricRow, alpha: float) -> dict[str, float]:
-    if row.low is None or row.high is None or row.delta is None or row.high <= row.low:
-        return {}
-    error = (row.high - row.low) / _INTERVAL_WIDTH
-    z_alpha, z_beta = -_NORMAL.inv_cdf(alpha), _NORMAL.inv_cdf(POWER)
-    plan = {"mde": (z_alpha + z_beta) * error}
-    if row.delta > 0:
-        plan["needed_n"] = float(math.ceil(row.n * ((z_alpha + z_beta) * error / row.delta) ** 2))
-        plan["power"] = _NORMAL.cdf(row.delta / error - z_alpha)
-    return plan
+def _error(evidence: Evidence) -> float:
+    """Return the standard error of the mean."""
+    variance = max(evidence.discordance - evidence.mean**2, evidence.discordance / max(evidence.units, 1))
+    return math.sqrt(variance / evidence.units)
 
 
-# --- the ledger ------------------------------------------------------------------------------------------------------
+def _units_needed(evidence: Evidence, difference: float) -> float:
+    """Return the units that this difference needs in all; infinite where it is not positive."""
+    return cases_needed(max(evidence.discordance, difference), difference, level=evidence.level)
 
 
-class Look(NamedTuple):
-    """One look at one candidate: what makes a test the same test."""
-
-    round: int
-    baseline: str
-    n: float
-    wins: float
-    losses: float
-    delta: float
-    p: float
+def _looks_needed(evidence: Evidence, difference: float) -> float:
+    """Return the further looks until then, at the pace of the last ones."""
+    missing = max(_units_needed(evidence, difference) - evidence.units, 1.0)
+    return missing / evidence.recent if evidence.recent > 0 else math.inf
 
 
-def look_of(number: int, baseline: str, numbers: Mapping[str, float]) -> Look:
-    """Return the look behind a superiority rule's numbers."""
-    n, wins, losses, delta, p = (numbers.get(name, 0.0) for name in ("n", "wins", "losses", "delta", "p"))
-    return Look(number, baseline, n, wins, losses, delta, p)
+def _futile(evidence: Evidence, horizon: int) -> bool:
+    """Return whether even one standard error above its mean a candidate needs more than so many further looks.
 
-
-class Level(NamedTuple):
-    """The place of a test in the ledger and the level that it may be rejected at."""
-
-    place: int
-    alpha: float
-
-
-def level_of(look: Look, history: Sequence[Promotion], cfg: GateConfig) -> Level:
-    """Return the level at which this test may reject.
-
-    Raises:
-        ConfigError: the initial wealth exceeds alpha.
+    Where the same units return for ever, their last part of the stake is at work from the thirtieth look on.
     """
-    if cfg.initial_wealth > cfg.alpha:
-        raise ConfigError(
-            f"gate.initial_wealth {cfg.initial_wealth} exceeds gate.alpha {cfg.alpha}",
-            hint="lower gate.initial_wealth; half of gate.alpha is usual",
-        )
-    places: dict[Look, int] = {}
-    promoted: list[int] = []
-    for earlier, rejected in _tests(history):
-        if earlier == look:
-            break
-        place = places.setdefault(earlier, len(places) + 1)
-        if rejected:
-            promoted.append(place)
-    place = len(places) + 1
-    return Level(place, lord_level(place, sorted(set(promoted)), alpha=cfg.alpha, initial_wealth=cfg.initial_wealth))
+    if evidence.recent == 0:
+        return evidence.looks > max(STARTS)
+    return evidence.looks >= FUTILE_FROM and _looks_needed(evidence, evidence.mean + _error(evidence)) > horizon
 
 
-def _tests(history: Sequence[Promotion]) -> Iterator[tuple[Look, bool]]:
-    """Yield (test, whether it promoted) for every decision that was one, oldest first."""
-    for entry in history:
-        numbers = next((r.numbers for r in entry.rules if r.rule == RULE), {})
-        if entry.decision in {"promoted", "held"} and entry.verdict != Verdict.BLOCKED and "p" in numbers:
-            baseline = "base" if entry.champion_before is None else str(entry.champion_before)
-            yield look_of(entry.round, baseline, numbers), entry.decision == "promoted"
+def _planning(evidence: Evidence) -> dict[str, float]:
+    needed = _units_needed(evidence, evidence.mean)
+    if not math.isfinite(needed):
+        return {}
+    plan = {"needed_n": float(math.ceil(max(needed, evidence.units + 1)))}
+    nights = _looks_needed(evidence, evidence.mean)
+    return plan | ({"nights": float(math.ceil(nights))} if math.isfinite(nights) else {})
+
+
+def _missing(evidence: Evidence) -> str:
+    plan = _planning(evidence)
+    if "needed_n" not in plan:
+        return "it is not ahead, so no number of units can be given"
+    units = f"about {count(plan['needed_n'], 'unit')} needed if this difference is true"
+    return f"{units} ({count(plan['nights'], 'more look')} at this pace)" if "nights" in plan else units

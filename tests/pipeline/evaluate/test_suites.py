@@ -33,6 +33,9 @@ def trained(projects: Callable[[str], Path]) -> Path:
     )
     (folder / "evals").mkdir()
     (folder / "evals" / "sayings.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in CASES))
+    registry = Project(folder).registry
+    registry.save(registry.manifest(1).model_copy(update={"protocol": {}}))  # it was registered with other suites
+    (registry.root / "candidates.jsonl").unlink()
     return folder
 
 
@@ -127,7 +130,8 @@ def test_a_file_of_cases_is_a_suite_by_its_name(trained: Path, tmp_path: Path) -
     report = project.evaluate(1, suites=["sayings"]).report
     head = report.metrics[0]
     assert (head.suite, head.metric, head.n, head.primary) == ("sayings", "sayings_passed", 2, True)
-    assert len(report.spends) == 2  # as a primary suite its cases are spent by a decision, like any other task
+    assert report.evidence is not None
+    assert report.evidence.units == 2  # as a primary suite its cases are units, like any other task
 
     with pytest.raises(ExtensionError, match="no evaluators extension named `nothing`"):
         project.evaluate(1, suites=["nothing"])

@@ -14,7 +14,7 @@ from flywheel.errors import EvidenceError, FlywheelError, IngestError
 from flywheel.pipeline.train.plan import make_plan
 from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.project import Project
-from flywheel.records import Certificate, Promotion, RuleResult
+from flywheel.records import Certificate
 from tests.nights import poison, write_night
 from tests.projects import FLYWHEEL, write_config
 
@@ -177,15 +177,6 @@ def missing(project: Project, **nightly: float) -> list[tuple[int, int]]:
     return [(need.have, need.need) for need in lacks_rows(ctx, make_plan(ctx, 1)) + lacks_tasks(ctx)]
 
 
-def held(numbers: dict[str, float], *, verdict: str = "INCONCLUSIVE") -> Promotion:
-    rule = RuleResult.model_validate(
-        {"rule": "superiority", "passed": False, "verdict": verdict, "message": "", "numbers": numbers}
-    )
-    return Promotion.model_validate(
-        {"round": 1, "decision": "held", "verdict": verdict, "rules": [rule], "by": "t", "at": "2026-01-01T00:00:00Z"}
-    )
-
-
 def test_a_night_waits_for_rows_and_for_held_out_tasks(planned: Project) -> None:
     """64 conversations, 3 in 4 with an outcome; 12 rows at most; of the held-out tasks what the hash gives."""
     have = Project(planned.folder).query(
@@ -194,32 +185,6 @@ def test_a_night_waits_for_rows_and_for_held_out_tasks(planned: Project) -> None
     )["n"][0].as_py()  # fmt: skip
     assert missing(planned, min_new_rows=12) == ([(have, 5)] if have < 5 else [])
     assert missing(planned, min_new_rows=13)[0] == (12, 13)
-    spent = planned.query("SELECT DISTINCT task_id FROM episodes WHERE split = 'holdout'")["task_id"].to_pylist()
-    planned.registry.spend("look", 1, spent)
-    assert missing(planned)[-1] == (0, 5)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "need"),
-    [
-        ({"n": 10.0, "n_tasks": 10.0, "needed_n": 31.0}, 31),  # the decision named it
-        ({"n": 20.0, "n_tasks": 10.0, "needed_n": 31.0}, 16),  # two cases a task
-        ({"n": 10.0, "n_tasks": 10.0, "mde": 0.2}, 40),  # half the difference, four times the cases
-        ({"n": 10.0, "n_tasks": 10.0, "needed_n": 5000.0}, 50),  # no more are ever looked at
-        ({"n": 10.0, "n_tasks": 10.0, "needed_n": 1.0}, 5),  # gate.min_cases
-    ],
-)
-def test_after_two_held_rounds_as_many_as_would_decide(numbers: dict[str, float], need: int, planned: Project) -> None:
-    text = (planned.folder / "flywheel.toml").read_text().replace("max_cases = 5", "max_cases = 50")
-    (planned.folder / "flywheel.toml").write_text(text)
-    project = Project(planned.folder)
-    project.registry.spend("look", 1, project.query("SELECT DISTINCT task_id FROM episodes")["task_id"].to_pylist())
-    project.registry.decide(held(numbers))
-    assert missing(project)[-1] == (0, 5)
-    project.registry.decide(held({"n": 1.0}, verdict="BLOCKED"))  # tested nothing
-    assert missing(project)[-1] == (0, 5)
-    project.registry.decide(held(numbers))
-    assert missing(project)[-1] == (0, need)
 
 
 def test_a_round_that_stands_in_for_tainted_ones_waits_for_nothing(planned: Project) -> None:

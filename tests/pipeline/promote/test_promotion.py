@@ -1,4 +1,4 @@
-"""Decisions on stored reports: what is spent, what is repeated, what is tampered with."""
+"""Decisions on stored reports: what is repeated, what ends a candidate, what is tampered with."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.config import GateConfig
 from flywheel.errors import UsageError
 from flywheel.io import files
+from flywheel.pipeline.evaluate.looks import evidence_of
 from flywheel.pipeline.promote.promotion import decide_round, force, roll_back
 from flywheel.project import Project
-from flywheel.records import EvalReport, MetricRow, OffPolicyEstimate, Promotion, Verdict
+from flywheel.records import EvalReport, LedgerEntry, MetricRow, OffPolicyEstimate, Promotion, Verdict
 from flywheel.registry.registry import ADAPTER_WEIGHTS
+from flywheel.stages.gate.evidence import weigh
+from flywheel.stats.betting import candidate_level
 from tests.reports import estimate, manifest, report, row
-
-TASKS = [f"task {i:03d}" for i in range(100)]
 
 
 @pytest.fixture
@@ -28,16 +30,34 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
-def evaluated(project: Project, number: int, head: MetricRow, **rest: Any) -> EvalReport:
-    """Store an evaluation of a round beside the champion, on tasks that nobody has spent."""
+def evaluated(project: Project, number: int, head: MetricRow, *, name: str = "", **rest: Any) -> EvalReport:
+    """Store a look at a round next to the champion, on as many new tasks as the primary row has cases."""
     champion, registry = project.registry.champion, project.registry
+    sides = (
+        registry.manifest(number).adapter_sha256,
+        "" if champion is None else registry.manifest(champion).adapter_sha256,
+    )
+    if registry.candidates.find(*sides, "") is None:
+        place, promotions = registry.candidates.next_place()
+        level = candidate_level(place, promotions, alpha=0.05)
+        entry = LedgerEntry(event="registered", candidate=place, round=number, level=level)
+        registry.candidates.append(
+            entry.model_copy(update={"candidate_sha256": sides[0], "baseline_sha256": sides[1], "baseline": "b"})
+        )
+    candidate = registry.candidates.find(*sides, "")
+    assert candidate is not None
+    outcomes = [1.0] * head.wins + [-1.0] * head.losses + [0.0] * (head.n - head.wins - head.losses)
+    units = {f"{name or number} {len(candidate.looks)} {i:03d}": (d, 1) for i, d in enumerate(outcomes)}
+    registry.candidates.look(candidate, dict.fromkeys(units, "h"), units, f"scores {number} {len(candidate.looks)}")
+    looked_at = registry.candidates.find(*sides, "")
+    assert looked_at is not None
     made = report(
         head,
         number=number,
-        candidate_adapter_sha256=registry.manifest(number).adapter_sha256,
+        candidate_adapter_sha256=sides[0],
         baseline="base" if champion is None else str(champion),
-        baseline_adapter_sha256="" if champion is None else registry.manifest(champion).adapter_sha256,
-        **({"spends": TASKS} | rest),
+        baseline_adapter_sha256=sides[1],
+        **({"evidence": evidence_of(looked_at)} | rest),
     )
     registry.save_report(made)
     return made
@@ -48,35 +68,84 @@ def decided(project: Project, number: int) -> Promotion:
         return decide_round(ctx, number, by="test")
 
 
-def test_a_decision_spends_its_tasks_once(project: Project) -> None:
+def test_a_report_is_decided_on_once(project: Project) -> None:
     evaluated(project, 1, row(30, 1, 100))
     first = decided(project, 1)
 
     assert (first.verdict, project.registry.champion) == (Verdict.PROMOTE, 1)
-    assert project.registry.spent("another look") == set(TASKS)
+    assert [c.ended for c in project.registry.candidates.candidates()] == ["promoted"]
     assert decided(project, 1) == first
     assert len(project.registry.promotions()) == 1
-    assert len((project.registry.root / "spent.jsonl").read_text().splitlines()) == 1
     assert project.registry.problems([1]) == []
 
 
-def test_a_report_on_tasks_that_were_spent_since_is_blocked(project: Project) -> None:
-    evaluated(project, 2, row(30, 1, 100), cases_sha256="c2")
-    evaluated(project, 1, row(6, 3, 100), cases_sha256="c1")
+def test_a_held_candidate_stays_until_its_looks_together_decide(project: Project) -> None:
+    for look in range(3):
+        evaluated(project, 1, row(6, 2, 40))
+        found = decided(project, 1)
+        assert (found.verdict, project.registry.champion) == (Verdict.INCONCLUSIVE, None), look
+    evaluated(project, 1, row(9, 1, 40))
+
+    assert decided(project, 1).verdict == Verdict.PROMOTE
+    (candidate,) = project.registry.candidates.candidates()
+    assert (candidate.place, len(candidate.looks), candidate.ended) == (1, 4, "promoted")
+
+
+def test_a_promotion_replaces_the_candidates_against_the_old_champion(project: Project) -> None:
+    evaluated(project, 2, row(6, 3, 100))
+    decided(project, 2)
+    evaluated(project, 1, row(30, 1, 100))
     decided(project, 1)
 
-    found = decided(project, 2)
+    assert [c.ended for c in project.registry.candidates.candidates()] == ["replaced", "promoted"]
+
+
+def test_a_rejected_candidate_has_ended(project: Project) -> None:
+    evaluated(project, 1, row(1, 30, 100))
+
+    assert decided(project, 1).verdict == Verdict.REJECT
+    assert project.registry.candidates.open() == []
+
+
+def test_a_killed_decision_is_settled_by_the_next(project: Project) -> None:
+    evaluated(project, 1, row(30, 1, 100))
+    path = project.registry.root / "candidates.jsonl"
+    before = path.read_text()
+    decided(project, 1)
+    after = path.read_text()
+    path.write_text(before)  # killed between the decision and the end of the candidate
+
+    project.registry.settle()
+    assert path.read_text() == after
+
+
+def test_a_report_that_is_not_of_the_ledgers_looks_is_blocked(project: Project) -> None:
+    made = evaluated(project, 1, row(6, 3, 100))
+    better = weigh([{f"t{i}": (1.0, 1) for i in range(50)}], candidate=1, level=0.03)
+    project.registry.save_report(made.model_copy(update={"evidence": better}))
+
+    found = decided(project, 1)
     assert found.verdict == Verdict.BLOCKED
-    assert "100 of its fresh tasks were spent by a later decision" in found.rules[0].message
+    assert "its report is not of the looks that the ledger of candidates has" in found.rules[0].message
 
 
-def test_a_blocked_night_spends_nothing(project: Project) -> None:
+def test_another_protocol_than_the_registered_one_is_blocked(project: Project) -> None:
+    registered = {"suites": [{"name": "preference", "cases": ""}], "eval": {}, "gate": GateConfig().model_dump()}
+    project.registry.save(project.registry.manifest(1).model_copy(update={"protocol": registered}))
+    evaluated(project, 1, row(30, 1, 100))
+
+    found = decided(project, 1)
+    assert found.verdict == Verdict.BLOCKED
+    assert "it was evaluated by another protocol (suites) than round 1 was registered with" in found.rules[0].message
+
+
+def test_a_blocked_night_ends_no_candidate(project: Project) -> None:
     evaluated(project, 1, row(30, 1, 100), leaked_tasks=3)
 
     found = decided(project, 1)
     assert found.verdict == Verdict.BLOCKED
     assert "3 cases of 100 were of tasks trained on" in found.rules[0].message
-    assert not (project.registry.root / "spent.jsonl").exists()
+    assert len(project.registry.candidates.open()) == 1
 
 
 def test_tampering_blocks_with_the_reason(project: Project) -> None:
@@ -84,12 +153,12 @@ def test_tampering_blocks_with_the_reason(project: Project) -> None:
     decided(project, 1)
     path = project.registry.root / "promotions.jsonl"
     path.write_text(path.read_text().replace('"verdict":"PROMOTE"', '"verdict":"REJECT"'))
-    evaluated(project, 2, row(30, 1, 100), spends=["new"])
+    evaluated(project, 2, row(30, 1, 100))
 
     found = decided(project, 2)
     assert (found.verdict, project.registry.champion) == (Verdict.BLOCKED, 1)
     assert "the end of promotions.jsonl was changed or cut off" in found.rules[0].message
-    evaluated(project, 3, row(30, 1, 100), spends=["newer"])
+    evaluated(project, 3, row(30, 1, 100))
     again = decided(project, 3)
     assert "promotions.jsonl line 2 does not follow from the line before" in again.rules[0].message
 
@@ -121,13 +190,13 @@ def test_what_was_rolled_back_never_comes_back(project: Project) -> None:
             force(ctx, 1, reason="please", by="test")
     for number, parent in ((2, 1), (3, 2)):
         project.registry.save(project.registry.manifest(number).model_copy(update={"parent": parent}))
-        evaluated(project, number, row(30, 1, 100), cases_sha256=f"c{number}", spends=[f"{number}"])
+        evaluated(project, number, row(30, 1, 100))
 
     assert "its parent, round 1, was rolled back" in decided(project, 2).rules[0].message
     assert "it descends from round 1, which was rolled back" in decided(project, 3).rules[0].message
 
 
-def test_an_estimate_that_says_the_opposite_holds_a_promotion_and_spends_its_tasks(project: Project) -> None:
+def test_an_estimate_that_says_the_opposite_holds_a_promotion(project: Project) -> None:
     evaluated(project, 1, row(30, 1, 100), off_policy=[estimate(0.5)])
 
     found = decided(project, 1)
@@ -137,7 +206,7 @@ def test_an_estimate_that_says_the_opposite_holds_a_promotion_and_spends_its_tas
         "Vetoed by the logs: DR estimates [0.400, 0.500] for the candidate (n 200); the policies that acted earned "
         "0.600."
     )
-    assert project.registry.spent("another look") == set(TASKS)
+    assert len(project.registry.candidates.open()) == 1
 
 
 def test_every_rule_of_a_decision_is_explained(project: Project) -> None:

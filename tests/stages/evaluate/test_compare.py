@@ -149,7 +149,7 @@ def test_reasons_are_counted() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], [], [])
+    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], [])
 
     nothing = compare(scores([math.nan]), scores([math.nan]), suite="s")
     assert (head(nothing.metrics).n, head(nothing.metrics).delta) == (0, None)
@@ -239,13 +239,12 @@ def test_a_hundred_thousand_cases() -> None:
     assert (row.n, row.n_tasks) == (100_000, 50_000)
 
 
-def test_spent_tasks_are_left_out_of_a_row_of_its_own() -> None:
-    found = compare(scores([1.0] * 10), scores([0.0] * 10), suite="s", spent={"t000", "t001", "elsewhere"})
+def test_known_units_are_left_out_of_a_row_of_its_own() -> None:
+    found = compare(scores([1.0] * 10), scores([0.0] * 10), suite="s", known={"t000", "t001", "elsewhere"})
 
     fresh = next(r for r in found.metrics if r.slice == "fresh")
     assert (found.metrics[0].n, fresh.n, fresh.primary) == (10, 8, True)
-    assert len(found.tasks) == 10
-    assert all(r.slice != "fresh" for r in compare(scores([1.0]), scores([0.0]), suite="s", spent={"x"}).metrics)
+    assert all(r.slice != "fresh" for r in compare(scores([1.0]), scores([0.0]), suite="s", known={"x"}).metrics)
 
 
 def test_what_a_candidate_lacks_is_named_over_all_and_by_slice() -> None:

@@ -99,8 +99,8 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     """
     held = holdout.pairs.filter(pl.col("split") == Split.HOLDOUT.value)
     rows = {row["pair_id"]: row for row in held.iter_rows(named=True)}
-    spent = {pair_id for pair_id, row in rows.items() if row["task_id"] in holdout.spent}
-    pairs = [rows[pair_id] for pair_id in capped(rows, cfg.max_cases, spent)]
+    known = {pair_id for pair_id, row in rows.items() if row["task_id"] in holdout.known}
+    pairs = [rows[pair_id] for pair_id in capped(rows, cfg.max_cases, known)]
     asks = [_asks(pair) for pair in pairs]
     flat = [ask for both in asks for ask in both]
     read = fits(policy, flat, 0)

@@ -50,7 +50,7 @@ def _scenarios(holdout: Holdout, most: int) -> list[Scenario]:
         return []
     rows = holdout.scenarios.filter((pl.col("split") == Split.HOLDOUT.value) & (pl.col("n_calls") > 0))
     tasks = dict(rows.select("scenario_id", "task_id").iter_rows())
-    kept = capped(tasks, most, {case for case, task in tasks.items() if task in holdout.spent})
+    kept = capped(tasks, most, {case for case, task in tasks.items() if task in holdout.known})
     chosen = rows.filter(pl.col("scenario_id").is_in(kept))
     known = holdout.fixtures.filter(pl.col("task_id").is_in(chosen["task_id"].unique().to_list()))
     return scenarios(chosen.iter_rows(named=True), known.iter_rows(named=True))

@@ -81,14 +81,14 @@ def test_an_attempt_is_worth_what_the_attempts_were_that_ended_like_it() -> None
     assert {s.task_id for s in scores} == {f"task {t}" for t in worst}
 
 
-def test_turns_of_other_splits_and_without_calls_are_no_cases_and_spent_ones_come_last() -> None:
+def test_turns_of_other_splits_and_without_calls_are_no_cases_and_known_ones_come_last() -> None:
     turns = [turn("a"), turn("b"), turn("train", split="train"), turn("chat", n_calls=0)]
     every = replay(LogReplay({}), holdout(turns), CFG)
     assert values(every, "replay_success") == {"a": 0.0, "b": 0.0}
 
     one = CFG.model_copy(update={"replay_cases": 1})
-    for spent, left in (("a", "b"), ("b", "a")):
-        scores = replay(LogReplay({}), holdout(turns, spent=frozenset({f"task {spent}"})), one)
+    for known, left in (("a", "b"), ("b", "a")):
+        scores = replay(LogReplay({}), holdout(turns, known=frozenset({f"task {known}"})), one)
         assert list(values(scores, "replay_success")) == [left]
 
 

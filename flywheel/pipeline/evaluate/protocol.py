@@ -1,0 +1,65 @@
+"""What a round is evaluated and decided by, fixed when it is trained: nothing is chosen after its scores are seen.
+
+The manifest keeps the protocol: suites in order, the project's own cases by hash, slices, the sampling of actions, and
+`[gate]`. A round without one (of an older version) takes what the configuration holds when it is first evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flywheel.config import Config, GateConfig
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.evaluate.suites import Suite, chosen_suites, open_suite
+from flywheel.records import RoundManifest, content_id
+
+# Settings of [eval] that change a score or a row which a rule reads; the others cost or show something.
+_SCORED_BY = ("max_new_tokens", "seed", "slices", "user_tiers", "replay_cases")
+
+
+def protocol_of(ctx: Context, suites: Sequence[Suite] | None = None) -> dict[str, Any]:
+    """Return the protocol of the configuration, or of the suites that were asked for by name."""
+    chosen = chosen_suites(ctx, None) if suites is None else suites
+    evaluation = ctx.config.eval.model_dump(mode="json", include=set(_SCORED_BY))
+    return {
+        "suites": [{"name": s.name, "cases": s.depends_on if s.fixed else ""} for s in chosen],
+        "eval": evaluation,
+        "gate": ctx.config.gate.model_dump(mode="json"),
+        "holdout": ctx.config.episodes.holdout_share,
+    }
+
+
+def sha256_of(protocol: dict[str, Any]) -> str:
+    """Identify a protocol; '' for none."""
+    return content_id("protocol", protocol) if protocol else ""
+
+
+def registered_suites(ctx: Context, manifest: RoundManifest) -> list[Suite]:
+    """Return the suites that a round was registered with, those of the configuration where it was not."""
+    if not manifest.protocol:
+        return chosen_suites(ctx, None)
+    return [open_suite(ctx, suite["name"]) for suite in manifest.protocol["suites"]]
+
+
+def registered(ctx: Context, manifest: RoundManifest) -> Config:
+    """Return the configuration with the gate and the evaluation that a round was registered with."""
+    if not manifest.protocol:
+        return ctx.config
+    evaluation = ctx.config.eval.model_validate(
+        {**ctx.config.eval.model_dump(mode="json"), **manifest.protocol["eval"]}
+    )
+    gate = GateConfig.model_validate(manifest.protocol["gate"])
+    return ctx.config.model_copy(update={"eval": evaluation, "gate": gate})
+
+
+def differences(registered_protocol: dict[str, Any], current: dict[str, Any]) -> list[str]:
+    """Return what differs between two protocols, by name: 'suites', 'eval.seed', 'gate.margin'."""
+    differing = []
+    for part in sorted(registered_protocol.keys() | current.keys()):
+        old, new = registered_protocol.get(part), current.get(part)
+        if isinstance(old, dict) and isinstance(new, dict):
+            differing += [f"{part}.{key}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+        elif old != new:
+            differing.append(part)
+    return differing

@@ -1,0 +1,200 @@
+"""The ledger of candidates: who was ever evaluated against a champion, on what, and how each of them ended.
+
+    rounds/candidates.jsonl    trained, registered → look → look → ... → ended; one line each, chained by hash
+
+A candidate is a round's adapter, the baseline it is compared with, and the protocol, which is fixed when the round is
+trained. Whoever is evaluated is registered before a score is seen, with or without --promote: its place gives its
+level. It stays until it is promoted, rejected, or replaced; all its looks together are one test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from flywheel.errors import StoreError
+from flywheel.io import files, hash_chain
+from flywheel.records import LedgerEntry, Outcome
+
+Units = Mapping[str, tuple[float, int]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A registered candidate with its looks so far.
+
+    `known` are the units on which another candidate was looked at before this one was registered; `outcomes` are those
+    of the looks before it, oldest first, which may have led to it.
+    """
+
+    registered: LedgerEntry
+    looks: Sequence[LedgerEntry] = ()
+    ended: Outcome | None = None
+    known: frozenset[str] = frozenset()
+    outcomes: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def place(self) -> int:
+        """Its place in the family, from 1."""
+        return self.registered.candidate
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """The held-out tasks looked at so far → hash of their rows when they were last."""
+        return {task: rows for look in self.looks for task, rows in look.tasks.items()}
+
+
+class CandidateLedger:
+    """The ledger in a rounds folder.
+
+    Args:
+        root: the rounds folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "candidates.jsonl"
+        self._spent = root / "spent.jsonl"  # of versions that let a decision use a task once
+
+    def entries(self) -> list[LedgerEntry]:
+        """Return all lines, oldest first.
+
+        Raises:
+            StoreError: a line does not fit its schema.
+        """
+        entries = []
+        for number, line in enumerate(hash_chain.lines_of(self._path), 1):
+            try:
+                entries.append(LedgerEntry.model_validate_json(line))
+            except ValidationError:
+                raise StoreError(
+                    f"`{self._path}` line {number} does not fit its schema",
+                    hint="was it edited by hand? restore it from git or a backup",
+                ) from None
+        return entries
+
+    def candidates(self) -> list[Candidate]:
+        """Return every candidate, in the order they were registered."""
+        entries = self.entries()
+        return [self._candidate(entries, at) for at, entry in enumerate(entries) if entry.event == "registered"]
+
+    def _candidate(self, entries: Sequence[LedgerEntry], at: int) -> Candidate:
+        own = [e for e in entries[at:] if e.candidate == entries[at].candidate]
+        before = entries[:at]
+        ended = {e.candidate: e.outcome for e in before if e.event == "ended"}
+        last = {e.candidate: i for i, e in enumerate(before) if e.event == "look"}
+        outcomes = [
+            str(ended[e.candidate])
+            if last[e.candidate] == i and ended.get(e.candidate) in {"promoted", "rejected"}
+            else "open"
+            for i, e in enumerate(before)
+            if e.event == "look"
+        ]
+        return Candidate(
+            registered=entries[at],
+            looks=[e for e in own if e.event == "look"],
+            ended=next((e.outcome for e in own if e.event == "ended"), None),
+            known=frozenset(unit for e in before for unit in e.units) | self._used_before(),
+            outcomes=tuple(outcomes),
+        )
+
+    def _used_before(self) -> frozenset[str]:
+        """Return the tasks that an older version's decisions used up."""
+        return frozenset(task for line in hash_chain.lines_of(self._spent) for task in json.loads(line)["tasks"])
+
+    def find(self, candidate_sha256: str, baseline_sha256: str, protocol_sha256: str) -> Candidate | None:
+        """Return the candidate of these three hashes, or None."""
+        wanted = (candidate_sha256, baseline_sha256, protocol_sha256)
+        for candidate in reversed(self.candidates()):
+            entry = candidate.registered
+            if (entry.candidate_sha256, entry.baseline_sha256, entry.protocol_sha256) == wanted:
+                return candidate
+        return None
+
+    def of_round(self, number: int) -> list[Candidate]:
+        """Return the registrations of a round, oldest first."""
+        return [c for c in self.candidates() if c.registered.round == number]
+
+    def open(self) -> list[Candidate]:
+        """Return the candidates that have not ended, oldest first."""
+        return [c for c in self.candidates() if c.ended is None]
+
+    def next_place(self) -> tuple[int, int]:
+        """Return the next candidate's place, and how many were promoted before it."""
+        entries = self.entries()
+        places = [e.candidate for e in entries if e.event == "registered"]
+        return max(places, default=0) + 1, sum(e.outcome == "promoted" for e in entries)
+
+    def append(self, entry: LedgerEntry) -> str:
+        """Append a line and return its hash."""
+        return hash_chain.append(self._path, entry.model_dump(mode="json", exclude={"previous_sha256"}), head=None)
+
+    def trained(self, number: int, candidate_sha256: str, protocol_sha256: str) -> None:
+        """Record what a round will be decided by, once an adapter."""
+        if self.protocol_of(candidate_sha256) is None:
+            self.append(
+                LedgerEntry(
+                    event="trained", round=number, candidate_sha256=candidate_sha256, protocol_sha256=protocol_sha256
+                )
+            )
+
+    def protocol_of(self, candidate_sha256: str) -> str | None:
+        """Return the hash of the protocol that an adapter was trained with; None where none was recorded."""
+        own = (e for e in self.entries() if e.event == "trained" and e.candidate_sha256 == candidate_sha256)
+        return next((e.protocol_sha256 for e in own), None)
+
+    def look(
+        self,
+        candidate: Candidate,
+        tasks: Mapping[str, str],
+        units: Units,
+        scores_sha256: str,
+        *,
+        holdout_sha256: str = "",
+    ) -> str:
+        """Record a look at a candidate; the same scores again are the same look."""
+        if any(e.scores_sha256 == scores_sha256 for e in candidate.looks):
+            return self.head()
+        return self.append(
+            LedgerEntry(
+                event="look",
+                candidate=candidate.place,
+                round=candidate.registered.round,
+                tasks=dict(sorted(tasks.items())),
+                units=dict(sorted(units.items())),
+                scores_sha256=scores_sha256,
+                holdout_sha256=holdout_sha256,
+            )
+        )
+
+    def end(self, candidate: Candidate, outcome: Outcome) -> str:
+        """Record how a candidate ended, once; return the hash of the last line."""
+        if any(e.event == "ended" and e.candidate == candidate.place for e in self.entries()):
+            return self.head()
+        number = candidate.registered.round
+        return self.append(LedgerEntry(event="ended", candidate=candidate.place, round=number, outcome=outcome))
+
+    def last_look(self, candidate: Candidate) -> str:
+        """Return the hash of the line with a candidate's last look; '' where there was none."""
+        lines, entries = hash_chain.lines_of(self._path), self.entries()
+        own = [at for at, e in enumerate(entries) if (e.event, e.candidate) == ("look", candidate.place)]
+        return files.hash_text(lines[own[-1]]) if own else ""
+
+    def head(self) -> str:
+        """Return the hash of the last line; '' for an empty ledger."""
+        return hash_chain.head_of(self._path)
+
+    def problems(self, ledger_sha256s: Iterator[str]) -> list[str]:
+        """Return where the ledger was changed, in words.
+
+        Args:
+            ledger_sha256s: of the lines that decisions rest on.
+        """
+        problems = hash_chain.breaks(self._path, head=None) + hash_chain.breaks(self._spent, head=None)
+        known = {files.hash_text(line) for path in (self._path, self._spent) for line in hash_chain.lines_of(path)}
+        if any(sha256 and sha256 not in known for sha256 in ledger_sha256s):
+            problems.append(f"{self._path.name} lacks a line that a decision wrote into it")
+        return problems

@@ -1,0 +1,128 @@
+"""All looks at one candidate → the evidence for and against it, valid however often one looks.
+
+In: each look's units with their differences. Out: an `Evidence`. A unit is a user where users are known, else a task; a
+look adds units that came since, and new cases of units that came before.
+
+E is a stake that grows with every unit in which the candidate is ahead (see `stats.betting`). Two things need care:
+
+returning units   A unit's mean changes while its cases come in, and a bet can't be taken back. So the stake is divided
+                  over starting points: E_s begins at look s (the first, the seventh, the thirtieth) with the means of
+                  all units as they are then, and adds later units as they first come. Their weighted sum is an
+                  e-process too, and where no unit returns they are all equal.
+known units       Where an earlier candidate was looked at on a unit, this one may have been chosen by what was seen
+                  there. Such units enter a part of the stake only, which is discounted by what earlier outcomes can
+                  have given away (`stats.betting.transcript_bits`); the rest of the stake is on fresh units alone.
+                  The part is a fifth, or the share of known units in the first look where that is more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from flywheel.records import Evidence
+from flywheel.stats.betting import interval, log_e, transcript_bits
+
+REUSED = (0.2, 0.95)  # least and largest share of the stake that is also put on units known before
+STARTS = {1: 0.7, 7: 0.2, 30: 0.1}  # look → share of the stake; nights, most often: at once, a week, a month
+_RECENT = 7  # looks whose new units tell the pace
+_LN2 = math.log(2)
+
+Units = Mapping[str, tuple[float, int]]
+
+
+def weigh(
+    looks: Sequence[Units], *, candidate: int, level: float, known: Collection[str] = (), outcomes: Sequence[str] = ()
+) -> Evidence | None:
+    """Return the evidence of a candidate's looks; None where no unit has a paired case.
+
+    Args:
+        looks: unit → (sum of the differences of its new cases, their number), oldest first; differences in [-1, 1].
+        candidate: its place among all candidates.
+        level: it is promoted when E reaches 1 / level.
+        known: units on which an earlier candidate was looked at.
+        outcomes: of all looks before it was registered.
+    """
+    looks = [look for look in looks if look]
+    if not looks:
+        return None
+    bits = transcript_bits(outcomes) if any(unit in known for look in looks for unit in look) else 0.0
+    histories = [_Histories(looks[: n + 1], known, bits) for n in range(len(looks))]
+    now = histories[-1]
+    means = now.means(len(looks))
+    differences = list(means.values())
+    bounds = interval(differences)
+    return Evidence(
+        candidate=candidate,
+        level=level,
+        looks=len(looks),
+        units=len(means),
+        fresh=sum(unit not in known for unit in means),
+        returning=sum(sum(unit in look for look in looks) > 1 for unit in means),
+        mean=math.fsum(differences) / len(differences),
+        low=bounds.low,
+        high=bounds.high,
+        discordance=math.fsum(d * d for d in differences) / len(differences),
+        log_e=now.log_e(),
+        log_e_best=max(h.log_e() for h in histories),
+        log_e_worse=max(h.log_e(sign=-1.0) for h in histories),
+        log_e_fresh=now.spread({unit for unit in means if unit not in known}),
+        bits=bits,
+        recent=_pace(looks),
+    )
+
+
+class _Histories:
+    """A candidate's looks up to one of them."""
+
+    def __init__(self, looks: Sequence[Units], known: Collection[str], bits: float) -> None:
+        self._looks, self._bits = looks, bits
+        self._units = {unit for look in looks for unit in look}
+        self._fresh = {unit for unit in self._units if unit not in known}
+        shown = sum(unit in known for unit in looks[0]) / len(looks[0])  # whose units they are, not how they went
+        self._reused = min(max(shown, REUSED[0]), REUSED[1])
+
+    def log_e(self, sign: float = 1.0) -> float:
+        """Return log E: fresh units, and with a discounted share of the stake all of them."""
+        if len(self._fresh) == len(self._units):
+            return self.spread(self._units, sign)
+        fresh = math.log(1 - self._reused) + self.spread(self._fresh, sign)
+        every = math.log(self._reused) - self._bits * _LN2 + self.spread(self._units, sign)
+        return _log_sum([fresh, every])
+
+    def spread(self, chosen: Collection[str], sign: float = 1.0) -> float:
+        """Return log E of the chosen units, with the stake divided over the starting points."""
+        idle, terms = 0.0, list[float]()
+        for start, share in STARTS.items():
+            if start > len(self._looks):
+                idle += share  # not at stake yet
+                continue
+            differences = [sign * mean for unit, mean in self.means(start).items() if unit in chosen]
+            terms.append(math.log(share) + log_e(differences))
+        return _log_sum([*terms, math.log(idle)] if idle else terms)
+
+    def means(self, start: int) -> dict[str, float]:
+        """Return each unit's mean difference up to look `start`, or of the later look where it first came."""
+        sums: dict[str, tuple[float, int]] = {}
+        for number, look in enumerate(self._looks, 1):
+            for unit, (total, cases) in look.items():
+                before = sums.get(unit, (0.0, 0))
+                if number <= start or unit not in sums:
+                    sums[unit] = (before[0] + total, before[1] + cases)
+        return {unit: max(-1.0, min(1.0, total / cases)) for unit, (total, cases) in sorted(sums.items())}
+
+
+def _log_sum(terms: Sequence[float]) -> float:
+    most = max(terms)
+    return most + math.log(math.fsum(math.exp(term - most) for term in terms))
+
+
+def _pace(looks: Sequence[Units]) -> float:
+    """Return how many new units a look brings, by the newest; a first look may hold the backlog of months."""
+    seen: set[str] = set()
+    new = []
+    for look in looks:
+        new.append(len(look.keys() - seen))
+        seen |= look.keys()
+    recent = new[1:][-_RECENT:] or new
+    return math.fsum(recent) / len(recent)

@@ -1,0 +1,155 @@
+"""Evidence that a mean of bounded differences is above zero, valid however often one looks.
+
+A gambler who bets the share b of the stake on each paired difference d in [-1, 1] multiplies it by 1 + bd. Where the
+mean is at most 0 no strategy makes the stake grow, so a stake of 1/alpha is seen with probability at most alpha, at any
+look and for any distribution of d (Ville 1939; Waudby-Smith and Ramdas, JRSS-B 2024). Here the stake is spread over b
+by a fixed prior, so the evidence does not depend on the order of the differences. No symmetry is needed: nine in ten
+gaining one case while one in ten loses nine has mean zero, and holds its level.
+
+Many candidates: e-LOND (Xu and Ramdas, AISTATS 2024) gives each one the level alpha times its place's share, times one
+more than the promotions before it. The share of false promotions is at most alpha in expectation under any dependence,
+and so is the chance of any promotion at all where no candidate is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from flywheel.stats.paired import Interval
+
+if TYPE_CHECKING:
+    Floats = npt.NDArray[np.float64]
+
+FIRST = 0.6  # share of alpha for the first candidate; the k-th gets the rest in parts of 1 / (k (k - 1))
+_BETS = np.linspace(0.0, 1.0, 66)[1:-1]
+_PEAKED = _BETS**2 * (1 - _BETS) ** 5  # most improvements are small: Beta(3, 6), with its mode at 2/7
+# Half of the stake is spread evenly, for improvements that are large.
+_LOG_PRIOR = np.log(0.5 / len(_BETS) + 0.5 * _PEAKED / _PEAKED.sum())
+_MEANS = 401  # grid of possible means for an interval
+_BLOCK = 4096  # differences that are multiplied at once
+_PLANNED = 1.2  # nats that a spread stake loses against the best single bet, about
+
+
+def log_e(differences: Sequence[float] | Floats) -> float:
+    """Return log E of "their mean is at most 0"; 0 without differences.
+
+    Args:
+        differences: independent given the past, each in [-1, 1].
+
+    Raises:
+        ValueError: a difference lies outside [-1, 1].
+    """
+    data = _checked(differences)
+    return float(_spread(_log_stakes(data)))
+
+
+def _checked(differences: Sequence[float] | Floats) -> Floats:
+    data = np.asarray(differences, dtype=np.float64)
+    if len(data) and (data.min() < -1 or data.max() > 1):
+        raise ValueError("differences must lie in [-1, 1]")
+    return data
+
+
+def _log_stakes(data: Floats) -> Floats:
+    """Return the log of each bet's stake after all differences; equal ones are multiplied once."""
+    values, counts = np.unique(data, return_counts=True)
+    total = np.zeros(len(_BETS))
+    for start in range(0, len(values), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        total += np.log1p(np.outer(_BETS, values[block])) @ counts[block].astype(np.float64)
+    return total
+
+
+def _spread(log_stakes: Floats) -> np.float64:
+    terms = log_stakes + _LOG_PRIOR
+    most = terms.max()
+    return np.float64(most + np.log(np.exp(terms - most).sum()))
+
+
+def interval(differences: Sequence[float] | Floats, *, alpha: float = 0.05) -> Interval:
+    """Return the means in [-1, 1] that neither a bet above nor a bet below has ruled out, to a two-hundredth.
+
+    At the look where it is made it covers with probability 1 - alpha, and so do all looks together.
+    """
+    data = _checked(differences)
+    if len(data) == 0:
+        return Interval(-1.0, 1.0)
+    bound = math.log(2 / alpha)
+    low, high = _lowest(data, bound), -_lowest(-data, bound)
+    return Interval(min(low, float(data.mean())), max(high, float(data.mean())))
+
+
+def _lowest(data: Floats, bound: float) -> float:
+    """Return the least mean m that the bets above it have not ruled out: (d - m) / (1 + m) lies in [-1, 1]."""
+    means = np.linspace(-1.0, 1.0, _MEANS)
+    low, high = 0, _MEANS - 1  # the evidence against "at most m" falls with m
+    while low < high:
+        middle = (low + high) // 2
+        shifted = np.maximum((data - means[middle]) / (1 + max(means[middle], 0.0)), -1.0)
+        if _spread(_log_stakes(shifted)) >= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return float(means[max(low - 1, 0)])
+
+
+def candidate_level(place: int, promotions: int, *, alpha: float) -> float:
+    """Return the level of a candidate (e-LOND): alpha, its place's share, one more for each promotion before it.
+
+    Args:
+        place: of the candidate among all that were ever evaluated, from 1.
+        promotions: of candidates before it.
+        alpha: share of false promotions over the project's life, in (0, 1).
+    """
+    share = FIRST if place == 1 else (1 - FIRST) / (place * (place - 1))
+    return min(alpha * share * (promotions + 1), alpha)
+
+
+def transcript_bits(outcomes: Sequence[str]) -> float:
+    """Return the length of a code for what decisions have made known, in bits.
+
+    A candidate chosen after these outcomes may be chosen *by* them. Cases that were looked at before it then count with
+    2^-bits: over all transcripts these weights sum to 1, so whichever candidate came of it, its expected evidence is at
+    most 1 where it is not better (a union bound; compare Dwork et al. 2015). The code is Krichevsky and Trofimov's
+    with a prior on looks that decide nothing, which are common and cost little.
+
+    Args:
+        outcomes: of each look, oldest first: 'open', 'promoted' or 'rejected'.
+
+    Raises:
+        ValueError: another word.
+    """
+    counts = {"open": 4.0, "promoted": 0.5, "rejected": 0.5}
+    bits, total = 0.0, sum(counts.values())
+    for outcome in outcomes:
+        if outcome not in counts:
+            raise ValueError(f"no such outcome of a look: {outcome}")
+        bits -= math.log2(counts[outcome] / total)
+        counts[outcome], total = counts[outcome] + 1, total + 1
+    return bits
+
+
+def growth(discordance: float, difference: float) -> float:
+    """Return the log E that a case adds at the best bet, in nats; 0 where the candidate is not ahead.
+
+    Args:
+        discordance: mean square of the differences; of binary cases the share that one policy alone gets right.
+        difference: their mean.
+    """
+    if difference <= 0 or discordance <= 0:
+        return 0.0
+    discordance = max(discordance, difference)
+    bet = min(difference / discordance, 1 - 1e-9)
+    wins, losses = (discordance + difference) / 2, (discordance - difference) / 2
+    return wins * math.log1p(bet) + losses * math.log1p(-bet)
+
+
+def cases_needed(discordance: float, difference: float, *, level: float) -> float:
+    """Return the cases after which about half of such candidates reach the level; infinite where it is not ahead."""
+    rate = growth(discordance, difference)
+    return (math.log(1 / level) + _PLANNED) / rate if rate > 0 else math.inf

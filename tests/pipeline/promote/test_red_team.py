@@ -1,0 +1,149 @@
+"""Ways round the gate without --force: each ends BLOCKED, counts as a candidate, or changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from flywheel.project import Project
+from flywheel.records import Promotion, Verdict
+
+if TYPE_CHECKING:
+    from flywheel.registry.candidates import CandidateLedger
+
+
+@pytest.fixture(scope="module")
+def trained(projects: Callable[[str], Path]) -> Path:
+    return projects("trained")
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    """A project with one trained round, not evaluated."""
+    copy = tmp_path / "agent"
+    shutil.copytree(trained, copy, symlinks=True)
+    return copy
+
+
+def decided(folder: Path, *, suites: list[str] | None = None) -> Promotion:
+    promotion = Project(folder).evaluate(1, suites=suites, promote=True).promotion
+    assert promotion is not None
+    return promotion
+
+
+def reason(promotion: Promotion) -> str:
+    return next(rule.message for rule in promotion.rules if rule.rule == "validity")
+
+
+def ledger(folder: Path) -> CandidateLedger:
+    return Project(folder).registry.candidates
+
+
+def test_a_look_without_promote_is_a_look(folder: Path) -> None:
+    Project(folder).evaluate(1)
+    Project(folder).evaluate(1)
+
+    (candidate,) = ledger(folder).candidates()
+    assert (candidate.place, len(candidate.looks)) == (1, 1)  # nothing new was there the second time
+    assert decided(folder).verdict == Verdict.INCONCLUSIVE
+    assert len(ledger(folder).candidates()[0].looks) == 1
+
+
+def test_another_suite_than_the_registered_ones_is_another_candidate_and_blocked(folder: Path) -> None:
+    Project(folder).evaluate(1)
+    found = decided(folder, suites=["preference"])
+
+    assert found.verdict == Verdict.BLOCKED
+    assert "another protocol (suites) than round 1 was registered with" in reason(found)
+    assert [c.place for c in ledger(folder).candidates()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "settings", ["[gate]\nalpha = 0.9\nmin_cases = 1\n", "[gate]\nrules = ['superiority']\nmargin = 0.9\n"]
+)
+def test_a_changed_gate_does_not_apply_to_a_round_that_is_trained(folder: Path, settings: str) -> None:
+    before = decided(folder)
+    config = folder / "flywheel.toml"
+    config.write_text(config.read_text() + settings)
+    after = decided(folder)
+
+    assert [rule.rule for rule in after.rules] == [rule.rule for rule in before.rules]
+    assert after.model_copy(update={"at": before.at}) == before  # it is the same report: decided once
+
+
+def test_suites_and_slices_that_are_changed_later_are_not_used(folder: Path) -> None:
+    config = folder / "flywheel.toml"
+    config.write_text(
+        config.read_text().replace('suites = ["next_action"]', 'suites = ["preference"]\nseed = 7')
+        + '\n[[eval.slices]]\nname = "mine"\nrequest = "x"\n'
+    )
+    report = Project(folder).evaluate(1).report
+
+    assert report.metrics[0].suite == "next_action"
+    assert all("mine" not in row.slice for row in report.metrics)
+
+
+def test_a_report_that_was_edited_is_blocked(folder: Path) -> None:
+    Project(folder).evaluate(1)
+    path = folder / "rounds" / "0001" / "eval" / "report.json"
+    report = json.loads(path.read_text())
+    report["evidence"] |= {"log_e_best": 50.0, "log_e": 50.0, "mean": 0.5}
+    path.write_text(json.dumps(report))
+
+    found = Project(folder).promote(1)
+    assert found.verdict == Verdict.BLOCKED
+    assert "its report is not of the looks that the ledger of candidates has" in reason(found)
+
+
+def test_a_look_that_was_edited_in_the_ledger_is_blocked(folder: Path) -> None:
+    Project(folder).evaluate(1)
+    path = folder / "rounds" / "candidates.jsonl"
+    first, *looks = path.read_text().splitlines()
+    path.write_text(
+        "\n".join([first, *(look.replace('"units":{"', '"units":{"forged":[1.0,1],"') for look in looks), ""])
+    )
+
+    assert Project(folder).promote(1).verdict == Verdict.BLOCKED
+
+
+def test_a_ledger_that_was_deleted_makes_no_new_start(folder: Path) -> None:
+    first = decided(folder)
+    (folder / "rounds" / "candidates.jsonl").unlink()
+
+    assert decided(folder) == first
+    lacking = "candidates.jsonl lacks a line that a decision wrote into it"
+    assert lacking in Project(folder).registry.problems([1])
+
+
+def test_a_protocol_that_was_edited_in_the_manifest_is_blocked(folder: Path) -> None:
+    path = folder / "rounds" / "0001" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["protocol"]["gate"]["alpha"] = 0.9
+    path.write_text(json.dumps(manifest))
+
+    found = decided(folder)
+    assert found.verdict == Verdict.BLOCKED
+    assert "the protocol in the manifest of round 1 is not the one it was trained with" in reason(found)
+
+
+def test_another_baseline_is_another_candidate_and_not_promoted(folder: Path) -> None:
+    Project(folder).evaluate(1)
+    Project(folder).promote(1, force=True, reason="to have a champion")
+    found = Project(folder).evaluate(1, against="base").report
+
+    assert found.baseline == "base"
+    assert Project(folder).promote(1).decision in {"held", "forced"}
+    assert Project(folder).registry.champion == 1
+
+
+def test_deleting_the_scores_of_a_look_changes_no_evidence(folder: Path) -> None:
+    before = Project(folder).evaluate(1).report
+    shutil.rmtree(folder / "rounds" / "0001" / "eval" / "looks")
+    after = Project(folder).evaluate(1).report
+
+    assert after.evidence == before.evidence
+    assert decided(folder).verdict != Verdict.PROMOTE

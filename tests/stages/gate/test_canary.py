@@ -1,0 +1,81 @@
+"""Two policies side by side: users who come back are one unit each, however often anyone looks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from flywheel.stages.gate.canary import (
+    Sides,
+    confidence_sequence,
+    differences,
+    log_e_better,
+    log_e_harm,
+    sample_ratio_p,
+)
+from flywheel.stages.gate.evidence import STARTS
+from flywheel.stats.betting import log_e
+
+
+def nights_of(rng: np.random.Generator, users: int, share: float, delta: float, nights: int) -> list[Sides]:
+    """Every user, with a rate of their own, comes back every night."""
+    rates, canary = np.clip(rng.normal(0.5, 0.2, users), 0, 1), rng.permutation(users) < share * users
+    found = []
+    for _ in range(nights):
+        successes = rng.binomial(2, np.clip(rates + delta * canary, 0, 1))
+        sides: tuple[dict[str, tuple[float, int]], dict[str, tuple[float, int]]] = ({}, {})
+        for user in range(users):
+            sides[int(canary[user])][f"u{user}"] = (float(successes[user]), 2)
+        found.append(Sides(*sides))
+    return found
+
+
+def test_a_user_who_comes_back_is_one_unit() -> None:
+    night = Sides({"a": (1.0, 1), "b": (0.0, 1)}, {"c": (1.0, 1)})
+    again = Sides({"a": (0.0, 3), "b": (0.0, 1)}, {"c": (1.0, 1), "d": (0.0, 1)})
+
+    assert differences([night], 1) == [0.5]  # the larger side is one block
+    assert differences([night, again], 1) == [0.5]  # d has no partner that night
+    assert sorted(differences([night, again], 2)) in ([-0.25, 1.0], [0.0, 0.75])  # by chance who meets whom
+
+
+def test_without_a_unit_on_a_side_nothing_is_known() -> None:
+    assert (log_e_better([]), log_e_harm([], 0.03), confidence_sequence([])) == (0.0, 0.0, (-1.0, 1.0))
+    assert confidence_sequence([Sides({"a": (1.0, 1)}, {})]) == (-1.0, 1.0)
+
+
+def test_one_night_is_a_bet_on_its_differences() -> None:
+    night = Sides({f"o{i}": (0.0, 1) for i in range(12)}, {f"n{i}": (1.0, 1) for i in range(12)})
+
+    expected = math.log(STARTS[1] * math.exp(log_e([1.0] * 12)) + 1 - STARTS[1])
+    assert log_e_better([night]) == pytest.approx(expected)
+    assert log_e_harm([night], 0.03) == 0.0 or log_e_harm([night], 0.03) < math.log(2)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_equal_policies_are_seldom_told_apart_though_users_differ_and_return(share: float) -> None:
+    rng, promoted, rolled_back, missed, runs = np.random.default_rng(8), 0, 0, 0, 60
+    for _ in range(runs):
+        nights = nights_of(rng, 60, share, 0.0, 10)
+        promoted += log_e_better(nights) >= math.log(20)
+        rolled_back += log_e_harm(nights, 0.03) >= math.log(100)
+        low, high = confidence_sequence(nights)
+        missed += not low <= 0 <= high
+
+    assert promoted / runs <= 0.05
+    assert rolled_back == 0
+    assert missed / runs <= 0.05
+
+
+def test_a_better_and_a_harmful_canary_are_seen() -> None:
+    rng = np.random.default_rng(9)
+    assert log_e_better(nights_of(rng, 200, 0.5, 0.2, 8)) >= math.log(20)
+    assert log_e_harm(nights_of(rng, 200, 0.5, -0.25, 8), 0.03) >= math.log(100)
+
+
+def test_the_share_of_users() -> None:
+    assert sample_ratio_p(0, 0, 0.5) == 1.0
+    assert sample_ratio_p(50, 950, 0.05) == 1.0
+    assert sample_ratio_p(65, 935, 0.05) == pytest.approx(math.erfc(math.sqrt(15**2 / 47.5 / 2)))
+    assert sample_ratio_p(100, 900, 0.05) < 0.001
