@@ -35,9 +35,10 @@ from flywheel.stages.evaluate.logs.score import serve
 from flywheel.stages.gate import Decision, decide, no_deterioration, non_inferior, slices, superiority, validity
 from flywheel.stages.gate.canary import Sides, confidence_sequence, log_e_better, log_e_harm
 from flywheel.stages.gate.evidence import STARTS, weigh
-from flywheel.stats.betting import candidate_level, log_e
+from flywheel.stats.betting import log_e
 from flywheel.stats.clusters import cluster, mean_difference
 from flywheel.stats.paired import mcnemar_better
+from flywheel.stats.planning import candidate_level
 from flywheel.stats.tango import tango_interval
 
 RULES: dict[str, GateRule] = {

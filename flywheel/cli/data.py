@@ -288,6 +288,7 @@ def _status_lines(a: StatusAnswer) -> list[str]:
         [s.stage, s.state, "; ".join(s.why) or ", ".join(f"{n:,} {table}" for table, n in s.rows.items())]
         for s in a.stages
     ]
+    head += [["deciding", present.looks_needed(a.looks)]] if a.looks else []
     return columns(head) + columns(stages) + _error_lines(a.stages) + [f"next     {a.next}"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,15 +56,19 @@ def plan(
     current = session(ctx)
     with working(current.out, "planning"):
         planned = current.project().plan(number, method=method)
+    looks = current.project().status().looks
     if out is not None:
         from flywheel.io.files import write_json
 
         write_json(out, planned.model_dump(mode="json"))
-    _show_plan(current, planned, f" --method {method}" if method else "", detailed=detailed)
+    _show_plan(current, planned, f" --method {method}" if method else "", looks, detailed=detailed)
 
 
-def _show_plan(current: Session, planned: Plan, options: str, *, detailed: bool) -> None:
-    current.out.result(_plan_lines(planned, options, verbose=current.out.verbose), planned)
+def _show_plan(current: Session, planned: Plan, options: str, looks: Mapping[str, int], *, detailed: bool) -> None:
+    lines = _plan_lines(planned, options, verbose=current.out.verbose)
+    if looks:
+        lines.insert(-1, f"deciding   {present.looks_needed(looks)}")
+    current.out.result(lines, planned)
     if detailed and planned.same_as is not None:
         raise typer.Exit(99)
 
@@ -139,7 +143,7 @@ def train(  # noqa: PLR0913 - one parameter an option
     current = session(ctx)
     saved = _saved_plan(plan_file) if plan_file else None
     if dry_run and saved is not None:
-        _show_plan(current, saved, f" --plan {plan_file}", detailed=detailed)
+        _show_plan(current, saved, f" --plan {plan_file}", {}, detailed=detailed)
         return
     if dry_run:
         plan(ctx, number=number, method=method, out=None, detailed=detailed)

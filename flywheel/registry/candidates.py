@@ -170,6 +170,19 @@ class CandidateLedger:
             )
         )
 
+    def pace(self) -> tuple[float, float] | None:
+        """Return the new units of a look and their discordance, by the newest candidate's looks; None before one."""
+        looked_at = [c for c in self.candidates() if c.looks]
+        if not looked_at:
+            return None
+        looks, seen, new = looked_at[-1].looks, set[str](), list[int]()
+        for look in looks:
+            new.append(len(look.units.keys() - seen))
+            seen |= look.units.keys()
+        squares = [(total / cases) ** 2 for look in looks for total, cases in look.units.values()]
+        recent = new[1:][-7:] or new
+        return sum(recent) / len(recent), sum(squares) / len(squares) if squares else 0.0
+
     def end(self, candidate: Candidate, outcome: Outcome) -> str:
         """Record how a candidate ended, once; return the hash of the last line."""
         if any(e.event == "ended" and e.candidate == candidate.place for e in self.entries()):

@@ -164,6 +164,9 @@ class StatusAnswer(Document):
     source_files: int = Field(description="Files ingested so far.")
     new_files: int = Field(description="Files under ingest.sources that are new or have grown.")
     stages: list[StageAnswer]
+    looks: dict[str, int] = Field(
+        default={}, description="Improvement in points → looks that the next decision needs for it, at the last pace."
+    )
     next: str = Field(description="The command to type next.")
 
 

@@ -6,9 +6,7 @@ look and for any distribution of d (Ville 1939; Waudby-Smith and Ramdas, JRSS-B 
 by a fixed prior, so the evidence does not depend on the order of the differences. No symmetry is needed: nine in ten
 gaining one case while one in ten loses nine has mean zero, and holds its level.
 
-Many candidates: e-LOND (Xu and Ramdas, AISTATS 2024) gives each one the level alpha times its place's share, times one
-more than the promotions before it. The share of false promotions is at most alpha in expectation under any dependence,
-and so is the chance of any promotion at all where no candidate is better.
+The level that a candidate's evidence must reach is `stats.planning.candidate_level`.
 """
 
 from __future__ import annotations
@@ -25,14 +23,12 @@ from flywheel.stats.paired import Interval
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
-FIRST = 0.6  # share of alpha for the first candidate; the k-th gets the rest in parts of 1 / (k (k - 1))
 _BETS = np.linspace(0.0, 1.0, 66)[1:-1]
 _PEAKED = _BETS**2 * (1 - _BETS) ** 5  # most improvements are small: Beta(3, 6), with its mode at 2/7
 # Half of the stake is spread evenly, for improvements that are large.
 _LOG_PRIOR = np.log(0.5 / len(_BETS) + 0.5 * _PEAKED / _PEAKED.sum())
 _MEANS = 401  # grid of possible means for an interval
 _BLOCK = 4096  # differences that are multiplied at once
-_PLANNED = 1.2  # nats that a spread stake loses against the best single bet, about
 
 
 def log_e(differences: Sequence[float] | Floats) -> float:
@@ -98,18 +94,6 @@ def _lowest(data: Floats, bound: float) -> float:
     return float(means[max(low - 1, 0)])
 
 
-def candidate_level(place: int, promotions: int, *, alpha: float) -> float:
-    """Return the level of a candidate (e-LOND): alpha, its place's share, one more for each promotion before it.
-
-    Args:
-        place: of the candidate among all that were ever evaluated, from 1.
-        promotions: of candidates before it.
-        alpha: share of false promotions over the project's life, in (0, 1).
-    """
-    share = FIRST if place == 1 else (1 - FIRST) / (place * (place - 1))
-    return min(alpha * share * (promotions + 1), alpha)
-
-
 def transcript_bits(outcomes: Sequence[str]) -> float:
     """Return the length of a code for what decisions have made known, in bits.
 
@@ -132,24 +116,3 @@ def transcript_bits(outcomes: Sequence[str]) -> float:
         bits -= math.log2(counts[outcome] / total)
         counts[outcome], total = counts[outcome] + 1, total + 1
     return bits
-
-
-def growth(discordance: float, difference: float) -> float:
-    """Return the log E that a case adds at the best bet, in nats; 0 where the candidate is not ahead.
-
-    Args:
-        discordance: mean square of the differences; of binary cases the share that one policy alone gets right.
-        difference: their mean.
-    """
-    if difference <= 0 or discordance <= 0:
-        return 0.0
-    discordance = max(discordance, difference)
-    bet = min(difference / discordance, 1 - 1e-9)
-    wins, losses = (discordance + difference) / 2, (discordance - difference) / 2
-    return wins * math.log1p(bet) + losses * math.log1p(-bet)
-
-
-def cases_needed(discordance: float, difference: float, *, level: float) -> float:
-    """Return the cases after which about half of such candidates reach the level; infinite where it is not ahead."""
-    rate = growth(discordance, difference)
-    return (math.log(1 / level) + _PLANNED) / rate if rate > 0 else math.inf

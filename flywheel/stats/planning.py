@@ -1,7 +1,7 @@
-"""How many cases a decision needs, how likely it is to be reached, and how small a difference could be seen.
+"""The level of a candidate, and how many cases a decision needs.
 
 `discordance` is the share of cases that exactly one policy gets right; `difference` the candidate's rate minus the
-baseline's. Tests are one-sided. All formulae are normal approximations and meant for planning, never for deciding.
+baseline's. Numbers of cases are approximations, meant for planning, never for deciding.
 """
 
 from __future__ import annotations
@@ -9,48 +9,44 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-_NORMAL = NormalDist()
-_HALVINGS = 60
+FIRST = 0.6  # share of alpha for the first candidate; the k-th gets the rest in parts of 1 / (k (k - 1))
+_SPREAD = 1.2  # nats that a stake spread over bets loses against the best single bet, about
 
 
-def _needed(discordance: float, difference: float, *, alpha: float, power: float) -> float:
-    z_alpha, z_beta = -_NORMAL.inv_cdf(alpha), _NORMAL.inv_cdf(power)
-    spread = math.sqrt(max(0.0, discordance - difference**2))
-    return (z_alpha * math.sqrt(discordance) + z_beta * spread) ** 2 / difference**2
+def candidate_level(place: int, promotions: int, *, alpha: float) -> float:
+    """Return the level of a candidate: alpha times its place's share, times one more than the promotions before it.
 
+    By e-LOND (Xu and Ramdas, AISTATS 2024) the share of false promotions is at most alpha in expectation under any
+    dependence, and so is the chance of any promotion at all where no candidate is better.
 
-def cases_for_superiority(discordance: float, difference: float, *, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Return the paired cases that McNemar's test needs to see this difference.
-
-    Raises:
-        ValueError: the difference is not positive, or greater than the discordance, which cannot be.
+    Args:
+        place: of the candidate among all that were ever evaluated, from 1.
+        promotions: of candidates before it.
+        alpha: share of false promotions over the project's life, in (0, 1).
     """
-    if not 0 < difference <= discordance <= 1:
-        raise ValueError("the difference must be positive and at most the discordance")
-    return math.ceil(_needed(discordance, difference, alpha=alpha, power=power))
+    share = FIRST if place == 1 else (1 - FIRST) / (place * (place - 1))
+    return min(alpha * share * (promotions + 1), alpha)
 
 
-def superiority_power(n: float, discordance: float, difference: float, *, alpha: float = 0.05) -> float:
-    """Return how likely McNemar's test on n cases is to see this difference."""
-    if n <= 0 or discordance <= 0:
+def growth(discordance: float, difference: float) -> float:
+    """Return the log E that a case adds at the best bet, in nats; 0 where the candidate is not ahead.
+
+    Args:
+        discordance: mean square of the differences; of binary cases the share that one policy alone gets right.
+        difference: their mean.
+    """
+    if difference <= 0 or discordance <= 0:
         return 0.0
-    spread = math.sqrt(max(discordance - difference**2, 1e-12))
-    z_alpha = -_NORMAL.inv_cdf(alpha)
-    return _NORMAL.cdf((difference * math.sqrt(n) - z_alpha * math.sqrt(discordance)) / spread)
+    discordance = max(discordance, difference)
+    bet = min(difference / discordance, 1 - 1e-9)
+    wins, losses = (discordance + difference) / 2, (discordance - difference) / 2
+    return wins * math.log1p(bet) + losses * math.log1p(-bet)
 
 
-def least_difference(n: float, discordance: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
-    """Return the least difference that n cases would show with this power; None where they could show none."""
-    if n <= 0 or discordance <= 0 or _needed(discordance, discordance, alpha=alpha, power=power) > n:
-        return None
-    low, high = 0.0, discordance
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if middle > 0 and _needed(discordance, middle, alpha=alpha, power=power) <= n:
-            high = middle
-        else:
-            low = middle
-    return high
+def cases_needed(discordance: float, difference: float, *, level: float) -> float:
+    """Return the cases after which about half of such candidates reach the level; infinite where it is not ahead."""
+    rate = growth(discordance, difference)
+    return (math.log(1 / level) + _SPREAD) / rate if rate > 0 else math.inf
 
 
 def cases_for_non_inferiority(
@@ -61,5 +57,5 @@ def cases_for_non_inferiority(
     All guardrails must pass, so each one's chance of failing although nothing is wrong is kept to beta / guardrails;
     alpha needs no correction for the same reason.
     """
-    z = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(1 - beta / guardrails)
+    z = NormalDist().inv_cdf(1 - alpha) + NormalDist().inv_cdf(1 - beta / guardrails)
     return math.ceil(z * z * discordance / margin**2)

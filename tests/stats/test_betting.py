@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from flywheel.stats.betting import candidate_level, cases_needed, growth, interval, log_e, transcript_bits
+from flywheel.stats.betting import interval, log_e, transcript_bits
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,14 +69,6 @@ def test_intervals_cover_and_shrink() -> None:
     assert wide.low < narrow.low < 0 < narrow.high < wide.high
 
 
-def test_levels_of_candidates() -> None:
-    levels = [candidate_level(place, 0, alpha=0.05) for place in range(1, 10_000)]
-    assert levels[:3] == pytest.approx([0.03, 0.01, 0.05 * 0.4 / 6])
-    assert 0.0499 < math.fsum(levels) < 0.05
-    assert candidate_level(2, 1, alpha=0.05) == pytest.approx(0.02)  # a promotion earns a level back
-    assert candidate_level(1, 5, alpha=0.05) == 0.05
-
-
 @pytest.mark.parametrize("length", [1, 3, 6])
 def test_the_weights_of_all_transcripts_sum_to_one(length: int) -> None:
     weights = [2 ** -transcript_bits(t) for t in itertools.product(["open", "promoted", "rejected"], repeat=length)]
@@ -89,10 +81,3 @@ def test_looks_that_decide_nothing_give_away_little() -> None:
     assert transcript_bits((["open"] * 9 + ["promoted"]) * 6) == pytest.approx(32.2, abs=0.1)
     with pytest.raises(ValueError, match="outcome"):
         transcript_bits(["whatever"])
-
-
-def test_how_many_cases_are_needed() -> None:
-    # wins .10, losses .05: the best bet is a third of the stake
-    assert growth(0.15, 0.05) == pytest.approx(0.1 * math.log(4 / 3) + 0.05 * math.log(2 / 3))
-    assert cases_needed(0.15, 0.05, level=0.03) == pytest.approx(554, abs=1)
-    assert (growth(0.1, 0.0), cases_needed(0.1, -0.1, level=0.03)) == (0.0, math.inf)

@@ -30,8 +30,8 @@ from flywheel.stages.evaluate.off_policy.logs import off_policy
 from flywheel.stages.evaluate.slices import standings
 from flywheel.stages.gate import Decision, decide, rule_names
 from flywheel.stages.gate.evidence import weigh
-from flywheel.stats.betting import candidate_level
 from flywheel.stats.paired import wilson
+from flywheel.stats.planning import candidate_level
 from flywheel.stats.reliability import pass_all
 
 _GRADED = "outcomes are graded: means of scores are compared, not success rates; rewards.success_at sets a threshold"

@@ -40,7 +40,7 @@ from flywheel.registry.candidates import Candidate
 from flywheel.stages.evaluate.compare import build_report
 from flywheel.stages.evaluate.slices import case_slices, standings
 from flywheel.stages.evaluate.suites.own_cases import OwnCases, read_cases
-from flywheel.stats.betting import candidate_level
+from flywheel.stats.planning import candidate_level
 
 if TYPE_CHECKING:
     from flywheel.stages.evaluate.attempt import Attempt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,9 @@ from flywheel.registry.registry import Registry
 from flywheel.results.data import StageAnswer, StatusAnswer
 from flywheel.results.deploy import ChampionAnswer
 from flywheel.results.rounds import LogAnswer, LogRow
+from flywheel.stats.planning import candidate_level, cases_needed
 
+IMPROVEMENTS = (3, 5, 10)  # percentage points
 NIGHT = "night.json"  # the journal of the newest night, in the store
 
 
@@ -33,8 +36,25 @@ def status(ctx: Context) -> StatusAnswer:
         source_files=known,
         new_files=new,
         stages=stages,
+        looks=looks_needed(ctx),
         next=_next_command(ctx, stages, known=known, new=new),
     )
+
+
+def looks_needed(ctx: Context) -> dict[str, int]:
+    """Return how many looks a candidate needs that is truly better by 3, 5 or 10 points; none before the first look.
+
+    At the level of the open candidate, or of the next one, and at the pace and discordance of the newest looks.
+    """
+    ledger = ctx.registry.candidates
+    pace, waiting = ledger.pace(), ledger.open()
+    if pace is None or pace[0] == 0:
+        return {}
+    place, promotions = ledger.next_place()
+    level = candidate_level(place, promotions, alpha=ctx.config.gate.alpha)
+    level = waiting[-1].registered.level if waiting else level
+    needed = {points: cases_needed(max(pace[1], points / 100), points / 100, level=level) for points in IMPROVEMENTS}
+    return {str(points): max(1, math.ceil(cases / pace[0])) for points, cases in needed.items()}
 
 
 def _source_files(ctx: Context) -> tuple[int, int]:

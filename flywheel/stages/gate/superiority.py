@@ -18,7 +18,7 @@ from flywheel.extensions import GateInput
 from flywheel.present import count, e_value, metric_evidence, p_value
 from flywheel.records import Evidence, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.evidence import STARTS
-from flywheel.stats.betting import cases_needed
+from flywheel.stats.planning import cases_needed
 
 RULE = "superiority"
 HARM_ALPHA = 0.05  # chance that a candidate which is not worse is ever rejected as worse

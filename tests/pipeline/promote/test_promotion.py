@@ -15,7 +15,7 @@ from flywheel.project import Project
 from flywheel.records import EvalReport, LedgerEntry, MetricRow, OffPolicyEstimate, Promotion, Verdict
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.gate.evidence import weigh
-from flywheel.stats.betting import candidate_level
+from flywheel.stats.planning import candidate_level
 from tests.reports import estimate, manifest, report, row
 
 
