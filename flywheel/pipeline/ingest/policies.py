@@ -1,6 +1,6 @@
 """Which policies acted in what was read, and what names each: the rule of the build, for display.
 
-In: acts, as `stages/conversations/policies` takes them. Out: a row a policy, the one with most conversations first.
+In: acts, as `stages.conversations.policies` takes them. Out: a row a policy, the one with most conversations first.
 """
 
 from __future__ import annotations
