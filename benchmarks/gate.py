@@ -28,7 +28,7 @@ import numpy as np
 from flywheel.config import CanaryConfig, GateConfig
 from flywheel.extensions import GateInput, GateRule
 from flywheel.pipeline.promote.canary import HARM_ALPHA
-from flywheel.records import EvalReport, Evidence, MetricRow, RuleResult, Verdict
+from flywheel.records import EvalReport, GateEvidence, MetricRow, RuleResult, Verdict
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import compare
 from flywheel.stages.evaluate.logs.score import serve
@@ -109,7 +109,7 @@ class Rival:
         log_e = _with_idle(_log_e(self.wins, self.losses), active)
         self.best = max(self.best, log_e)
         self.worst = max(self.worst, _with_idle(_log_e(self.losses, self.wins), active))
-        evidence = Evidence(
+        evidence = GateEvidence(
             candidate=self.place, level=self.level, looks=self.looks, units=self.n, fresh=self.n, returning=0,
             mean=(self.wins - self.losses) / self.n, low=-1.0, high=1.0, discordance=(self.wins + self.losses) / self.n,
             log_e=log_e, log_e_best=self.best, log_e_worse=self.worst, log_e_fresh=log_e, bits=0.0, recent=float(n),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flywheel.extensions import GateInput
 from flywheel.records import (
     EvalReport,
-    Evidence,
+    GateEvidence,
     MetricRow,
     OffPolicyEstimate,
     Promotion,
@@ -88,7 +88,7 @@ def report(*metrics: MetricRow, number: int = 2, **rest: Any) -> EvalReport:
     return EvalReport(**(values | rest))
 
 
-def evidence_of(head: MetricRow | None, *, level: float = 0.03) -> Evidence | None:
+def evidence_of(head: MetricRow | None, *, level: float = 0.03) -> GateEvidence | None:
     """Return the evidence of one look at as many tasks as the primary row has cases, of a project's first candidate."""
     if head is None or not head.binary:
         return None

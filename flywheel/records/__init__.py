@@ -11,7 +11,7 @@ everywhere. The field descriptions here are the JSON Schemas' descriptions.
 from __future__ import annotations
 
 from flywheel.records.base import ID_HEX, ID_KINDS, Document, Record, Row, canonical_json, content_id, is_name, texts_in
-from flywheel.records.candidates import Evidence, LedgerEntry, Outcome
+from flywheel.records.candidates import GateEvidence, LedgerEntry, Outcome
 from flywheel.records.cases import Asked, EvalCase, GoldenRow
 from flywheel.records.datasets import Example, Group, PreferencePair
 from flywheel.records.episodes import (
@@ -88,6 +88,7 @@ __all__ = [
     "Feedback",
     "FileHash",
     "Fixture",
+    "GateEvidence",
     "GoldenRow",
     "Group",
     "Labelled",

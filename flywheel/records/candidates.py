@@ -35,7 +35,7 @@ class LedgerEntry(Record):
     previous_sha256: str = Field(default="", description="Hash of the line before; '' for the first.")
 
 
-class Evidence(Record):
+class GateEvidence(Record):
     """What all looks at a candidate have shown so far; its unit is a user where users are known, else a task."""
 
     candidate: int = Field(ge=1, description="Its place among all candidates ever evaluated.")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import AliasChoices, Field
 
 from flywheel.records.base import Document, Record
-from flywheel.records.candidates import Evidence
+from flywheel.records.candidates import GateEvidence
 from flywheel.records.estimates import OffPolicyEstimate
 from flywheel.records.methods import Method
 
@@ -235,7 +235,7 @@ class EvalReport(Document):
     )
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
-    evidence: Evidence | None = Field(
+    evidence: GateEvidence | None = Field(
         default=None, description="All looks at this candidate on the primary metric; null where nothing was paired."
     )
     protocol_sha256: str = Field(default="", description="Suites, slices and rules that it was evaluated by.")

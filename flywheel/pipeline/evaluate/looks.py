@@ -16,7 +16,7 @@ import polars as pl
 
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.io import files
-from flywheel.records import Evidence, content_id
+from flywheel.records import GateEvidence, content_id
 from flywheel.registry.candidates import Candidate
 from flywheel.stages.gate.evidence import weigh
 
@@ -112,7 +112,7 @@ def earlier_scores(folder: Path, candidate: Candidate) -> dict[str, Scores]:
     return sides
 
 
-def evidence_of(candidate: Candidate) -> Evidence | None:
+def evidence_of(candidate: Candidate) -> GateEvidence | None:
     """Return the evidence of all looks at a candidate, as the ledger has them."""
     return weigh(
         [look.units for look in candidate.looks],

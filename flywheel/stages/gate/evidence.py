@@ -1,6 +1,6 @@
 """All looks at one candidate → the evidence for and against it, valid however often one looks.
 
-In: each look's units with their differences. Out: an `Evidence`. A unit is a user where users are known, else a task; a
+In: each look's units with their differences. Out: an `GateEvidence`. A unit is a user where users are known, else a task; a
 look adds units that came since, and new cases of units that came before.
 
 E is a stake that grows with every unit in which the candidate is ahead (see `stats.betting`). Two things need care:
@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from flywheel.records import Evidence
+from flywheel.records import GateEvidence
 from flywheel.stats.betting import interval, log_e, transcript_bits
 
 REUSED = (0.2, 0.95)  # least and largest share of the stake that is also put on units known before
@@ -33,7 +33,7 @@ Units = Mapping[str, tuple[float, int]]
 
 def weigh(
     looks: Sequence[Units], *, candidate: int, level: float, known: Collection[str] = (), outcomes: Sequence[str] = ()
-) -> Evidence | None:
+) -> GateEvidence | None:
     """Return the evidence of a candidate's looks; None where no unit has a paired case.
 
     Args:
@@ -52,7 +52,7 @@ def weigh(
     means = now.means(len(looks))
     differences = list(means.values())
     bounds = interval(differences)
-    return Evidence(
+    return GateEvidence(
         candidate=candidate,
         level=level,
         looks=len(looks),

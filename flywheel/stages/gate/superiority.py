@@ -16,7 +16,7 @@ import math
 from flywheel.config import GateConfig
 from flywheel.extensions import GateInput
 from flywheel.present import count, e_value, metric_evidence, p_value
-from flywheel.records import Evidence, MetricRow, RuleResult, Verdict
+from flywheel.records import GateEvidence, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.evidence import STARTS
 from flywheel.stats.planning import cases_needed
 
@@ -64,7 +64,7 @@ def _rejected(message: str, numbers: dict[str, float]) -> RuleResult:
     return RuleResult(rule=RULE, passed=False, verdict=Verdict.REJECT, message=message, numbers=numbers)
 
 
-def _numbers(row: MetricRow, evidence: Evidence) -> dict[str, float]:
+def _numbers(row: MetricRow, evidence: GateEvidence) -> dict[str, float]:
     numbers = {
         "n": float(row.n),
         "units": float(evidence.units),
@@ -86,7 +86,7 @@ def _numbers(row: MetricRow, evidence: Evidence) -> dict[str, float]:
     return numbers | {name: value for name, value in (("low", row.low), ("high", row.high)) if value is not None}
 
 
-def _looks(evidence: Evidence) -> str:
+def _looks(evidence: GateEvidence) -> str:
     """Return the looks and what they rest on, in words."""
     looks = count(evidence.looks, "look")
     known = evidence.units - evidence.fresh
@@ -95,24 +95,24 @@ def _looks(evidence: Evidence) -> str:
     return f"{looks}, {count(evidence.fresh)} fresh and {count(known)} units that were looked at before"
 
 
-def _error(evidence: Evidence) -> float:
+def _error(evidence: GateEvidence) -> float:
     """Return the standard error of the mean."""
     variance = max(evidence.discordance - evidence.mean**2, evidence.discordance / max(evidence.units, 1))
     return math.sqrt(variance / evidence.units)
 
 
-def _units_needed(evidence: Evidence, difference: float) -> float:
+def _units_needed(evidence: GateEvidence, difference: float) -> float:
     """Return the units that this difference needs in all; infinite where it is not positive."""
     return cases_needed(max(evidence.discordance, difference), difference, level=evidence.level)
 
 
-def _looks_needed(evidence: Evidence, difference: float) -> float:
+def _looks_needed(evidence: GateEvidence, difference: float) -> float:
     """Return the further looks until then, at the pace of the last ones."""
     missing = max(_units_needed(evidence, difference) - evidence.units, 1.0)
     return missing / evidence.recent if evidence.recent > 0 else math.inf
 
 
-def _futile(evidence: Evidence, horizon: int) -> bool:
+def _futile(evidence: GateEvidence, horizon: int) -> bool:
     """Return whether even one standard error above its mean a candidate needs more than so many further looks.
 
     Where the same units return for ever, their last part of the stake is at work from the thirtieth look on.
@@ -122,7 +122,7 @@ def _futile(evidence: Evidence, horizon: int) -> bool:
     return evidence.looks >= FUTILE_FROM and _looks_needed(evidence, evidence.mean + _error(evidence)) > horizon
 
 
-def _planning(evidence: Evidence) -> dict[str, float]:
+def _planning(evidence: GateEvidence) -> dict[str, float]:
     needed = _units_needed(evidence, evidence.mean)
     if not math.isfinite(needed):
         return {}
@@ -131,7 +131,7 @@ def _planning(evidence: Evidence) -> dict[str, float]:
     return plan | ({"nights": float(math.ceil(nights))} if math.isfinite(nights) else {})
 
 
-def _missing(evidence: Evidence) -> str:
+def _missing(evidence: GateEvidence) -> str:
     plan = _planning(evidence)
     if "needed_n" not in plan:
         return "it is not ahead, so no number of units can be given"

@@ -10,7 +10,7 @@ import pytest
 from flywheel.config import GateConfig
 from flywheel.extensions import CaseScore
 from flywheel.pipeline.evaluate.looks import paired_units
-from flywheel.records import Evidence, MetricRow, RuleResult, Verdict
+from flywheel.records import GateEvidence, MetricRow, RuleResult, Verdict
 from flywheel.stages.evaluate.compare import compare
 from flywheel.stages.gate.evidence import weigh
 from flywheel.stages.gate.superiority import superiority
@@ -52,7 +52,7 @@ def test_harm_ends_a_candidate() -> None:
     assert "E of 'worse'" in found.message
 
 
-def looked(nights: int, differences: list[float], level: float = 0.03) -> Evidence | None:
+def looked(nights: int, differences: list[float], level: float = 0.03) -> GateEvidence | None:
     looks = [{f"{night} {i}": (d, 1) for i, d in enumerate(differences)} for night in range(nights)]
     return weigh(looks, candidate=1, level=level)
 
