@@ -1,7 +1,7 @@
 """All looks at one candidate → the evidence for and against it, valid however often one looks.
 
-In: each look's units with their differences. Out: an `GateEvidence`. A unit is a user where users are known, else a task; a
-look adds units that came since, and new cases of units that came before.
+In: each look's units with their differences. Out: a `GateEvidence`. A unit is a user where users are known, else a
+task; a look adds units that came since, and new cases of units that came before.
 
 E is a stake that grows with every unit in which the candidate is ahead (see `stats.betting`). Two things need care:
 
