@@ -79,6 +79,7 @@ _VOCABULARY_LIST = (
     "concat replace true false none int integer bigint double float real decimal numeric varchar text string boolean"
 )
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
+_ENGLISH_WORDS = _FUNCTION_WORDS | {"and", "in", "by", "as", "on", "at", "with", "from", "is", "a", "not", "or"}
 _OPENING = r"\"'\u201c\u201d\u2018\u2019(*_#\["
 _CAPITAL = re.compile(
     rf"(?:(?P<start>\A|[.!?:;\n*\u2022\u2013\u2014-][\s{_OPENING}]*)|(?<=[\s{_OPENING}]))(?P<word>[A-Z][\w'\u2019]+)"
@@ -137,10 +138,11 @@ def _names_in(text: str) -> set[str]:
     not taken for English, unless it is but a few words.
     """
     words = _WORD.findall(text)
-    little = sum(word.lower() in _FUNCTION_WORDS for word in words)
+    little = sum(word.lower() in _ENGLISH_WORDS for word in words)
     if len(words) >= _MIN_PROSE_WORDS and little < _ENGLISH * len(words):
         return set()
-    names = {m["word"].replace("\u2019", "'").removesuffix("'s") for m in _CAPITAL.finditer(text) if m["start"] is None}
+    marked = (m for m in _CAPITAL.finditer(text) if m["start"] is None or len(words) == 1)  # "Lalisa."
+    names = {m["word"].replace("\u2019", "'").removesuffix("'s") for m in marked}
     return {_norm(name) for name in names} - _NO_NAMES - _VOCABULARY - _SPELT.keys()
 
 

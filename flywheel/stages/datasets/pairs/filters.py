@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from flywheel.models.calls import is_reproducible
-from flywheel.records import Split, ToolStatus, canonical_json
+from flywheel.records import Split, ToolStatus, canonical_json, texts_in
 from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.datasets.context import StepContext
@@ -28,19 +28,27 @@ from flywheel.stages.datasets.pairs.limits import signature
 from flywheel.stages.datasets.pairs.requests import only_in_one
 from flywheel.stages.datasets.pairs.support import Votes
 from flywheel.stages.datasets.pairs.taint import tainted
-from flywheel.stages.datasets.pairs.within import overlap
+from flywheel.stages.datasets.pairs.within import STILL_THE_SAME_CALL, overlap
 
 if TYPE_CHECKING:
     from flywheel.config import PairsConfig
 
 TOO_SIMILAR = 0.9
-SAME_RESULT = 0.9  # overlap of words from which two results are one
+SAME_RESULT, FEW_WORDS = 0.9, 5  # overlap from which two results are one; words of a result that is one finding
+SHORT_RESULT, LINE_WORDS = 600, 3  # characters of a result that is a verdict; words of a line that is a message
 FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a text one about something else
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
 
 _SAYS_NOTHING = re.compile(
     r"\bno output\b|\bsuccess|\A\s*(?:ok|done|true|null|none|\[\s*\]|\{\s*\})\W*\Z", re.IGNORECASE
 )
+
+_SAYS_FAILED = re.compile(
+    r"\b(?:failed|(?:did|does) not pass|(?:not |in)correct|invalid|try again|traceback|(?:syntax|type|name)error)\b",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(r"\n|\}")  # after the first entry of a list
+_NOT_THERE = re.compile(r"\bno such\b|\bnot (?:be )?found\b|\bdoes not exist\b|\bdoesn't exist\b", re.IGNORECASE)
 
 Pair = dict[str, Any]
 StepKey = tuple[str, int]
@@ -112,6 +120,21 @@ class Facts:
         seen |= {(row[0], row[1]): row[2] for row in ends.select("episode_id", "index", "tail").iter_rows()}
         return {key: _tool_texts(seen[key]) for key in self.contexts if key in seen}
 
+    def tool_results_before(self, key: StepKey) -> list[str]:
+        """Return every earlier result that a step's context shows."""
+        prompt = self.prompt(key)
+        messages = json.loads(prompt) if prompt is not None else []
+        return [str(m.get("content") or "") for m in messages if m["role"] == "tool"]
+
+    @cached_property
+    def calls_after(self) -> dict[str, list[tuple[int, str]]]:
+        """Episode → its steps that make calls, with the calls."""
+        made: dict[str, list[tuple[int, str]]] = {}
+        columns = ("episode_id", "index", "action_key")
+        for episode, index, action in self.asked.select(columns).drop_nulls().iter_rows():
+            made.setdefault(episode, []).append((index, action))
+        return made
+
     def prompt(self, key: StepKey) -> str | None:
         """Return what was seen before a step, if it is in the log."""
         return self.contexts[key].prompt if key in self.contexts else None
@@ -164,7 +187,10 @@ def _not_as_written(pair: Pair, facts: Facts) -> bool:
 
 def _failed_chosen(pair: Pair, facts: Facts) -> bool:
     _, status = facts.action.get(_key(pair, "chosen"), (None, []))
-    return not _edited(pair) and bool(_calls(_message(pair, "chosen"))) and ToolStatus.FAILED.value in status
+    if _edited(pair) or not _calls(_message(pair, "chosen")):
+        return False
+    result = facts.results(_key(pair, "chosen"))
+    return ToolStatus.FAILED.value in status or (len(result) < SHORT_RESULT and bool(_SAYS_FAILED.search(result)))
 
 
 def _same_action(pair: Pair, facts: Facts) -> bool:
@@ -230,9 +256,16 @@ def _same_result(pair: Pair, facts: Facts) -> bool:
     if any(changes(call["name"]) for call in (*chosen, *rejected)):
         return False
     results = [facts.results(_key(pair, side)) for side in ("chosen", "rejected")]
+    if {call["name"] for call in (*chosen, *rejected)} == {chosen[0]["name"]} and looks_up(chosen[0]["name"]):
+        first = {" ".join(_FIRST.split(text, maxsplit=1)[0].split()) for text in results}
+        if len(first) == 1 and len(_plain_words(*first).split()) >= LINE_WORDS:
+            return True  # two searches with the same first finding
     if not all(text.strip() for text in results) or any(_SAYS_NOTHING.search(text) for text in results):
         return False
-    return overlap(*map(_plain_words, results)) >= SAME_RESULT
+    ours, theirs = (_plain_words(text).split() for text in results)
+    if len(ours) <= FEW_WORDS and set(ours) <= set(theirs):
+        return True  # the rejected call gave the same number, and more
+    return overlap(" ".join(ours), " ".join(theirs)) >= SAME_RESULT
 
 
 def _other_order(pair: Pair, facts: Facts) -> bool:
@@ -275,12 +308,61 @@ def _words_of(pair: Pair, side: str) -> str:
     return " ".join(str(_message(pair, side).get("content") or "").split())
 
 
-def _done_before(pair: Pair, facts: Facts) -> bool:
-    """Whether the call that mends another was made before that one already: it only repeats what is known."""
-    if pair["chosen_episode"] != pair["rejected_episode"] or _edited(pair):
+def _still_failing(pair: Pair, facts: Facts) -> bool:
+    """Whether a call that worked after a failed one mended nothing.
+
+    It shows a line of the error again, or only what an earlier result had shown: a command may succeed and not do what
+    was wanted.
+    """
+    episode, _ = _key(pair, "chosen")
+    if episode != pair["rejected_episode"] or _edited(pair) or not _calls(_message(pair, "chosen")):
         return False
-    action, _ = facts.action.get(_key(pair, "chosen"), (None, []))
-    return action is not None and facts.first_made[pair["chosen_episode"], action] < pair["rejected_step"]
+    failed, result = (facts.results(_key(pair, side)) for side in ("rejected", "chosen"))
+    lines = {line.strip() for line in failed.splitlines() if len(line.split()) >= LINE_WORDS}
+    if any(line.strip() in lines for line in result.splitlines()):
+        return True
+    earlier = facts.tool_results_before((episode, pair["rejected_step"]))
+    shown = any(overlap(_plain_words(result), _plain_words(text)) >= SAME_RESULT for text in earlier)
+    return bool(result.strip()) and shown
+
+
+def _tried_again(pair: Pair, facts: Facts) -> bool:
+    """Whether the better attempt went on to vary the chosen call: then not that call, but a later one, was right."""
+    key = _key(pair, "chosen")
+    calls = _calls(_message(pair, "chosen"))
+    if _edited(pair) or not calls or facts.action.get(key, (None, []))[0] is None:
+        return False
+    own, tool = str(facts.action[key][0]), calls[0]["name"]
+    if changes(tool):
+        return False  # the next order is another one
+    later = [action for n, action in facts.calls_after.get(key[0], []) if n > key[1] and action.startswith(f"{tool} ")]
+    return any(overlap(_plain_words(own), _plain_words(action)) >= STILL_THE_SAME_CALL for action in later)
+
+
+def _other_environment(pair: Pair, facts: Facts) -> bool:
+    """Whether the rejected call lacked something that the chosen one found: their environments differed."""
+    if pair["chosen_episode"] == pair["rejected_episode"]:
+        return False
+    missing = [line for line in facts.results(_key(pair, "rejected")).splitlines() if _NOT_THERE.search(line)]
+    if not missing or _NOT_THERE.search(facts.results(_key(pair, "chosen"))):
+        return False
+    used = {word for word in _named_things(_message(pair, "chosen")) if len(word) >= LONG_WORD}
+    return any(word.rstrip("/.") in line for word in used for line in missing)
+
+
+def _named_things(message: dict[str, Any]) -> set[str]:
+    texts = (text for call in _calls(message) for text in texts_in(call.get("arguments")))
+    return {word for text in texts for word in re.findall(r"[\w./-]*[/_.\d][\w./-]*", text)}
+
+
+def _done_before(pair: Pair, facts: Facts) -> bool:
+    """Whether the chosen call, which changes nothing, was made before already: it only repeats what is known."""
+    episode, step = _key(pair, "chosen")
+    action, _ = facts.action.get((episode, step), (None, []))
+    if action is None or _edited(pair) or any(changes(call["name"]) for call in _calls(_message(pair, "chosen"))):
+        return False
+    before = pair["rejected_step"] if episode == pair["rejected_episode"] else step
+    return facts.first_made[episode, action] < before
 
 
 def _no_detour(pair: Pair, facts: Facts) -> bool:
@@ -400,6 +482,9 @@ FILTERS: tuple[tuple[str, Callable[[Pair, Facts], bool]], ...] = (
     ("other request", _other_request),
     ("later words", _later_words),
     ("done before", _done_before),
+    ("still failing", _still_failing),
+    ("tried again", _tried_again),
+    ("other environment", _other_environment),
     ("no detour", _no_detour),
     ("against credit", _against_credit),
     ("too few users", _few_users),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from flywheel.contracts import conform, polars_schema
 from flywheel.errors import ExtensionError
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair, canonical_json, content_id
+from flywheel.stages.common.canonical import action_key, call_key
 from flywheel.stages.datasets.pairs import build_pairs, efficiency, first_divergence, retry_fixed, sibling
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -346,3 +348,68 @@ def test_what_always_holds(frames: Make, log: list[tuple[str, float, list[str]]]
         assert pair["margin"] >= CFG.min_margin - 1e-9
         assert pair["p_better"] >= CFG.min_p_better - 1e-9
     assert len({pair["pair_id"] for pair in pairs}) == len(pairs)
+
+
+def searched(name: str, p: float, query: str, result: str, *later: dict[str, Any], **turn: Any) -> dict[str, Any]:
+    steps = [
+        {"user": "who wrote West 5, and in which year?", "call": ("search", {"q": query}), "result": result, **turn}
+    ]
+    return {"id": name, "p": p, "tools": canonical_json([{"name": "search", "keys": ["q"]}]), "steps": [*steps, *later]}
+
+
+ANN = '[{"id": "west_5_book", "by": "Ann Lee"}, {"id": "other"}]'
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "reason"),
+    [
+        (searched("a", 0.95, "West", ANN), searched("b", 0.05, "5", '[{"id": "none of it"}]'), None),
+        (searched("a", 0.95, "West", ANN), searched("b", 0.05, "5", ANN.replace("other", "others")), "same result"),
+        (
+            searched("a", 0.95, "/data/west_5", "line one"),
+            searched("b", 0.05, "/data/west_5 -x", "read: /data/west_5: No such file or directory", status="failed"),
+            "other environment",
+        ),
+        (searched("a", 0.95, "West", "Invalid query, try again"), searched("b", 0.05, "5", "q"), "chosen call failed"),
+    ],
+)
+def test_the_better_call_is_what_made_the_attempt_better(
+    frames: Make, chosen: dict[str, Any], rejected: dict[str, Any], reason: str | None
+) -> None:
+    for attempt_ in (chosen, rejected):
+        attempt_["steps"][0]["user"] += " it is in /data/west_5 -x"
+        attempt_["steps"].append({"say": "done"})
+    counts = run(frames([chosen, rejected]))[1]
+    assert counts.get("kept", 0) == int(reason is None)
+    assert counts.get(f"sibling: {reason}", 0) == int(reason is not None)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ("7 rows", None),
+        ("md5: West: No such file or directory\nWest", "still failing"),
+        ("it is known already: 12", "still failing"),
+    ],
+)
+def test_a_call_that_works_without_mending_anything_is_no_fix(frames: Make, result: str, reason: str | None) -> None:
+    made = retry("e", "md5: West: No such file or directory", "SELECT region FROM sales")
+    user = made["steps"][0].pop("user")
+    made["steps"].insert(0, {"user": user, "call": ("look", {}), "result": "it is known already: 12"})
+    made["steps"][2]["result"] = result
+    made["steps"].append({"say": "done"})
+    counts = run(frames([made]))[1]
+    assert (counts.get("kept", 0), counts.get(f"retry_fixed: {reason}", 0)) == (int(reason is None), int(bool(reason)))
+
+
+def test_a_call_that_its_own_attempt_went_on_to_vary_was_not_what_helped(frames: Make) -> None:
+    query = {"q": "West 5 wrote it"}
+    again = {"call": ("search", {"q": "West 5 wrote it in"}), "result": "Ann"}
+    one = searched("a", 0.95, query["q"], "x y z", again, {"say": "done"})
+    episodes, steps, returns = frames([one, searched("b", 0.05, "in which year", "a b c", {"say": "done"})])
+    keys = [
+        action_key([call_key(call) for call in json.loads(action).get("tool_calls") or []])
+        for action in steps["action"]
+    ]
+    counts = run((episodes, steps.with_columns(pl.Series("action_key", keys, dtype=pl.String)), returns))[1]
+    assert counts["sibling: tried again"] == 1
