@@ -24,7 +24,7 @@ from flywheel.stages.datasets.pairs.believed import Shown
 from flywheel.stages.datasets.replay.build import build_fixtures
 from flywheel.stages.labelling.build import build_reliability
 from flywheel.stages.signals.build import build_rewards, compare_attempts, looks_at_tasks
-from flywheel.stages.signals.cohorts import by_account
+from flywheel.stages.signals.cohorts import by_account, without_strangers
 from flywheel.stages.signals.corrections import build_corrections
 from flywheel.stages.signals.sources import stated, with_allowed_policies
 from flywheel.stages.tasks.build import build_tasks
@@ -62,7 +62,7 @@ def tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fram
 def opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """What each signal that looks at one episode shows; what users corrected."""
     signals = {n: s for n, s in _signals(config, project).items() if not looks_at_tasks(s)}
-    events = stated(frames["events"], config.trust, funnel)
+    events = without_strangers(stated(frames["events"], config.trust, funnel), frames["episodes"], funnel)
     opinions = build_rewards(frames["episodes"], frames["steps"], events, config.rewards, signals, funnel)
     corrections = build_corrections(frames["episodes"], frames["steps"], events)
     return {"opinions": opinions, "corrections": corrections}

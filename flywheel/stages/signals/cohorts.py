@@ -17,7 +17,7 @@ import polars as pl
 from scipy.special import bdtrc
 
 from flywheel.contracts import conform
-from flywheel.records import Reward
+from flywheel.records import EventKind, Reward
 from flywheel.stages.signals.rows import rewards_frame
 
 if TYPE_CHECKING:
@@ -117,6 +117,24 @@ def _crowds(attempts: Sequence[Attempt], gap: timedelta) -> Iterator[list[Attemp
         crowd.append(attempt)
     if crowd:
         yield crowd
+
+
+def without_strangers(events: pl.DataFrame, episodes: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Return the events without the feedback of crowds of strangers, who judge another account's conversation.
+
+    One or two of them may be colleagues or annotators; five with the same feedback on one conversation are a crowd.
+    """
+    named = episodes.filter(pl.col("user").is_not_null())
+    users = named.select("conversation_id", _owner="user").unique("conversation_id")
+    feedback = events.filter((pl.col("kind") == EventKind.FEEDBACK.value) & pl.col("user").is_not_null())
+    name = pl.col("payload").str.json_path_match("$.name")
+    strangers = (
+        feedback.join(users, on="conversation_id")
+        .filter(pl.col("user") != pl.col("_owner"))
+        .filter(pl.col("user").n_unique().over("conversation_id", name) >= ENOUGH_ACCOUNTS)
+    )
+    funnel.note("feedback of crowds of strangers", strangers.height)
+    return events.filter(~pl.col("event_id").is_in(strangers["event_id"].implode()))
 
 
 def by_account(

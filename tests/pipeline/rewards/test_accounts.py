@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +44,20 @@ def test_a_crowd_of_new_accounts_that_praises_a_bad_action_changes_no_row(
     assert (found.accounts.bursts, found.accounts.in_bursts) == (1, n)
     lines = after.explain(marks["episode_id"][0]).lines
     assert any(f"one of {n} new accounts" in line for line in lines)
+
+
+def test_a_crowd_of_strangers_cannot_praise_another_accounts_conversation(before: Project, tmp_path: Path) -> None:
+    praise = (
+        json.dumps({
+            "conversation_id": "old-0-0", "seq": 100 + n, "ts": (START + timedelta(days=1, minutes=n)).isoformat(),
+            "kind": "feedback", "user": f"s{n}@mail.example",
+            "payload": {"name": "export", "value": 1.0, "target": "session", "annotator": "human"},
+        }) + "\n"
+        for n in range(40)
+    )  # fmt: skip
+    after = built(tmp_path, old_customers(), praise)
+    for name, frame in rows(after).items():
+        assert frame.equals(rows(before)[name]), name
 
 
 def test_an_honest_launch_day_counts(before: Project, tmp_path: Path) -> None:
