@@ -15,7 +15,7 @@ class RedactConfig(Section):
     """What is replaced by a pseudonym before anything reaches the disk."""
 
     kinds: list[str] = Field(
-        default=["secret", "email", "phone", "card", "iban", "ip", "national_id"],
+        default=["secret", "email", "phone", "card", "iban", "account", "ip", "mac", "national_id"],
         description="Kinds of personal data and secrets to replace.",
     )
     allow: list[str] = Field(default=[], description="Exact values that are kept as they are (a support address, say).")

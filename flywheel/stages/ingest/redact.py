@@ -7,10 +7,12 @@ cannot be tested without the key. Redacting twice changes nothing.
 
 from __future__ import annotations
 
+import ast
 import hmac
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,8 +22,12 @@ import polars as pl
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import is_name
+from flywheel.stages.ingest.allowed import Allowed, denied
 from flywheel.stages.ingest.jsontext import dumps, loads
-from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACEHOLDER, Kind, is_secret_field
+from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find, Kind, Scan
+from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
+from flywheel.stages.ingest.patterns.kinds import DIGITS
+from flywheel.stages.ingest.patterns.structure import in_columns, in_field, in_list, in_object, login_in
 
 _HEX = 8
 _USER_HEX = 16
@@ -30,12 +36,17 @@ _CACHE = 1 << 16
 _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
 _LEAST_NUMBER = 10**7  # no card or national id has fewer digits
+_DEPTH = 2  # of what is encoded within what is encoded
+_CONTEXT = 64  # characters before a find that may decide on it
 _CARD = "card"  # whose checksum and issuer tell enough of a number under any name
 _ID = "id"  # the field that ids and names given to `text` are taken to be in
 
 
-_DOMAIN = re.compile(r"(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*")
 _ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON inside a text
+_JSON = re.compile(r"(?:^|(?<=[\s:=(]))[\[{](?=\s*[\"'\[{])")
+_MOST_JSON = 8  # values in one text that are looked at by their structure
+_LONGEST_LITERAL, _MOST_BRACKETS = 20_000, 200
+_DECODER = json.JSONDecoder()
 _PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
 _HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
 
@@ -43,9 +54,8 @@ _HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
 class _Kind:
     """A kind, compiled."""
 
-    def __init__(self, kind: Kind) -> None:
-        self.kind, self.name = kind, kind.name
-        self.sub = kind.finder()
+    def __init__(self, kind: Kind | Scan) -> None:
+        self.kind, self.name, self.finds = kind, kind.name, kind.finds
         self.holds_number = re.compile(kind.numbers).search if kind.numbers else None
 
     def places(self, texts: pl.Series) -> pl.Series:
@@ -79,10 +89,11 @@ class Redactor:
         self.counts: Counter[str] = Counter()
         self._key = key
         self._allowed = Allowed(cfg)
-        self._kinds = tuple(_Kind(kind) for kind in KINDS if kind.name in cfg.kinds)
-        halves = ([k for k in self._kinds if k.kind.words], [k for k in self._kinds if not k.kind.words])
-        self._together = [half for half in halves if half]
-        self._fields = "secret" in cfg.kinds
+        self._coded, self._blobbed = _Kind(CODED), _Kind(BLOBBED)
+        decoded = (self._coded, self._blobbed) if cfg.kinds else ()
+        self._kinds = (*(_Kind(kind) for kind in KINDS if kind.name in cfg.kinds), *decoded)
+        self._together = _together(self._kinds)
+        self._placed = next((kind for kind in self._kinds if kind.kind is PLACED), None)
         self._deny = denied(cfg.deny)
         self._entities = _entities(cfg)
         self._every = bool(self._deny) or self._entities is not None  # which have no trigger
@@ -115,8 +126,10 @@ class Redactor:
         """Return the kinds that payloads may hold, by the place of those that may hold any."""
         series = pl.Series(texts, dtype=pl.String())
         wanted: dict[int, list[_Kind]] = {}
-        for kinds in self._together:
-            rows = series.str.contains("|".join(f"(?:{kind.kind.trigger})" for kind in kinds)).arg_true()
+        for searched, kinds in self._together:
+            rows = pl.arange(len(texts), eager=True, dtype=pl.UInt32)
+            for pattern in searched:
+                rows = rows.filter(series.gather(rows).str.contains(pattern))
             some = series.gather(rows)
             for kind in kinds if len(rows) else ():
                 for row in rows.gather(kind.places(some)):
@@ -175,17 +188,51 @@ class Redactor:
         return known
 
     def _walk(self, value: Any, kinds: tuple[_Kind, ...], name: str = "") -> Any:
-        """Redact a field's value; with a secret's name, a text that looks like a secret is replaced completely."""
+        """Redact a field's value; what is a secret by its place in the structure is replaced first."""
         if isinstance(value, str):
-            if name and self._fields and is_secret_field(name, value) and not self._allowed.keeps(value):
-                return self._mark("secret", value)
-            return self._string(value, kinds, name) if len(value) >= _SHORTEST or self._deny else value
+            return self._field(value, kinds, name)
         if isinstance(value, dict):
+            value = self._placed_in_object(value) if self._placed in kinds else value
             names = {key: self._name(key, kinds) for key in value}
             return {names[key]: self._walk(item, kinds, _without_pseudonyms(names[key])) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._walk(item, kinds, name) for item in value]
+            items = self._placed_in_list(value, name) if self._placed in kinds else value
+            return [self._walk(item, kinds, name) for item in items]
         return self._number(value, kinds, name) if isinstance(value, int) and value > _LEAST_NUMBER else value
+
+    def _field(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+        if name and self._placed in kinds and (find := in_field(name, text)) is not None:
+            text = self._replaced(text, "secret", find)
+        return self._string(text, kinds, name) if len(text) >= _SHORTEST or self._deny else text
+
+    def _placed_in_object(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return an object without the secrets that its other fields name."""
+        finds, cells = list(in_object(fields)), list(in_columns(fields))
+        if finds or cells:
+            fields = dict(fields)
+        for key, find in finds:
+            fields[key] = self._replaced(fields[key], "secret", find)
+        for key, row, column in cells:
+            rows = fields[key] = [list(cells) if isinstance(cells, list) else cells for cells in fields[key]]
+            text = rows[row][column]
+            rows[row][column] = self._replaced(text, "secret", Find(text, 0, len(text)))
+        return fields
+
+    def _placed_in_list(self, items: list[Any], name: str) -> list[Any]:
+        """Return a list without the secrets that its other items announce."""
+        if not any(isinstance(item, str) for item in items):
+            return items
+        done: dict[int, str] = {}
+        for n, find in in_list(items, name):
+            if n not in done:
+                done[n] = self._replaced(items[n], "secret", find)
+        return [done.get(n, item) for n, item in enumerate(items)] if done else items
+
+    def _replaced(self, text: str, kind: str, find: Find) -> str:
+        written = text[find.start : find.end]
+        if self._allowed.keeps(text, find.value, written):
+            return text
+        return text[: find.start] + self._mark(kind, find.value) + text[find.end :]
 
     def _name(self, key: str, kinds: tuple[_Kind, ...]) -> str:
         harmless = key.isidentifier() and len(key) < _NAME_SHORTEST
@@ -211,10 +258,50 @@ class Redactor:
 
     def _long(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
         """Replace what the kinds find, then what Presidio finds, until nothing is found."""
+        if self._placed in kinds and _JSON.search(text):
+            text = self._within(text)
         before, text = None, self._replace(text, kinds, name)
         while self._entities is not None and text != before:
             before, text = text, self._replace(self._named(text), kinds, name)
         return text
+
+    def _within(self, text: str) -> str:
+        """Redact JSON in a text by its structure; everything else of the text stays as it is written."""
+        changes: dict[str, str] = {}
+        for value in _values_in(text):
+            self._changes(value, "", changes)
+        for before, after in changes.items():
+            for write in (_as_json, json.dumps, repr):
+                written, redacted = write(before), write(after)
+                text = text.replace(written, redacted).replace(written.replace("/", "\\/"), redacted)
+        return text
+
+    def _changes(self, value: Any, name: str, changes: dict[str, str]) -> None:
+        """Collect the texts in a value that hold secrets by their place, and what becomes of them."""
+        if isinstance(value, dict):
+            placed = self._placed_in_object(value)
+            for key, row, column in in_columns(value):
+                cell = value[key][row][column]
+                changes[cell] = self._replaced(cell, "secret", Find(cell, 0, len(cell)))
+            pairs = [(key, item, placed[key]) for key, item in value.items()]
+        elif isinstance(value, list):
+            pairs = [(name, old, new) for old, new in zip(value, self._placed_in_list(value, name), strict=True)]
+        else:
+            return
+        for key, old, new in pairs:
+            after = self._changed(old, key) if isinstance(old, str) and new is old else new
+            if not isinstance(old, str):
+                self._changes(old, key, changes)
+            elif after != old:
+                changes[old] = after
+
+    def _changed(self, text: str, name: str) -> str:
+        """Return a text of a value without what is a secret by its place: its name's, in JSON within it, in itself."""
+        if name and (find := in_field(name, text)) is not None:
+            return self._replaced(text, "secret", find)
+        if _JSON.match(text):
+            return self._within(text)
+        return self._without(text, self._placed, name) if self._placed is not None else text
 
     def _named(self, text: str) -> str:
         """Replace what Presidio finds."""
@@ -233,27 +320,63 @@ class Redactor:
             before = text
             for pattern in self._deny:
                 text = pattern.sub(self._denied, text)
+            for kind in kinds:
+                if kind.kind.early:
+                    text = self._without(text, kind, name)
+            if self._blobbed in kinds:
+                text = self._decoded(text, blobs(text), name)
+            if self._coded in kinds:
+                text = self._decoded(text, views(text), name)
             shown, escapes = without_escapes(text)
             for kind in kinds:
-                shown = kind.sub(partial(self._replacement, kind.kind, name), shown)
+                if not kind.kind.early:
+                    shown = self._without(shown, kind, name)
             text = with_escapes(shown, escapes)
             if text != before:
                 kinds = self._kinds
         return text
 
+    def _without(self, text: str, kind: _Kind, name: str) -> str:
+        """Replace what a kind finds."""
+        parts, end = [], 0
+        for find in kind.finds(text, name):
+            written = text[find.start : find.end]
+            if not self._allowed.keeps(written, find.value):
+                parts += [text[end : find.start], self._mark(kind.name, find.value)]
+                end = find.end
+        return "".join([*parts, text[end:]]) if parts else text
+
+    def _decoded(self, text: str, decoded: Iterable[View], name: str) -> str:
+        """Replace what is found in views of a text, where it came from."""
+        finds = sorted({found for view in decoded for found in self._in_view(view, name, 0)})
+        parts, end = [], 0
+        for start, stop, kind, value in finds:
+            if stop <= end or GIVEN.search(text, start, stop):
+                continue
+            parts += [text[end : max(start, end)], self._mark(kind, value)]
+            end = stop
+        return "".join([*parts, text[end:]])
+
+    def _in_view(self, view: View, name: str, depth: int) -> Iterator[tuple[int, int, str, str]]:
+        """Yield what a view holds: the place in the text, kind and normal form; in base64 in base64 too."""
+        texts = 0
+        for kind in self._kinds:
+            for find in kind.finds(view.text, name):
+                start, end = view.span(find.start, find.end)
+                written = view.text[find.start : find.end]
+                if (find.start >= _CONTEXT or not view.cut) and not self._allowed.keeps(written, find.value):
+                    texts += 1
+                    yield start, end, kind.name, find.value
+        if view.blob and not texts and self._placed is not None and (password := login_in(view.text)):
+            yield view.starts[0], view.ends[-1], "secret", password
+        if depth < _DEPTH and view.blob:
+            for inner in (*views(view.text), *blobs(view.text)):
+                for first, last, kind_name, value in self._in_view(inner, name, depth + 1):
+                    yield *view.span(first, last), kind_name, value
+
     def _denied(self, match: re.Match[str]) -> str:
         text = match[0]
         return text if not text or GIVEN.fullmatch(text) else self._mark("denied", text)
-
-    def _replacement(self, kind: Kind, name: str, match: re.Match[str]) -> str:
-        text = match[0]
-        find = None if GIVEN.fullmatch(text) else kind.decide(match, name)
-        if find is None:
-            return text
-        start, end = find.start - match.start(), find.end - match.start()
-        if self._allowed.keeps(text, find.value, text[start:end]):
-            return text
-        return text[:start] + self._mark(kind.name, find.value) + text[end:]
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
@@ -275,6 +398,44 @@ def _split(name: str) -> tuple[str, str]:
     return kind + colon, rest
 
 
+def _together(kinds: Iterable[_Kind]) -> list[tuple[list[str], list[_Kind]]]:
+    """Return what is searched in all payloads, one after the other in what is left, each with the kinds it is for."""
+    groups: dict[str, list[_Kind]] = {}
+    for kind in kinds:
+        groups.setdefault(kind.kind.hint, []).append(kind)
+    any_of = {hint: "|".join(f"(?:{kind.kind.trigger})" for kind in group) for hint, group in groups.items()}
+    return [
+        ([DIGITS, any_of[hint]] if hint == DIGITS else [hint or any_of[hint]], group) for hint, group in groups.items()
+    ]
+
+
+_as_json = partial(json.dumps, ensure_ascii=False)
+
+
+def _literal(text: str) -> Any:
+    """Return what a Python literal that is all of a text means; None if it is none, too deep or too long."""
+    if len(text) > _LONGEST_LITERAL or text.count("{") + text.count("[") > _MOST_BRACKETS or text[-1:] not in "}]":
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+
+
+def _values_in(text: str) -> Iterator[Any]:
+    """Yield the JSON values in a text, the outermost ones."""
+    end = 0
+    for count, match in enumerate(_JSON.finditer(text)):
+        if count == _MOST_JSON:
+            return
+        if match.start() >= end:
+            try:
+                value, end = _DECODER.raw_decode(text, match.start())
+            except (json.JSONDecodeError, RecursionError):
+                value, end = _literal(text) if match.start() == 0 else None, match.end()
+            yield value
+
+
 def _without_pseudonyms(name: str) -> str:
     """Return a redacted name without pseudonyms, which do not describe the field."""
     return name if name.isidentifier() else GIVEN.sub("", name)
@@ -287,60 +448,6 @@ def _entities(cfg: RedactConfig) -> Any:
     from flywheel.stages.ingest.entities import Entities
 
     return Entities(cfg)
-
-
-class Allowed:
-    """What is kept: exact values, what a pattern matches as a whole, e-mail addresses of a domain.
-
-    Raises:
-        ConfigError: an invalid regular expression or domain.
-    """
-
-    def __init__(self, cfg: RedactConfig) -> None:
-        self._values = frozenset(cfg.allow)
-        self._patterns = [_compiled("allow_patterns", pattern, pattern) for pattern in cfg.allow_patterns]
-        self._domains = frozenset(_domain(name) for name in cfg.allow_domains)
-
-    def keeps(self, *spellings: str) -> bool:
-        """Whether a find is kept, in one of the ways it is written."""
-        return any(s in self._values or self._by_pattern(s) or self._by_domain(s) for s in spellings)
-
-    def _by_pattern(self, text: str) -> bool:
-        return any(pattern.fullmatch(text) for pattern in self._patterns)
-
-    def _by_domain(self, text: str) -> bool:
-        if not self._domains or "@" not in text:
-            return False
-        labels = text.rpartition("@")[2].lower().split(".")
-        return any(".".join(labels[n:]) in self._domains for n in range(len(labels)))
-
-
-def denied(patterns: list[str]) -> list[re.Pattern[str]]:
-    """Return what finds denied texts; pseudonyms given before match too.
-
-    Raises:
-        ConfigError: an invalid regular expression.
-    """
-    return [_compiled("deny", pattern, f"{PLACEHOLDER}|(?:{pattern})") for pattern in patterns]
-
-
-def _compiled(name: str, pattern: str, whole: str) -> re.Pattern[str]:
-    try:
-        re.compile(pattern)
-        return re.compile(whole)
-    except re.error as error:
-        raise ConfigError(
-            f"ingest.redact.{name}: `{pattern}` is not a regular expression: {error}", hint="see Python's re module"
-        ) from None
-
-
-def _domain(name: str) -> str:
-    if not _DOMAIN.fullmatch(name):
-        raise ConfigError(
-            f"ingest.redact.allow_domains: `{name}` is not a domain",
-            hint="a name as in example.com, without @ or https://",
-        )
-    return name.lower()
 
 
 def as_fields(name: str, texts: list[str]) -> list[str]:

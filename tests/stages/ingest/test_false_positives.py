@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared" / "data"
 _IDS = ("conversation_id", "span_id", "parent_id", "tool_call_id", "target")
 
-# What stands in the shared logs and is what it is taken for: addresses in commits and in mails, an office's phone, the
-# addresses of a container and of hosts that an agent pinged. Everything beside it would be a false positive.
+# What stands in the shared logs and is what it is taken for: addresses in commits and in mails, telephones of offices,
+# the addresses of a container and of hosts that an agent pinged. Everything beside it would be a false positive.
 FOUND = {
     "bfcl-tasks": {},
     "intercode": {"ip": 61},
@@ -31,8 +31,8 @@ FOUND = {
     "mint": {},
     "prime-environments": {"email": 155, "phone": 3},
     "star": {},
-    "tau-bench": {"email": 154},
-    "tau2-bench": {"email": 402},
+    "tau-bench": {"email": 154, "phone": 1},
+    "tau2-bench": {"email": 402, "phone": 12},
     "verifiers-wiki-search": {},
 }
 SLOW = {"star"}

@@ -22,6 +22,12 @@ FRAGMENTS = st.sampled_from(
         "https://a:secret1@h", "2001:db8::1", "078-05-1120", "ssn ", "86095742719", "steuer-id", "2341 2341 2346",
         "8jF3kQz0LmX2pVb7RtY5wN1cHs", "/", "_", "<NATIONAL_ID_7f3a9c2e>", "id: ", "11010519491231002X", "Cookie: a=",
         '"', "\\", " ", "\n", "@", "x", "1", "-", "é", "order 7",
+        "net use Z: /user:a ", "mysql -p", "|password|x|\n|a", '{"password": "', "curl -u a:b", "%40",
+        "&#64;", "YWRtaW46S3I3LXplYnJhIXg=",
+        "name: DB_PASSWORD\n value: ", "the password is ", "\\u0040", "\u200b", " at mail", " dot com", "41@", "'",
+        "--token ", "PIN 4711",
+        "ab12cd34ef56ab12cd34", "call me 030 1234567", "echo Kr7-zebra | sudo -S",
+        "INSERT INTO t (password) VALUES ('", "=", ":", ",",
     ]
 )  # fmt: skip
 TEXTS = st.lists(FRAGMENTS, max_size=8).map("".join) | st.text(max_size=40)
@@ -206,7 +212,7 @@ def _canaries(rng: random.Random) -> dict[str, str]:
         "phone": f"+49 {digits[:2].replace('0', '3')} {digits[2:9]}",
         "card": _luhn("4" + digits[:14]),
         "iban": f"DE{check:02d}{account}",
-        "ip": f"{rng.randint(11, 126)}.{rng.randint(1, 254)}.{rng.randint(1, 254)}.{rng.randint(1, 254)}",
+        "ip": f"{rng.randint(11, 126)}.{rng.randint(1, 254)}.{rng.randint(1, 254)}.{rng.randint(40, 254)}",
         "secret": f"sk-{word}{digits}",
         "random": "".join(rng.choices(string.ascii_letters + string.digits, k=48)),
         "ssn": f"{rng.randint(100, 599)}-{digits[:2].replace('0', '3')}-{digits[2:5]}1",

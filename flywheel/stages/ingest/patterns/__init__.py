@@ -7,14 +7,19 @@ flight numbers, versions and tool-call ids stay as they are, because agents need
 
 from __future__ import annotations
 
-from flywheel.stages.ingest.patterns.credentials import MARKED, NAMED, is_secret_field
+from flywheel.stages.ingest.patterns.beside import ACCOUNT, ANNOUNCED, KEYED, PHONED
+from flywheel.stages.ingest.patterns.credentials import MARKED, SENT
 from flywheel.stages.ingest.patterns.entropy import RANDOM
-from flywheel.stages.ingest.patterns.kinds import GIVEN, PLACEHOLDER, Find, Kind
-from flywheel.stages.ingest.patterns.national import SAID, SHAPED
-from flywheel.stages.ingest.patterns.personal import CARD, EMAIL, IBAN, IP, PHONE
+from flywheel.stages.ingest.patterns.kinds import GIVEN, PLACEHOLDER, Find, Kind, Scan
+from flywheel.stages.ingest.patterns.national import FISCAL, SAID, SHAPED
+from flywheel.stages.ingest.patterns.personal import CARD, EMAIL, IBAN, IP, MAC, PHONE, SPOKEN
+from flywheel.stages.ingest.patterns.places import PLACED
+from flywheel.stages.ingest.patterns.wallets import SEED
 
-__all__ = ["GIVEN", "KINDS", "PLACEHOLDER", "Find", "Kind", "is_secret_field"]
+__all__ = ["GIVEN", "KINDS", "PLACED", "PLACEHOLDER", "Find", "Kind", "Scan"]
 
 # In the order in which they are replaced. Some are found in more than one way: a secret by a mark, by the name next to
 # it, by its entropy.
-KINDS: tuple[Kind, ...] = (MARKED, NAMED, EMAIL, IBAN, CARD, PHONE, IP, SAID, SHAPED, RANDOM)
+KINDS: tuple[Kind | Scan, ...] = (
+    MARKED, SENT, PLACED, EMAIL, SPOKEN, IBAN, CARD, PHONE, IP, MAC, SAID, ANNOUNCED, ACCOUNT, PHONED, SHAPED, FISCAL, KEYED, SEED, RANDOM,
+)  # fmt: skip

@@ -1,32 +1,25 @@
-r"""Secrets with a known mark or the name of a secret: keys of services, passwords, tokens, cookies, private keys.
+r"""Secrets with a known mark: keys of services, private keys, tokens that are sent as they are, hashes of passwords.
 
-The marks are those that the services publish for secret scanning. A value with a secret's name needs less evidence: a
-password has anything other than letters; any other secret has 12 characters, letters and digits, and 3 bits of entropy
-a character (detect-secrets requires 3.0 of hex, gitleaks 3.5 after a name).
+The marks are those that the services publish for secret scanning.
 """
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import b64decode
-from functools import lru_cache
+from collections.abc import Iterator
 
-from flywheel.stages.ingest.patterns.kinds import GIVEN, Find, Kind, entropy, whole
-
-_NAMES = (
-    r"(?:api|access|secret|private|signing|encryption|account|master|auth)[_-]?key|client[_-]?secret|secret"
-    r"|[a-z_-]{0,40}token|passw(?:or)?d|pwd|passphrase|passcode|credentials?"
-)
-_START = r"(?:(?<![A-Za-z0-9])|(?<=[a-z0-9])(?=[A-Z]))"  # of a word, also in camelCase
-_FIELD = re.compile(rf"(?:.{{0,64}}{_START})?(?i:{_NAMES}|authorization|(?:set-)?cookies?)\Z", re.DOTALL)
-_PASSWORD = re.compile(r"(?i)(?:.*[^a-z])?(?:passw|pwd)|.*(?:Passw|Pwd)", re.DOTALL)
-_COOKIE = re.compile(r"(?i)(?:set-)?cookies?\Z")
+from flywheel.stages.ingest.patterns.kinds import Find, Kind, Scan, whole
+from flywheel.stages.ingest.patterns.structure import basic_password
 
 # By service: OpenAI and those that copy it, Groq, xAI, Perplexity, Replicate, Hugging Face, NVIDIA, Tavily, LangSmith,
 # Fireworks, Pinecone, E2B; AWS; Google; Azure; GitHub; GitLab; Slack; Stripe; Twilio; SendGrid; Shopify; Square; Brevo;
 # npm, PyPI, Docker; DigitalOcean, Databricks, Doppler, Vault, Grafana, Linear, Notion, Figma, Atlassian, Supabase,
-# PlanetScale, New Relic, Postman, Sentry, Telegram, Discord (webhooks); age; JWT and JWE.
+# PlanetScale, New Relic, Postman, Sentry, Telegram, Discord; age; JWT and JWE. Then: sessions of AWS, Bedrock, Azure
+# storage and DevOps, Mailgun, Mailchimp, 1Password, Adobe, Airtable, Alibaba, Artifactory, Asana, Buildkite, CircleCI,
+# Cloudflare, Clojars, Contentful, Dropbox, Duffel, Dynatrace, EasyPost, Facebook, Flutterwave, Fly, Frame.io, Harness,
+# Heroku, Infracost, MaxMind, Meta, Neon, Netlify, Octopus, OpenShift, Plaid, PostHog, Prefect, Pulumi, ReadMe, Resend,
+# RubyGems, Scalingo, SettleMint, Shippo, Sonar, Sourcegraph, Tailscale, Terraform, Typeform, Vercel, Yandex, Mapbox,
+# webhooks of Teams; crypt and bcrypt.
 _MARKS = r"""
     sk-[A-Za-z0-9_-]{16,} | gsk_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9]{20,} | pplx-[A-Za-z0-9]{20,} | r8_[A-Za-z0-9]{30,}
   | hf_[A-Za-z0-9]{30,} | nvapi-[A-Za-z0-9_-]{20,} | tvly-[A-Za-z0-9_-]{20,} | lsv2_(?:pt|sk)_[A-Za-z0-9_]{20,}
@@ -50,91 +43,95 @@ _MARKS = r"""
   | PMAK-[A-Za-z0-9-]{40,} | sntry[su]_[A-Za-z0-9+/=_]{40,} | [0-9]{8,10}:AA[A-Za-z0-9_-]{33}
   | AGE-SECRET-KEY-1[A-Z0-9]{50,}
   | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}
+  | IQoJb3JpZ2lu[A-Za-z0-9+/=_%-]{60,} | (?:FwoGZXIvYXdz|FQoGZXIvYXdz|AQoDYXdz|AQoEXAMPLE)[A-Za-z0-9+/=_%-]{60,}
+  | ABSK[A-Za-z0-9+/]{60,}={0,2} | bedrock-api-key-[A-Za-z0-9+/=]{20,}
+  | [A-Za-z0-9]{70,80}AZDO[A-Za-z0-9]{4,8} | [A-Za-z0-9+/]{40,52}(?:\+ASt|\+AMC|\+ARm|APIM|ACDb)[A-Za-z0-9+/]{5,8}={0,2}
+  | (?:pub)?key-[0-9a-f]{32} | [0-9a-f]{32}-us[0-9]{1,2} | [0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])
+  | A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}(?:-[A-Z0-9]{5})? | ops_eyJ[A-Za-z0-9+/=_-]{60,}
+  | p8e-[A-Za-z0-9]{32} | pat[A-Za-z0-9]{14}\.[0-9a-f]{64} | LTAI[A-Za-z0-9]{12,24} | AKCp[A-Za-z0-9]{60,} | cmVmd[A-Za-z0-9]{59}
+  | [12]/[0-9]{15,17}(?:/[0-9]{15,17})?:[0-9a-f]{32} | bkua_[0-9a-f]{40} | CCIPAT_[A-Za-z0-9_]{40,} | CFPAT-[A-Za-z0-9_-]{40,}
+  | v1\.0-[0-9a-f]{24}-[0-9a-f]{100,} | CLOJARS_[A-Za-z0-9]{50,} | sl\.[A-Za-z0-9_-]{100,} | duffel_(?:test|live)_[A-Za-z0-9_=-]{40,}
+  | dt0[a-z][0-9]{2}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64} | EZ[AT]K[A-Za-z0-9]{54} | EAA[A-Za-z0-9]{80,} | EAAA[A-Za-z0-9_-]{22,}
+  | FLW(?:SEC|PUB)K(?:_TEST)?-[A-Za-z0-9]{12,}(?:-X)? | f[om][12][ar]?_[A-Za-z0-9+/=_-]{40,} | fio-u-[A-Za-z0-9_=-]{60,}
+  | [ps]at\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20} | HRKU-[A-Za-z0-9_-]{36,} | ico-[A-Za-z0-9]{32}
+  | [A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk | napi_[a-z0-9]{60,} | nf[pcu]_[A-Za-z0-9]{36,} | API-[A-Z0-9]{26,} | sha256~[A-Za-z0-9_-]{43}
+  | access-(?:sandbox|development|production)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12} | ph[xcas]_[A-Za-z0-9]{40,} | pn[ub]_[A-Za-z0-9]{36}
+  | pul-[0-9a-f]{40} | rdme_[a-z0-9]{70} | re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,} | rubygems_[0-9a-f]{48} | tk-us-[A-Za-z0-9_-]{48}
+  | sm_[aps]at_[A-Za-z0-9]{16} | shippo_(?:live|test)_[0-9a-f]{40} | sq[aup]_[0-9a-f]{40} | sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}
+  | tskey-[a-z]{2,12}-[A-Za-z0-9-]{20,} | [A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,} | tfp_[A-Za-z0-9_.=-]{40,} | vc[aipkr]_[A-Za-z0-9]{50,}
+  | AQVN[A-Za-z0-9_-]{35,38} | t1\.[A-Za-z0-9_-]+={0,2}\.[A-Za-z0-9_-]{86} | [sp]k\.eyJ[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{20,}
+  | sk_[0-9a-f]{48} | GR1348941[A-Za-z0-9_-]{20,} | gl(?:ffct|oas)-[A-Za-z0-9_-]{20,} | api_org_[A-Za-z]{34} | key_[0-9a-f]{32} | sntrys_[A-Za-z0-9+/=_-]{60,}
+  | [MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,40} | [0-9]{15,16}\|[A-Za-z0-9_-]{27,40} | NR(?:JS|II)-[A-Za-z0-9-]{19,32}
+  | [A-Za-z0-9-]{1,60}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,}
+  | outlook\.office\.com/webhook/[A-Za-z0-9@/-]{60,} | AAAA[A-Za-z0-9_-]{7}:APA91b[A-Za-z0-9_-]{100,} | dckr_oat_[A-Za-z0-9_-]{20,} | jina_[A-Za-z0-9]{40,}
+  | xox[abpe]\.xox[bp]-[0-9]-[A-Z0-9]{100,} | SharedAccessKey=[A-Za-z0-9+/]{40,}={0,2} | AccountKey=[A-Za-z0-9+/]{40,}={0,2}
 """
-_MARKED = rf"""
-  -----BEGIN\ [A-Z ]{{0,30}}PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]{{0,30}}PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
-| (?<![A-Za-z0-9])(?:{_MARKS})
-| (?i:bearer)\ +(?P<bearer>[A-Za-z0-9._~+/=-]{{16,}})
-| (?i:basic)\ (?P<basic>[A-Za-z0-9+/]{{8,}}={{0,2}})
-| ://[^/\s:@<>"\\]{{0,64}}:(?P<login>[^/\s:@<>"\\]{{3,128}})(?=@)
-| [?&;](?i:sig|(?:x-[a-z]{{2,6}}-)?signature)=(?P<signed>[A-Za-z0-9%._~+/-]{{16,}})
+_MARK = re.compile(rf"(?<![A-Za-z0-9])(?:{_MARKS})", re.VERBOSE)
+_RUN = re.compile(r"[^\s\"'<>\\`]{14,}")
+_DIGIT = re.compile(r"[0-9]")
+_SENT = r"""
+  -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
+| (?i:bearer)\ +(?P<bearer>[A-Za-z0-9._~+/=-]{16,})
+| (?i:basic)\ (?P<basic>[A-Za-z0-9+/]{8,}={0,2})
+| \$(?:1|2[abxy]?|5|6|7|y|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-[a-z0-9]+)?)\$[A-Za-z0-9./=,$+-]{20,}
+| [?&;](?i:sig|(?:x-[a-z]{2,6}-)?signature)=(?P<signed>[A-Za-z0-9%._~+/-]{16,})
 """
-_NAMED = rf"""
-  (?<![A-Za-z0-9])(?i:(?:set-)?cookie)["'\\]{{0,4}}\ {{0,3}}[:=]\s{{0,3}}["'\\\[]{{0,4}}
-  (?P<cookie>[^\s"'\\;=,]{{1,64}}=[^\s"'\\;]{{8,4096}}(?:;[^;\r\n"'\\]{{0,4096}})*)
-| {_START}(?i:{_NAMES})["'\\]{{0,4}}\ {{0,3}}[:=]\s{{0,3}}["'\\]{{0,4}}
-  (?P<value>[^\s"'\\,;<>&(){{}}\[\]]{{6,512}})
-"""
+_SENT_TRIGGER = (
+    r"-----BEGIN|(?i:bearer) |(?i:basic) [A-Za-z0-9+/]{8}|[?&;](?i:sig|signature|x-[a-z]{2,6}-signature)="
+    r"|\$(?:[1567y]|2[abxy]?|apr1|argon[a-z0-9]*|scrypt|pbkdf2[a-z0-9-]*)\$"
+)
 _MARKS_TRIGGER = (
-    r"sk-|[srp]k_(?:live|test)_|gh[oprsu]_|github_pat_|gl(?:pat|[dr]t|ptt|cbt|soat|ft|imt|agent)-"
-    r"|A(?:KIA|SIA|BIA|CCA)[0-9A-Z]|xox[a-z]-|AIza|hf_|npm_"
-    r"|pypi-|SG\.|eyJ|-----BEGIN|://[^/:@<>\"]*:[^/:@<>\"]*@|gsk_|xai-|pplx-|r8_|nvapi-|tvly-|lsv2_"
-    r"|fw_|pcsk_|e2b_|ya29\."
-    r"|GOCSPX-|1//0|[0-9]Q~|xapp-|hooks\.slack|/api/webhooks/|whsec_|SK[0-9a-f]{6}"
-    r"|shp[a-z]{2}_|sq0[a-z]{3}-|xkeysib-|dckr_|do[opr]_v1_|dapi[0-9a-f]|dp\.[a-z]{2,6}\.|hv[sbr]\.|gl(?:c|sa)_|lin_"
-    r"|ntn_|figd_|ATATT3|sb[ps]_|pscale_|NRAK-|PMAK-|sntry[su]_|[0-9]{8}:AA|AGE-SECRET|(?i:bearer) "
-    r"|(?i:basic) [A-Za-z0-9+/]{8}"
-    r"|[?&;](?i:sig|signature|x-[a-z]{2,6}-signature)="
+    r"sk-|[srp]k_(?:live|test)_|gh[oprsu]_|github_pat_|gl(?:pat|[dr]t|ptt|cbt|soat|ft|imt|agent|ffct|oas)-"
+    r"|A(?:KIA|SIA|BIA|CCA)[0-9A-Z]|xox[a-z][-.]|AIza|hf_|npm_|pypi-|SG\.|eyJ|gsk_|xai-|pplx-|r8_|nvapi-|tvly-|lsv2_"
+    r"|fw_|pcsk_|e2b_|ya29\.|GOCSPX-|1//0[A-Za-z0-9_-]{9}|[0-9]Q~|xapp-|hooks\.slack|/api/webhooks/|whsec_|SK[0-9a-f]{3}"
+    r"|shp[a-z]{2}_|sq0[a-z]{3}-|xkeysib-|dckr_|do[opr]_v1_|dapi[0-9a-f]|dp\.[a-z]|hv[sbr]\.|gl(?:c|sa)_|lin_[ao]"
+    r"|ntn_|figd_|ATATT3|sb[ps]_|pscale_|NRAK-|PMAK-|sntry[su]_|[0-9]:AA|AGE-SECRET"
+    r"|IQoJb3|F[wQ]oGZX|AQoDYX|ABSK|bedrock-api|AZDO|\+A(?:St|MC|Rm)|APIM|ACDb|key-[0-9a-f]{3}|[0-9a-f]{8}-us[0-9]"
+    r"|[0-9a-f]-[0-9a-f]{8}-[0-9a-f]{8}[^0-9a-f]|A3-[A-Z0-9]{6}-|ops_eyJ|p8e-|pat[A-Za-z0-9]{14}\.|LTAI|AKCp|cmVmd|[0-9]:[0-9a-f]{32}"
+    r"|bkua_|CCIPAT|CFPAT|v1\.0-|CLOJARS|sl\.[A-Za-z0-9]{3}|duffel_|dt0[a-z]"
+    r"|EZ[AT]K|EAA[A-Za-z0-9]{9}|FLW|f[om][12][ar]?_|fio-u|[ps]at\.[A-Za-z0-9_-]{22}\.|HRKU|ico-|_mmk|napi_|nf[pcu]_|API-[A-Z0-9]{3}|sha256~|access-[sdp]|ph[xcas]_"
+    r"|pn[ub]_|pul-|rdme_|re_[A-Za-z0-9]{8}_|rubygems_|tk-us-|sm_[aps]at_|shippo_|sq[aup]_|sgp_|tskey-|\.atlasv1|tfp_|vc[aipkr]_"
+    r"|AQVN|t1\.|sk_[0-9a-f]{3}|GR134|api_org|key_[0-9a-f]{3}|[A-Za-z0-9]\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{20}|[0-9]{9}\||NR(?:JS|II)|office\.com|APA91b|jina_|SharedAccess|AccountKey"
 )
-_NAMES_TRIGGER = (
-    r"(?i:key|secret|token|passw(?:or)?d|pwd|pass(?:phrase|code)|credentials?|authorization|cookies?)"
-    r"[\"'\\]{0,8} {0,3}[:=]"
+_MARKS_HINT = (
+    r"sk[-_]|k_live_|k_test_|gh[oprsu]_|github_pat|gl[a-z]+-|A[KSBC][IC]A|xox|AIza|hf_|npm_|pypi-|SG\.|eyJ|gsk_|xai-|pplx-|r8_|nvapi|tvly|lsv2|fw_|pcsk|e2b_"
+    r"|ya29|GOCSPX|1//0|Q~|xapp|hooks\.slack|/webhooks/|whsec_|SK[0-9a-f]|shp[a-z]+_|sq0|xkeysib|dckr|_v1_|dapi|dp\.|hv[sbr]\.|glc_|glsa_|lin_|ntn_|figd_"
+    r"|ATATT|sb[ps]_|pscale|NRAK|PMAK|sntry|:AA|AGE-S|IQoJ|F[wQ]oG|AQoD|ABSK|bedrock|AZDO|\+A[SMR]|APIM|ACDb|key[-_][0-9a-f]|-us[0-9]|[0-9a-f]-[0-9a-f]{8}-"
+    r"|A3-|ops_|p8e-|pat[A-Z0-9.]|pat[a-z]*[A-Z0-9]|LTAI|AKCp|cmVm|[0-9]:[0-9a-f]|bkua|CCIPAT|CFPAT|v1\.0|CLOJ|sl\.|duffel|dt0|EZ[AT]K|EAA|FLW|f[om][12]|fio-|sat\."
+    r"|HRKU|ico-|_mmk|napi_|nf[pcu]_|API-|sha256~|access-|ph[xcas]_|pn[ub]_|pul-|rdme|re_|rubyg|tk-us|sm_|shippo|sq[aup]_|sgp_|tskey|atlasv1|tfp_|vc[aipkr]_"
+    r"|AQVN|t1\.|GR134|api_org|\.[A-Za-z0-9_-]{6,7}\.|[0-9]\||NR[JI]|office\.com|APA91|jina_|SharedA|AccountK|-----B|(?i:bearer|basic) |[?&;](?i:sig|x-)|\$[1-7yaps]"
 )
-_PARTS = ("bearer", "basic", "login", "signed")
-_PASSWORD_LENGTH, _SECRET_LENGTH, _COOKIE_LENGTH = 6, 12, 8
-_SECRET_BITS = 3.0
-# What code writes instead of the secret: a path, a variable, a member.
-_ELSEWHERE = re.compile(r"(?:~|\.{0,2})/[\w./-]*|[$%]\{?[A-Za-z_]\w*[}%]?|[A-Za-z_]+(?:\.[A-Za-z_]+)+")
+_WORDLIKE = ("sk-", "sl.", "pat", "API-", "ico-", "re_")
+_BEFORE_KEYS = ("SharedAccessKey=", "AccountKey=")
+_PARTS = ("bearer", "basic", "signed")
 
 
-def is_secret_field(name: str, value: str) -> bool:
-    """Whether a field's value is a secret by the field's name."""
-    return _names_secret(name) and not GIVEN.search(value) and _fits(name, value)
+def _marked(text: str, _name: str) -> Iterator[Find]:
+    """Yield keys, looked for in runs of characters that are long enough for one."""
+    for run in _RUN.finditer(text):
+        if _DIGIT.search(text, run.start(), run.end()):
+            for match in _MARK.finditer(text, run.start(), run.end()):
+                yield from _key(match)
 
 
-@lru_cache(maxsize=1 << 12)
-def _names_secret(name: str) -> bool:
-    return _FIELD.match(name) is not None
+def _key(match: re.Match[str]) -> Iterator[Find]:
+    text = match[0]
+    named = next((name for name in _BEFORE_KEYS if text.startswith(name)), "")
+    hyphenated_word = text.startswith(_WORDLIKE) and not any(c.isdigit() for c in text)
+    if not hyphenated_word:
+        yield Find(text[len(named) :], match.start() + len(named), match.end())
 
 
-def _fits(name: str, value: str) -> bool:
-    """Whether a value with a secret's name is one: a password other than a plain word, or a random string."""
-    word = value.rstrip(".!?:")
-    if _ELSEWHERE.fullmatch(word) or _FIELD.match(word):
-        return False
-    digits, letters = sum(c.isdigit() for c in word), sum(c.isalpha() for c in word)
-    if _COOKIE.match(name):
-        return len(word) >= _COOKIE_LENGTH and "=" in word
-    if _PASSWORD.match(name):
-        return len(word) >= _PASSWORD_LENGTH and letters < len(word)
-    return len(word) >= _SECRET_LENGTH and bool(digits and letters) and entropy(word) >= _SECRET_BITS
-
-
-def _marked(match: re.Match[str], _name: str) -> Find | None:
+def _sent(match: re.Match[str], _name: str) -> Find | None:
     for part in _PARTS:
         if match[part] is not None:
             find = Find(match[part], *match.span(part))
-            return find if part != "basic" or _is_login(match[part]) else None
-    hyphenated_word = match[0].startswith("sk-") and not any(c.isdigit() for c in match[0])
-    return None if hyphenated_word else whole(match, match[0])
+            if part != "basic":
+                return find
+            password = basic_password(match[part])
+            return find._replace(value=password) if password else None
+    return whole(match, match[0])
 
 
-def _named(match: re.Match[str], _name: str) -> Find | None:
-    """Return the value after a name, unless code calls a function there."""
-    if match["cookie"] is not None:
-        return Find(match["cookie"], *match.span("cookie"))
-    name = match[0][: match.start("value") - match.start()].rstrip("\"'\\ \t\r\n:=")
-    called = match.string[match.end() : match.end() + 1] == "("
-    return Find(match["value"], *match.span("value")) if not called and _fits(name, match["value"]) else None
-
-
-def _is_login(text: str) -> bool:
-    """Whether base64 holds `user:password` (RFC 7617)."""
-    try:
-        return ":" in b64decode(text + "=" * (-len(text) % 4), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return False
-
-
-MARKED = Kind("secret", _MARKS_TRIGGER, _MARKED, _marked, words=True)
-NAMED = Kind("secret", _NAMES_TRIGGER, _NAMED, _named, words=True)
+MARKED = Scan("secret", _MARKS_TRIGGER, _marked, hint=_MARKS_HINT)
+SENT = Kind("secret", _SENT_TRIGGER, _SENT, _sent, hint=_MARKS_HINT)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flywheel.stages.ingest.patterns import checksums as check
-from flywheel.stages.ingest.patterns.kinds import Find, Kind, whole
+from flywheel.stages.ingest.patterns.kinds import DIGITS, WORDS, Find, Kind, whole
 
 _BEFORE, _AFTER = 48, 24  # characters in which a word may name a number
 
@@ -134,9 +134,10 @@ _SHAPES = (
 )
 _PATTERN = rf"(?<![A-Za-z0-9_.+-])(?:{'|'.join(_SHAPES)})(?![A-Za-z0-9_-]|\.[0-9])"
 _MARKS = rf"(?i:{_LONG})|(?:^|[^A-Za-z]|\\[a-z])(?:{_SHORT})(?:[^A-Za-z]|$)"  # or the end of an escape before it
+_FISCAL_TRIGGER = "[A-Za-z]{3}[0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z]"
 _GROUPED = (
     r"[^0-9.][12][0-9]{2}[01][0-9]{11}[^0-9]|[^0-9.][1-9][0-9]{5}(?:18|19|20)[0-9]{2}[01][0-9][0-3][0-9]{4}"
-    r"|[12][0-9]{2}[01][0-9]2[AB]|[A-Za-z][0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z]"
+    r"|[12][0-9]{2}[01][0-9]2[AB]"
     r"|[0-9]{3}[ -][0-9]{2}[ -][0-9]{4}|[0-9]{2} [0-9]{2} [0-9]{2} [A-D]|[0-9] [0-9]{3} [0-9]{3} [0-9]{3}"
     r"|[0-9]{7}-[A-Z]|[12] [0-9]{2} [01][0-9] [0-9][0-9AB] [0-9]{3} [0-9]{3} [0-9]{2}"
     r"|[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}|[0-9]{4}[ -][0-9]{4}[ -][0-9]{4}|[0-9]{6}[-+][0-9]{4}"
@@ -164,5 +165,6 @@ def _around(match: re.Match[str], name: str) -> str:
 
 _NUMBERS = rf"(?i:{_LONG})|(?<![A-Za-z])(?:{_SHORT})(?![A-Za-z])"
 # Two ways to come upon one: words that announce it, and a shape that speaks for itself.
-SAID = Kind("national_id", _MARKS, _PATTERN, _national, words=True, numbers=_NUMBERS)
-SHAPED = Kind("national_id", _GROUPED, _PATTERN, _national)
+SAID = Kind("national_id", _MARKS, _PATTERN, _national, numbers=_NUMBERS, hint=WORDS)
+SHAPED = Kind("national_id", _GROUPED, _PATTERN, _national, hint=DIGITS)
+FISCAL = Kind("national_id", _FISCAL_TRIGGER, rf"(?<![A-Za-z0-9_.+-])(?i:{_FISCAL})(?![A-Za-z0-9_-])", _national)

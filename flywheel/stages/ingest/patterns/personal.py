@@ -10,30 +10,67 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
+from flywheel.stages.ingest.patterns.kinds import DIGITS, WORDS, Find, Kind, digits_of, luhn, whole
 
-_EMAIL = r"(?<![\w.%+'-])[\w.%+'-]{1,128}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])"
+_LOCAL = r"[\w.%+-](?:[\w.%+'-]{0,126}[\w%+-])?"
+_DOMAIN = r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])"
+_EMAIL = rf"""
+  (?<![\w.%+-])(?:{_LOCAL}|(?:\\*["'])?(?<=["'])[^"'\\\n@<>=:;,(){{}}]{{1,64}}\\*["'])@{_DOMAIN}
+"""
+_TLD = r"(?:com|org|net|edu|gov|int|info|biz|io|dev|app|ai|me|tv|cc|co|example|test|eu|us|uk|de|fr|es|it|nl|be|ch|at|pl|se|no|dk|fi|pt|ie|cz|gr|ru|ua|tr|in|jp|cn|kr|br|mx|ar|au|nz|ca|za|sg|hk|il|xyz|online|shop|tech)"
+_AT = r"\s{0,2}(?:[\[({<]\s{0,2}(?:at|AT|At|@|ät|arroba)\s{0,2}[\])}>]|(?<=\s)(?:at|AT|@|ät|arroba)(?=\s)|_at_|\.at\.)\s{0,2}"
+_DOT = r"\s{0,2}(?:[\[({<]\s{0,2}(?:dot|DOT|Dot|\.|punkt|PUNKT|punto|point)\s{0,2}[\])}>]|(?<=\s)(?:dot|DOT|punkt|PUNKT|punto)(?=\s)|_dot_)\s{0,2}"
+_SPOKEN = rf"""
+  (?<![\w.%+@-])[\w%+-]{{1,64}}(?:(?:\.|{_DOT})[\w%+-]{{1,64}}){{0,4}}?(?:
+    {_AT}[\w-]{{1,63}}(?:(?:{_DOT}|\.)[\w-]{{1,63}}){{0,4}}?{_DOT}{_TLD}(?![\w-])
+  | \s{{0,2}}[\[({{<]\s{{0,2}}(?:at|AT|At|@|ät)\s{{0,2}}[\])}}>]\s{{0,2}}[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{0,4}}\.{_TLD}(?![\w-])
+  )
+"""
 _CARD = r"""
   (?<![\w.+-])(?:
     [2-6][0-9]{12,18}
-  | [2-6][0-9]{3}(?P<gap>[ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{1,4}(?:(?P=gap)[0-9]{1,3})?
-  | 3[0-9]{3}(?P<gap2>[ -])[0-9]{6}(?P=gap2)[0-9]{4,5}
+  | [2-6][0-9]{3}(?P<gap>[ ]{1,3}|[-.]|[ ]?-[ ]?)[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{1,4}(?:(?P=gap)[0-9]{1,3})?
+  | 3[0-9]{3}(?P<gap2>[ ]{1,3}|[-.])[0-9]{6}(?P=gap2)[0-9]{4,5}
   )(?![\w-]|\.[0-9])
 """
-_IBAN = r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11,30}(?![A-Za-z0-9])"
+_IBAN = r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:(?:[ ]{0,3}|[-./])[A-Za-z0-9]){11,30}(?![A-Za-z0-9])"
 _PHONE = r"""
-  (?<![\w+])\+[1-9][0-9]{0,2}(?:[ .()/-]{0,2}[0-9]){6,13}(?![\w+]|[.-][0-9])
+  (?<![\w+])(?:\+[1-9][0-9]{0,2}|(?<![.,-])00[1-9][0-9]{0,2}(?=[ ()/.-]|[1-9][0-9]{7}))(?:[ .()/-]{0,3}[0-9]){6,13}(?![\w+]|[.-][0-9])
 | (?<![\w.+-])(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ .-]?[2-9][0-9]{2}[ .-]|[2-9][0-9]{2}(?P<gap>[.-])[2-9][0-9]{2}(?P=gap))
   [0-9]{4}(?![\w-]|\.[0-9])
+| (?<![\w.+)-])\((?!(?:19|20)[0-9]{2}\))0?[1-9][0-9]{1,4}\)[ ]?(?:9[ ]?)?[0-9]{3,5}[ -]?[0-9]{3,5}(?![\w-]|\.[0-9])
+| (?<![\w.+/:-])0[1-9][0-9]{1,3}(?P<gap3>[ -])[0-9]{3,4}(?P=gap3)[0-9]{3,4}(?![\w-]|\.[0-9]|[ ][0-9])
+| (?<![\w.+/:-])0[1-9](?:[ ][0-9]{2}){4}(?![\w-]|\.[0-9]|[ ][0-9A-Fa-f]{2}\b)
 """
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _IP = rf"""
   (?<![\w.])(?<![0-9]-)(?:{_OCTET}\.){{3}}{_OCTET}(?!\w|[.-][0-9])
+| (?<![\w.:])::(?i:ffff):(?:(?:{_OCTET}\.){{3}}{_OCTET}|[0-9A-Fa-f]{{1,4}}:[0-9A-Fa-f]{{1,4}})(?![\w:]|\.[0-9])
+| (?:(?<=[A-Za-z]-)|(?<=ec2-)){_OCTET}(?:-{_OCTET}){{3}}(?=[.-][A-Za-z])
+| (?<![\w.-]){_OCTET}(?:-{_OCTET}){{3}}(?=\.[A-Za-z])
 | (?<![\w.])(?<![0-9A-Fa-f:]:)(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{1,4}}(?!\w|:\w)
 """
-_VERSION_BEFORE = re.compile(r"(?i)\b(?:version|release|build|firmware|ver)\.?[\s:=\"'(]{0,4}\Z|(?:[=~]=|[~^])\s?\Z")
+_VERSION_BEFORE = re.compile(
+    r"(?i)(?:\b(?:version|release|build|firmware|ver|driver|upgrade[ds]?|assembly\w{0,20})\b[^\n]{0,40}|\bv\.?\s?|(?:[=~<>!]=|[~^])\s?"
+    r"|\b(?:section|sect?|sec|chapter|clause|paragraph|para|article|appendix|figure|fig|table|item|step|annex|kapitel|abschnitt"
+    r"|ziffer|rule|rfc\s?\d+|level|requirement|req)\b\.?[\s:#(]{0,3}|§\s?|[A-Za-z]/|\b[\w-]{1,40}[-_@]v?)\Z"
+)
+_ADDRESS_BEFORE = re.compile(
+    r"(?i)(?:\b(?:ip|ipv4|host|hostname|addr(?:ess)?|from|client|server|ping|peer|remote|src|dst|source|dest(?:ination)?|gateway|dns|inet"
+    r"|nameserver|ssh|connect(?:ed|ing)?|listen(?:ing)?|bind|via|router|route|allow|deny|login)\b\W{0,3}(?:\w{1,10}\W{1,3})?|://|@|\bip[\w]{0,12}\W{1,4})\Z"
+)
+_UPGRADE_BEFORE = re.compile(r"(?i)\b(?:(?:up|down)grad\w{1,4}|bump\w{0,4}|version|release[ds]?)\b")
+_IP_NAME = re.compile(r"(?i)(?:^|[^a-z])ip|addr|host|[a-z]Ip")
+_ADDRESS_AFTER = re.compile(r":[0-9]{2,5}\b|/[0-9]{1,2}\b|/[A-Za-z]")
+_SMALL = 40  # of four numbers below it, a version or a section is more likely
 _BARE_PHONE, _SPACED_PHONE, _LONGEST_PHONE = 10, 8, 15  # digits; E.164 allows 15
-_THREES = {"30", "34", "35", "36", "37", "38", "39"}
+# Numbers and lengths by issuer: Visa, Mastercard, American Express, Diners, JCB, Discover, UnionPay, Maestro.
+_ISSUERS = (
+    ("4", "4", (13, 16, 19)), ("51", "55", (16,)), ("2221", "2720", (16,)), ("34", "34", (15,)), ("37", "37", (15,)),
+    ("300", "305", (14, 16)), ("36", "36", (14, 16)), ("38", "39", (14, 16)), ("3528", "3589", (16, 17, 18, 19)),
+    ("6011", "6011", (16, 19)), ("644", "659", (16, 19)), ("62", "62", (16, 17, 18, 19)), ("60", "69", (16,)),
+    ("50", "50", (16, 19)), ("56", "58", (16, 19)), ("6304", "6304", (16, 18, 19)), ("6759", "6763", (16, 18, 19)),
+)  # fmt: skip
 _DECIMAL = re.compile(r"\+[0-9]+\.[0-9]+")
 # Routable, unique local, link-local and multicast: what begins otherwise is a scope operator or a time.
 _IPV6_FIRST = ((0x2000, 0x3FFF), (0xFC00, 0xFDFF), (0xFE80, 0xFEBF), (0xFF00, 0xFFFF))
@@ -50,26 +87,33 @@ _IBAN_LENGTH = {entry[:2]: int(entry[2:]) for entry in _IBAN_LENGTHS.split()}
 
 
 def _email(match: re.Match[str], _name: str) -> Find:
-    return whole(match, match[0].lower())
+    """Return an address in small letters, and without quotes around what is before the @."""
+    local, _, domain = match[0].lower().rpartition("@")
+    return whole(match, f"{local.strip(_QUOTES)}@{domain}")
+
+
+def _spoken(match: re.Match[str], _name: str) -> Find:
+    """Return an address as it would be written with signs."""
+    signs = _SAID_DOT.sub(".", _SAID_AT.sub("@", match[0].lower(), count=1))
+    return whole(match, "".join(signs.split()))
 
 
 def _card(match: re.Match[str], _name: str) -> Find | None:
     digits = digits_of(match[0])
-    first = int(digits[:4])
-    brand = first >= 4000 or 2221 <= first <= 2720 or digits[:2] in _THREES  # noqa: PLR2004 - issuer ranges
-    return whole(match, digits) if brand and len(set(digits)) > 1 and luhn(digits) else None
+    known = any(low <= digits[: len(low)] <= high and len(digits) in sizes for low, high, sizes in _ISSUERS)
+    return whole(match, digits) if known and len(set(digits)) > 1 and luhn(digits) else None
 
 
 def _iban(match: re.Match[str], _name: str) -> Find | None:
     """Cut the candidate to its country's length: what follows may be a word in capitals."""
     places = [n for n, c in enumerate(match[0]) if c.isalnum()]
-    length = _IBAN_LENGTH.get(match[0][:2])
+    length = _IBAN_LENGTH.get(match[0][:2].upper())
     if length is None or len(places) < length:
         return None
     end = places[length - 1] + 1
     if end < len(match[0]) and match[0][end].isalnum():
         return None
-    text = "".join(c for c in match[0][:end] if c.isalnum())
+    text = "".join(c for c in match[0][:end] if c.isalnum()).upper()
     number = "".join(str(int(c, 36)) for c in text[4:] + text[:4])
     return Find(text, match.start(), match.start() + end) if int(number) % 97 == 1 else None
 
@@ -82,27 +126,83 @@ def _phone(match: re.Match[str], _name: str) -> Find | None:
     return whole(match, digits) if fits else None
 
 
-def _ip(match: re.Match[str], _name: str) -> Find | None:
+def _ip(match: re.Match[str], name: str) -> Find | None:
     text = match[0]
+    if "-" in text:
+        text = text.replace("-", ".")
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return whole(match, str(address.ipv4_mapped))
     if isinstance(address, ipaddress.IPv4Address):
-        before = match.string[max(0, match.start() - 16) : match.start()]
-        keep = address.is_loopback or address.is_unspecified or bool(_VERSION_BEFORE.search(before))
+        octets = address.packed  # of networks and masks none belongs to a person
+        keep = (
+            octets[0] in _NO_HOSTS
+            or octets[0] >= _MULTICAST
+            or octets[1:] == _NETWORK
+            or _is_version(match, address, name)
+        )
     else:
         first = int(text.split(":")[0] or "0", 16)
         keep = not any(low <= first <= high for low, high in _IPV6_FIRST)
     return None if keep else whole(match, str(address))
 
 
-_CARDS = r"[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| [0-9]{4} |[ -][0-9]{6}[ -])"
-_PHONES = r"\+[1-9]|[0-9]\)[ .-]?[0-9]{3}[ .-][0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}"
-_ADDRESSES = r"\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|::|:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:"
+def _is_version(match: re.Match[str], address: ipaddress.IPv4Address, name: str) -> bool:
+    """Whether four numbers are a version or a section: by what is before them, or because all of them are small."""
+    before = match.string[max(0, match.start() - 64) : match.start()]
+    line = before.rpartition("\n")[2]
+    if "version" in name.lower() or _UPGRADE_BEFORE.search(line):
+        return True
+    if (
+        "-" in match[0]
+        or _ADDRESS_BEFORE.search(line)
+        or _ADDRESS_AFTER.match(match.string, match.end())
+        or _IP_NAME.search(name)
+    ):
+        return False
+    small = max(address.packed) < _SMALL and address.packed[0] != _PRIVATE_NET
+    return small or bool(_VERSION_BEFORE.search(line))
 
-EMAIL = Kind("email", "@", _EMAIL, _email)
-IBAN = Kind("iban", "[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11}", _IBAN, _iban)
-CARD = Kind("card", _CARDS, _CARD, _card, numbers=r"(?i)card|(?<![a-z])(?:pan|cc)(?![a-z])")
-PHONE = Kind("phone", _PHONES, _PHONE, _phone)
+
+def _mac(match: re.Match[str], _name: str) -> Find | None:
+    digits = "".join(c for c in match[0].lower() if c.isalnum())
+    return whole(match, digits) if len(set(digits)) > 1 else None
+
+
+_MAC = r"""
+  (?<![\w:.-])(?:[0-9A-Fa-f]{2}(?P<gap>[:-])(?:[0-9A-Fa-f]{2}(?P=gap)){4}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?![\w:-]|\.\w)
+"""
+_SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|arroba)\s+|_at_|\.at\.")
+_SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto)\s+|_dot_")
+_QUOTES = "\\\"'"
+_PRIVATE_NET, _MULTICAST, _NO_HOSTS, _NETWORK = 10, 224, (0, 127), b"\0\0\0"
+_CARDS = r"[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"
+_PHONES = (
+    r"\+[1-9](?:[ ()./-]{0,2}[0-9]){6}|[^0-9A-Za-z_.]00[1-9](?:[ ()./-]?[0-9]){7}|\(0?[1-9][0-9]{1,4}\) ?[0-9]{3}|[^0-9A-Za-z_.]0[1-9][0-9]{1,3}[ -][0-9]{3}"
+    r"|0[1-9] [0-9]{2} [0-9]{2} [0-9]{2} |[0-9]\)[ .-]?[0-9]{3}[ .-][0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}"
+)
+_ADDRESSES = r"[0-9]-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}[.-][A-Za-z]|:[Ff]{4}:|\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|::|:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:"
+_MACS = r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}"
+
+EMAIL = Kind("email", "@", _EMAIL, _email, hint="@")
+SPOKEN = Kind(
+    "email",
+    r"(?i)[\[({<_ .](?:at|@|ät|arroba)[\])}>_ .].{1,64}[^a-z](?:dot|punkt|punto)[^a-z]|[\[({<]\s?(?:at|@|ät)\s?[\])}>]",
+    _SPOKEN,
+    _spoken,
+    hint=WORDS,
+)
+IBAN = Kind(
+    "iban",
+    r"[A-Z]{2}[0-9]{2}(?:(?: {0,3}|[-./])[A-Z0-9]){11}|[^0-9a-z][a-z]{2}[0-9]{2}(?: {0,3}|[-./])(?:[a-z]{4}|[0-9]{4})(?: {0,3}|[-./])[0-9]{2}",
+    _IBAN,
+    _iban,
+    hint=DIGITS,
+)
+MAC = Kind("mac", _MACS, _MAC, _mac)
+CARD = Kind("card", _CARDS, _CARD, _card, numbers=r"(?i)card|(?<![a-z])(?:pan|cc)(?![a-z])", hint=DIGITS)
+PHONE = Kind("phone", _PHONES, _PHONE, _phone, hint=DIGITS)
 IP = Kind("ip", _ADDRESSES, _IP, _ip)

@@ -1,0 +1,162 @@
+"""Numbers that a word announces: phones as countries write them, passports, licences, tax and bank numbers.
+
+Digits alone may be anything; next to "phone", 手机 or "passport no." they are what it names. The word is the field's
+name or is shortly before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from flywheel.stages.ingest.patterns.kinds import WORDS, Find, Scan, digits_of
+
+_PHONE_WORDS = (
+    r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móvil|movil|\bhandy|rufnummer|durchwahl|festnetz"
+    r"|celular|\bcell\b|\bfax\b|whatsapp|\bsms\b|msisdn|portable|電話|携帯|手机|电话|手機|電話番号|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел\b|телефон|telefoon"
+    r"|call(?:ed)? (?:me|us|him|her|them|back)|ring (?:me|us)|text me|reach(?:ed)?(?: me| us)?|erreichbar|ruf\w* (?:mich|uns|sie)|contact(?: number| me| no)?"
+    r"|\bmy number|number is|numéro|número de|nummer ist|dial\b|landline|callback|hotline"
+)
+_TRIGGER_PHONES = (
+    r"(?i:phone|telef|teléf|téléph|[^a-z]t[eé]l[^a-z]|mobil|móvil|movil|handy|rufnummer|durchwahl|celular|[^a-z]cell[^a-z]|[^a-z]fax|whatsapp|sms|msisdn|portable"
+    r"|call (?:me|us|him|her|them|back)|ring (?:me|us)|reach|erreichbar|ruf |contact|number is|my number|landline|dial |hotline|callback)[^0-9]{0,24}[0-9]"
+    r"|(?:電話|携帯|手机|电话|手機|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел)[^0-9]{0,12}[0-9]"
+)
+_PHONE = re.compile(r"(?<![\w.+#$€£/=-])(?:\+|\(\+?)?[0-9](?:[ .()/-]{0,3}[0-9]){6,14}(?![\w/]|[.:-][0-9])")
+_DATE = re.compile(
+    r"(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{2}[-/.][0-9]{2}[-/.](?:19|20)[0-9]{2}(?:[ T].*)?|[0-9]+\.[0-9]+|(?:19|20)[0-9]{2}[-/][0-9]{2}[-/][0-9]{2}.*"
+)
+_PHONE_NAMED = re.compile(rf"(?i){_PHONE_WORDS}|(?<![a-z])(?:tel|cell|fax|mobile)(?![a-z])|(?:tel|cell|mob)_")
+_PHONE_SAID = re.compile(rf"(?i){_PHONE_WORDS}")
+_PHONE_BEFORE = re.compile(
+    rf"(?i)(?:{_PHONE_WORDS})(?P<between>[^0-9]{{0,32}}(?:[0-9][0-9 ().+/-]{{6,20}}[^0-9]{{1,16}})?)\Z"
+)
+_OTHER_BEFORE = re.compile(
+    r"(?i)(?:order|invoice|ticket|tracking|isbn|account|item|product|case|ref(?:erence)?|serial|model|zip|id)\W{0,3}(?:no\.?|number|nr\.?|#|id)?\W{0,4}\Z"
+)
+_LEAST, _MOST = 7, 15
+_PASSPORT = 8  # characters of the longer ones
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What a word announces: the words, the shape of the number, a check of its letters and digits."""
+
+    kind: str
+    words: str
+    shape: str
+    check: Callable[[str], bool] = bool
+    parts: tuple[str, ...] = ()  # of the words, in small letters: where none is, the words are not
+
+
+def _has_digits(least: int) -> Callable[[str], bool]:
+    return lambda text: sum(c.isdigit() for c in text) >= least
+
+
+def _is_passport(text: str) -> bool:
+    """Whether letters and digits may be a passport's: two digits, one where all places are filled (Germany)."""
+    return sum(c.isdigit() for c in text) > (len(text) < _PASSPORT)
+
+
+def _aba(text: str) -> bool:
+    """Routing numbers (ABA): prefix of a district, weights 3, 7, 1."""
+    prefix = int(text[:2])
+    district = prefix <= 12 or 21 <= prefix <= 32 or 61 <= prefix <= 72 or prefix == 80  # noqa: PLR2004
+    return district and sum(int(d) * w for d, w in zip(text, (3, 7, 1) * 3, strict=True)) % 10 == 0
+
+
+_NUMBERS = (
+    _Number("national_id", r"passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort", r"[A-Z]{0,3}[ -]?[0-9A-Z]{5,9}", _is_passport, ("passp", "reisep", "passn", "pass-", "passe", "pasap", "passap", "护照", "パスポート", "paspo")),
+    _Number(
+        "national_id",
+        r"driver'?s?[ _-]?licen[cs]e|driving[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|number|#)|\bdl(?:[ _-]?(?:no|number|#))|führerschein\w*|fuehrerschein\w*|permis de conduire|licencia de conducir|drivers?_?licen[cs]e",
+        r"[A-Z]{0,5}[ -]?[0-9](?:[ -]?[0-9A-Z]){4,17}",
+        _has_digits(5),
+        ("licen", "dl", "hrerschein", "permis"),
+    ),
+    _Number("national_id", r"\bpan\b|permanent account|income tax", r"[A-Z]{3}[PCHFATBLJG][A-Z][0-9]{4}[A-Z]", bool, ("pan", "permanent", "income")),
+    _Number("national_id", r"\bitin\b|\bein\b|employer id\w*|medicare|\bmbi\b|\bnhs\b|health card|insurance (?:id|no|number)|social insurance|\bsin\b|\btfn\b|tax file|curp|\brfc\b", r"[0-9A-Z]{2,5}(?:[ -]?[0-9A-Z]){4,14}", _has_digits(6), ("itin", "ein", "employer", "medicare", "mbi", "nhs", "health", "insurance", "sin", "tfn", "tax", "curp", "rfc")),
+    _Number("account", r"routing|\baba\b|\brtn\b|transit (?:no|number)", r"[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]", _aba, ("routing", "aba", "rtn", "transit")),
+    _Number("account", r"bank[ _-]?(?:account|acct)|account[ _-]?(?:number|no)\b(?=[^\n]{0,60}(?:routing|bank|sort code|iban|bic|swift))|kontonummer|konto-?nr|checking account|savings account|sort[ _-]?code", r"[0-9](?:[ -]?[0-9]){5,16}", _has_digits(6), ("bank", "account", "konto", "sort")),
+    _Number("secret", r"(?:private|wallet|secret|eth(?:ereum)?|signing)[ _-]?(?:private[ _-]?)?key|priv(?:ate)?[ _-]?key", r"(?:0x)?[0-9a-fA-F]{64}", bool, ("key",)),
+    _Number("secret", r"\bpat\b|azure|dev\.azure\.com|visualstudio|devops|personal access token|system_accesstoken", r"[a-z2-7]{52}", bool, ("pat", "azure", "visualstudio", "devops", "personal access", "system_access")),
+)  # fmt: skip
+_GAP = r"(?P<gap>[\"'`)\]\\s]{0,3}(?:[ _-]?(?:no|nr|num|number|card|id|code|nummer|number is|account|#))?\.?(?:[^0-9A-Za-z\n]|\b(?:is|ist|lautet|no|number|nr|nummer|card|id|for|the|my|of|key|und|and|value|token|transit|PAT|login|numéro|número|n°|de)\b|\\[nrt\"]){0,12}?)"
+_PATTERNS = tuple(
+    (
+        number,
+        re.compile(
+            rf"(?:(?i:{number.words}))(?i:{_GAP})(?<![0-9A-Za-z])(?P<value>{number.shape})(?![0-9A-Za-z]|[.-][0-9])"
+        ),
+    )
+    for number in _NUMBERS
+)
+_NAMED = tuple(
+    (number, re.compile(f"(?i:{number.words.replace(chr(92) + 'b', '')})"), re.compile(number.shape))
+    for number in _NUMBERS
+)
+_FAR = 48
+
+
+def phones(text: str, name: str) -> Iterator[Find]:
+    """Yield phone numbers in any national form, where a word or the field's name shows that it is one."""
+    named = bool(name and _PHONE_NAMED.search(name))
+    if not named and not _PHONE_SAID.search(text):
+        return
+    for match in _PHONE.finditer(text):
+        digits = digits_of(match[0])
+        if not _LEAST <= len(digits) <= _MOST or _DATE.fullmatch(match[0]):
+            continue
+        before = text[max(0, match.start() - _FAR) : match.start()]
+        if named or (_PHONE_BEFORE.search(before) and not _OTHER_BEFORE.search(before)):
+            yield Find(digits, match.start(), match.end())
+
+
+def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
+    """Yield what words announce, of one kind."""
+    lowered = text.lower()
+    for number, pattern in _PATTERNS:
+        if number.kind != kind or not any(part in lowered for part in number.parts):
+            continue
+        for match in pattern.finditer(text):
+            normal = _normal(number, match["value"])
+            if number.check(normal):
+                yield Find(normal, *match.span("value"))
+    if name:
+        for number, named, shape in _NAMED:
+            if (
+                number.kind == kind
+                and named.search(name)
+                and shape.fullmatch(text.strip())
+                and number.check(_normal(number, text))
+            ):
+                start = text.index(text.strip())
+                yield Find(_normal(number, text), start, start + len(text.strip()))
+
+
+def _normal(number: _Number, text: str) -> str:
+    return (
+        text.lower().removeprefix("0x") if number.kind == "secret" else "".join(c for c in text.upper() if c.isalnum())
+    )
+
+
+_TRIGGER_IDS = (
+    r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|[^a-z]dl[^a-z]|hrerschein|permis de|licencia|[^a-z]pan[^a-z]"
+    r"|permanent account|income tax|[^a-z](?:itin|ein|mbi|nhs|sin|tfn|rfc)[^a-z]|medicare|health card|insurance|tax file|curp)[^\n]{0,32}[0-9]|护照|パスポート"
+)
+PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED.pattern)
+ANNOUNCED = Scan("national_id", _TRIGGER_IDS, partial(numbers, "national_id"), hint=WORDS)
+ACCOUNT = Scan(
+    "account",
+    r"(?i:routing|[^a-z]aba[^a-z]|[^a-z]rtn[^a-z]|transit n|kontonummer|konto-?nr|account|sort.?code).{0,40}[0-9]{4}",
+    partial(numbers, "account"),
+    hint=WORDS,
+)
+KEYED = Scan(
+    "secret",
+    r"(?i:private|wallet|secret|eth|sign|priv)[a-z]{0,12}.{0,24}[0-9a-fA-F]{64}|[a-z2-7]{52}",
+    partial(numbers, "secret"),
+    hint=WORDS,
+)

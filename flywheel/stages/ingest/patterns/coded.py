@@ -1,0 +1,183 @@
+r"""Texts in another writing: percent and HTML escapes, `\u0040`, wide and invisible characters, base64, hex.
+
+A view is a part of a text as it would be read, with the place that each of its characters came from. Kinds are looked
+for in views; what they find is replaced where it came from. Views are made of what surrounds an escape only, so that a
+long text with one `%40` is not looked at twice.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from flywheel.stages.ingest.patterns.kinds import Scan
+
+_AROUND = 160  # characters next to an escape that are looked at with it
+_ROUNDS = 3  # of decoding: percent in percent, entities in JSON
+_ZERO = "\u200b-\u200f\u2060-\u2064\ufeff\u00ad\u034f\u061c\u180e\u202a-\u202e\u2066-\u2069"
+_SPACES = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_DASHES = "\u2010-\u2015\u2212\ufe58\ufe63\uff0d\u00b7\u2024\u2027"
+_WIDE = "\uff01-\uff5e\U0001d400-\U0001d7ff\u2460-\u2473\u24b6-\u24e9\u00b9\u00b2\u00b3\u2070-\u2089"
+_FOREIGN = "\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59"
+_ESCAPE = re.compile(
+    rf"(?P<percent>(?:%[0-9A-Fa-f]{{2}})+)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z]{{2,8}});)"
+    rf"|\\+(?:u(?P<unit>[0-9A-Fa-f]{{4}})|x(?P<code>[0-9A-Fa-f]{{2}})|u\{{(?P<braced>[0-9A-Fa-f]{{2,4}})\}})|(?P<zero>[{_ZERO}])|(?P<wide>[{_WIDE}{_FOREIGN}])"
+    rf"|(?<=[0-9A-Za-z])(?P<space>[{_SPACES}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?P<dash>[{_DASHES}])(?=[0-9A-Za-z])"
+    r"|(?P<quoted>=[0-9A-F]{2}(?![0-9A-Za-z=]{2}=))(?<==40)"
+)
+# The same as polars finds it in JSON: an escape that is more than a space in an address, a character next to another.
+ESCAPED = (
+    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7]|u\{)"
+    rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
+)
+# Four characters of base64 that three printable ASCII characters make; a pair of hex digits that one makes.
+_FOUR = "[I-Za-f][C-HS-Xi-ny-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
+_PAIR = "[2-7][0-9A-Fa-f]"
+BLOB_TRIGGER = rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}"
+_BASE64 = re.compile(
+    rf"(?<![A-Za-z0-9+/_-])(?P<before>[A-Za-z0-9+/_-]{{0,512}}?)(?P<chain>(?:{_FOUR}){{4}})[A-Za-z0-9+/_-]*={{0,2}}"
+)
+_HEX = re.compile(r"(?<![0-9A-Za-z])(?:0[xX])?(?P<hex>(?:[0-9a-f]{2}){10,}|(?:[0-9A-F]{2}){10,})(?![0-9A-Za-z])")
+_PRINTABLE = 0.9
+_MOST_BLOB = 1 << 16
+
+
+class View(NamedTuple):
+    """A part of a text as it reads; `starts` has one more entry than `text` has characters. `whole`: base64 or hex."""
+
+    text: str
+    starts: list[int]
+    ends: list[int]
+    blob: bool = False
+    cut: bool = False  # something of the text is before it
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return where characters of the view came from."""
+        return self.starts[start], self.ends[end - 1]
+
+
+def views(text: str) -> Iterator[View]:
+    """Yield the parts of a text that read differently from how they are written."""
+    places = [match.span() for match in _ESCAPE.finditer(text)]
+    for start, end in _windows(places, len(text)):
+        view = View(text[start:end], list(range(start, end)), list(range(start + 1, end + 1)))
+        for _ in range(_ROUNDS):
+            decoded = _decoded(view)
+            if decoded is None:
+                break
+            view = decoded
+        yield view._replace(cut=start > 0)
+
+
+def blobs(text: str) -> Iterator[View]:
+    """Yield what base64 and hex in a text hold, where that is text."""
+    for match in _BASE64.finditer(text):
+        yield from _from_base64(text, match)
+    for match in _HEX.finditer(text):
+        raw = bytes.fromhex(match["hex"])
+        if _is_text(raw):
+            at = match.start("hex")
+            places = range(at, at + 2 * len(raw), 2)
+            yield View(raw.decode("latin-1"), list(places), [place + 2 for place in places], blob=True)
+
+
+def _windows(places: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
+    start = end = -1
+    for first, last in places:
+        if start >= 0 and first - _AROUND <= end:
+            end = min(length, last + _AROUND)
+            continue
+        if start >= 0:
+            yield start, end
+        start, end = max(0, first - _AROUND), min(length, last + _AROUND)
+    if start >= 0:
+        yield start, end
+
+
+def _decoded(view: View) -> View | None:
+    """Return a view with its escapes decoded once; None if it has none."""
+    chars: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    at = 0
+    for match in _ESCAPE.finditer(view.text):
+        parts = _parts(match)
+        if parts is None:
+            continue
+        chars += view.text[at : match.start()]
+        starts += view.starts[at : match.start()]
+        ends += view.ends[at : match.start()]
+        for char, first, last in parts:
+            chars += char
+            starts += [view.starts[match.start() + first]] * len(char)
+            ends += [view.ends[match.start() + last - 1]] * len(char)
+        at = match.end()
+    if not at:
+        return None
+    chars += view.text[at:]
+    return View("".join(chars), starts + view.starts[at:], ends + view.ends[at:])
+
+
+def _parts(match: re.Match[str]) -> list[tuple[str, int, int]] | None:  # noqa: PLR0911 - one for each escape
+    """Return the characters that an escape means, each with its place in the escape; None where it is none."""
+    text, size = match[0], len(match[0])
+    if match["percent"]:
+        return _of_percent(text)
+    if match["entity"]:
+        char = html.unescape(text)
+        return None if char == text else [(char, 0, size)]
+    if code := match["code"] or match["unit"] or match["braced"]:
+        char = chr(int(code, 16))
+        return None if "\ud800" <= char <= "\udfff" or char in '"\\' else [(char, 0, size)]
+    if match["quoted"]:
+        return [("@", 0, size)]
+    if match["zero"]:
+        return [("", 0, size)]
+    if match["wide"]:
+        digit = unicodedata.digit(text, None)
+        return [(str(digit) if digit is not None else unicodedata.normalize("NFKC", text), 0, size)]
+    return [(" " if match["space"] else "." if text in "\u00b7\u2024\u2027" else "-", 0, size)]
+
+
+def _of_percent(text: str) -> list[tuple[str, int, int]] | None:
+    try:
+        chars = bytes.fromhex(text.replace("%", "")).decode()
+    except UnicodeDecodeError:
+        return None
+    parts, at = [], 0
+    for char in chars:
+        end = at + 3 * len(char.encode())
+        parts.append((char, at, end))
+        at = end
+    return parts
+
+
+def _from_base64(text: str, match: re.Match[str]) -> Iterator[View]:
+    """Decode a run from where groups of four begin; what is before or after text in it is left out."""
+    start = match.start() + len(match["before"]) % 4
+    run = text[start : match.end()].rstrip("=")[:_MOST_BLOB]
+    run = run[: len(run) - (len(run) % 4 == 1)]
+    raw = b64decode(run.translate(_STANDARD) + "=" * (-len(run) % 4))
+    if not _is_text(raw):
+        return
+    length = match.end() - start
+    starts = [start + n // 3 * 4 for n in range(len(raw))]
+    ends = [start + min(length, n // 3 * 4 + 4) for n in range(len(raw))]
+    yield View(raw.decode("latin-1"), starts, ends, blob=True)
+
+
+_STANDARD = str.maketrans("-_", "+/")
+_IS_PRINTABLE = bytes((*range(0x20, 0x7F), 9, 10, 13))
+
+
+def _is_text(raw: bytes) -> bool:
+    return bool(raw) and len(raw) - len(raw.translate(None, _IS_PRINTABLE)) >= _PRINTABLE * len(raw)
+
+
+# Not kinds of data: they tell in which payloads texts have to be decoded.
+CODED = Scan("", ESCAPED, lambda _text, _name: iter(()))
+BLOBBED = Scan("", BLOB_TRIGGER, lambda _text, _name: iter(()))

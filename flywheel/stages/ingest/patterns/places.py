@@ -1,0 +1,363 @@
+r"""Secrets by their place: next to a name that gives them away, in assignments, markup, statements, headers and tables.
+
+A name of a secret is looked for first; what is around it decides what its value is. All patterns begin at a known
+place and are bounded, so that the time is linear in the text. Quotes may have backslashes before them, as in a text
+within JSON: `flat` replaces those by spaces, character for character.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flywheel.stages.ingest.patterns.commands import in_commands
+from flywheel.stages.ingest.patterns.kinds import GIVEN, WORDS, Find, Scan, lowered
+from flywheel.stages.ingest.patterns.names import (
+    COOKIE,
+    HEADER,
+    PASSWORD,
+    SECRET,
+    fits,
+    is_placeholder,
+    is_word,
+    kind_of_name,
+)
+from flywheel.stages.ingest.patterns.sentences import in_sentences
+from flywheel.stages.ingest.patterns.structure import basic_password
+from flywheel.stages.ingest.patterns.tables import in_tables
+
+_ESCAPED = re.compile(r"\\+[\"'/`nr]")
+_LETTERS = {"n": "\n", "r": "\r"}
+# Literals only: a search for these is fast.
+_WORD = re.compile(
+    r"passw|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|kennwort|contrase|senha|wachtwoord|mot de passe|secret|token"
+    r"|key|credential|creds|auth|cookie|schlüssel|schluessel|sas_|sas-|sastoken|seed|mnemonic|dsn|pin\b|pin_|cvv|cvc"
+)
+_BEFORE = re.compile(r"[\w-]{0,48}\Z")
+_AFTER = re.compile(r"[\w-]{0,40}")
+_LONGEST_BEFORE = 48
+
+_QUOTED = r"""(?:[bfrNuB@$]{0,2})(?P<q>["'`])(?P<quoted>(?:(?!(?P=q))[^\n]){1,512}?)(?P=q)"""
+_BARE = r"""(?P<bare>[^\s"'`<>]{1,512})"""
+_CLOSE = r"""["'`]?\s{0,4}["'`]?[\])]?"""
+# After the name: its closing quote or bracket, what assigns, the value. A type may be between (`x: str = "..."`).
+_ASSIGNED = re.compile(
+    rf"{_CLOSE}[?!]?[ \t]{{0,16}}(?::[ \t]{{0,4}}[A-Za-z][\w.]{{0,24}}(?:[\[|][^\n=]{{0,24}})?[ \t]{{0,4}}(?==[^=]))?"
+    rf"(?P<sep>=>|:=|\|\|=|\?\?=|===?|!==?|[:=])[ \t]{{0,16}}(?:\n(?=[ \t]{{0,24}}[\"'`{{]))?[ \t]{{0,24}}(?:[|>][-+]?[ \t]{{0,4}}\n[ \t]{{1,24}})?"
+    rf"(?:{_QUOTED}|{_BARE})"
+)
+_LISTED = re.compile(rf"""["'`]\s{{0,4}},\s{{0,8}}{_QUOTED}""")
+_MARKUP = re.compile(
+    r"[^<>\n]{0,120}>\s{0,16}(?:<!\[CDATA\[)?(?P<bare>[^<>]{1,512}?)\s{0,16}(?:\]\]>)?</"
+    r"|</[\w:.-]{1,40}>\s{0,24}<[\w:.-]{1,40}>\s{0,8}(?P<next>[^<>]{1,512}?)\s{0,8}</"
+)
+_ESCAPED_MARKUP = re.compile(r"&gt;(?P<bare>(?:(?!&lt;)[^\n]){1,256}?)&lt;")
+_PAIR_NAMES = r"(?:value|val|text|content|data|default|secret|input|string|keys|body|defaultvalue)"
+_PAIRED = re.compile(
+    rf"""['"`\])]{{0,4}}(?:[,;]|\s)[^{{}}<>]{{0,100}}?(?<![\w-])["']?(?i:{_PAIR_NAMES})["']?\s{{0,4}}[:=]\s{{0,8}}(?:{_QUOTED}|{_BARE})"""
+)
+_PART = re.compile(r"""["']?[^\n]{0,80}(?:\n[^\n]{1,120}){0,3}?\n[ \t\r]{0,24}\n[ \t]{0,24}(?P<bare>[^\r\n]{1,512})""")
+_OUTPUT = ("PASS", "pwd")  # what tests and shells print before a colon
+_CALLED = ("password", "old_password", "db_password", "passwd", "pwdencrypt")
+_SHORT, _LONG = 6, 20
+_FOLLOWS = re.compile(r"[ \t]{1,4}(?P<bare>[^\s\"'`<>=(){}\[\]/\\:,;-][^\s\"'`<>=(){}\[\]/\\]{5,255})(?=\s|\Z|[\"'`])")
+_PROSE_NEXT = re.compile(
+    r"(?i)[a-z]+(?:-[a-z]+){1,2}|[0-9]+[a-z]{0,3}|[a-z]+[0-9]{1,2}|[0-9]+[-x][a-z0-9]+|[\w.-]+@.*|sha-?[0-9]+.*|[a-z]+\.[a-z]+(?:\.[a-z]+)*"
+)
+_SENT_AFTER = re.compile(rf"[^\n]{{0,24}}\n?[^\n]{{0,24}}?send(?:line)?\s{{0,2}}\(?\s?(?:--\s)?{_QUOTED}")
+_PROTOCOL = re.compile(
+    r"(?m)^[^\w\n]{0,6}(?:(?:ftp> ?)?user\s\S{1,64}|AUTH|PASS|requirepass|masterauth|auth-user-pass:?\s{1,4}\S{1,64})[ ]{1,3}(?P<quoted>[^\s\"']{4,128})[ \"]{0,6}$"
+)
+_NAMED_PART = re.compile(r"(?i)name=\s{0,8}[\"']?\Z")
+_FILLED = re.compile(
+    rf"""[^\n;]{{0,60}}?(?:fill|type|send_keys|sendKeys|setValue|val|press_sequentially|set_value|clear_and_type)\(\s?{_QUOTED}"""
+)
+_FILLED_NEXT = re.compile(rf"""[^\n;(){{}}]{{0,40}}?["'`)\]]\s{{0,3}},\s{{0,4}}{_QUOTED}""")
+_DO_FILL = re.compile(r"(?:fill|type|input_text|set_value|setValue|send_keys|enter_text)\([^()\n]{0,80}\Z")
+_SQL = re.compile(
+    rf"(?i:\s{{1,8}}(?:by\s{{1,4}}(?:password\s{{1,4}})?|as\s{{1,4}})?){_QUOTED}|(?i:\s{{0,4}}\(\s{{0,4}}){_QUOTED.replace('q>', 'q2>').replace('(?P=q)', '(?P=q2)').replace('quoted>', 'called>')}"
+)
+_IDENTIFIED = re.compile(
+    rf"(?i)identified\s{{1,8}}(?:by|with\s{{1,8}}\S{{1,64}}\s{{1,8}}(?:by|as))\s{{1,8}}(?:password\s{{1,8}})?(?:{_QUOTED}|(?P<bare>[^\s\"'`;,]{{3,128}}))"
+)
+_LOGIN_PAIR = re.compile(
+    rf"auth[\"']?\s{{0,4}}[:=]\s{{0,4}}[\[(]\s{{0,16}}[\"'][^\"'\n]{{1,64}}[\"']\s{{0,4}},\s{{0,16}}{_QUOTED}"
+)
+_CONNECT = re.compile(
+    rf"(?:getConnection|connect|login|authenticate|basic_auth|[A-Za-z]{{0,24}}(?:BasicAuth|Credentials?)|auth)\([^()\n]{{0,120}}?[\"'][^\"'\n]{{1,64}}[\"']\s{{0,4}},\s{{0,4}}{_QUOTED}\s{{0,4}}\)"
+)
+_URL = re.compile(r"://(?P<user>[^/\s:@<>\"'`\\]{0,64}):(?P<login>[^\s<>\"'`\\]{2,256})@(?=[\w.\[-]{1,255})")
+_PGPASS = re.compile(
+    r"(?m)^[ ]{0,8}[\w.*-]{1,128}:(?:[0-9]{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:(?P<quoted>[^\s:]{4,128})[ \"]{0,8}$"
+)
+_PORT = re.compile(r"[0-9]{1,5}(?:[/?#]|\Z)")
+_CREDENTIALS = re.compile(r"""(?:[A-Za-z][\w-]{0,24}[ \t]{1,4})?(?P<bare>[^\s"'`,;<>]{6,4096})""")
+_SEPARATED = re.compile(r"""(?:["'`]\s{0,4},|["'`]?\s{0,4}[:=]{1,2})\s{0,8}["'`\[]{0,3}\s{0,2}["'`]?""")
+_COOKIES = re.compile(r"(?P<bare>[^\s\"'`\\;=,]{1,64}=[^\s\"'`\\;]{4,4096}(?:;[ ]?[^;\r\n\"'`\\]{0,4096}){0,64})")
+_CUT = re.compile(r"[&;,](?=\s|\Z|[\w.% -]{1,40}=)|[)\]}]+[,;.:]*\Z|[)\]}]+[,;)\]}.]|\|\s|[,;]+\Z|(?<=[\w])[.:](?=\Z)")
+_CODE_AFTER = re.compile(r"\s{0,4}[(\[]|\.\w")
+_SUBSCRIPT = re.compile(r"[A-Za-z_][\w.]*[\[(]")
+_FLAG = re.compile(
+    rf"(?:[ \t]{{1,4}}|[ \t]{{0,4}}\\?\n[ \t]{{1,8}}|=)(?:{_QUOTED}|(?P<bare>[^\s\"'`-][^\s\"'`]{{0,255}}))"
+)
+_ENV_BEFORE = re.compile(
+    r"(?:^|[\n;&|({])\s{0,24}(?:export\s|set\s|env\s|ENV\s|declare\s-x\s|\$env:|-e\s{0,4}|[A-Z_0-9]+=\S{0,64}\s)?\s{0,4}\Z"
+)
+_SUFFIX_LETTERS = frozenset(".,;:")
+
+
+def flat(text: str) -> str:
+    r"""Return a text of the same length in which `\"` is ` "` and `\n` a space and the end of a line."""
+    if "\\" not in text:
+        return text
+
+    def shown(match: re.Match[str]) -> str:
+        letter = match[0][-1]
+        return " " * (len(match[0]) - 1) + _LETTERS.get(letter, letter)
+
+    return _ESCAPED.sub(shown, text)
+
+
+def places(text: str, _name: str) -> Iterator[Find]:
+    """Yield the secrets that their place gives away."""
+    shown = flat(text)
+    small = lowered(shown)
+    for word in _WORD.finditer(small):
+        yield from _at(shown, word)
+    yield from _alone(shown, small)
+    yield from in_commands(shown)
+    yield from in_sentences(shown, small)
+    yield from in_tables(shown, small)
+
+
+def _at(text: str, word: re.Match[str]) -> Iterator[Find]:
+    """Yield the value of one name of a secret."""
+    before = _BEFORE.search(text, max(0, word.start() - _LONGEST_BEFORE), word.start())
+    start = before.start() if before else word.start()
+    after = _AFTER.match(text, word.end())
+    end = after.end() if after else word.end()
+    name = text[start:end]
+    kind = kind_of_name(name.strip("-_"))
+    if not kind or text[start - 1 : start] == "/":  # a part of a path
+        return
+    for find in (_assigned, _marked_up, _flag, _pair, _filled, _statement, _next):
+        value = find(text, start, end, kind)
+        if value is not None:
+            yield value
+            return
+
+
+def _value(match: re.Match[str] | None, group: str) -> tuple[str, int] | None:
+    if match is None or match[group] is None:
+        return None
+    return match[group], match.start(group)
+
+
+def _find(value: str, start: int) -> Find | None:
+    """Return a find without the spaces around it."""
+    bare = value.strip()
+    start += value.find(bare) if bare else 0
+    return Find(bare, start, start + len(bare)) if bare else None
+
+
+def _assigned(text: str, start: int, end: int, kind: str) -> Find | None:  # noqa: PLR0911 - in order of evidence
+    """`name = value` in all its writings; a value in code must be a literal."""
+    if kind in (COOKIE, HEADER):
+        return _header(text, end, kind)
+    match = _ASSIGNED.match(text, end) or _listed(text, start, end)
+    if match is None or match.groupdict().get("sep") in ("!=", "!=="):
+        return None
+    if match["quoted"] is not None:
+        if match["quoted"].count("{") and text[match.start("q") - 1 : match.start("q")] in "fF$":
+            return None
+        return _find(match["quoted"], match.start("quoted")) if fits(kind, match["quoted"], quoted=True) else None
+    bare, at = match["bare"], match.start("bare")
+    if match["sep"] == ":" and text[start:end] in _OUTPUT:
+        return None
+    cut = _CUT.search(bare)
+    closed = cut is not None and cut[0][0] in ")],"
+    bare = bare[: cut.start()] if cut else bare
+    code = _is_code(text, start, match, closed=closed, end=at + len(bare))
+    if code and (not _is_generated(bare) or match["sep"].startswith("==") or _SUBSCRIPT.match(bare)):
+        return None
+    return _find(bare, at) if bare and fits(kind, bare) else None
+
+
+def _listed(text: str, start: int, end: int) -> re.Match[str] | None:
+    """`"name", "value"`, if the name is a flag or the first of two in brackets."""
+    before = text[max(0, start - 12) : start].rstrip()
+    is_flag = text[start : start + 1] == "-" or before.endswith("-")
+    return _LISTED.match(text, end) if is_flag or re.search(r"[(\[]\s{0,4}[\"']\Z", before) else None
+
+
+def _is_code(text: str, start: int, match: re.Match[str], *, closed: bool, end: int) -> bool:
+    """Whether a bare value is a name in code: an argument, an attribute, what is called or compared."""
+    if _CODE_AFTER.match(text, end):
+        return True
+    if match["sep"] in ("==", "===", ":=", "=>", "||=", "??=") or _SUBSCRIPT.match(text, match.start("bare")):
+        return True
+    spaced = text[match.end("sep") : match.end("sep") + 1] == " " and match["sep"] == "="
+    return ((closed or spaced) and not _ENV_BEFORE.search(text[max(0, start - 48) : start])) or text[
+        start - 1 : start
+    ] == "."
+
+
+def _is_generated(value: str) -> bool:
+    """Whether a bare value cannot be a name in code."""
+    return not value.replace(".", "").replace("_", "").isalnum() or (
+        any(c.isalpha() for c in value) and (sum(c.isdigit() for c in value) >= 2 or not is_word(value))  # noqa: PLR2004
+    )
+
+
+def _header(text: str, end: int, kind: str) -> Find | None:
+    """`Authorization: scheme credentials`, a cookie; what is after the name in a header, an object or a call."""
+    separator = _SEPARATED.match(text, end)
+    if separator is None:
+        return None
+    match = (_COOKIES if kind == COOKIE else _CREDENTIALS).match(text, separator.end())
+    if match is None:
+        return None
+    value = match["bare"]
+    if kind == COOKIE:
+        return Find(value, *match.span("bare"))
+    find = _find(value, match.start("bare"))
+    if find is not None and (password := basic_password(find.value)):
+        return find._replace(value=password)
+    return find if fits(SECRET, value) else None
+
+
+def _marked_up(text: str, start: int, end: int, kind: str) -> Find | None:
+    """`<name>value</name>`, and a key's element followed by its value's."""
+    if kind == COOKIE:
+        return None
+    match = _MARKUP.match(text, end) if text[end : end + 1] in "> <" or text[start - 1 : start] in "<:" else None
+    group = "bare" if match and match["bare"] is not None else "next"
+    found = _value(match, group)
+    if found is None:
+        opened = text[max(0, start - 4) : start] == "&lt;" or text[start - 1 : start] == ":"
+        found = _value(_ESCAPED_MARKUP.match(text, end), "bare") if opened else None
+    elif group == "bare" and not re.search(r"<[\w:]{0,24}\Z", text[max(0, start - 24) : start]):
+        return None
+    return _find(*found) if found and fits(_lax(kind), found[0], quoted=True) else None
+
+
+def _lax(kind: str) -> str:
+    return PASSWORD if kind == PASSWORD else SECRET
+
+
+def _flag(text: str, start: int, end: int, kind: str) -> Find | None:
+    """`--name value` on a command line."""
+    if text[start : start + 2] != "--" and text[max(0, start - 2) : start] != "--" and text[start : start + 1] != "-":
+        return None
+    match = _FLAG.match(text, end)
+    if match is None:
+        return None
+    quoted = match["quoted"] is not None
+    group = "quoted" if quoted else "bare"
+    value = match[group]
+    kind = SECRET if kind == HEADER else kind
+    if not quoted:
+        cut = _CUT.search(value)
+        value = value[: cut.start()] if cut else value
+    return _find(value, match.start(group)) if fits(kind, value, quoted=quoted) else None
+
+
+def _pair(text: str, start: int, end: int, kind: str) -> Find | None:
+    """`name: NAME, value: VALUE`, in YAML, in objects, in attributes; a field and what is typed into it."""
+    if kind == COOKIE:
+        return None
+    match = _PAIRED.match(text, end)
+    if match is None or not re.search(
+        r"[:=#(\[.\"'\w -]\s{0,3}[\"'`]?[\w \[\].#=\"'-]{0,24}\Z", text[max(0, start - 30) : start]
+    ):
+        return _part(text, start, end, kind)
+    quoted = match["quoted"] is not None
+    group = "quoted" if quoted else "bare"
+    value = match[group]
+    if not quoted:
+        cut = _CUT.search(value)
+        value = value[: cut.start()] if cut else value
+    return _find(value, match.start(group)) if fits(_lax(kind), value, quoted=quoted) else None
+
+
+def _part(text: str, start: int, end: int, kind: str) -> Find | None:
+    """A field of a form in parts: `name="password"`, an empty line, the value."""
+    if not _NAMED_PART.search(text, max(0, start - 16), start):
+        return None
+    found = _value(_PART.match(text, end), "bare")
+    return _find(*found) if found and fits(_lax(kind), found[0], quoted=True) else None
+
+
+def _filled(text: str, start: int, end: int, kind: str) -> Find | None:
+    """`locator('#password').fill('...')`, `fill('#password', '...')`."""
+    match = _FILLED.match(text, end)
+    if match is None and _DO_FILL.search(text[max(0, start - 100) : start]):
+        match = _FILLED_NEXT.match(text, end)
+    found = _value(match, "quoted")
+    return _find(*found) if found and fits(_lax(kind), found[0], quoted=True) else None
+
+
+def _statement(text: str, start: int, end: int, kind: str) -> Find | None:
+    """`PASSWORD '...'`, `PASSWORD('...')` in SQL; `define('PASSWORD', '...')`."""
+    if kind != PASSWORD or text[start:end] == "pass":
+        return None
+    match = _SQL.match(text, end)
+    if match is None:
+        return None
+    group = "quoted" if match["quoted"] is not None else "called"
+    if group == "called" and text[start:end].lower() not in _CALLED:
+        return None
+    return (
+        _find(match[group], match.start(group))
+        if fits(kind, match[group], quoted=True) and " " not in match[group]
+        else None
+    )
+
+
+def _next(text: str, _start: int, end: int, kind: str) -> Find | None:
+    """`set NAME VALUE`, `password VALUE`; what is sent after a prompt. The value must not read as a word."""
+    sent = _SENT_AFTER.match(text, end)
+    if sent is not None and fits(PASSWORD, sent["quoted"], quoted=True):
+        return _find(sent["quoted"], sent.start("quoted"))
+    match = _FOLLOWS.match(text, end)
+    if match is None or kind not in (PASSWORD, SECRET):
+        return None
+    value = match["bare"].rstrip(".,;:)]}!?" if not any(c.isdigit() for c in match["bare"]) else ".,;:)]}")
+    strong = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+    enough = len(value) >= (_SHORT if kind == PASSWORD else _LONG)
+    likely = enough and not _PROSE_NEXT.fullmatch(value) and fits(kind, value, prose=True)
+    return _find(value, match.start("bare")) if likely and (strong or kind == PASSWORD) else None
+
+
+def _alone(text: str, small: str) -> Iterator[Find]:
+    """Yield what needs no name: logins in URLs, `IDENTIFIED BY`, pairs of user and password."""
+    for match in _URL.finditer(text) if "://" in text else ():
+        value = match["login"]
+        if not _PORT.match(value) and not is_placeholder(value) and not GIVEN.fullmatch(value):
+            yield Find(value, *match.span("login"))
+    for part, pattern in (
+        ("identified", _IDENTIFIED),
+        (":", _PGPASS),
+        ("auth", _PROTOCOL),
+        ("ftp", _PROTOCOL),
+        ("pass", _PROTOCOL),
+        ("auth", _LOGIN_PAIR),
+        ("(", _CONNECT),
+    ):
+        for match in pattern.finditer(text) if part in small else ():
+            group = "quoted" if match["quoted"] is not None else "bare"
+            if fits(PASSWORD, match[group], quoted=group == "quoted", prose=group == "bare"):
+                yield from filter(None, [_find(match[group], match.start(group))])
+
+
+_TRIGGER = (
+    r"(?i:passw|psk|shared.key|[a-z] login |auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|[^a-z]pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
+    r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
+    r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
+    r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|secret set|put-parameter|secret-string|put-secret"
+    r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|[^a-z]pin[^a-z]|cv[vc]2?[^a-z]"
+    r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp> |twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|[^a-z](?:un)?rar |rabbitmqctl|ldap|smbclient|sqlcmd|mongo|[^a-z](?:un)?zip [^\"]*-P|[^a-z]7za? |net use|chpasswd|sudo|openssl|lftp|htpasswd"
+    r"|ipmitool|mosquitto|snmp|plink|pscp|psexec|securestring|getconnection)"
+    r"|://[^/:@<>\"]*:[^:<>\" ]*@|:(?:543[0-9]|6432|\*):[^:\" ]+:[^:\" ]+:"
+)
+PLACED = Scan("secret", _TRIGGER, places, early=True, hint=WORDS)

@@ -1,0 +1,126 @@
+"""Secrets that people say: "the password is ...", "use ... as the password", „das Passwort lautet ...“, a PIN."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flywheel.stages.ingest.patterns.kinds import Find, windows
+from flywheel.stages.ingest.patterns.names import PASSWORD, SECRET, fits, is_placeholder
+
+_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|kennwort|passwort|zugangscode|pwd|\bpw\b|\bpass(?=\s)|logins?\b|credentials?|zugangsdaten"
+_SECRETS = (
+    r"api[ -]?(?:key|token|secret)|(?:access|secret|auth(?:entication)?|bearer|personal access|refresh|session|bot|deploy|signing|webhook|client|license|totp|private|wallet|eth(?:ereum)?(?: private)?|encryption)[ -](?:key|token|secret)"
+    r"|\btoken\b|\bsecret\b|(?:api|wlan|netzwerk|zugangs|sicherheits|lizenz|wifi|wi-fi)[ -]?schl(?:ü|ue)ssel|\bPAT\b|totp secret"
+)
+_KEY = re.compile(rf"(?i)(?<![\w/.@=-])(?:(?P<password>{_PASSWORDS})|(?P<secret>{_SECRETS}))s?(?![\w=/(\[<])")
+_QUOTE = r"""["'`“”„«»‘’]"""  # noqa: RUF001 - quotes as people write them
+_IS = r"(?:it's|it is|that's|is now|is still|is|was|are|will be|would be|should be|has been set to|set to|to|as|ist jetzt|ist|lautet|war|wird|sei|auf|heißt|:|=|->|=>|→|–|-)"  # noqa: RUF001 - a dash
+# What may be between: of what, for whom, since when; then the verb or a colon.
+_SAID = re.compile(
+    rf"(?i)[\"'`*_,]{{0,3}}(?:\s(?!it\b|is\b|ist\b|was\b)[\w@.()/'\\-]{{1,40}}){{0,7}}?,?[ \t]{{0,3}}(?:{_IS}(?=\W)[ \t]{{0,4}}:?)[*_]{{0,2}}[ \t]{{0,3}}\n?[ \t]{{0,3}}"
+    rf"(?:(?P<q>{_QUOTE})(?P<quoted>[^\n]{{3,128}}?){_QUOTE}(?![\w])|(?P<bare>[^\s\"`<>“”„«»]{{3,256}}))"
+)
+_NEXT = re.compile(
+    rf"[ \t]{{1,3}}(?:(?P<q>{_QUOTE})(?P<quoted>[^\n]{{3,128}}?){_QUOTE}(?![\w])|(?P<bare>[^\s\"`<>“”„«»]{{4,256}}))"
+)
+_AS = re.compile(
+    rf"(?i)(?:use|with|set|enter|type|try|nimm|nutze|verwende|mit)\s{{1,3}}(?:(?P<q>{_QUOTE})(?P<quoted>[^\n]{{3,128}}?){_QUOTE}|(?P<bare>[^\s\"`<>]{{4,256}}))"
+    r"\s{1,3}(?:as|for|als)\s{1,3}(?:my|the|your|a|new|das|dein|mein|neues)?\s?(?:[\w-]{1,20}\s){0,2}(?:pass|kennwort|pin\b|secret|token)"
+)
+_LOGIN_NEXT = re.compile(
+    r"(?i)(?:login|user(?:name)?|account|machine|with|and|und|mit|benutzer\w{0,8}|temporary|new|initial|default|neues|neuem|dem)\W{0,3}(?:\S{1,64}\W{1,4})?(?:the\s|dem\s)?(?:\w{0,12}\s)?\Z"
+)
+_USER_BEFORE = re.compile(r"(?i)\b(?:user(?:name)?|login|account)\W{1,3}\S{1,64}\W{1,3}(?:and |und )?\Z")
+_NETRC = re.compile(
+    r"(?i)(?:machine\s+\S{1,128}\s+(?:login\s+\S{1,128}\s+)?|(?:login|user(?:name)?)\s+\S{1,128}\s+)(?:password|pass)\s+(?P<bare>\S{3,256})"
+)
+_PAIR = re.compile(
+    r"(?i)(?:credentials?|login|logins|zugangsdaten|user(?:name)?\s?/\s?pass(?:word)?)\b[^\n:]{0,40}:?\s{1,3}(?P<user>[\w.@+-]{2,64})\s{0,2}[/:|]\s{0,2}(?P<bare>[^\s\"'`<>,;]{5,128})"
+)
+_PIN = re.compile(
+    rf"(?i)(?<![\w-])(?:pin(?:[ -]?(?:code|number|nummer))?|cv[vc]2?|security code|geheimzahl|tan)['\"]?(?:\s(?:for|of|für|von)\s[\w\s]{{1,24}}?)?\s{{0,3}}(?:{_IS})?\s{{0,3}}[\"'#]?(?P<bare>[0-9]{{3,8}})(?![\w.,-]?[0-9A-Za-z])"
+)
+_PROMPT = re.compile(
+    r"(?im)^[^\n]{0,40}(?:password|passphrase|kennwort|passwort)(?: for [^\n:]{1,64})?:[ \t]{1,2}(?P<bare>[^\s\"'<>]{4,128})[ \t]*$"
+)
+# With the characters before and after a word of `_SAYING` that they need.
+_WAYS = ((_AS, 160, 12), (_NETRC, 160, 260), (_PROMPT, 64, 160), (_PAIR, 12, 240))
+_DONE = ".,;:)]}\u2026"
+_PINS = re.compile(r"pin\b|pin[ -]|cvv|cvc|security code|geheimzahl|tan\b")
+_SAYING = re.compile(
+    r"pass|kennwort|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
+)
+
+
+def in_sentences(text: str, small: str) -> Iterator[Find]:
+    """Yield what is called a password, a key or a PIN.
+
+    Args:
+        text: where to look.
+        small: the same in small letters.
+    """
+    for start, end in windows(_PINS.finditer(small), 8, 64):
+        for match in _PIN.finditer(text, start, end):
+            yield Find(match["bare"], *match.span("bare"))
+    words = list(_SAYING.finditer(small))
+    for start, end in windows(words, 24, 12):
+        for word in _KEY.finditer(text, start, end):
+            yield from _after(text, word)
+    for pattern, before, after in _WAYS:
+        for start, end in windows(words, before, after):
+            for match in pattern.finditer(text, start, end):
+                yield from _of(match, netrc=pattern is _NETRC)
+
+
+def _of(match: re.Match[str], *, netrc: bool) -> Iterator[Find]:
+    quoted = match.groupdict().get("quoted")
+    find = _cut(match, "quoted" if quoted else "bare")
+    if find and fits(PASSWORD, find.value, quoted=bool(quoted) or netrc, prose=not netrc and not quoted):
+        yield find
+
+
+def _after(text: str, word: re.Match[str]) -> Iterator[Find]:
+    """Yield what a sentence shows after naming a password: at most once."""
+    kind = PASSWORD if word["password"] else SECRET
+    if word[0].lower() == "pass" and not _USER_BEFORE.search(text, max(0, word.start() - 80), word.start()):
+        return  # a verb
+    ways = [_SAID]
+    if kind == SECRET or _LOGIN_NEXT.search(text[max(0, word.start() - 80) : word.start("password")]):
+        ways.append(_NEXT)
+    for way in ways:
+        match = way.match(text, word.end())
+        if match is None:
+            continue
+        quoted = match["quoted"] is not None
+        find = _cut(match, "quoted" if quoted else "bare")
+        if find and _is_said(
+            kind, find.value, quoted=quoted, colon=word[0] != "pwd" and _after_colon(text, find.start)
+        ):
+            yield find
+            return
+
+
+def _is_said(kind: str, value: str, *, quoted: bool, colon: bool) -> bool:
+    if is_placeholder(value) or value.startswith(("http://", "https://", "/", "--")):
+        return False
+    if kind == SECRET:
+        return " " not in value and fits(SECRET, value)
+    return fits(PASSWORD, value, quoted=quoted or colon, prose=not quoted and not colon)
+
+
+def _after_colon(text: str, start: int) -> bool:
+    """Whether a colon and nothing else is before a value, in its line."""
+    return text[max(0, start - 4) : start].rstrip(" *_`").endswith((":", "="))
+
+
+def _cut(match: re.Match[str], group: str) -> Find | None:
+    value = match[group]
+    start = match.start(group)
+    if group == "bare":
+        shorter = value.lstrip("'(*_“„")
+        start += len(value) - len(shorter)
+        value = shorter.rstrip(_DONE + "'*")
+        if value.endswith(("!", "?")) and not any(c.isdigit() for c in value):
+            value = value.rstrip("!?")
+    return Find(value, start, start + len(value)) if value else None

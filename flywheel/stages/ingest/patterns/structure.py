@@ -1,0 +1,164 @@
+"""Secrets by their place in JSON: fields, pairs of name and value, arguments, what is typed into a field, columns.
+
+Each is given as the text that holds it and where in it; whoever walks the value replaces it there.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flywheel.stages.ingest.patterns.commands import in_arguments
+from flywheel.stages.ingest.patterns.kinds import GIVEN, Find
+from flywheel.stages.ingest.patterns.names import COOKIE, HEADER, PASSWORD, PIN, SECRET, fits, is_word, kind_of_name
+
+_NAMING = (
+    "name", "key", "field", "selector", "element", "label", "id", "xpath", "css", "locator", "placeholder", "header", "target",
+    "field_name", "fieldname", "variable", "var", "option", "property", "param", "parameter", "ref", "description", "aria_label", "k",
+)  # fmt: skip
+_VALUED = (
+    "value", "text", "content", "val", "input", "data", "default", "string", "keys", "body", "secret", "v", "new_value", "stringvalue",
+    "defaultvalue", "input_text", "typed",
+)  # fmt: skip
+_COLUMNS, _ROWS = ("columns", "header", "headers", "fields"), ("rows", "data", "values", "records")
+_IDENTIFIER = re.compile(r"[A-Za-z][\w-]{1,60}")
+_FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]{1,60})(?:=(?P<value>.+))?", re.DOTALL)
+_CREDENTIALS = re.compile(r"(?:(?P<scheme>[A-Za-z][\w-]{0,24})\s{1,4})?(?P<value>[^\s,;]{6,4096})")
+_LOGIN = re.compile(r"[A-Za-z][\w.@+\\-]{0,63}:(?P<password>\S.{2,255})", re.DOTALL)
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]{1,80})[=:](?P<value>\S.*)", re.DOTALL)
+_LONGEST_NAME = 120
+_CLASSES = 3
+_PAIR = 2
+
+
+def in_field(name: str, value: str) -> Find | None:
+    """Return the secret that the value of a field is or holds by the field's name."""
+    kind = kind_of_name(name)
+    if not kind or GIVEN.search(value):
+        return None
+    if kind == HEADER:
+        return _credentials(value)
+    text = value.strip()
+    start = value.find(text)
+    return Find(text, start, start + len(text)) if fits(kind, value, quoted=True) else None
+
+
+def in_object(fields: Mapping[str, Any]) -> Iterator[tuple[str, Find]]:
+    """Yield secrets that another field of an object names, each with its own field."""
+    keys = {key.lower(): key for key in fields}
+    if keys.keys().isdisjoint(_VALUED):
+        return
+    naming = [text for key in _NAMING if key in keys for text in _texts(fields[keys[key]])]
+    kind = next((kind for name in naming if (kind := _named(name))), "")
+    for key in _VALUED if kind else ():
+        value = fields[keys[key]] if key in keys else None
+        if isinstance(value, str) and not GIVEN.search(value) and value not in naming:
+            find = _credentials(value) if kind == HEADER else _whole(kind, value)
+            if find is not None:
+                yield keys[key], find
+
+
+def _texts(value: Any) -> list[str]:
+    """Return a text, or the texts of an object that describes something."""
+    if isinstance(value, str):
+        return [value]
+    return [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
+
+
+def in_list(items: Sequence[Any], name: str) -> Iterator[tuple[int, Find]]:
+    """Yield secrets in a list of arguments, of settings (`NAME=value`), or in a pair, each with its number."""
+    texts = [item if isinstance(item, str) else "" for item in items]
+    if len(texts) == _PAIR and all(texts) and (kind := _pair(texts[0], name)) and not GIVEN.search(texts[1]):
+        find = _credentials(texts[1]) if kind == HEADER else _whole(kind, texts[1])
+        if find is not None:
+            yield 1, find
+            return
+    for n, text in enumerate(texts):
+        flag = _FLAG.fullmatch(text) or _ASSIGNED.fullmatch(text)
+        kind = kind_of_name(flag["name"]) if flag is not None else ""
+        if flag is None or not kind:
+            continue
+        kind = SECRET if kind == HEADER else kind
+        following = texts[n + 1] if n + 1 < len(texts) else ""
+        if flag["value"] is not None:
+            if fits(kind, flag["value"], quoted=True) and not GIVEN.search(text):
+                yield n, Find(flag["value"], *flag.span("value"))
+        elif (
+            following
+            and not following.startswith("-")
+            and not GIVEN.search(following)
+            and fits(kind, following, quoted=True)
+        ):
+            yield n + 1, Find(following, 0, len(following))
+    yield from in_arguments(texts)
+
+
+def in_columns(fields: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    """Yield the cells of a table that hold secrets: the field of its rows, row and column."""
+    if fields.keys().isdisjoint(_COLUMNS):
+        return
+    names: list[Any] = next((fields[key] for key in _COLUMNS if isinstance(fields.get(key), list)), [])
+    kinds = {n: kind for n, name in enumerate(names) if isinstance(name, str) and (kind := kind_of_name(name))}
+    for key in _ROWS if kinds else ():
+        rows = fields.get(key)
+        for n, row in enumerate(rows if isinstance(rows, list) else ()):
+            for column, kind in kinds.items():
+                cell = row[column] if isinstance(row, list) and column < len(row) else None
+                if isinstance(cell, str) and not GIVEN.search(cell) and fits(kind, cell, quoted=True):
+                    yield key, n, column
+
+
+def login_in(text: str) -> str:
+    """Return the password of a `user:password` that is all of a text and looks like one; "" otherwise."""
+    match = _LOGIN.fullmatch(text.strip())
+    if match is None or " " in match["password"]:
+        return ""
+    word = match["password"]
+    classes = (str.islower, str.isupper, str.isdigit, lambda c: not c.isalnum())
+    count = sum(any(map(is_one, word)) for is_one in classes)
+    strong = len(word) >= 8 and (count >= _CLASSES or (count > 1 and word.count("-") >= _CLASSES))  # noqa: PLR2004
+    return word if strong or (len(word) >= 10 and not is_word(word)) else ""  # noqa: PLR2004
+
+
+def basic_password(text: str) -> str:
+    """Return the password in the base64 of `user:password` (RFC 7617); "" if it is none."""
+    try:
+        login = b64decode(text + "=" * (-len(text) % 4), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+    return login.partition(":")[2] if login.isprintable() else ""
+
+
+def _named(name: str) -> str:
+    """Return what a name, a selector or a description shows that its value is."""
+    if len(name) > _LONGEST_NAME:
+        return ""
+    kinds = [kind_of_name(word) for word in _IDENTIFIER.findall(name)]
+    kinds += [kind_of_name(name.strip().replace(" ", "_"))]
+    return next((kind for kind in kinds if kind in (PASSWORD, PIN)), next(filter(None, kinds), ""))
+
+
+def _whole(kind: str, value: str) -> Find | None:
+    return Find(value, 0, len(value)) if kind != COOKIE and fits(kind, value, quoted=True) else None
+
+
+def _pair(first: str, name: str) -> str:
+    if name.lower() in ("auth", "credentials", "basic_auth", "login") and not first.startswith("-"):
+        return PASSWORD
+    return kind_of_name(first) if _IDENTIFIER.fullmatch(first) else ""
+
+
+def _credentials(value: str) -> Find | None:
+    """Return the credentials after a scheme."""
+    match = _CREDENTIALS.fullmatch(value.strip())
+    if match is None:
+        return None
+    start = value.find(match["value"], match.start("value"))
+    text = match["value"]
+    password = basic_password(text)
+    if password or fits(SECRET, text):
+        return Find(password or text, start, start + len(text))
+    return None

@@ -1,0 +1,125 @@
+"""Redaction against a seeded generator: what is planted is gone, what only looks like it stays, in linear time."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+
+import pytest
+from benchmarks.needles import FAMILIES, HELD_OUT, Family, harmless, recall
+from flywheel.config import RedactConfig
+from flywheel.records import canonical_json
+from flywheel.stages.ingest.redact import Redactor
+
+BARS = {"vendor": 0.99, "place": 0.99, "encoded": 0.95, "personal": 0.95}
+TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def redacted(*texts: str) -> list[str]:
+    """Return texts redacted, each in a payload of its own."""
+    payloads = Redactor(RedactConfig(), b"key").payloads([canonical_json({"content": text}) for text in texts])
+    return [json.loads(payload)["content"] for payload in payloads]
+
+
+@pytest.mark.parametrize("families", [FAMILIES, HELD_OUT], ids=["known", "held out"])
+def test_planted_needles_are_gone(families: tuple[Family, ...]) -> None:
+    redactor = Redactor(RedactConfig(), b"key")
+    for group, found in recall(families, 2, 11, redactor.payloads).items():
+        assert found.share >= BARS[group], (group, found.missed)
+
+
+def test_what_only_looks_like_a_needle_stays() -> None:
+    lines = harmless(random.Random(5), 6000)  # noqa: S311 - no keys
+    redactor = Redactor(RedactConfig(), b"key")
+    redactor.payloads([canonical_json({"content": "\n".join(lines[n : n + 8])}) for n in range(0, len(lines), 8)])
+    tokens = sum(len(TOKEN.findall(line)) for line in lines)
+    assert redactor.counts.total() <= tokens / 10_000, dict(redactor.counts)
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("joe@mail.example", "'joe@mail.example'", "JOE@mail.example", "joe%40mail.example", "joe&#64;mail.example"),
+        ("joe@mail.example", "am9lQG1haWwuZXhhbXBsZQ==", "ｊｏｅ＠ｍａｉｌ．ｅｘａｍｐｌｅ"),  # noqa: RUF001 - wide
+        ("joe@mail.example", "joe at mail dot example", "j\u200boe@mail.example", "joe\\u0040mail.example"),
+        ("4111 1111 1111 1111", "4111.1111.1111.1111", "4111\u00a01111\u00a01111\u00a01111", "4111111111111111"),
+        ("DE89 3704 0044 0532 0130 00", "de89370400440532013000", "DE89  3704  0044  0532  0130  00"),
+        ("00:1A:2B:3C:4D:5E", "00-1a-2b-3c-4d-5e", "001a.2b3c.4d5e"),
+        ("203.0.113.77", "::ffff:203.0.113.77"),
+    ],
+)
+def test_one_value_in_many_forms_has_one_pseudonym(forms: tuple[str, ...]) -> None:
+    found = [re.findall("<[A-Z_]+_[0-9a-f]{8}>", text) for text in redacted(*forms)]
+    assert {tuple(pseudonyms) for pseudonyms in found} == {tuple(found[0])}
+    assert len(found[0]) == 1
+
+
+def test_a_password_is_one_whether_it_is_said_sent_or_encoded() -> None:
+    said, sent, basic = redacted(
+        "my password is Kr7-zebra!x", "curl -u joe:Kr7-zebra!x https://h.example", "Basic am9lOktyNy16ZWJyYSF4"
+    )
+    pseudonyms = {re.findall("<SECRET_[0-9a-f]{8}>", text)[0] for text in (said, sent, basic)}
+    assert len(pseudonyms) == 1
+
+
+def test_code_around_an_address_stays_balanced() -> None:
+    [text] = redacted("send(to='joe@mail.example', cc=\"o'hara@mail.example\")")
+    assert re.fullmatch(r"send\(to='<EMAIL_\w+>', cc=\"<EMAIL_\w+>\"\)", text)
+
+
+def test_only_what_is_secret_goes_out_of_base64() -> None:
+    [text] = redacted("ZGVidWc9MQpEQl9QQVNTV09SRD1LcjctemVicmEheApwb3J0PTU0MzIK")
+    assert re.fullmatch(r"ZGVidWc9MQpEQl9QQVNTV09S[A-Za-z0-9+/]*<SECRET_\w{8}>[A-Za-z0-9+/]+", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version 1.2.3.4",
+        "libfoo-2.10.0.1",
+        "see section 3.1.4.2",
+        "pkg==1.0.2.3",
+        "Upgraded from 10.0.2.1 to 10.0.3.4",
+        "255.255.255.0",
+    ],
+)
+def test_versions_sections_and_masks_are_no_addresses(text: str) -> None:
+    assert redacted(text) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: str = field(default='password')", "if password == confirm: return", "token = tokens[i + 1]",
+        "The password must have 12 characters.", "Das Passwort ist falsch.", "PASSWORD=${DB_PASSWORD}",
+        "api_key: <your-api-key>",
+        "find / -name mysql -print", "pass --password to set it", "secret: null",
+        "git log --author=anna -p src/token.py",
+    ],
+)  # fmt: skip
+def test_words_about_secrets_stay(text: str) -> None:
+    assert redacted(text) == [text]
+
+
+PIECES = (
+    "password ", "password=", "passwd:'", "a" * 60, "token is ", "<password>", "%41%40", "&#64;", "user:pw@",
+    "://a:", "x@", "YWJj" * 12,
+    "1 2 3 4 5 6 7 8 9 ", "call me 0", "zoo about able ", "mysql -p", "echo 'x' | ", "name: PASSWORD, value",
+    "|password|x|\n",
+    "('", '{"a":',
+    '\\\\"', "\u200b", "41" * 30, "at x dot ", "00-11-22-", "::", "1.1.1.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_time_is_linear_in_a_hostile_text(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = canonical_json({"content": (piece * (size // len(piece) + 1))[:size] + " password 41@ sk- %40"})
+        started = time.process_time()
+        Redactor(RedactConfig(), b"key").payloads([text])
+        return time.process_time() - started
+
+    seconds(1_000)
+    assert seconds(48_000) <= 12 * max(seconds(12_000), 0.05), "four times the text, at most twelve times as long"
