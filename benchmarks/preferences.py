@@ -210,7 +210,7 @@ def _credit(
     }
 
 
-def halves(project: Project, splits: int = 20) -> tuple[int, float, float]:
+def halves(project: Project, least: float, splits: int = 20) -> tuple[int, float, float]:
     """Return how many directions are believed in from half of a log's attempts, what they claim, and what holds.
 
     Both are of the attempts of the other half, one with either action, exactly one of which is right: how often that is
@@ -228,12 +228,13 @@ def halves(project: Project, splits: int = 20) -> tuple[int, float, float]:
         one, other = ((part, labels.join(part, on="episode_id", how="semi")) for part in parts)
         values = Values.read(build_values(build_evidence(one[0], steps, one[1], cfg), Funnel()))
         here, there = (outcomes(half[0], steps, half[1], cfg)[1] for half in (one, other))
-        for row in _directions(here, values):
+        for row in _directions(here, values, least):
             tested = there.filter(pl.col("state_0") == row["state"])
             better, worse = (
                 np.array([right[e] > 0.5 for e in tested.filter(pl.col("action_0") == row[side])["episode_id"]])  # noqa: PLR2004
                 for side in ("better", "worse")
             )
+            better, worse = better.astype(bool), worse.astype(bool)  # also where there are none
             ahead, behind = float(better.sum() * (~worse).sum()), float((~better).sum() * worse.sum())
             if ahead + behind:
                 held.append(ahead / (ahead + behind))
@@ -242,8 +243,8 @@ def halves(project: Project, splits: int = 20) -> tuple[int, float, float]:
     return n, float(np.mean(claimed)) if n else 0.0, float(np.mean(held)) if n else 0.0
 
 
-def _directions(seen: pl.DataFrame, values: Values) -> list[dict[str, Any]]:
-    """Return the pairs of actions of exact states that are believed with .8 or more."""
+def _directions(seen: pl.DataFrame, values: Values, least: float) -> list[dict[str, Any]]:
+    """Return the pairs of actions of exact states that are believed with `least` or more."""
     once = seen.unique(["state_0", "action_0", "episode_id"], keep="first", maintain_order=True)
     own = once.with_columns(n=pl.col("weight"), total=pl.col("weight") * pl.col("outcome"))
     keys = ["state_0", "action_0", "state_1", "action_1", "state_2", "action_2"]
@@ -261,7 +262,7 @@ def _directions(seen: pl.DataFrame, values: Values) -> list[dict[str, Any]]:
     mean = ((both["total"] + both["total_b"]) / (both["n"] + both["n_b"])).to_numpy()
     rows = []
     for i, (state, a, b) in enumerate(both.select("state_0", "action_0", "action_0_b").iter_rows()):
-        if max(found.above[i], found.below[i]) < 0.8:  # noqa: PLR2004 - as pairs.min_p_better
+        if max(found.above[i], found.below[i]) < least:
             continue
         lead = abs(found.mean[i])
         q, r = (float(np.clip((1 + mean[i] + sign * lead / 2) / 2, 0.02, 0.98)) for sign in (1, -1))
@@ -281,8 +282,9 @@ def main() -> None:
     parser.add_argument("--half", nargs="*", type=Path, default=[], help="folders of projects that are built")
     arguments = parser.parse_args()
     for folder in arguments.half:
-        n, claimed, held = halves(Project(folder))
-        print(f"{folder.name:12} directions {n}  claimed {claimed:.2f}  held {held:.2f}", flush=True)
+        for least in (0.8, 0.5, 0.2):
+            n, claimed, held = halves(Project(folder), least)
+            print(f"{folder.name:22} from {least}: {n} directions, claimed {claimed:.2f}, held {held:.2f}", flush=True)
     for name in arguments.worlds if not arguments.half else ():
         for attempts in arguments.attempts:
             tasks = 800 if attempts == 1 else 40
