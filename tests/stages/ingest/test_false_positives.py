@@ -27,7 +27,7 @@ FOUND = {
     "bfcl-tasks": {},
     "intercode": {"ip": 61},
     "langfuse-traces": {},
-    "mini-swe-agent-deepseek": {"email": 250, "ip": 4},
+    "mini-swe-agent-deepseek": {"email": 250},
     "mint": {},
     "prime-environments": {"email": 155, "phone": 3},
     "star": {},
