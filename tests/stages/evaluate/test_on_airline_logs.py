@@ -43,12 +43,12 @@ def test_the_cases(holdout: Holdout) -> None:
 
     assert (holdout.episodes["task_id"].n_unique(), holdout.episodes.height) == (12, 48)
     assert calling["state_key"].n_unique() == 119
-    assert (len(cases), len({c.task_id for c in cases})) == (29, 7)  # no attempt at the other five succeeded
+    assert (len(cases), len({c.task_id for c in cases})) == (30, 7)  # no attempt at the other five succeeded
     assert sum(len(c.good) > 1 for c in cases) == 7
     assert sum(bool(c.bad) for c in cases) == 3
 
 
-def test_twenty_nine_won_cases_of_seven_tasks_are_seven_wins(holdout: Holdout) -> None:
+def test_thirty_won_cases_of_seven_tasks_are_seven_wins(holdout: Holdout) -> None:
     shown = {
         canonical_json(case.prompt): {"role": "assistant", "tool_calls": next(iter(case.good.values()))[0]}
         for case in state_cases(holdout, 1_000)
@@ -74,7 +74,7 @@ def test_twenty_nine_won_cases_of_seven_tasks_are_seven_wins(holdout: Holdout) -
     head = report.metrics[0]
     decision = decide(given_input(report), rules, GateConfig())
 
-    assert (head.metric, head.n, head.n_tasks, head.wins, head.losses) == ("next_action_good", 29, 7, 29, 0)
+    assert (head.metric, head.n, head.n_tasks, head.wins, head.losses) == ("next_action_good", 30, 7, 30, 0)
     assert head.p_better == 2.0**-7
     assert decision.verdict == Verdict.INCONCLUSIVE
     assert json.loads(report.model_dump_json())["leaked_tasks"] == 0
