@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeGuard
 
-from flywheel.records import FRESH, EvalReport, MetricRow, Promotion, RoundManifest, Verdict
+from flywheel.records import FRESH, EvalReport, MetricRow, Promotion, RoundManifest, RuleResult, Verdict
 
 MISSING = "-"
 NAMED = 3  # names that a sentence holds; -v prints the others
@@ -252,6 +252,20 @@ def _after_held(promotion: Promotion) -> list[Step]:
     return [Step("Ingest more logs: the next round gets more rows and new held-out tasks.", "flywheel run nightly")]
 
 
+_SHOWN = {  # what a rule shows, by its numbers
+    "non_inferior": ("shown",),
+    "slices": ("shown", "found"),
+    "no_deterioration": ("tests", "limited"),
+    "off_policy": ("n",),
+}
+
+
+def showed_nothing(rule: RuleResult) -> bool:
+    """Return whether a rule passed only because there was nothing to show: no guardrail, no slice, no estimate."""
+    counted = _SHOWN.get(rule.rule, ())
+    return rule.passed and bool(counted) and not any(rule.numbers.get(name) for name in counted)
+
+
 def reasons(promotion: Promotion | None) -> list[str]:
     """Return the messages of the rules that did not pass, the verdict's own first."""
     failed = [rule for rule in (promotion.rules if promotion is not None else []) if not rule.passed]
@@ -285,14 +299,19 @@ _HELD: dict[Verdict, tuple[str, Tone]] = {
 }
 
 
-def headline(manifest: RoundManifest, report: EvalReport | None, promotion: Promotion | None) -> Headline:
-    """Return where a round is: the newest decision on it with its primary metric, or its state before one."""
+def headline(
+    manifest: RoundManifest, report: EvalReport | None, promotion: Promotion | None, *, numbers: bool = True
+) -> Headline:
+    """Return where a round is: the newest decision on it with its primary metric, or its state before one.
+
+    Without `numbers` the metric is left out, for where the reasons follow.
+    """
     row = primary_row(report)
     evidence = metric_change(row) if row else "no paired cases"
     if promotion is not None:
         words = decision(promotion)
         sentence = f"{words[0].upper()}{words[1:]}"
-        if promotion.decision in {"promoted", "held"}:
+        if numbers and promotion.decision in {"promoted", "held"}:
             sentence += f": {evidence}"
         label, tone = _DECIDED[promotion.decision]
         if promotion.decision == "held" and promotion.verdict in _HELD:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -301,15 +302,20 @@ class Project:
 
         return status(self.context)
 
-    def query(self, sql: str) -> pa.Table:
+    def query(self, sql: str, *, seconds: float = 60.0, gigabytes: float = 2.0) -> pa.Table:
         """Return the rows of a SQL query over the tables; it can read nothing else and change nothing.
 
+        Args:
+            sql: one query.
+            seconds: after which it is stopped.
+            gigabytes: of memory that it may use.
+
         Raises:
-            UsageError: the text is not a query that the tables can answer.
+            UsageError: the text is not a query that the tables can answer within the limits.
         """
         from flywheel.pipeline.inspect.query import query
 
-        return query(self.context, sql)
+        return query(self.context, sql, seconds=seconds, gigabytes=gigabytes)
 
     def export(self, folder: Path | str, *, forms: Sequence[str] = (), split: str = "train") -> ExportAnswer:
         """Write the mined rows as datasets in TRL's forms; stale tables are built first.
@@ -377,12 +383,19 @@ class Project:
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 
-    def plan(self, number: int | None = None, *, method: str | None = None) -> Plan:
+    def plan(
+        self,
+        number: int | None = None,
+        *,
+        method: str | None = None,
+        on_progress: Callable[[str, int, int], None] = lambda _text, _done, _of: None,
+    ) -> Plan:
         """Return what the next round would contain; builds stale tables first, trains nothing.
 
         Args:
             number: of the round.
             method: instead of `train.method`.
+            on_progress: gets what is being measured, how many prompts are done, and how many there are.
 
         Raises:
             UsageError: the number is not the next round's, or there is no such method.
@@ -391,7 +404,7 @@ class Project:
         from flywheel.pipeline.train.plan import check_number, make_plan
 
         with self.locked("plan") as opened:
-            ctx = opened.with_method(method)
+            ctx = replace(opened, progress=on_progress).with_method(method)
             number = check_number(ctx, number)
             build(ctx.store, ctx.config, self.folder)
             return make_plan(ctx, number).plan
@@ -435,8 +448,16 @@ class Project:
         against: str | None = None,
         suites: Sequence[str] | None = None,
         promote: bool = False,
+        on_progress: Callable[[str, int, int], None] = lambda _text, _done, _of: None,
     ) -> EvalAnswer:
         """Evaluate a round against the champion; with `promote`, let the gate decide and move the champion.
+
+        Args:
+            number: the round; the newest trained one by default.
+            against: a round, an alias or `base`; the champion by default.
+            suites: suites to run; those of the configuration by default.
+            promote: let the gate decide.
+            on_progress: gets what is being scored, how many of its prompts are done, and how many there are.
 
         Raises:
             UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
@@ -450,7 +471,8 @@ class Project:
         if promote and against is not None:
             raise UsageError("--promote compares with the champion", hint="drop --against or --promote")
         with self.locked("eval") as ctx:
-            report = evaluate(ctx, number, against=against, suites=suites)
+            watched = replace(ctx, progress=on_progress)
+            report = evaluate(watched, number, against=against, suites=suites)
             promotion = decide_round(ctx, report.round, by="eval --promote") if promote else None
             page = write_page(ctx, report.round)
             self._log_to_mlflow()
@@ -655,7 +677,7 @@ class Project:
             as_of: its end, a date or a time; the newest event by default, never the clock.
 
         Raises:
-            UsageError: an invalid span or date, or logs without times.
+            UsageError: an invalid span or date.
         """
         from flywheel.pipeline.inspect.report import moment, report, span
 

@@ -301,16 +301,19 @@ def query(
         Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Output format of the rows.")
     ] = "table",
     limit: Annotated[int, typer.Option("--limit", help="Rows of a printed table.", min=1)] = 100,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time after which it is stopped.", min=0.1)] = 60.0,
+    memory: Annotated[float, typer.Option("--memory", help="Gigabytes that it may use.", min=0.1)] = 2.0,
 ) -> None:
     """Query the store in SQL.
 
     The tables are events, episodes, steps, rewards, returns, pairs, groups and the others of `flywheel schema`. DuckDB
-    runs the query; it can read only these tables and change nothing.
+    runs the query; it can read only these tables and change nothing, within limits of time and memory.
     """
     from flywheel.results.data import QueryAnswer
 
     current = session(ctx)
-    table = current.project().query(sys.stdin.read() if sql == "-" else sql)
+    text = sys.stdin.read() if sql == "-" else sql
+    table = current.project().query(text, seconds=seconds, gigabytes=memory)
     if form in {"csv", "parquet"}:
         _write_binary(table, form)
     elif form == "json":

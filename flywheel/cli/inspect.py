@@ -146,7 +146,8 @@ def report(
     """
     current = session(ctx)
     a = current.project().report(since, as_of=as_of)
-    title = f"{a.project}, {a.since[:16]} to {a.until[:16]}".replace("T", " ")
+    span = f"{a.since[:16]} to {a.until[:16]}".replace("T", " ") if a.until else "all episodes: the logs have no times"
+    title = f"{a.project}, {span}"
     lines = [f"# {title}", ""] if markdown else [title]
     for heading, items in _report_parts(a, _as_code if markdown else "“{}”".format):
         if markdown:
@@ -167,7 +168,8 @@ def _as_code(text: str) -> str:
 def _report_parts(a: ReportAnswer, quote: Callable[[str], str]) -> list[tuple[str, list[str]]]:
     """Return the report by heading."""
     word = "mean score" if a.success.graded else "success"
-    traffic = [f"{a.episodes:,} episodes ({a.episodes_before:,} in the span before)", f"{word} {_rate(a.success)}"]
+    before = f" ({a.episodes_before:,} in the span before)" if a.until else ""
+    traffic = [f"{a.episodes:,} episodes{before}", f"{word} {_rate(a.success)}"]
     traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
     traffic += [f"{a.without_time:,} episodes have no time and are not counted"] if a.without_time else []
     failing = [line for intent in a.failing for line in _failing(intent, quote)] or ["no known failures"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from flywheel import present
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from flywheel.cli.session import Output
 
 _DELAY_S = 2.0
+_EVERY_S = 30.0
 
 
 @contextmanager
@@ -43,6 +47,57 @@ def working(out: Output, text: str) -> Iterator[None]:
     bar.add_task(text, total=None)
     with _shown(bar):
         yield
+
+
+@contextmanager
+def counted(out: Output, text: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a callback for counted work: on a terminal, a bar with what is done, the rate and the time left.
+
+    Elsewhere a line now and then, so that the log of a job shows that it lives.
+    """
+    if not out.live:
+        yield _Lines(out)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(text, total=None, rate="")
+    began: dict[str, float] = {}
+
+    def show(what: str, done: int, of: int) -> None:
+        if what not in began:
+            bar.reset(task, description=what, total=of, rate="")
+        seconds = time.monotonic() - began.setdefault(what, time.monotonic())
+        rate = f"{done / seconds:.1f}/s" if seconds > 0 else ""
+        bar.update(task, description=what, completed=done, total=of, rate=rate)
+
+    with _shown(bar):
+        yield show
+
+
+class _Lines:
+    """Prints how far counted work is, at most every half minute."""
+
+    def __init__(self, out: Output) -> None:
+        self._out, self._what, self._first = out, "", 0
+        self._began = self._printed = time.monotonic()
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._began, self._first = what, now, done
+        if now - self._printed < _EVERY_S or done >= of:
+            return
+        self._printed = now
+        seconds = now - self._began
+        speed = (done - self._first) / seconds if seconds > 0 else 0.0
+        left = f", {present.duration((of - done) / speed)} left" if speed else ""
+        self._out.say(f"{what}: {done:,} of {of:,}, {speed:.1f}/s{left}")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 from flywheel import present
 from flywheel.cli.completing import rounds
-from flywheel.cli.progress import training, working
+from flywheel.cli.progress import counted, training, working
 from flywheel.cli.render import (
     columns,
     estimate_lines,
@@ -54,8 +54,8 @@ def plan(
     trained.
     """
     current = session(ctx)
-    with working(current.out, "planning"):
-        planned = current.project().plan(number, method=method)
+    with counted(current.out, "planning") as on_progress:
+        planned = current.project().plan(number, method=method, on_progress=on_progress)
     looks = current.project().status().looks
     if out is not None:
         from flywheel.io.files import write_json
@@ -215,8 +215,10 @@ def evaluate(  # noqa: PLR0913 - one parameter an option
         _only_logs(logs, round=number, against=against, suite=suite, promote=promote)
         _evaluate_logs(current, logs or [], old, new)
         return
-    with working(current.out, "evaluating the round and the champion"):
-        answer = current.project().evaluate(number, against=against, suites=suite, promote=promote)
+    with counted(current.out, "evaluating the round and the champion") as on_progress:
+        answer = current.project().evaluate(
+            number, against=against, suites=suite, promote=promote, on_progress=on_progress
+        )
     report = answer.report
     lines = [
         f"round {report.round} on {report.n_cases} cases of {report.n_tasks} held-out tasks",

@@ -7,7 +7,7 @@ rows are scored both ways; one whose cache flywheel does not continue rightly is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.models.prefixes import LEAST_SHARED, Leaves, plan_saving, walk
@@ -23,6 +23,9 @@ _LIMITS = {"float32": 1e-3, "bfloat16": 0.25}  # largest difference a token, by 
 Row = tuple[list[int], list[int]]  # what is read, what is scored
 
 
+Watch = Callable[[int, int], None]  # gets how many rows are done, and of how many
+
+
 class Batches:
     """Scores and continues rows.
 
@@ -35,11 +38,12 @@ class Batches:
     def __init__(self, batch_size: int, pad: int, end: int) -> None:
         self.size, self.pad, self.end = batch_size, pad, end
         self.shares: bool | None = None  # None until it was tried
+        self.watch: Watch = lambda _done, _of: None
 
     def log_probs(self, model: Any, rows: Sequence[Row], temperature: float = 1.0) -> list[float]:
         """Return the log-probability of each row's second part, in nats, at a sampling temperature."""
         score = shared_log_probs if self._shares(model, rows) else plain_log_probs
-        return score(model, rows, self.size, self.pad, temperature)
+        return score(model, rows, self.size, self.pad, temperature, self.watch)
 
     def greedy(self, model: Any, prompts: Sequence[list[int]], most: int) -> list[list[int]]:
         """Return the greedy continuation of each prompt, at most so many tokens, padded after its end."""
@@ -50,6 +54,7 @@ class Batches:
         for leaf in leaves:
             written = self._continue(model, [prompts[i] for i in leaf.rows], leaf, most)
             continuations |= dict(zip(leaf.rows, written, strict=True))
+            self.watch(len(continuations), len(prompts))
         return [continuations[i] for i in range(len(prompts))]
 
     def _shares(self, model: Any, rows: Sequence[Row]) -> bool:
@@ -128,21 +133,29 @@ def _apart(lengths: Sequence[int], size: int) -> Iterator[Leaves]:
     yield from (Leaves(order[i : i + size], 0, None) for i in range(0, len(order), size))
 
 
-def plain_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0) -> list[float]:
+def plain_log_probs(
+    model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0, watch: Watch | None = None
+) -> list[float]:
     """Return each row's log-probability, rows side by side."""
     scores: dict[int, float] = {}
     for leaf in _apart([len(b) + len(a) for b, a in rows], size):
         of = [rows[i] for i in leaf.rows]
         scores |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
+        if watch is not None:
+            watch(len(scores), len(rows))
     return [scores[i] for i in range(len(rows))]
 
 
-def shared_log_probs(model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0) -> list[float]:
+def shared_log_probs(
+    model: Any, rows: Sequence[Row], size: int, pad: int, temperature: float = 1.0, watch: Watch | None = None
+) -> list[float]:
     """Return each row's log-probability, shared beginnings computed once."""
     scores: dict[int, float] = {}
     for leaf in walk(model, [before[:-1] for before, _ in rows], [1 + len(after) for _, after in rows], size):
         of = [rows[i] for i in leaf.rows]
         scores |= dict(zip(leaf.rows, _scores(model, of, leaf, pad, temperature), strict=True))
+        if watch is not None:
+            watch(len(scores), len(rows))
     return [scores[i] for i in range(len(rows))]
 
 

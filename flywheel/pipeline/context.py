@@ -28,6 +28,7 @@ class Context:
     store: Store
     registry: Registry
     say: Callable[[str], None] = lambda _: None  # progress, for people
+    progress: Callable[[str, int, int], None] = lambda _text, _done, _of: None  # what is done, how much, of how much
     clock: Callable[[], datetime] = utc_now
     key: Callable[[], bytes] | None = None  # gives the redaction key, by which users' pseudonyms are made
 

@@ -79,6 +79,7 @@ def _environment() -> Environment:
         "short": short,
         "typeset": typeset,
         "the_round": present.the_round,
+        "showed_nothing": present.showed_nothing,
         "fragment": lambda episode: quote("episode-" + clean(episode), safe=""),
     }
     for words in (
@@ -110,6 +111,8 @@ def _figures(data: ReportData) -> dict[str, str]:
     return {
         "metrics": plots.forest(rows, name="metrics", binary=True),
         "metrics_plain": plots.forest(rows, name="metrics-plain", binary=False),
+        "metrics_narrow": plots.forest(rows, name="metrics-narrow", binary=True, narrow=True),
+        "metrics_plain_narrow": plots.forest(rows, name="metrics-plain-narrow", binary=False, narrow=True),
         "slices": plots.forest(slices, name="slices", binary=True),
         "slices_plain": plots.forest(slices, name="slices-plain", binary=False),
         "funnel": plots.funnel(views.funnels_of(data)),
@@ -126,10 +129,12 @@ def _sections(data: ReportData) -> Mapping[str, Any]:
     """Return what each section of the page lays out."""
     shown = {episode["id"] for episode in data.episodes}
     report = data.report
-    verdict = present.headline(data.manifest, report, data.promotion)
+    reasons = present.reasons(data.promotion)
+    verdict = present.headline(data.manifest, report, data.promotion, numbers=not reasons)
     return {
         "verdict": verdict._replace(sentence=typeset(verdict.sentence)),
-        "primary": present.primary_row(report),
+        "reasons": [typeset(reason) for reason in reasons],
+        "steps": present.next_steps(data.manifest, report, data.promotion),
         "metrics": views.metric_rows(data, slices=False),
         "slices": views.metric_rows(data, slices=True),
         "baselines": views.Baselines(report.rivals if report else ()),

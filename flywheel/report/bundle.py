@@ -19,7 +19,10 @@ from flywheel.report.views import shown_episode
 
 PER_PAGE, PAGE_CHARS = 50, 1_000_000  # whichever is reached first ends a page
 _REQUEST, _NAMES = 160, 6
-COLUMNS = ("id", "page", "p", "started", "policy", "split", "task", "steps", "tools", "signals", "flags", "request")
+COLUMNS = (
+    "id", "page", "p", "outcome", "started", "policy", "intent", "split", "task", "name", "steps", "tools", "signals",
+    "flags", "request",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,10 @@ def _row(episode: Mapping[str, Any], page: int, data: BundleData) -> list[object
         "win": episode["id"] in data.wins,
     }
     return [
-        episode["id"], page, episode.get("p_success"), str(episode.get("started") or "")[:16].replace("T", " "),
-        episode.get("policy") or "", episode.get("split") or "", episode.get("task") or "", len(steps), _names(tools),
+        episode["id"], page, episode.get("p_success"), episode.get("outcome"),
+        str(episode.get("started") or "")[:16].replace("T", " "), short(str(episode.get("policy") or ""), 80),
+        short(str(episode.get("intent") or ""), 80), episode.get("split") or "", episode.get("task") or "",
+        short(str(episode.get("task_name") or ""), 120), len(steps), _names(tools),
         _names(signals), ", ".join(name for name, holds in flags.items() if holds), _request(steps),
     ]  # fmt: skip
 

@@ -58,12 +58,13 @@ class Histogram:
 
 @dataclass(frozen=True)
 class CaseRow:
-    """A held-out case that only one side got right, with the logged episodes it comes from."""
+    """A held-out case that only one side got right, with the logged episodes it comes from and what was asked there."""
 
     case_id: str
     task_id: str = ""
     metric: str = ""
     episodes: Sequence[str] = ()
+    request: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ class StepView(TypedDict):
 class PairView(TypedDict):
     """A preference pair: the last messages of the prompt and the two actions, in the form of `records.Message`.
 
-    `chosen_tokens` and `rejected_tokens` are the trained texts token by token; without them words are compared.
+    `chosen_context` and `rejected_context` are what each action's own episode saw just before it. `chosen_tokens` and
+    `rejected_tokens` are the trained texts token by token; without them words are compared.
     """
 
     chosen: Sequence[Mapping[str, Any]]
@@ -130,16 +132,25 @@ class PairView(TypedDict):
     rejected_episode: NotRequired[str]
     chosen_step: NotRequired[int]
     rejected_step: NotRequired[int]
+    chosen_context: NotRequired[Sequence[Mapping[str, Any]]]
+    rejected_context: NotRequired[Sequence[Mapping[str, Any]]]
     chosen_tokens: NotRequired[Sequence[str]]
     rejected_tokens: NotRequired[Sequence[str]]
     trained: NotRequired[bool]
 
 
 class EpisodeView(TypedDict):
-    """An episode for the viewer; `tail` holds the messages after the last action."""
+    """An episode for the viewer; `tail` holds the messages after the last action.
+
+    `outcome` is a recorded outcome in [0, 1], None where there is none; `p_success` is then an estimate. `task_name` is
+    what the log calls the task.
+    """
 
     id: str
     task: NotRequired[str]
+    task_name: NotRequired[str]
+    intent: NotRequired[str]
+    outcome: NotRequired[float | None]
     policy: NotRequired[str]
     split: NotRequired[str]
     p_success: NotRequired[float | None]

@@ -17,6 +17,14 @@ const draw = (() => {
   }
   stops();
   addEventListener("resize", stops);
+  // A link to a folded section opens it.
+  function unfold() {
+    const id = location.hash.slice(1);
+    const folded = /^[a-z]+$/.test(id) && document.querySelector(`#${id} > details`);
+    if (folded) folded.open = true;
+  }
+  unfold();
+  addEventListener("hashchange", unfold);
   addEventListener("toggle", stops, true);
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
@@ -28,7 +36,15 @@ const draw = (() => {
     .replace(/[\u202a-\u202e\u2066-\u2069]/g, (mark) => `[U+${mark.charCodeAt(0).toString(16).toUpperCase()}]`);
   const list = (value) => (Array.isArray(value) ? value : []);
   const short = (text, limit) => (text.length > limit ? text.slice(0, limit) + "…" : text);
-  const percent = (p) => (typeof p === "number" ? Math.round(100 * p) + " %" : "–");
+  const percent = (p) => (typeof p === "number" ? Math.round(100 * p) + "%" : "–");
+  // A recorded outcome is a fact; P(success) is an estimate, and is called so.
+  const worthOf = (row) => (typeof row.outcome === "number" ? row.outcome : typeof row.p === "number" ? row.p : row.p_success);
+  function outcome(row) {
+    const value = worthOf(row);
+    if (typeof value !== "number") return "outcome unknown";
+    if (typeof row.outcome !== "number") return `likely ${percent(value)}`;
+    return value >= 0.995 ? "✓ recorded" : value <= 0.005 ? "✗ recorded" : `${value.toFixed(2)} recorded`;
+  }
   const signed = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(2);
   const tone = (x) => (x > 0 ? "good" : x < 0 ? "bad" : "");
   const fragment = (id) => "#episode-" + encodeURIComponent(clean(id));
@@ -88,6 +104,24 @@ const draw = (() => {
     return make("div", "call", head, block(pretty(call)));
   }
 
+  // JSON on one line, as results of tools are, set with an indent; digits and order stay as they were written.
+  function indented(text) {
+    if (!/^\s*[[{]/.test(text) || text.length > 200000) return text;
+    try { JSON.parse(text); } catch { return text; }
+    let [out, depth, last] = ["", 0, ""];
+    const row = () => "\n" + "  ".repeat(depth);
+    for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g)) {
+      if (token === "]" || token === "}") {
+        depth -= 1;
+        if (last !== "[" && last !== "{") out += row();
+      } else if (["[", "{", ","].includes(last)) out += row();
+      out += token === ":" ? ": " : token;
+      if (token === "[" || token === "{") depth += 1;
+      last = token;
+    }
+    return out;
+  }
+
   function messageView(message, statuses) {
     const role = short(clean(message.role ?? "message"), 20);
     const from = ["tool", "context"].includes(message.role) && message.name ? `${role} · ${short(clean(message.name), 80)}` : role;
@@ -95,7 +129,7 @@ const draw = (() => {
     if (message.status) head.append(make("span", "status " + (message.status === "failed" ? "bad" : ""), short(clean(message.status), 20)));
     const body = [];
     if (message.reasoning) body.push(make("details", "", make("summary", "", "Reasoning"), block(message.reasoning, "prose")));
-    if (message.content) body.push(block(message.content, message.role === "tool" ? "" : "prose"));
+    if (message.content) body.push(message.role === "tool" ? block(indented(clean(message.content))) : block(message.content, "prose"));
     list(message.tool_calls).forEach((call, i) => body.push(callView(call ?? {}, list(statuses)[i])));
     const known = ["system", "user", "assistant", "tool"].includes(message.role) ? message.role : "other";
     if (message.role === "system") return make("details", "message system", make("summary", "role", from), ...body);
@@ -110,6 +144,12 @@ const draw = (() => {
       pre.dir = "auto";
       return make("details", "training", make("summary", "", title), pre);
     });
+  }
+
+  // What a side saw last; one block where both saw the same.
+  function contextView(name, messages) {
+    const rows = list(messages).map(([role, text]) => make("div", "message", make("p", "role", short(clean(role), 20)), block(text)));
+    return make("details", "", make("summary", "", name), ...rows);
   }
 
   function sideView(pair, side, here, knows) {
@@ -132,6 +172,7 @@ const draw = (() => {
       typeof pair.margin === "number" && `margin ${signed(pair.margin)}`, pair.trained && "trained on in this round",
       pair.unit === "words" && "compared by words: no tokenizer at hand"];
     return make("div", "pair", make("p", "note", words.filter(Boolean).join(" · ")),
+      ...Object.entries(pair.contexts ?? {}).map(([name, messages]) => contextView(name, messages)),
       make("div", "sides", sideView(pair, "chosen", here, knows), sideView(pair, "rejected", here, knows)));
   }
 
@@ -155,11 +196,11 @@ const draw = (() => {
   function facts(episode) {
     const row = make("p", "facts");
     const add = (name, value) => value && row.append(make("span", "", name + " ", make("bdi", "", short(clean(value), 80))));
-    add("task", episode.task);
+    add("task", episode.task_name || episode.task);
     add("policy", episode.policy);
     add("split", episode.split);
     add("began", episode.started);
-    add("likely success", percent(episode.p_success));
+    add(typeof episode.outcome === "number" ? "outcome" : "success", outcome(episode));
     if (typeof episode.value === "number") add("return", signed(episode.value));
     return row;
   }
@@ -182,5 +223,5 @@ const draw = (() => {
     }
   }
 
-  return { clean, list, short, percent, signed, tone, fragment, make, request, fill };
+  return { stops, clean, list, short, percent, worthOf, outcome, tone, fragment, make, request, fill };
 })();

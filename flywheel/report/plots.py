@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTH_IN, _ROW_IN, _LABEL = 7.2, 0.28, 30
+_WIDTH_IN, _NARROW_IN, _ROW_IN, _LABEL = 7.2, 3.9, 0.28, 30
 _MOST_ROWS = 24
 
 CURVES: dict[str, str] = {
@@ -36,10 +36,10 @@ CURVES: dict[str, str] = {
 _MOST_PANELS = 6
 
 
-def _figure(height_in: float) -> Figure:
+def _figure(height_in: float, width_in: float = _WIDTH_IN) -> Figure:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(_WIDTH_IN, height_in))
+    return Figure(figsize=(width_in, height_in))
 
 
 def _axes(figure: Figure, box_in: tuple[float, float, float, float]) -> Axes:
@@ -73,22 +73,27 @@ def _tone(low: float, high: float) -> str:
     return BAD if high < 0 else INK
 
 
-def forest(rows: Sequence[MetricRow], *, name: str, binary: bool) -> str:
-    """Return the differences to the baseline with their intervals, a row each; a row is green or red only if sure."""
+def forest(rows: Sequence[MetricRow], *, name: str, binary: bool, narrow: bool = False) -> str:
+    """Return the differences to the baseline with their intervals, a row each; a row is green or red only if sure.
+
+    A narrow one fits a phone.
+    """
     drawn = [r for r in rows if r.binary == binary and r.n and math.isfinite(_finite(r.delta))][:_MOST_ROWS]
     if not drawn:
         return ""
     scale = 100.0 if binary else 1.0
     with drawing():
-        figure = _figure(0.75 + _ROW_IN * len(drawn))
-        ax = _axes(figure, (2.2, 0.55, 1.0, 0.1))
+        figure = _figure(0.75 + _ROW_IN * len(drawn), _NARROW_IN if narrow else _WIDTH_IN)
+        ax = _axes(figure, (1.45, 0.55, 0.75, 0.1) if narrow else (2.2, 0.55, 1.0, 0.1))
         names = [r.metric if r.slice == "all" else r.slice for r in drawn]
         labels = _row_labels(ax, names)
         ax.axvline(0, color=LINE, linewidth=1, linestyle=(0, (3, 3)))
         for y, row in enumerate(drawn):
             _interval_row(ax, y, row, scale)
         ax.margins(x=0.08)
-        ax.set_xlabel("difference to the baseline, " + ("percentage points" if binary else "metric's unit"))
+        unit = "percentage points" if binary else "metric's unit"
+        ax.set_xlabel(unit if narrow else f"difference to the baseline, {unit}")
+        ax.locator_params(axis="x", nbins=4 if narrow else 8)
         return to_svg(figure, name=name, title="Differences to the baseline with 95 % intervals", labels=labels)
 
 

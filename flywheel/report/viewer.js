@@ -4,7 +4,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   if (!$("viewer")) return;
-  const { clean, list, short, percent, tone, fragment, make, request, fill } = draw;
+  const { clean, list, short, worthOf, outcome, tone, fragment, make, request, fill } = draw;
 
   const data = JSON.parse($("data").textContent);
   const linked = { regressions: new Set(data.regressions), wins: new Set(data.wins) };
@@ -43,8 +43,9 @@
     all: () => true,
     regressions: (episode) => linked.regressions.has(episode.id),
     wins: (episode) => linked.wins.has(episode.id),
-    success: (episode) => episode.p_success >= 0.5,
-    failure: (episode) => typeof episode.p_success === "number" && episode.p_success < 0.5,
+    success: (episode) => worthOf(episode) >= 0.5,
+    failure: (episode) => typeof worthOf(episode) === "number" && worthOf(episode) < 0.5,
+    recorded: (episode) => typeof episode.outcome === "number",
     errors: (episode) => steps(episode).some((step) => list(step.status).includes("failed")),
     trained: (episode) => steps(episode).some((step) => list(step.trained).length),
     pairs: (episode) => list(episode.pairs).length > 0,
@@ -61,9 +62,9 @@
     const fits = FILTERS[$("filter").value];
     visible = data.episodes.filter((episode) => fits(episode) && (!words || textOf(episode).includes(words)));
     $("list").replaceChildren(...visible.map((episode) => {
-      const p = episode.p_success;
-      const dot = make("span", "p " + (typeof p === "number" ? tone(p - 0.5) : ""), percent(p));
-      const link = make("a", "", make("code", "", short(clean(episode.id), 12)), dot, make("bdi", "task", request(episode)));
+      const p = worthOf(episode);
+      const dot = make("span", "p " + (typeof p === "number" ? tone(p - 0.5) : ""), outcome(episode));
+      const link = make("a", "", make("bdi", "request", request(episode)), dot, make("code", "task", short(clean(episode.id), 12)));
       link.href = fragment(episode.id);
       return make("li", "", link);
     }));

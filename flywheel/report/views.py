@@ -51,10 +51,13 @@ class CaseList:
 
 @dataclass(frozen=True)
 class PairCard:
-    """A pair as shown: the prompt's last messages as (role, text), and both sides in pieces, token by token or word."""
+    """A pair as shown: what each side saw last, as (role, text), and both sides in pieces, token by token or word.
+
+    `contexts` has one entry where both sides saw the same.
+    """
 
     pair: PairView
-    prompt: Sequence[tuple[str, str]]
+    contexts: Mapping[str, Sequence[tuple[str, str]]]
     chosen: Sequence[Piece]
     rejected: Sequence[Piece]
     unit: str
@@ -202,13 +205,19 @@ def pair_cards(pairs: Sequence[PairView]) -> list[PairCard]:
 
 
 def _card(pair: PairView) -> PairCard:
-    prompt = [
-        (clip(str(m.get("role", "")), 20), clip(_message_text(m), LONGEST_TEXT)) for m in pair.get("prompt_tail") or ()
-    ]
+    shared = _context(pair.get("prompt_tail"))
+    sides = [_context(pair.get("chosen_context")) or shared, _context(pair.get("rejected_context")) or shared]
+    same = {"Both sides saw": sides[0]} if sides[0] else {}
+    contexts = same if sides[0] == sides[1] else {"Chosen saw": sides[0], "Rejected saw": sides[1]}
     chosen, rejected = pair.get("chosen_tokens"), pair.get("rejected_tokens")
     if chosen and rejected:
-        return PairCard(pair, prompt, *differing(chosen, rejected), "tokens")
-    return PairCard(pair, prompt, *differing(words(_said(pair["chosen"])), words(_said(pair["rejected"]))), "words")
+        return PairCard(pair, contexts, *differing(chosen, rejected), "tokens")
+    return PairCard(pair, contexts, *differing(words(_said(pair["chosen"])), words(_said(pair["rejected"]))), "words")
+
+
+def _context(messages: Sequence[Mapping[str, Any]] | None) -> list[tuple[str, str]]:
+    """Return messages as (role, text)."""
+    return [(clip(str(m.get("role", "")), 20), clip(_message_text(m), LONGEST_TEXT)) for m in messages or ()]
 
 
 def shown_pair(pair: PairView) -> dict[str, Any]:
@@ -217,7 +226,8 @@ def shown_pair(pair: PairView) -> dict[str, Any]:
     kept = ("id", "builder", "margin", "task", "trained", "chosen_episode", "chosen_step", "rejected_episode",
             "rejected_step")  # fmt: skip
     facts = {key: value for key, value in pair.items() if key in kept}
-    return {**facts, "chosen": list(card.chosen), "rejected": list(card.rejected), "unit": card.unit}
+    sides = {"chosen": list(card.chosen), "rejected": list(card.rejected), "unit": card.unit}
+    return {**facts, **sides, "contexts": card.contexts}
 
 
 def shown_episode(episode: EpisodeView) -> dict[str, Any]:

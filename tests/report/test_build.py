@@ -18,8 +18,8 @@ from flywheel.report import ReportData, build_report
 from tests.report.sample import full_data, hostile_data, minimal_data
 
 SECTIONS = [
-    "verdict", "metrics", "funnel", "rewards", "training", "cases",
-    "slices", "pairs", "provenance", "drift", "episodes",
+    "verdict", "metrics", "cases", "pairs", "episodes", "slices",
+    "funnel", "rewards", "training", "drift", "provenance",
 ]  # fmt: skip
 HOSTILE = [
     "<script>alert(1)</script>",

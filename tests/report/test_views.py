@@ -129,7 +129,18 @@ def test_a_pair_marks_what_differs_by_whole_words() -> None:
     assert _text(card.chosen) == (
         'run_sql {\n  "query": "SELECT count(*) FROM orders WHERE status = \'returned\' AND month(shipped_at) = 3"\n}'
     )
-    assert [role for role, _ in card.prompt] == ["user", "tool"]
+    assert list(card.contexts) == ["Both sides saw"]
+    assert [role for role, _ in card.contexts["Both sides saw"]] == ["user", "tool"]
+
+
+def test_a_pair_shows_what_each_side_saw_where_that_differs() -> None:
+    pair: PairView = {
+        **full_data().pairs[0],
+        "chosen_context": [{"role": "tool", "content": "1 row"}],
+        "rejected_context": [{"role": "tool", "content": "2 rows"}],
+    }
+    card = pair_cards([pair])[0]
+    assert card.contexts == {"Chosen saw": [("tool", "1 row")], "Rejected saw": [("tool", "2 rows")]}
 
 
 def test_a_pair_with_tokens_marks_tokens() -> None:

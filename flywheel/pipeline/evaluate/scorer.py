@@ -57,6 +57,7 @@ class PolicyScorer:
         self.timings_s: dict[str, float] = {}
         self._ctx = ctx
         self._base_sha256 = base_identity(ctx.config.model).sha256
+        self._task = ""
         self._policies: PolicySet | None = None
         self._adapters: dict[int | None, Path | None] = {}  # whose files were checked
         self._holdout_sha256 = holdout_sha256(holdout)
@@ -97,7 +98,8 @@ class PolicyScorer:
         key, name = self._key(side, suite, cfg), side.name
         cached = self._ctx.store.cached("scores", key)
         if cached is None:
-            self._ctx.say(f"scoring {name} on {suite.name}")
+            self._task = f"scoring {name} on {suite.name}"
+            self._ctx.say(self._task)
             policy: Policy = self._plain(side.number)
             if side.examples:
                 policy = FewShot(policy, name, side.examples)
@@ -120,7 +122,8 @@ class PolicyScorer:
         key = content_id(*self._asks_id(asks), policy_sha256, batch_size, temperature)
         log_probs: list[float | None] | None = self._ctx.store.cached("log_probs", key)
         if log_probs is None:
-            self._ctx.say(f"scoring {round_name(number)} on logged actions")
+            self._task = f"scoring {round_name(number)} on logged actions"
+            self._ctx.say(self._task)
             policy = self._plain(number)
             able = fits(policy, asks, 0)
             fitting = [ask for ask, fit in zip(asks, able, strict=True) if fit]
@@ -149,6 +152,7 @@ class PolicyScorer:
             from flywheel.models.policy import PolicySet
 
             self._policies = PolicySet(self._ctx.config.model, self._ctx.config.eval)
+            self._policies.batches.watch = lambda done, of: self._ctx.progress(self._task, done, of)
         if number not in self._adapters:
             self._adapters[number] = self._ctx.registry.sound_adapter(number)
         return self._policies.policy(self._adapters[number], round_name(number), self._adapter_sha256(number))

@@ -6,6 +6,9 @@ the tables, and write nothing.
 
 from __future__ import annotations
 
+import threading
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -15,18 +18,29 @@ from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.tables import RECORDED, read_table
 from flywheel.pipeline.context import Context
 from flywheel.records import TABLES
-from flywheel.sql_sandbox import is_query, sealed
+from flywheel.sql_sandbox import is_query, limited, sealed
+
+if TYPE_CHECKING:
+    import duckdb
 
 _HINT = f"only these tables can be read: {', '.join(sorted(TABLES))}; `DESCRIBE episodes` lists columns"
+_SMALLER = "add a condition or a LIMIT; `--seconds` and `--memory` set other limits"
+_ROWS, _LOOK_S = 8192, 0.1  # rows of a batch; how often Ctrl-C is looked for
 # Errors whose messages quote only the query and names; the others may quote a value of a log.
 _SAFE = ("ParserException", "BinderException", "CatalogException", "PermissionException")
 
 
-def query(ctx: Context, sql: str) -> pa.Table:
+def query(ctx: Context, sql: str, *, seconds: float, gigabytes: float) -> pa.Table:
     """Return the rows of a query over the current tables (events, episodes, steps, rewards, pairs, ...).
 
+    Args:
+        ctx: the project.
+        sql: one query.
+        seconds: after which it is stopped.
+        gigabytes: of memory that it may use, its rows included.
+
     Raises:
-        UsageError: the text is not a query that DuckDB can answer.
+        UsageError: the text is not a query that DuckDB can answer within the limits.
     """
     import duckdb
 
@@ -34,11 +48,17 @@ def query(ctx: Context, sql: str) -> pa.Table:
         table: _dataset(ctx, table) if table in sql.lower() else arrow_schema(TABLES[table]).empty_table()
         for table in TABLES
     }
-    with sealed(tables) as engine:
+    memory = f"{round(1000 * gigabytes)}MB"
+    with sealed(tables, f"memory_limit = '{memory}'", "max_temp_directory_size = '0B'") as engine:
         try:
             if not is_query(engine, sql):
                 raise UsageError("expected exactly one query, and no other statement", hint=_HINT)
-            rows = engine.sql(sql).to_arrow_table()
+            with limited(engine, seconds):
+                rows = _interruptible(engine, sql, gigabytes)
+        except duckdb.InterruptException:
+            raise UsageError(f"the query took longer than {seconds:g} s and was stopped", hint=_SMALLER) from None
+        except duckdb.OutOfMemoryException:
+            raise UsageError(f"the query needs more than {gigabytes:g} GB of memory", hint=_SMALLER) from None
         except duckdb.Error as error:
             kind = type(error).__name__
             message = str(error).splitlines()[0] if kind in _SAFE else f"{kind}: a value has the wrong type or range"
@@ -46,6 +66,41 @@ def query(ctx: Context, sql: str) -> pa.Table:
     if not isinstance(rows, pa.Table):  # pragma: no cover - a query always gives a table
         raise TypeError
     return rows
+
+
+def _interruptible(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float) -> pa.Table:
+    """Run a query batch by batch in a thread of its own, so that Ctrl-C reaches this one and stops the engine.
+
+    Raises:
+        UsageError: the rows are more than the limit of memory.
+    """
+    answer: list[pa.Table | BaseException] = []
+
+    def run() -> None:
+        try:
+            reader = engine.execute(sql).fetch_record_batch(_ROWS)
+            batches, size = list[pa.RecordBatch](), 0
+            for batch in reader:
+                size += batch.nbytes
+                if size > gigabytes * 1e9:
+                    raise UsageError(f"the query's rows are more than {gigabytes:g} GB", hint=_SMALLER)  # noqa: TRY301
+                batches.append(batch)
+            answer.append(pa.Table.from_batches(batches, reader.schema))
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            answer.append(error)
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    try:
+        while worker.is_alive():
+            worker.join(_LOOK_S)
+    except BaseException:
+        engine.interrupt()
+        worker.join()
+        raise
+    if isinstance(answer[0], BaseException):
+        raise answer[0]
+    return answer[0]
 
 
 def _dataset(ctx: Context, table: str) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
@@ -67,23 +67,25 @@ def moment(text: str) -> datetime:
 def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnswer:
     """Return the report on the span that ends with `as_of`, or with the newest event.
 
-    Raises:
-        UsageError: no table was built, or the logs have no times.
+    Of logs without times, and with no end given, it is on all episodes and all rounds.
     """
     end = as_of or _newest(ctx)
-    start = end - since
+    start = end - since if end is not None else None
     episodes, at = _episodes(ctx), pl.col("at")
-    now = episodes.filter((at > start) & (at <= end))
-    before = episodes.filter((at > start - since) & (at <= start))
+    if end is None or start is None:
+        now, before = episodes, episodes.clear()
+    else:
+        now = episodes.filter((at > start) & (at <= end))
+        before = episodes.filter((at > start - since) & (at <= start))
     rounds = list(_rounds(ctx, start, as_of))
     better, worse = _changes(before, now)
     return ReportAnswer(
         project=ctx.config.name or ctx.project.name,
-        since=start.isoformat(),
-        until=end.isoformat(),
+        since=start.isoformat() if start is not None else "",
+        until=end.isoformat() if end is not None else "",
         episodes=now.height,
         episodes_before=before.height,
-        without_time=episodes["at"].null_count(),
+        without_time=episodes["at"].null_count() if end is not None else 0,
         success=_rate(now),
         success_before=_rate(before),
         champion=ctx.registry.champion,
@@ -96,11 +98,10 @@ def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnsw
     )
 
 
-def _newest(ctx: Context) -> datetime:
+def _newest(ctx: Context) -> datetime | None:
+    """Return the time of the newest event; None where no event has a time."""
     newest = read_table(ctx.store, "events").select(pl.col("ts").max()).collect().item()
-    if not isinstance(newest, datetime):
-        raise UsageError("no event has a time", hint="flywheel ingest LOGS; or pass --as-of 2026-10-04")
-    return newest
+    return newest if isinstance(newest, datetime) else None
 
 
 def _episodes(ctx: Context) -> pl.DataFrame:
@@ -117,6 +118,19 @@ def _episodes(ctx: Context) -> pl.DataFrame:
     )
 
 
+def requests(ctx: Context, episodes: Sequence[str]) -> dict[str, str]:
+    """Return what was asked first in each of these episodes, in one line, shortened."""
+    among = pl.col("episode_id").is_in(list(episodes)) & (pl.col("index") == 0)
+    first = read_table(ctx.store, "steps").filter(among).select("episode_id", "observation").collect()
+    return {episode: _asked(json.loads(seen)) for episode, seen in first.iter_rows()}
+
+
+def _asked(messages: Sequence[Mapping[str, Any]]) -> str:
+    texts = [m.get("content") for m in messages if m.get("role") == "user"]
+    text = " ".join(str(texts[0] or "")[: 4 * _EXCERPT].split()) if texts else ""
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+
+
 def _rate(rows: pl.DataFrame) -> ReportRate:
     known = rows.filter(pl.col("known"))
     if known.is_empty():
@@ -127,10 +141,10 @@ def _rate(rows: pl.DataFrame) -> ReportRate:
     return ReportRate(n=known.height, rate=rate, low=limits.low, high=limits.high, graded=graded)
 
 
-def _rounds(ctx: Context, start: datetime, end: datetime | None) -> Iterator[ReportRound]:
+def _rounds(ctx: Context, start: datetime | None, end: datetime | None) -> Iterator[ReportRound]:
     """Yield the decisions after `start`: up to `end`, or to the last one where no end is given."""
     for promotion in ctx.registry.promotions():
-        if promotion.at <= start or (end is not None and promotion.at > end):
+        if (start is not None and promotion.at <= start) or (end is not None and promotion.at > end):
             continue
         manifest, report = ctx.registry.manifest(promotion.round), ctx.registry.report(promotion.round)
         row = present.primary_row(report)
@@ -190,23 +204,15 @@ def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[ReportExample]:
         .sort("failures", "task_id", descending=[True, False])
         .head(_MOST_EXAMPLES)
     )
+    asked = requests(ctx, tasks["episode_id"].to_list())
     for row in tasks.iter_rows(named=True):
         yield ReportExample(
             episode=row["episode_id"],
-            request=_request(ctx, row["episode_id"]),
+            request=asked.get(row["episode_id"], ""),
             attempts=row["n"],
             p_success=row["p_success"],
             against=_against(ctx, row["episode_id"]),
         )
-
-
-def _request(ctx: Context, episode: str) -> str:
-    first = read_table(ctx.store, "steps").filter((pl.col("episode_id") == episode) & (pl.col("index") == 0))
-    observations: list[Any] = first.select("observation").collect()["observation"].to_list()
-    messages = json.loads(observations[0]) if observations else []
-    requests = [m.get("content") for m in messages if m.get("role") == "user"]
-    text = " ".join(str(requests[0] or "")[: 4 * _EXCERPT].split()) if requests else ""
-    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
 
 
 def _against(ctx: Context, episode: str) -> list[str]:

@@ -13,6 +13,7 @@ from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.inspect.report import requests
 from flywheel.pipeline.pages.views import Shower
 from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import EvalReport, MetricRow
@@ -126,6 +127,7 @@ class Cases:
     """Links evaluation cases to logged episodes of the same task or state."""
 
     def __init__(self, ctx: Context, report: EvalReport | None) -> None:
+        self._ctx = ctx
         self.linked: list[str] = []
         self._by_key: dict[str, list[str]] = {}
         if report is None:
@@ -142,11 +144,13 @@ class Cases:
     def rows(self, cases: Sequence[str]) -> list[CaseRow]:
         """Return case rows with their episodes; what is linked is remembered for the viewer."""
         rows = []
-        for case in cases:
+        behind = {case: self._by_key.get(_bare(case), [])[:3] for case in cases}
+        asked = requests(self._ctx, [episodes[0] for episodes in behind.values() if episodes])
+        for case, episodes in behind.items():
             metric, _, _ = case.rpartition(":")
-            episodes = self._by_key.get(_bare(case), [])[:3]
             self.linked += [e for e in episodes if e not in self.linked]
-            rows.append(CaseRow(case_id=case, metric=metric, episodes=episodes))
+            request = asked.get(episodes[0], "") if episodes else ""
+            rows.append(CaseRow(case_id=case, metric=metric, episodes=episodes, request=request))
         return rows
 
 

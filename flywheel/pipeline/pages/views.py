@@ -20,6 +20,8 @@ from flywheel.models.load import load_tokenizer
 from flywheel.models.preview import tokens
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.rewards.outcomes import success
+from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.records import TRAINED_TABLES
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 PROMPT_TAIL = 2
+SIDES = ("chosen", "rejected")
 _EXCERPT = 240
 _TABLES = ("episodes", "steps", "returns", "rewards")
 Record = Mapping[str, Any]
@@ -55,16 +58,35 @@ class Shower:
 
     def pairs(self, rows: Sequence[Record]) -> list[PairView]:
         """Return rows of the table of pairs as they are shown."""
-        return [self._pair(row) for row in rows]
+        seen = self._seen({(row[f"{side}_episode"], row[f"{side}_step"]) for row in rows for side in SIDES})
+        return [self._pair(row, seen) for row in rows]
+
+    def _seen(self, places: set[tuple[str, int]]) -> dict[tuple[str, int], list[Record]]:
+        """Return what was seen just before each of these steps, by episode and step."""
+        if not places:
+            return {}
+        among = pl.col("episode_id").is_in(sorted({episode for episode, _ in places}))
+        steps = read_table(self._ctx.store, "steps").filter(among).select("episode_id", "index", "observation")
+        return {(e, i): json.loads(seen) for e, i, seen in steps.collect().iter_rows() if (e, i) in places}
 
     def _batch(self, ids: Sequence[str]) -> Iterator[EpisodeView]:
         among = pl.col("episode_id").is_in(list(ids))
         rows = {name: _by_episode(read_table(self._ctx.store, name).filter(among)) for name in _TABLES}
         rows["pairs"] = self._pairs_of(ids)
+        rows["intents"] = _by_episode(intents(self._ctx).filter(among))
+        rows["names"] = _by_episode(self._names(among))
+        rows["outcomes"] = _by_episode(success(self._ctx.store).filter(among))
         evidence = {e for rewards in rows["rewards"].values() for reward in rewards for e in reward["evidence"]}
         says = _said(self._ctx, evidence)
         for episode in ids:
             yield self._view({name: by_episode.get(episode, []) for name, by_episode in rows.items()}, says)
+
+    def _names(self, among: pl.Expr) -> pl.LazyFrame:
+        """Return the log's own names of the episodes' tasks."""
+        named = read_table(self._ctx.store, "events").filter(pl.col("task_key").is_not_null())
+        episodes = read_table(self._ctx.store, "episodes").filter(among).select("episode_id", "conversation_id")
+        names = named.group_by("conversation_id").agg(pl.col("task_key").min())
+        return episodes.join(names, on="conversation_id").select("episode_id", "task_key")
 
     def _pairs_of(self, ids: Sequence[str]) -> dict[Any, list[Any]]:
         sides = TRAINED_TABLES["pairs"].episodes
@@ -96,7 +118,10 @@ class Shower:
             "policy": episode["policy"],
             "split": episode["split"],
             "started": episode["started"].isoformat() if episode["started"] else "",
-            "p_success": outcome["p_success"] if outcome else None,
+            "task_name": rows["names"][0]["task_key"] if rows["names"] else "",
+            "intent": rows["intents"][0]["intent"] if rows["intents"] else TALK,
+            "outcome": _recorded(rows["outcomes"]),
+            "p_success": outcome["p_success"] if outcome and outcome["known"] else None,
             "value": outcome["value"] if outcome else None,
             "signals": _chips(rows["rewards"], None, says),
             "steps": steps,
@@ -122,7 +147,7 @@ class Shower:
         except FlywheelError:
             return []
 
-    def _pair(self, row: Record) -> PairView:
+    def _pair(self, row: Record, seen: Mapping[tuple[str, int], list[Record]]) -> PairView:
         prompt, tools = json.loads(row["prompt"]), json.loads(row["tools"]) if row["tools"] else None
         chosen, rejected = json.loads(row["chosen"]), json.loads(row["rejected"])
         kept = ("margin", "builder", "chosen_episode", "rejected_episode", "chosen_step", "rejected_step")
@@ -133,6 +158,8 @@ class Shower:
             "chosen": chosen,
             "rejected": rejected,
             "prompt_tail": prompt[-PROMPT_TAIL:],
+            "chosen_context": seen.get((row["chosen_episode"], row["chosen_step"]), [])[-PROMPT_TAIL:],
+            "rejected_context": seen.get((row["rejected_episode"], row["rejected_step"]), [])[-PROMPT_TAIL:],
             "chosen_tokens": self._tokens(prompt, tools, chosen),
             "rejected_tokens": self._tokens(prompt, tools, rejected),
             "trained": row["pair_id"] in self._rows,
@@ -169,6 +196,12 @@ class Shower:
                 for side, episode, step in zip(table.sides, table.episodes, table.steps, strict=True):
                     if side in row:
                         yield source[episode], source[step], row, _side_name(row, side), row[side]
+
+
+def _recorded(outcomes: Sequence[Record]) -> float | None:
+    """Return an episode's recorded outcome in [0, 1]; None where none is recorded."""
+    recorded = [row["success"] for row in outcomes if row["basis"] in {"audit", "verifier"}]
+    return round(recorded[0], 4) if recorded else None
 
 
 def _side_name(row: Record, side: str) -> str:

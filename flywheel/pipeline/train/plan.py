@@ -31,7 +31,7 @@ from flywheel.records import METHODS, Method, MethodSetting, Plan, canonical_jso
 from flywheel.records.methods import EXAMPLES, PAIRS, SCENARIOS, Dataset
 from flywheel.registry.registry import round_name
 from flywheel.stages.datasets.unpaired import unpaired
-from flywheel.stages.evaluate.probe import well_formed_rate
+from flywheel.stages.evaluate.probe import well_formed
 from flywheel.stages.selection.decontaminate import clear
 from flywheel.stages.selection.golden import golden_rows
 from flywheel.stages.selection.groups import select_actions, select_groups, select_scenarios
@@ -261,13 +261,17 @@ def _well_formed_rate(ctx: Context, parent: int | None, demonstrations: Sequence
     sha256 = ctx.registry.manifest(parent).adapter_sha256 if parent is not None else ""
     probe = _probe(calling, ctx.config.train.probe_prompts)
     base = base_identity(ctx.config.model).sha256
-    key = content_id(base, sha256, probe, ctx.config.eval.max_new_tokens, weights_type(ctx.config.model))
+    settings = (ctx.config.eval.max_new_tokens, weights_type(ctx.config.model), ctx.config.train.cold_start_below)
+    key = content_id("well formed", base, sha256, probe, *settings)
     cached = ctx.store.cached("probe", key)
     if cached is None:
-        ctx.say(f"measuring how often {round_name(parent)} makes a well-formed call ({len(probe)} prompts)")
-        cached = well_formed_rate(ctx.config, ctx.registry.sound_adapter(parent), probe)
-        ctx.store.cache("probe", key, cached)
-    return float(cached)
+        text = f"measuring how often {round_name(parent)} makes a well-formed call"
+        ctx.say(f"{text} (at most {len(probe)} prompts)")
+        adapter = ctx.registry.sound_adapter(parent)
+        cached = well_formed(ctx.config, adapter, probe, lambda done, of: ctx.progress(text, done, of))
+        ctx.store.cache("probe", key, list(cached))
+    good, tried = cached
+    return float(good / tried)
 
 
 def _probe(rows: Sequence[Row], count: int) -> list[Any]:
@@ -279,7 +283,8 @@ def _probe(rows: Sequence[Row], count: int) -> list[Any]:
     distinct = sorted(texts, key=lambda text: (len(text), text))
     shorter = distinct[: max(count, len(distinct) // 2)]
     count = min(count, len(shorter))
-    return [json.loads(shorter[place * len(shorter) // count]) for place in range(count)]
+    chosen = [shorter[place * len(shorter) // count] for place in range(count)]
+    return [json.loads(text) for text in sorted(chosen, key=content_id)]  # so that the first are not the shortest
 
 
 # --- facts of the plan ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.models.policy import PolicySet
+from flywheel.models.scoring import Watch
 from flywheel.stages.evaluate.checks.calls import same_calls
 from flywheel.stages.evaluate.window import Ask, fits
 
@@ -17,19 +18,43 @@ if TYPE_CHECKING:
     from flywheel.config import Config
 
 
-def well_formed_rate(config: Config, adapter: Path | None, prompts: Sequence[tuple[Any, Any]]) -> float:
-    """Return the share of prompts after which the policy's greedy action is a well-formed tool call.
+FIRST = 4  # a quarter of the prompts is tried first: a policy that cannot call at all is known by then
+
+
+def well_formed(
+    config: Config,
+    adapter: Path | None,
+    prompts: Sequence[tuple[Any, Any]],
+    watch: Watch = lambda _done, _of: None,
+) -> tuple[int, int]:
+    """Return after how many prompts the policy's greedy action is a well-formed tool call, and how many were tried.
+
+    The first quarter is tried, and then the rest, unless it is certain by then on which side of
+    `train.cold_start_below` the rate over all prompts lies: whatever the others give, the decision is the same.
 
     Args:
-        config: the model and evaluation sections.
+        config: the model, evaluation and training sections.
         adapter: the policy's adapter folder; None for the base model.
         prompts: pairs of a prompt (messages) and its tools, at least one.
+        watch: gets how many prompts are done, and of how many.
     """
-    policy = PolicySet(config.model, config.eval).policy(adapter, "probe")
-    generated = policy.generate(
-        [p for p, _ in prompts], [t for _, t in prompts], max_new_tokens=config.eval.max_new_tokens
-    )
-    return sum(g.well_formed for g in generated) / len(generated)
+    owner = PolicySet(config.model, config.eval)
+    policy, tried, good = owner.policy(adapter, "probe"), 0, 0
+    for end in (max(1, len(prompts) // FIRST), len(prompts)):
+        part = prompts[tried:end]
+        if not part or certain(good, tried, len(prompts), config.train.cold_start_below):
+            break
+        owner.batches.watch = lambda done, _of, before=tried: watch(before + done, len(prompts))
+        generated = policy.generate(
+            [p for p, _ in part], [t for _, t in part], max_new_tokens=config.eval.max_new_tokens
+        )
+        good, tried = good + sum(g.well_formed for g in generated), end
+    return good, tried
+
+
+def certain(good: int, tried: int, of: int, least: float) -> bool:
+    """Return whether the share over all is known to be under `least`, or not to be, whatever the others give."""
+    return tried > 0 and (good + of - tried < least * of or good >= least * of)
 
 
 def own_actions(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from flywheel.errors import StoreError, UsageError
 from flywheel.project import Project
+from tests.projects import FLYWHEEL
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +105,37 @@ def test_a_typing_error_is_named(project: Project) -> None:
 
 def test_an_empty_store_has_empty_tables(tmp_path: Path) -> None:
     assert Project(tmp_path).query("SELECT count(*) AS n FROM pairs").to_pylist() == [{"n": 0}]
+
+
+_ENDLESS = "SELECT count(*) FROM range(100000) a, range(100000) b, range(100000) c WHERE a.range + b.range = c.range"
+
+
+def test_a_query_that_takes_too_long_is_stopped(project: Project) -> None:
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=r"longer than 0\.5 s and was stopped") as caught:
+        project.query(_ENDLESS, seconds=0.5)
+    assert time.monotonic() - began < 20
+    assert "--seconds" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM (SELECT DISTINCT i::VARCHAR || repeat('x', 50) FROM range(5000000) t(i))",
+        "SELECT repeat('x', 1000) || i FROM range(1000000) t(i)",
+    ],
+)
+def test_a_query_that_needs_too_much_memory_is_refused(project: Project, sql: str) -> None:
+    with pytest.raises(UsageError, match=r"0\.1 GB") as caught:
+        project.query(sql, gigabytes=0.1)
+    assert "LIMIT" in caught.value.hint
+
+
+def test_ctrl_c_ends_a_query_at_once(project: Project) -> None:
+    command = [FLYWHEEL, "-C", str(project.folder), "query", _ENDLESS]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    time.sleep(3)
+    running.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    assert running.wait(30) == 130
+    assert time.monotonic() - began < 20

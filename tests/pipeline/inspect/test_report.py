@@ -111,7 +111,7 @@ def test_an_empty_span_says_so(project: Project) -> None:
     assert (found.episodes, found.success.rate, found.failing, found.cost.usd) == (0, None, [], None)
 
 
-def test_without_times_it_asks_for_one(tmp_path: Path) -> None:
+def test_logs_without_times_are_reported_as_a_whole(tmp_path: Path) -> None:
     events = _episode(1, "refund", day=0, good=True, request="Refund it")
     for event in events:
         del event["ts"]
@@ -120,8 +120,9 @@ def test_without_times_it_asks_for_one(tmp_path: Path) -> None:
     project.ingest([tmp_path / "logs.jsonl"])
     project.build()
 
-    with pytest.raises(UsageError, match="no event has a time"):
-        project.report()
+    answer = project.report()
+    assert (answer.since, answer.until, answer.episodes, answer.without_time) == ("", "", 1, 0)
+    assert "all episodes: the logs have no times" in flywheel(tmp_path, "report").stdout
     assert project.report(as_of="2026-03-09").without_time == 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flywheel.pipeline.train import plan
 from flywheel.project import Project
+from flywheel.stages.evaluate.probe import certain
 from tests.projects import TINY_CONFIG
 
 TOOLS = [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": {}}}]
@@ -53,4 +54,14 @@ def test_a_policy_that_only_talks_is_not_asked_for_calls(tmp_path: Path, tiny_mo
 def test_prompts_are_taken_evenly_from_the_shorter_half(rows: int, count: int, lengths: list[int]) -> None:
     made = [{"prompt": [{"role": "user", "content": "x" * n}], "tools": None} for n in range(rows)] * 2
     probe = plan._probe(made, count)
-    assert [len(prompt[0]["content"]) for prompt, _ in probe] == lengths
+    assert sorted(len(prompt[0]["content"]) for prompt, _ in probe) == lengths
+
+
+@pytest.mark.parametrize(
+    ("good", "tried", "known"),
+    [(0, 0, False), (0, 6, False), (0, 7, True), (1, 8, True), (2, 8, False), (25, 25, False), (26, 26, True)],
+)
+def test_the_probe_ends_where_the_others_cannot_change_the_decision(good: int, tried: int, *, known: bool) -> None:
+    assert certain(good, tried, 32, 0.8) is known
+    sides = {(good + rest) / 32 < 0.8 for rest in range(32 - tried + 1)}
+    assert known == (tried > 0 and len(sides) == 1)
