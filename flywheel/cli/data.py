@@ -115,7 +115,7 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     for lost in a.lost if verbose else ():
         lines.append(f"fields of {lost.format} that no event holds, in {lost.sampled:,} sampled records:")
         fields = sorted(((n, path) for path, n in lost.fields.items()), reverse=True)
-        lines += [f"  {n / lost.sampled:>4.0%}  {path}" for n, path in fields]
+        lines += [f"  {present.percent(n / lost.sampled, 0):>4}  {path}" for n, path in fields]
     return [*lines, "dry run: nothing was stored" if a.dry_run else "next  flywheel build"]
 
 
@@ -216,7 +216,7 @@ def readers(
     rows = [
         [r.name, str(r.reader_version), r.reads, r.distribution]
         if file is None
-        else [r.name, f"{r.confidence:.0%}", r.reads]
+        else [r.name, f"{present.percent(r.confidence, 0)}", r.reads]
         for r in answer.readers
     ]
     lines = columns(rows, right=(1,)) + _policy_lines(answer.policies, verbose=current.out.verbose)

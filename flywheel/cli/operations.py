@@ -94,7 +94,8 @@ def _forget_lines(a: ForgetAnswer) -> list[str]:
         lines.append(f"champion: round {c.champion_before} → {present.the_round(c.champion_after)}")
     if c.voided:
         rounds = ", ".join(map(str, c.voided))
-        lines.append(f"void: evaluations of rounds {rounds}: {c.holdout_share:.0%} of their cases were the user's")
+        share = present.percent(c.holdout_share, 0)
+        lines.append(f"void: evaluations of rounds {rounds}: {share} of their cases were the user's")
     lines += c.notes
     if a.dry_run:
         return [*lines, "dry run: nothing was changed"]

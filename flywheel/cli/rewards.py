@@ -62,10 +62,12 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
         lines += ["", *columns([head, *rows], right=(2, 3, 4))]
     if a.ratings is not None:
         r = a.ratings
+        response, mean = present.percent(r.response), present.percent(r.mean, 0)
+        low, high = present.percent(r.low, 0), present.percent(r.high, 0)
         lines += [
             "",
-            f"ratings: {r.ratings:,} ({r.response:.1%} of all episodes), {r.mean:.0%} good",
-            f"  between {r.low:.0%} and {r.high:.0%} of all episodes satisfied their user: {r.sentence}",
+            f"ratings: {r.ratings:,} ({response} of all episodes), {mean} good",
+            f"  between {low} and {high} of all episodes satisfied their user: {r.sentence}",
         ]
     lines += _who_lines(a)
     head = ["by", "", "episodes", "known", "mean score" if a.graded else "mean P", "drift", ""]
@@ -110,10 +112,20 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
 
 def _signal_row(s: SignalRow) -> list[str]:
     sign = "+" if s.sign > 0 else "-"
-    agreement = "-" if s.agreement is None else f"{s.agreement:.0%} of {s.checked:,}"
+    agreement = "-" if s.agreement is None else f"{present.percent(s.agreement, 0)} of {s.checked:,}"
     odds = "" if s.source == "decides alone" else f"{s.odds:.2f}"
     arrival = "" if s.mature_after_s is None else _span(s.mature_after_s)
-    return [s.signal, sign, s.family, f"{s.votes:,}", f"{s.coverage:.1%}", agreement, odds, s.source, arrival]
+    return [
+        s.signal,
+        sign,
+        s.family,
+        f"{s.votes:,}",
+        present.percent(s.coverage),
+        agreement,
+        odds,
+        s.source,
+        arrival,
+    ]
 
 
 def _span(seconds: float) -> str:

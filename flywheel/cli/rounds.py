@@ -101,8 +101,9 @@ def _card_rows(card: DataCard) -> list[list[str]]:
     refused = f", {card.too_long:,} longer and left out" if card.too_long else ""
     longer_rows = windowed + refused or ", none longer"
     sides = " and ".join(f"{mean:,.0f}" for mean in card.mean_trained)
-    longer = f"; the longer side is chosen in {card.longer_wins:.0%}" if card.longer_wins is not None else ""
-    share = f", the most frequent with {card.largest_user_share:.0%} of the rows" if card.largest_user_share else ""
+    longer_wins, largest = present.percent(card.longer_wins, 0), present.percent(card.largest_user_share, 0)
+    longer = f"; the longer side is chosen in {longer_wins}" if card.longer_wins is not None else ""
+    share = f", the most frequent with {largest} of the rows" if card.largest_user_share else ""
     builders = f"by {_most_common(card.builders)}; " if card.builders else ""
     loss = f"in the loss {card.trained_tokens:,}, on average {sides} a row{longer}"
     users = f"{card.users:,} users{share}" if card.users else "users unknown"

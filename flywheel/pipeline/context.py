@@ -9,8 +9,9 @@ from pathlib import Path
 
 from flywheel.config import Config
 from flywheel.errors import UsageError
+from flywheel.present import round_name
 from flywheel.records import METHODS
-from flywheel.registry.registry import Registry, round_name
+from flywheel.registry.registry import Registry
 from flywheel.store import Store
 
 

@@ -31,11 +31,6 @@ DATASET = "data/train.jsonl"  # a round's training rows
 _HEAD = "decisions_sha256"
 
 
-def round_name(number: int | None) -> str:
-    """Return a round's name for people: 'round 3', or 'base'."""
-    return "base" if number is None else f"round {number}"
-
-
 class Registry:
     """A project's rounds.
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from flywheel.present import percent
+
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
@@ -64,7 +66,7 @@ def certify(weights: Floats, *, clusters: int, typical: float | None = None) -> 
     tail = tail_index(weights) if n > TAIL_FROM else math.inf
     slack = max(MEAN_SLACK, MEAN_ERRORS * error)
     refused = [
-        (ess < LEAST_SHARE * n, f"effective sample {ess:,.1f} of {n:,} rows, less than {LEAST_SHARE:.0%}"),
+        (ess < LEAST_SHARE * n, f"effective sample {ess:,.1f} of {n:,} rows, less than {percent(LEAST_SHARE, 0)}"),
         (ess < LEAST_ESS, f"effective sample {ess:,.1f}, less than {LEAST_ESS:.0f}"),
         (
             abs(mean - 1) > slack,
@@ -74,12 +76,12 @@ def certify(weights: Floats, *, clusters: int, typical: float | None = None) -> 
             typical is not None and typical < LEAST_TYPICAL,
             f"only {typical or 0:.2f} of the rows are typical of the target",
         ),
-        (share > MOST_SHARE, f"one row has {share:.0%} of all weight"),
+        (share > MOST_SHARE, f"one row has {percent(share, 0)} of all weight"),
         (tail <= LEAST_TAIL, f"tail index {tail:.2f}: the weights' variance is infinite"),
         (clusters < LEAST_CLUSTERS, f"{clusters} independent units, fewer than {LEAST_CLUSTERS}"),
     ]
     reasons = [reason for bad, reason in refused if bad]
-    thin = f"effective sample {ess:,.1f} of {n:,} rows, less than {GOOD_SHARE:.0%}"
+    thin = f"effective sample {ess:,.1f} of {n:,} rows, less than {percent(GOOD_SHARE, 0)}"
     state = REFUSED if reasons else WARN if ess < GOOD_SHARE * n else GOOD
     numbers = {"n": float(n), "ess": ess, "ess_share": ess / n if n else 0.0, "mean_weight": mean, "max_share": share}
     numbers |= {"max_weight": float(weights.max()) if n else 0.0, "units": float(clusters)}

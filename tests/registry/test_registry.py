@@ -11,7 +11,7 @@ import pytest
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files
 from flywheel.records import FileHash, Promotion, RoundManifest
-from flywheel.registry.registry import ADAPTER_WEIGHTS, Registry, round_name
+from flywheel.registry.registry import ADAPTER_WEIGHTS, Registry
 
 Decision = Literal["promoted", "held", "forced", "rolled_back"]
 
@@ -183,7 +183,3 @@ def test_a_damaged_manifest_is_named_without_its_values(registry: Registry) -> N
     with pytest.raises(StoreError, match="does not fit its schema") as caught:
         registry.manifest(1)
     assert "secret" not in str(caught.value)
-
-
-def test_round_names() -> None:
-    assert (round_name(None), round_name(3)) == ("base", "round 3")

@@ -114,7 +114,8 @@ def test_what_a_reader_looks_for_is_on_the_page(full: Page) -> None:
     text = " ".join(" ".join(full.shown).split())
 
     for expected in [
-        "Round 2 is held (INCONCLUSIVE); round 1 stays champion: executed_success 54.7% → 67.2%",
+        "Round 2 is held (INCONCLUSIVE); round 1 stays champion.",
+        "What next Collect about 41 more cases",
         "✗ inconclusive",
         "about 41 more cases are needed",
         "Tango score, clustered by task",

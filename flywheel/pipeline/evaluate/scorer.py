@@ -17,8 +17,8 @@ from flywheel.extensions import CaseScore, Holdout
 from flywheel.models.load import base_identity, weights_type
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import Suite
+from flywheel.present import round_name, the_round
 from flywheel.records import content_id
-from flywheel.registry.registry import round_name
 from flywheel.stages.evaluate.cases import holdout_sha256
 from flywheel.stages.evaluate.few_shot import FewShot
 from flywheel.stages.evaluate.window import fits
@@ -122,7 +122,7 @@ class PolicyScorer:
         key = content_id(*self._asks_id(asks), policy_sha256, batch_size, temperature)
         log_probs: list[float | None] | None = self._ctx.store.cached("log_probs", key)
         if log_probs is None:
-            self._task = f"scoring {round_name(number)} on logged actions"
+            self._task = f"scoring {the_round(number)} on logged actions"
             self._ctx.say(self._task)
             policy = self._plain(number)
             able = fits(policy, asks, 0)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from flywheel.present import count
+from flywheel.present import count, percent
 from flywheel.results.data import RefusedSource
 from flywheel.stages.ingest.batches import BAD_FILE, Batch
 from flywheel.stages.ingest.sources import SourceState
@@ -97,7 +97,7 @@ def judge(
         if bad == read <= _FEW:
             empty[name] = tally.first[name].partition(": ")[2]
             continue
-        share = f"{bad:,} of {read:,} records are unreadable ({bad / read:.1%}, limit {limit:.1%})"
+        share = f"{bad:,} of {read:,} records are unreadable ({percent(bad / read)}, limit {percent(limit)})"
         verdicts.files[name] = f"{share}, the first at {tally.first[name]}"
         verdicts.records[name] = tally.read[name]
     refused = {*verdicts.files, *empty, *(name for name, state in known.items() if BAD_FILE in _reasons(state))}

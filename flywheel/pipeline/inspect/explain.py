@@ -17,7 +17,7 @@ from flywheel.pipeline.build.registry import STAGES, stage_of
 from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.show import show
-from flywheel.present import metric_change, the_round
+from flywheel.present import metric_change, percent, the_round
 from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Contribution, Posterior, Vote, scope_of
@@ -113,7 +113,8 @@ def _withdrawn(ctx: Context, number: int) -> Iterator[str]:
             if taint.round == number:
                 yield f"Tainted since {certificate.at:%Y-%m-%d}: {taint.why}; never champion or parent again."
         if number in certificate.voided:
-            yield f"Its evaluation is void: {certificate.holdout_share:.0%} of its episodes were a forgotten user's."
+            share = percent(certificate.holdout_share, 0)
+            yield f"Its evaluation is void: {share} of its episodes were a forgotten user's."
     if reason := ctx.registry.manifest(number).erased:
         yield f"Its adapter was removed: {reason}."
 
@@ -365,8 +366,8 @@ def _waiting(record: Record, belief: Posterior) -> Iterator[str]:
             due_s = next((t for t in late.delays.times if late.delays.at(t) >= _ARRIVED * ever), late.horizon)
             due = datetime.fromtimestamp(ended.timestamp() + due_s, UTC)
             yield (
-                f"  {late.signal} has not voted, {age / 86400:.1f} d after the end: {share:.0%} of its votes arrive "
-                f"by then, P(a later vote) {p_later:.3f}; {_ARRIVED:.0%} by {due:%Y-%m-%d %H:%M}"
+                f"  {late.signal} has not voted, {age / 86400:.1f} d after the end: {percent(share, 0)} of its votes "
+                f"arrive by then, P(a later vote) {p_later:.3f}; {percent(_ARRIVED, 0)} by {due:%Y-%m-%d %H:%M}"
             )
 
 

@@ -15,7 +15,7 @@ from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.serve.vllm import Served, Server
-from flywheel.registry.registry import round_name
+from flywheel.present import round_name
 from flywheel.results.deploy import DeployVllmAnswer
 
 LOG = "deployments.jsonl"

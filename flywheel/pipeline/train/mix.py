@@ -15,8 +15,9 @@ from flywheel.io.files import read_rows
 from flywheel.io.user_files import matching_files
 from flywheel.models.load import weights_type
 from flywheel.pipeline.context import Context
+from flywheel.present import round_name
 from flywheel.records import canonical_json, content_id
-from flywheel.registry.registry import DATASET, round_name
+from flywheel.registry.registry import DATASET
 from flywheel.stages.evaluate.probe import own_actions
 from flywheel.stages.selection.mix import Before, chance
 

@@ -8,8 +8,8 @@ from flywheel.errors import TrainError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.quality import transport
+from flywheel.present import round_name
 from flywheel.records import MonitorRow
-from flywheel.registry.registry import round_name
 from flywheel.stages.labelling.priors import log_odds
 from flywheel.stages.monitors import watch
 

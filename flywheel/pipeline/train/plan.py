@@ -27,9 +27,9 @@ from flywheel.pipeline.train.length import Fitted, dataset_text, fit_rows
 from flywheel.pipeline.train.mix import before, golden_version, replayed
 from flywheel.pipeline.train.monitors import monitor_rows
 from flywheel.pipeline.train.provenance import origins_text
+from flywheel.present import the_round
 from flywheel.records import METHODS, Method, MethodSetting, Plan, canonical_json, content_id
 from flywheel.records.methods import EXAMPLES, PAIRS, SCENARIOS, Dataset
-from flywheel.registry.registry import round_name
 from flywheel.stages.datasets.unpaired import unpaired
 from flywheel.stages.evaluate.probe import well_formed
 from flywheel.stages.selection.decontaminate import clear
@@ -265,7 +265,7 @@ def _well_formed_rate(ctx: Context, parent: int | None, demonstrations: Sequence
     key = content_id("well formed", base, sha256, probe, *settings)
     cached = ctx.store.cached("probe", key)
     if cached is None:
-        text = f"measuring how often {round_name(parent)} makes a well-formed call"
+        text = f"measuring how often {the_round(parent)} makes a well-formed call"
         ctx.say(f"{text} (at most {len(probe)} prompts)")
         adapter = ctx.registry.sound_adapter(parent)
         cached = well_formed(ctx.config, adapter, probe, lambda done, of: ctx.progress(text, done, of))

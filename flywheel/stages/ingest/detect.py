@@ -14,6 +14,7 @@ from typing import Any
 
 from flywheel.config import RedactConfig
 from flywheel.extensions import Reader, Sample
+from flywheel.present import percent
 from flywheel.reading.values import as_dict
 from flywheel.stages.ingest.patterns import KINDS
 from flywheel.stages.ingest.sidecar import is_sidecar
@@ -63,7 +64,7 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
     best = max(confidence, key=lambda name: confidence[name], default="")
     if best and confidence[best] >= _THRESHOLD:
         return Detection(best, confidence[best])
-    near = f"nearest: {best} ({confidence[best]:.0%})" if best and confidence[best] > 0 else "none comes near"
+    near = f"nearest: {best} ({percent(confidence[best], 0)})" if best and confidence[best] > 0 else "none comes near"
     return Detection(UNKNOWN, confidence.get(best, 0.0), f"no reader knows its records; {near}; {_looks(sample)}")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from flywheel.present import percent
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Windows, unknown
 from flywheel.stats.clusters import cluster, paired_t_interval
@@ -95,7 +96,8 @@ def action_mix(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
         amber=_MIX_AMBER,
         red=_MIX_RED,
         n=units[1],
-        sentence=f"the mix of actions moved by {index:.2f} (PSI); most: {most} {before[most]:.0%} → {now[most]:.0%}"
+        sentence=f"the mix of actions moved by {index:.2f} (PSI); most: {most} {percent(before[most], 0)} → "
+        + percent(now[most], 0)
         + (", on tasks that both sides tried" if shared else ""),
     )
 
@@ -135,7 +137,7 @@ def _growth(name: str, kind: str, before: Estimate, now: Estimate) -> MonitorRow
         amber=1.0,
         red=_RATE_RATIO,
         n=now.n,
-        sentence=f"{kind}: {before.value:.1%} → {now.value:.1%} of actions",
+        sentence=f"{kind}: {percent(before.value)} → {percent(now.value)} of actions",
     )
 
 
@@ -190,9 +192,8 @@ def _margin(name: str, was: float, cfg: MonitorsConfig) -> float:
 def _style_row(  # noqa: PLR0913 - one column each
     name: str, level: Level, was: float, more: float, *, basis: str, n: int, cfg: MonitorsConfig
 ) -> MonitorRow:
-    change = (
-        f"{was:.0f} → {was + more:.0f} characters" if name == "length" else f"{was:.1%} → {was + more:.1%} of texts"
-    )
+    texts = f"{percent(was)} → {percent(was + more)} of texts"
+    change = f"{was:.0f} → {was + more:.0f} characters" if name == "length" else texts
     return MonitorRow(
         monitor=name,
         level=level,

@@ -11,6 +11,7 @@ from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING
 
+from flywheel.present import percent
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Windows, unknown
 from flywheel.stats.drift import mean, one_sided
@@ -122,5 +123,5 @@ def credit(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
         value=round(share, 6),
         amber=_LEAST_LIKE,
         n=n,
-        sentence=f"{warning}{share:.0%} of {n:,} steps have credit from a like history",
+        sentence=f"{warning}{percent(share, 0)} of {n:,} steps have credit from a like history",
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from flywheel.present import percent
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Windows, unknown
 from flywheel.stats.drift import Estimate, mean, one_sided, ratio, slope
@@ -85,7 +86,8 @@ def praise(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
         low=round(share.low, 6),
         high=round(share.high, 6),
         n=share.n,
-        sentence=f"praise is {share.value:.0%} of the evidence for success in {share.n:,} episodes without a verifier",
+        sentence=f"praise is {percent(share.value, 0)} of the evidence for success in {share.n:,} episodes "
+        "without a verifier",
     )
 
 

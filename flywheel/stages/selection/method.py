@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from flywheel.config import TrainConfig
 from flywheel.errors import EvidenceError
+from flywheel.present import percent
 from flywheel.records import METHODS, Method
 
 _MADE_BY = {"scenarios": "fixtures"}  # tables that are not named as their stage
@@ -44,8 +45,8 @@ def choose_method(
     else:
         side = "under" if well_formed_rate < cfg.cold_start_below else "not under"
         rate = (
-            f"the start policy makes {well_formed_rate:.0%} well-formed calls, "
-            f"{side} train.cold_start_below {cfg.cold_start_below:.0%}"
+            f"the start policy makes {percent(well_formed_rate, 0)} well-formed calls, "
+            f"{side} train.cold_start_below {percent(cfg.cold_start_below, 0)}"
         )
     cold = well_formed_rate is not None and well_formed_rate < cfg.cold_start_below
     methods = (cfg.method,) if cfg.method != "auto" else ("sft",) if cold else ("dpo", "sft")

@@ -30,6 +30,7 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer, require_safetensors
+from flywheel.present import percent
 from flywheel.stages.train import losses
 from flywheel.stages.train.group_rows import Member, read_groups
 from flywheel.stages.train.offline import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
@@ -187,8 +188,9 @@ def refuse(
     share, overlap = losses.effective_share(kept), float(kept.mean()) if logs else 1.0
     if not usable or min(share, overlap) < least:
         raise TrainError(
-            f"the logs are too far from the policy: effective sample size {share:.1%}, overlap {overlap:.1%} of "
-            f"{len(logs):,} attempts with known behaviour log-probabilities, train.grpo_min_ess is {least:.0%}",
+            f"the logs are too far from the policy: effective sample size {percent(share)}, overlap {percent(overlap)} "
+            f"of {len(logs):,} attempts with known behaviour log-probabilities, train.grpo_min_ess is "
+            f"{percent(least, 0)}",
             hint="train on logs of a nearer policy, or by train.method = 'dpo', which needs no behaviour policy",
         )
     known = len(logs) / sum(map(len, groups))
