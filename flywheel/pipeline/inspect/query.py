@@ -6,6 +6,7 @@ the tables, and write nothing.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _HINT = f"only these tables can be read: {', '.join(sorted(TABLES))}; `DESCRIBE episodes` lists columns"
 _SMALLER = "add a condition or a LIMIT; `--seconds` and `--memory` set other limits"
-_ROWS, _LOOK_S = 8192, 0.1  # rows of a batch; how often Ctrl-C is looked for
+_LOOK_S = 0.1  # how often Ctrl-C is looked for
 # Errors whose messages quote only the query and names; the others may quote a value of a log.
 _SAFE = ("ParserException", "BinderException", "CatalogException", "PermissionException")
 
@@ -75,10 +76,11 @@ def _interruptible(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float
         UsageError: the rows are more than the limit of memory.
     """
     answer: list[pa.Table | BaseException] = []
+    ended = threading.Event()
 
     def run() -> None:
         try:
-            reader = engine.execute(sql).fetch_record_batch(_ROWS)
+            reader = pa.RecordBatchReader.from_stream(engine.sql(sql))
             batches, size = list[pa.RecordBatch](), 0
             for batch in reader:
                 size += batch.nbytes
@@ -88,15 +90,18 @@ def _interruptible(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float
             answer.append(pa.Table.from_batches(batches, reader.schema))
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             answer.append(error)
+        finally:
+            ended.set()
 
-    worker = threading.Thread(target=run, daemon=True)
-    worker.start()
+    threading.Thread(target=run, daemon=True).start()
     try:
-        while worker.is_alive():
-            worker.join(_LOOK_S)
+        while not ended.wait(_LOOK_S):
+            pass
     except BaseException:
-        engine.interrupt()
-        worker.join()
+        while not ended.is_set():  # also where Ctrl-C is typed twice
+            with contextlib.suppress(KeyboardInterrupt):
+                engine.interrupt()
+                ended.wait(_LOOK_S)
         raise
     if isinstance(answer[0], BaseException):
         raise answer[0]
