@@ -50,7 +50,7 @@ def browsed(folder: Path) -> None:
     with sync_playwright() as driver:
         page = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"]).new_page()
         acts: dict[str, Callable[[], object]] = {
-            "index listed": lambda: page.goto((folder / "index.html").as_uri()),
+            "index listed": lambda: page.goto((folder / "episodes.html").as_uri()),
             "searched": lambda: page.fill("#search", "city 4242?"),
             "opened": lambda: (page.press("#search", "Enter"), page.wait_for_selector("#episode h3")),
         }
@@ -71,7 +71,7 @@ def main() -> None:
         sizes = sorted(p.stat().st_size for p in (folder / "episodes").iterdir())
         print(f"{n:,} episodes of {STEPS} steps: written in {time.perf_counter() - began:.1f} s")
         print(f"{len(sizes):,} pages, {sum(sizes) / 1e6:.1f} MB, the largest {sizes[-1] / 1e3:.0f} kB")
-        print(f"index {(folder / 'index.html').stat().st_size / 1e6:.1f} MB")
+        print(f"index {(folder / 'episodes.html').stat().st_size / 1e6:.1f} MB")
         browsed(folder)
 
 
