@@ -33,6 +33,7 @@ SIDES = ("chosen", "rejected")
 _EXCERPT = 240
 _TABLES = ("episodes", "steps", "returns", "rewards")
 Record = Mapping[str, Any]
+Seen = Mapping[tuple[str, int], Sequence[Record]]  # messages by episode and step
 
 
 class Shower:
@@ -58,11 +59,12 @@ class Shower:
 
     def pairs(self, rows: Sequence[Record]) -> list[PairView]:
         """Return rows of the table of pairs as they are shown."""
-        seen = self._seen({(row[f"{side}_episode"], row[f"{side}_step"]) for row in rows for side in SIDES})
+        seen = self._seen(rows)
         return [self._pair(row, seen) for row in rows]
 
-    def _seen(self, places: set[tuple[str, int]]) -> dict[tuple[str, int], list[Record]]:
-        """Return what was seen just before each of these steps, by episode and step."""
+    def _seen(self, rows: Sequence[Record]) -> Seen:
+        """Return what each side of these pairs saw just before it acted."""
+        places = {(row[f"{side}_episode"], row[f"{side}_step"]) for row in rows for side in SIDES}
         if not places:
             return {}
         among = pl.col("episode_id").is_in(sorted({episode for episode, _ in places}))
@@ -78,8 +80,9 @@ class Shower:
         rows["outcomes"] = _by_episode(success(self._ctx.store).filter(among))
         evidence = {e for rewards in rows["rewards"].values() for reward in rewards for e in reward["evidence"]}
         says = _said(self._ctx, evidence)
+        seen = self._seen([pair for of in rows["pairs"].values() for pair in of])
         for episode in ids:
-            yield self._view({name: by_episode.get(episode, []) for name, by_episode in rows.items()}, says)
+            yield self._view({name: by_episode.get(episode, []) for name, by_episode in rows.items()}, says, seen)
 
     def _names(self, among: pl.Expr) -> pl.LazyFrame:
         """Return the log's own names of the episodes' tasks."""
@@ -97,7 +100,7 @@ class Shower:
                 pairs.setdefault(episode, []).append(row)
         return pairs
 
-    def _view(self, rows: Mapping[str, Sequence[Record]], says: Mapping[str, str]) -> EpisodeView:
+    def _view(self, rows: Mapping[str, Sequence[Record]], says: Mapping[str, str], seen: Seen) -> EpisodeView:
         (episode,) = rows["episodes"]
         returns = {r["step"]: r for r in rows["returns"]}
         outcome = returns.get(None)
@@ -125,7 +128,7 @@ class Shower:
             "value": outcome["value"] if outcome else None,
             "signals": _chips(rows["rewards"], None, says),
             "steps": steps,
-            "pairs": self.pairs(rows["pairs"]),
+            "pairs": [self._pair(row, seen) for row in rows["pairs"]],
             "tail": json.loads(episode["tail"]),
         }
 
@@ -147,7 +150,7 @@ class Shower:
         except FlywheelError:
             return []
 
-    def _pair(self, row: Record, seen: Mapping[tuple[str, int], list[Record]]) -> PairView:
+    def _pair(self, row: Record, seen: Seen) -> PairView:
         prompt, tools = json.loads(row["prompt"]), json.loads(row["tools"]) if row["tools"] else None
         chosen, rejected = json.loads(row["chosen"]), json.loads(row["rejected"])
         kept = ("margin", "builder", "chosen_episode", "rejected_episode", "chosen_step", "rejected_step")
@@ -158,8 +161,8 @@ class Shower:
             "chosen": chosen,
             "rejected": rejected,
             "prompt_tail": prompt[-PROMPT_TAIL:],
-            "chosen_context": seen.get((row["chosen_episode"], row["chosen_step"]), [])[-PROMPT_TAIL:],
-            "rejected_context": seen.get((row["rejected_episode"], row["rejected_step"]), [])[-PROMPT_TAIL:],
+            "chosen_context": seen.get((row["chosen_episode"], row["chosen_step"]), ())[-PROMPT_TAIL:],
+            "rejected_context": seen.get((row["rejected_episode"], row["rejected_step"]), ())[-PROMPT_TAIL:],
             "chosen_tokens": self._tokens(prompt, tools, chosen),
             "rejected_tokens": self._tokens(prompt, tools, rejected),
             "trained": row["pair_id"] in self._rows,
