@@ -52,7 +52,7 @@
   };
 
   function textOf(episode) {
-    if (!texts.has(episode)) texts.set(episode, JSON.stringify(episode).toLowerCase());
+    if (!texts.has(episode)) texts.set(episode, JSON.stringify(episode, (key, value) => (key === "contexts" ? undefined : value)).toLowerCase());
     return texts.get(episode);
   }
 
