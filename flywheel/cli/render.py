@@ -148,12 +148,10 @@ def _whose(targets: Sequence[str], names: Mapping[str, str] | None) -> str:
     return f" of {', '.join(names[target] for target in targets)}" if names else ""
 
 
-def mark(rule: RuleResult) -> str:
-    """Return a tick or a cross, coloured where the terminal has colour; a dash where nothing was shown."""
-    if present.showed_nothing(rule):
-        return "-"
-    mark = "✓" if rule.passed else "✗"
-    return f"\x1b[{32 if rule.passed else 31}m{mark}\x1b[0m" if coloured() else mark
+def mark(*, passed: bool) -> str:
+    """Return a tick or a cross, coloured where the terminal has colour."""
+    mark = "✓" if passed else "✗"
+    return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured() else mark
 
 
 def rule_lines(rules: Sequence[RuleResult], *, verbose: bool = False) -> list[str]:
@@ -162,7 +160,8 @@ def rule_lines(rules: Sequence[RuleResult], *, verbose: bool = False) -> list[st
     lines = []
     for r in rules:
         more = f" (-v names {len(r.details):,})" if r.details and not verbose else ""
-        lines.append(f"{mark(r)} {r.rule.ljust(width)}  {r.message}{more}")
+        shown = "-" if present.showed_nothing(r) else mark(passed=r.passed)  # no tick where nothing was shown
+        lines.append(f"{shown} {r.rule.ljust(width)}  {r.message}{more}")
         lines += [f"  {' ' * width}  {detail}" for detail in r.details if verbose]
     return lines
 

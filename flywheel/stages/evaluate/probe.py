@@ -6,6 +6,7 @@ The first decides between a cold start by SFT and preferences, the second what a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +45,16 @@ def well_formed(
         part = prompts[tried:end]
         if not part or certain(good, tried, len(prompts), config.train.cold_start_below):
             break
-        owner.batches.watch = lambda done, _of, before=tried: watch(before + done, len(prompts))
+        owner.batches.watch = partial(_further, watch, tried, len(prompts))
         generated = policy.generate(
             [p for p, _ in part], [t for _, t in part], max_new_tokens=config.eval.max_new_tokens
         )
         good, tried = good + sum(g.well_formed for g in generated), end
     return good, tried
+
+
+def _further(watch: Watch, before: int, of: int, done: int, _of: int) -> None:
+    watch(before + done, of)
 
 
 def certain(good: int, tried: int, of: int, least: float) -> bool:
