@@ -43,6 +43,7 @@ method = "sft"
 max_steps = 4
 checkpoint_every = 1
 max_rows = 12
+min_rows = 4
 batch_size = 2
 threads = 1
 

@@ -126,7 +126,7 @@ def test_every_prompt_is_short_enough_to_train_on_two_cores(store: Store) -> Non
     texts = [chat.prompt(messages, tools) for messages, tools in prompts]
     lengths = [len(ids) for ids in chat.tokenizer(texts, add_special_tokens=False)["input_ids"]]
     assert len(lengths) > 500
-    assert sum(n >= 400 for n in lengths) < 0.05 * len(lengths), "the few are long loops of failing calls"
+    assert sum(n >= 400 for n in lengths) < 0.06 * len(lengths), "the few are long loops of failing calls"
 
 
 class _Oracle:

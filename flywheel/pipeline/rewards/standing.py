@@ -6,6 +6,7 @@ In: the current tables. Out: the rows of `RewardsAnswer` about them.
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -13,6 +14,7 @@ import polars as pl
 from flywheel.pipeline.build.tables import read_table
 from flywheel.results.rewards import AccountsRow, SourceRow, VerificationRow
 from flywheel.stages.labelling.posterior import ALL, Posterior
+from flywheel.stages.labelling.priors import full_log_odds
 from flywheel.stages.signals.cohorts import BURST, DEEDS
 from flywheel.stages.signals.rows import AUDIT, CLAIMS, VERIFIER
 from flywheel.stats.missing import worst_case_bounds
@@ -66,8 +68,11 @@ def sources(ctx: Context, belief: Posterior) -> Iterator[SourceRow]:
             "signal", "score"
         )
         votes = sorted({(signal, 1 if score > 0 else -1) for signal, score in cast.iter_rows() if signal != BURST})
-        own = {(signal, sign): belief.rates_of(str(source), signal, sign)[0] for signal, sign in votes
-               if (str(source), signal, sign) in belief.rates}  # fmt: skip
+        own = {
+            f"{signal} {'+' if sign > 0 else '-'}": round(math.exp(full_log_odds(fitted[0], sign)), 3)
+            for signal, sign in votes
+            if (fitted := belief.rates.get((str(source), signal, sign))) is not None
+        }
         yield SourceRow(
             source=str(source),
             episodes=rows.height,

@@ -95,7 +95,10 @@ def _turns(role: str, value: Any) -> Iterator[Turn]:
         yield _message(typed, _fields(item))
     elif item:
         named = item.get("role")
-        yield _message(named.lower().rpartition(".")[2] if isinstance(named, str) else role, item)
+        if isinstance(named, str):  # also as a class writes itself: `MessageRole.USER`
+            named = named.lower()
+            role = named.rpartition(".")[2] if named.replace(".", "_").isidentifier() else named
+        yield _message(role, item)
 
 
 def _unwrapped(item: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -42,7 +42,7 @@ def test_rows_that_do_not_fit_are_counted(project: Project) -> None:
 
 
 def test_the_card_of_pairs_says_how_often_the_longer_side_wins(project: Project) -> None:
-    train = project.config.train.model_copy(update={"method": "dpo", "max_rows": 10_000})
+    train = project.config.train.model_copy(update={"method": "dpo", "max_rows": 10_000, "min_rows": 1})
     plan = Project(project.folder, config=project.config.model_copy(update={"train": train})).plan()
 
     assert plan.card.longer_wins is not None

@@ -92,7 +92,7 @@ def _iban(rng: random.Random) -> tuple[str, str]:
 
 def _ip(rng: random.Random) -> tuple[str, str]:
     if rng.random() < 0.5:
-        made = ".".join(str(rng.randrange(11, 120)) for _ in range(4))
+        made = ".".join(str(rng.randrange(least, 120)) for least in (11, 11, 11, 40))  # four small ones are a version
         return made, made
     made = "2001:db8:" + ":".join(f"{rng.randrange(4096, 65536):x}" for _ in range(6))
     return made, made
@@ -113,6 +113,17 @@ def _national_id(rng: random.Random) -> tuple[str, str]:
     return found, found
 
 
+def _account(rng: random.Random) -> tuple[str, str]:
+    """A bank account, which only its words tell from another number."""
+    digits = f"7{_some(rng, 9, string.digits)}"
+    return f"bank account no. {digits}", digits
+
+
+def _mac(rng: random.Random) -> tuple[str, str]:
+    made = rng.choice(":-").join(f"{rng.randrange(16, 256):02x}" for _ in range(6))
+    return made, made
+
+
 GENERATORS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
     "secret": _secret,
     "email": _email,
@@ -121,6 +132,8 @@ GENERATORS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
     "iban": _iban,
     "ip": _ip,
     "national_id": _national_id,
+    "account": _account,
+    "mac": _mac,
 }
 
 

@@ -13,7 +13,7 @@ from flywheel.stages.ingest.sources import SourceState
 
 
 def row(event_id: str) -> tuple[Any, ...]:
-    return (event_id, None, 0, "c", None, None, "request", *[None] * 6, [], None, "{}", "native", "f", 1)
+    return (event_id, None, 0, "c", None, None, "request", *[None] * 6, [], None, "{}", "native", "f", 1, None)
 
 
 def test_a_batch_fits_the_contract() -> None:

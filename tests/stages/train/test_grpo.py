@@ -96,7 +96,7 @@ def with_log_probs(rows: list[dict[str, Any]], model: Path, a_token: float) -> l
 
 def with_own_log_probs(rows: list[dict[str, Any]], model: Path, temperature: float) -> list[dict[str, Any]]:
     """The same groups by an unnamed policy, every token logged with what the model gives it at a temperature."""
-    settings = ModelConfig(base=str(model))
+    settings = ModelConfig(base=str(model), dtype="float32")
     scorer = Scorer(load_base(settings).eval())
     chat = ChatFormat(load_tokenizer(settings))
     made = []
@@ -216,7 +216,7 @@ def test_each_action_is_trained_by_its_own_step(tmp_path: Path, tiny_model: Path
     steps = [{**row, "step_advantages": [[-1.0, 1.0] for _ in row["policies"]]} for row in GROUPS]
     made = spec(tmp_path, tiny_model, steps, max_steps=12, grpo_min_ess=0, grpo_kl=0.0, grpo_mask_kl=100.0, max_kl=100)
     trained(made)
-    settings = ModelConfig(base=str(tiny_model))
+    settings = ModelConfig(base=str(tiny_model), dtype="float32")
     chat = ChatFormat(load_tokenizer(settings))
     (row,) = member_rows(GROUPS[0]["completions"][0], GROUPS[0]["prompt"], GROUPS[0]["tools"], chat)
     first = len(Row(row.ids, row.windows[:1]).trained)

@@ -68,7 +68,7 @@ _MARKS = r"""
 """
 _MARK = re.compile(rf"(?<![A-Za-z0-9])(?:{_MARKS})", re.VERBOSE)
 _RUN = re.compile(r"[^\s\"'<>\\`]{14,}")
-_DIGIT = re.compile(r"[0-9]")
+_DIGIT = re.compile(r"[0-9]|A(?:KIA|SIA|BIA|CCA)[A-Z]{16}(?![A-Za-z])")  # only those of AWS may have no digit
 _SENT = r"""
   -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
 | (?i:bearer)\ +(?P<bearer>[A-Za-z0-9._~+/=-]{16,})

@@ -53,8 +53,9 @@ _IP = rf"""
 _VERSION_BEFORE = re.compile(
     r"(?i)(?:\b(?:version|release|build|firmware|ver|driver|upgrade[ds]?|assembly\w{0,20})\b[^\n]{0,40}|\bv\.?\s?|(?:[=~<>!]=|[~^])\s?"
     r"|\b(?:section|sect?|sec|chapter|clause|paragraph|para|article|appendix|figure|fig|table|item|step|annex|kapitel|abschnitt"
-    r"|ziffer|rule|rfc\s?\d+|level|requirement|req)\b\.?[\s:#(]{0,3}|§\s?|[A-Za-z]/|\b[\w-]{1,40}[-_@]v?)\Z"
+    r"|ziffer|rule|rfc\s?\d+|level|requirement|req)\b\.?[\s:#(]{0,3}|§\s?|\b[\w-]{1,40}[-_@]v?)\Z"
 )
+_PRODUCT_BEFORE = re.compile(r"[A-Za-z]/\Z")  # `Chrome/120.0.0.0`
 _ADDRESS_BEFORE = re.compile(
     r"(?i)(?:\b(?:ip|ipv4|host|hostname|addr(?:ess)?|from|client|server|ping|peer|remote|src|dst|source|dest(?:ination)?|gateway|dns|inet"
     r"|nameserver|ssh|connect(?:ed|ing)?|listen(?:ing)?|bind|via|router|route|allow|deny|login)\b\W{0,3}(?:\w{1,10}\W{1,3})?|://|@|\bip[\w]{0,12}\W{1,4})\Z"
@@ -164,7 +165,8 @@ def _is_version(match: re.Match[str], address: ipaddress.IPv4Address, name: str)
     ):
         return False
     small = max(address.packed) < _SMALL and address.packed[0] != _PRIVATE_NET
-    return small or bool(_VERSION_BEFORE.search(line))
+    product = 0 in address.packed and _PRODUCT_BEFORE.search(line)
+    return small or bool(product or _VERSION_BEFORE.search(line))
 
 
 def _mac(match: re.Match[str], _name: str) -> Find | None:

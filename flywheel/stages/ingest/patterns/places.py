@@ -138,7 +138,7 @@ def _at(text: str, word: re.Match[str]) -> Iterator[Find]:
     end = after.end() if after else word.end()
     name = text[start:end]
     kind = kind_of_name(name.strip("-_"))
-    if not kind or text[start - 1 : start] == "/":  # a part of a path
+    if not kind or (text[start - 1 : start] == "/" and text[end : end + 1] != "="):  # a part of a path
         return
     for find in (_assigned, _marked_up, _flag, _pair, _filled, _statement, _next):
         value = find(text, start, end, kind)
