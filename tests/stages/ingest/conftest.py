@@ -102,6 +102,10 @@ def take(tmp_path: Path, readers: Mapping[str, Reader]) -> Take:
     return run
 
 
+# For tests that count what real logs hold: what is redacted in them is the subject of test_false_positives.
+COUNTING = IngestConfig.model_validate({"redact": {"kinds": []}})
+
+
 @pytest.fixture
 def fixtures() -> Path:
     """Exports that the producing libraries wrote; the scripts stand in `produce`."""

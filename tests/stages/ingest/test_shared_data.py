@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stages.ingest.conftest import COUNTING
 from tests.stages.ingest.test_every_call import check_calls
 
 NO_LOGS = ("bfcl-tasks", ".chatml.json")  # task sets, and another program's own reading of the logs beside them
@@ -32,7 +33,7 @@ def folder(shared_data: Path) -> Path:
 
 
 def test_every_file_is_read_or_named(folder: Path, take: Callable[..., Any]) -> None:
-    taken = take(folder, root=folder)
+    taken = take(folder, root=folder, cfg=COUNTING)
     assert taken.adds_up()
     refused = taken.quarantined["source_file"].to_list()
     assert not [name for name in refused if not any(mark in name for mark in NO_LOGS)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from flywheel.config import Config
 from flywheel.extensions import TrainSpec
 from flywheel.io import files
@@ -49,6 +50,7 @@ def nats(model: Path, adapter: Path, data: list[dict[str, Any]]) -> float:
     return -sum(total for total, _ in found) / sum(n for _, n in found)
 
 
+@pytest.mark.e2e
 def test_a_few_older_rows_keep_what_was_learnt(tmp_path: Path) -> None:
     model = make_tiny_model(tmp_path / "model", hidden=64, sharpness=20)
     first = trained(tmp_path / "first", model, OLD, None)

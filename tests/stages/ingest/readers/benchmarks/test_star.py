@@ -15,6 +15,7 @@ from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.benchmarks.star import READER
+from tests.stages.ingest.conftest import COUNTING
 
 EVENTS: list[dict[str, Any]] = [
     {"Agent": "UserGuide", "Action": "instruct", "Text": "Be in a hurry.", "UnixTime": 1590000000},
@@ -133,7 +134,7 @@ def test_the_real_dialogues_have_their_known_counts(
         if hasattr(tarfile, "data_filter"):  # Python 3.11.4; older ones know no filters
             archive.extraction_filter = tarfile.data_filter
         archive.extractall(tmp_path)  # noqa: S202 - an archive of our own, filtered where Python can
-    taken = take(tmp_path, shared_data / "star" / "apis")
+    taken = take(tmp_path, shared_data / "star" / "apis", cfg=COUNTING)
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (2495, 0, True)
     events = taken.events
     kinds = dict(events.group_by("kind").len().iter_rows())
