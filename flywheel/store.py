@@ -92,10 +92,6 @@ def _encode(frame: pl.DataFrame, row: type[Row]) -> memoryview:
     return buffer.getbuffer()
 
 
-def _write_bytes(path: Path, content: memoryview) -> None:
-    path.write_bytes(content)
-
-
 class Store:
     """A project's tables and snapshots.
 
@@ -143,8 +139,7 @@ class Store:
             return None
         row = TABLES[table]
         folder = self.root / "tables" / table / f"p{partition:02d}"
-        content = _encode(frame, row)
-        final, sha256 = files.write_by_content(folder, ".parquet", lambda path: _write_bytes(path, content))
+        final, sha256 = files.write_by_content(folder, ".parquet", _encode(frame, row))
         return Part(
             table, partition, final.relative_to(self.root).as_posix(), sha256, frame.height, final.stat().st_size
         )

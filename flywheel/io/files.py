@@ -13,8 +13,10 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -97,23 +99,26 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             raise
 
 
-def write_by_content(folder: Path, suffix: str, write: Callable[[Path], None]) -> tuple[Path, str]:
-    """Let `write` fill a file, then name it `part-<sha>` by its content.
+def write_by_content(folder: Path, suffix: str, content: bytes | memoryview) -> tuple[Path, str]:
+    """Write a file that is named `part-<sha>` by its content.
+
+    The partial file has a name of its own and the hash is of `content`: of two attempts at one part that are alive at
+    once, neither moves what the other is still writing.
 
     Returns:
-        The final path and the SHA-256 of its bytes. A file of that content that is already there is kept.
+        The final path and the SHA-256 of its bytes. A file of that content that is already there is replaced.
 
     Raises:
         StoreError: the disk is full, read-only or not ours to write.
     """
-    partial = folder / f".part{suffix}{PARTIAL}"
+    sha256 = hashlib.sha256(content).hexdigest()
+    final = folder / f"part-{sha256[:32]}{suffix}"
+    partial = folder / f".{final.name}.{secrets.token_hex(8)}{PARTIAL}"
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            write(partial)
+            partial.write_bytes(content)
             _sync(partial)
-            sha256 = hash_file(partial)
-            final = folder / f"part-{sha256[:32]}{suffix}"
             partial.replace(final)
             _sync(folder)
         except BaseException:
@@ -268,7 +273,9 @@ class ProjectLock:
                     f"busy: {self._holder()}", hint="wait for it to end and type the command again"
                 ) from None
             self._lock = lock
-            write_json(self._folder / "lock.json", {"pid": os.getpid(), "command": self._command})
+            write_json(
+                self._folder / "lock.json", {"pid": os.getpid(), "host": socket.gethostname(), "command": self._command}
+            )
         return self
 
     def __exit__(
@@ -281,6 +288,6 @@ class ProjectLock:
     def _holder(self) -> str:
         try:
             holder = json.loads((self._folder / "lock.json").read_text(encoding="utf-8"))
-            return f"`{holder['command']}` (process {holder['pid']}) holds the project's lock"
+            return f"`{holder['command']}` (process {holder['pid']} on {holder['host']}) holds the project's lock"
         except (OSError, ValueError, KeyError):
             return "another process holds the project's lock"

@@ -128,4 +128,4 @@ def test_the_second_command_ends_at_once_and_names_the_holder(wheel: tuple[Path,
         first.kill()
         first.communicate()
     assert second.returncode == 4
-    assert f"`ingest` (process {first.pid})" in second.stderr
+    assert f"`ingest` (process {first.pid} on " in second.stderr

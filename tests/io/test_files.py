@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,17 +33,22 @@ def test_atomic_write_keeps_the_old_file_when_the_block_fails(tmp_path: Path) ->
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
-def _write_x(path: Path) -> None:
-    path.write_text("x")
-
-
 def test_parts_are_named_by_content(tmp_path: Path) -> None:
-    first, sha = files.write_by_content(tmp_path, ".txt", _write_x)
-    second, again = files.write_by_content(tmp_path, ".txt", _write_x)
+    first, sha = files.write_by_content(tmp_path, ".txt", b"x")
+    second, again = files.write_by_content(tmp_path, ".txt", b"x")
 
     assert first == second
     assert sha == again == files.hash_text("x")
     assert [p.name for p in tmp_path.iterdir()] == [f"part-{sha[:32]}.txt"]
+
+
+def test_attempts_at_one_part_that_are_alive_at_once_do_not_meet(tmp_path: Path) -> None:
+    contents = [bytes([n]) * 200_000 for n in range(3)] * 40
+    with ThreadPoolExecutor(8) as pool:
+        written = list(pool.map(lambda content: files.write_by_content(tmp_path, ".txt", content), contents))
+
+    assert all(hashlib.sha256(path.read_bytes()).hexdigest() == sha for path, sha in written)
+    assert sorted(tmp_path.iterdir()) == sorted({path for path, _ in written})
 
 
 def test_append_line_never_tears(tmp_path: Path) -> None:
@@ -123,14 +131,18 @@ def test_the_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
     try:
         assert holder.stdout.readline() == "held\n"
         with (
-            pytest.raises(BusyError, match=f"`build` \\(process {holder.pid}\\)"),
+            pytest.raises(BusyError, match=f"`build` \\(process {holder.pid} on "),
             files.ProjectLock(tmp_path, "train"),
         ):
             pass
         holder.kill()
         holder.wait()
         with files.ProjectLock(tmp_path, "train"):
-            assert files.read_json(tmp_path / "lock.json") == {"command": "train", "pid": os.getpid()}
+            assert files.read_json(tmp_path / "lock.json") == {
+                "command": "train",
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+            }
     finally:
         holder.kill()
         holder.communicate()
