@@ -19,15 +19,15 @@ when it is named, so a broken plugin fails only where it is named.
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from flywheel.errors import ExtensionError
+from flywheel.io import safe_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -369,13 +369,17 @@ def _name_and_version(source: Distribution | None) -> tuple[str, str]:
 
 
 def _entries(group: str) -> dict[str, EntryPoint]:
-    return _installed(tuple(sys.path)).get(group, {})
+    return _installed(safe_path.installed_path()).get(group, {})
 
 
 @cache  # reads entry_points.txt of every installed distribution: stages ask hundreds of times in a build
-def _installed(_path: tuple[str, ...]) -> dict[str, dict[str, EntryPoint]]:
-    installed = entry_points()
-    return {group: {e.name: e for e in installed.select(group=f"flywheel.{group}")} for group in GROUPS}
+def _installed(path: tuple[str, ...]) -> dict[str, dict[str, EntryPoint]]:
+    installed: dict[str, dict[str, EntryPoint]] = {group: {} for group in GROUPS}
+    for entry in (entry for source in distributions(path=list(path)) for entry in source.entry_points):
+        of, _, group = entry.group.partition(".")
+        if of == "flywheel" and group in installed:
+            installed[group].setdefault(entry.name, entry)
+    return installed
 
 
 def list_extensions(group: str | None = None) -> list[Extension]:
@@ -390,15 +394,15 @@ def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
     Args:
         group: one of `GROUPS`.
         name: an entry-point name or "module:attribute".
-        search: folder added to the import path for module:attribute names (the project's).
+        search: folder that is searched for the module too, after all that is installed (the project's).
 
     Raises:
         ExtensionError: nothing has that name, or importing it fails.
     """
     if ":" in name:
         module, _, attribute = name.partition(":")
-        if search is not None and str(search) not in sys.path:
-            sys.path.insert(0, str(search))
+        if search is not None:
+            safe_path.search(search)
         return _resolve(group, name, module, attribute)
     return _from_entries(group, name, _entries(group))
 

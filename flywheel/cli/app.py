@@ -15,6 +15,7 @@ from flywheel import __version__
 from flywheel.cli import data, deploy, inspect, operations, rewards, rounds, setup
 from flywheel.cli.session import Output, Session, harmless
 from flywheel.errors import CommandLineError, ExitCode, FlywheelError, where
+from flywheel.io.safe_path import start_safely
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -104,6 +105,7 @@ def hoist_globals(arguments: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line; an error becomes two lines on stderr, or with --json a document on stdout; and a code."""
+    start_safely()
     # Spinning threads make two processes on the same cores ten times slower; the setting is read when torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = hoist_globals(sys.argv[1:])

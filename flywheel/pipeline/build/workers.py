@@ -7,20 +7,18 @@ changes nothing. Workers write parts, which are named by content; only the first
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from flywheel.config import Config
 from flywheel.errors import StoreError
+from flywheel.io.processes import Processes
+from flywheel.io.safe_path import can_start_safely
 from flywheel.pipeline.build.partition import SLICE, Done, make_partition
 from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
-from flywheel.stages.ingest.workers import end_with_parent
 from flywheel.store import Store
 
 _WORTH = 150_000  # rows of a stage's largest table; below this, starting processes takes longer than the work
@@ -40,7 +38,7 @@ class Workers:
 
     def __init__(self, store: Store, config: Config, project: Path) -> None:
         self._store, self._config, self._project = store, config, project
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: Processes | None = None
 
     def __enter__(self) -> Self:
         """Return it; no process has started yet."""
@@ -72,6 +70,8 @@ class Workers:
             ) from None
 
     def _workers(self, stage: Stage) -> int:
+        if not can_start_safely():
+            return 1
         if self._config.build.workers:
             return self._config.build.workers
         return min(os.cpu_count() or 1, _MOST) if self._rows(stage) >= _WORTH else 1
@@ -81,10 +81,9 @@ class Workers:
         current = [(table, self._store.current(stage_of(table))) for table in stage.needs]
         return max((snapshot.rows(table) for table, snapshot in current if snapshot is not None), default=0)
 
-    def _started(self, workers: int) -> ProcessPoolExecutor:
+    def _started(self, workers: int) -> Processes:
         if self._pool is None:
-            prepared = (self._store.root, self._config, self._project)
-            self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, prepared)
+            self._pool = Processes(workers, _begin, self._store.root, self._config, self._project)
         return self._pool
 
 
@@ -92,7 +91,6 @@ def _begin(root: Path, config: Config, project: Path) -> None:
     """Prepare a worker process."""
     global _prepared  # noqa: PLW0603 - a pool's process has no other place to keep something
     _prepared = Store(root), config, project
-    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _work(job: tuple[str, int]) -> Done:

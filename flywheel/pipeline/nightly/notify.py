@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from flywheel.config import NotifyConfig
+from flywheel.io.safe_path import users_environment
 from flywheel.records import Night, canonical_json
 
 _ATTEMPTS = 2  # at an address; the second one after no answer, or an error of the server's own
@@ -64,7 +65,7 @@ def _run(body: bytes, night: Night, cfg: NotifyConfig, project: Path) -> str:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=project,
-            env={**os.environ, "FLYWHEEL_OUTCOME": night.outcome},
+            env={**users_environment(), "FLYWHEEL_OUTCOME": night.outcome},
             start_new_session=True,
         )
     except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError, UsageError
 from flywheel.io import files
+from flywheel.io.safe_path import users_environment
 from flywheel.models.load import base_identity
 from flywheel.models.merge import merge
 from flywheel.pipeline.context import Context, served_name
@@ -91,7 +92,7 @@ def _convert(converter: Path, model: Path, out: Path) -> None:
     command = [sys.executable] if converter.suffix == ".py" else []
     done = subprocess.run(
         [*command, str(converter), str(model), "--outfile", str(out), "--outtype", "auto"],
-        capture_output=True, text=True, check=False, errors="replace",
+        capture_output=True, text=True, check=False, errors="replace", env=users_environment(),
     )  # fmt: skip
     if done.returncode != 0 or not out.is_file():
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]

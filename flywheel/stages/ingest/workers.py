@@ -9,20 +9,19 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
 from typing import Any
 
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader
+from flywheel.io.processes import Processes
+from flywheel.io.safe_path import can_start_safely
 from flywheel.stages.ingest.batches import Batch, Block, Counts, Segment
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, Row
 from flywheel.stages.ingest.lost import LostFields
@@ -124,13 +123,13 @@ def batches_of(
 ) -> Iterator[Batch]:
     """Yield the batch of each block, in order."""
     workers = cfg.workers or (min(os.cpu_count() or 1, _MOST) if total_bytes >= _WORTH_BYTES else 1)
-    pickled = _pickled(cfg, key, readers) if workers > 1 else None
+    pickled = _pickled(cfg, key, readers) if workers > 1 and can_start_safely() else None
     if pickled is None:
         worker = Worker(cfg, key, readers)
         for block in blocks:
             yield replace(worker.work(block.segments), states=tuple(block.states))
         return
-    with ProcessPoolExecutor(workers - 1, get_context("spawn"), _begin, (pickled,)) as pool:
+    with Processes(workers - 1, _begin, pickled) as pool:
         yield from _in_order(pool, Worker(cfg, key, readers), blocks, workers - 1)
 
 
@@ -142,7 +141,7 @@ def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> by
         return None
 
 
-def _in_order(pool: ProcessPoolExecutor, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
+def _in_order(pool: Processes, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
     """Give the others what keeps them busy, and work on the rest here: above all while they start."""
     waiting: deque[tuple[Block, Future[Batch]]] = deque()
     ahead = others
@@ -176,15 +175,6 @@ def _begin(given: bytes) -> None:
     """Prepare a worker process."""
     global _worker  # noqa: PLW0603 - a pool's process has no other place to keep something
     _worker = Worker(*pickle.loads(given))  # noqa: S301 - made by this program a moment ago
-    threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def end_with_parent() -> None:
-    """Wait for the process that started this one, and end with it."""
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
 
 
 def _work(segments: Any) -> Batch:

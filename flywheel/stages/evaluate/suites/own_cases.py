@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from flywheel.config import EvalConfig
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore, Generation, Holdout, Policy, list_extensions
+from flywheel.io import safe_path
 from flywheel.io.user_files import matching_files, read_records
 from flywheel.records import EvalCase, content_id
 from flywheel.records.cases import SqlCheck
@@ -130,8 +130,7 @@ OWN_CASES = OwnCases()
 
 def _source(target: str, project: Path) -> str:
     """Return the hash of a module's file, '' where it has none; the module is not run."""
-    if str(project) not in sys.path:
-        sys.path.insert(0, str(project))
+    safe_path.search(project)
     try:
         spec = importlib.util.find_spec(target.partition(":")[0])
     except (ImportError, ValueError):

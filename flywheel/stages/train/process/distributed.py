@@ -107,7 +107,7 @@ def command(spec: Path, accelerate: str, method: Method) -> list[str]:
     """
     parent = str(os.getpid())
     if not accelerate:
-        return [sys.executable, "-m", WORKER, str(spec), parent]
+        return [sys.executable, "-P", "-m", WORKER, str(spec), parent]
     file = Path(accelerate)
     settings = read_accelerate(file, method)
     worker = ["-m", WORKER, str(spec), "0"]
@@ -115,7 +115,7 @@ def command(spec: Path, accelerate: str, method: Method) -> list[str]:
     if settings["distributed_type"] == "MULTI_CPU" or (spreads(settings) and settings.get("use_cpu")):
         processes = str(settings.get("num_processes", 1))
         launched = ["torch.distributed.run", "--standalone", "--nproc_per_node", processes]
-    return [sys.executable, "-m", "flywheel.stages.train.process.distributed", parent, *launched, *worker]
+    return [sys.executable, "-P", "-m", "flywheel.stages.train.process.distributed", parent, *launched, *worker]
 
 
 def die_with(parent: int) -> None:

@@ -38,6 +38,7 @@ _ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONUNBUFFERED": "1",
+    "PYTHONSAFEPATH": "1",  # for the workers of launchers; see flywheel.io.safe_path
     "OMP_WAIT_POLICY": "PASSIVE",  # see flywheel.models
 }
 

@@ -1,0 +1,44 @@
+"""Worker processes that import nothing from the current folder (`flywheel.io.safe_path`) and end with their parent."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from typing import Any
+
+from flywheel.io.safe_path import starting_safely
+
+
+class Processes(ProcessPoolExecutor):
+    """Worker processes, each prepared by `begin(*given)`; each starts when there is work for it.
+
+    Args:
+        count: at most so many.
+        begin: a function of a module; `given` are its arguments, and can be pickled.
+    """
+
+    def __init__(self, count: int, begin: Callable[..., object], *given: object) -> None:
+        with starting_safely():  # locks start a process that cleans up after them
+            super().__init__(count, get_context("spawn"), _begin, (begin, given))
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Give work to a process, which may be started for it."""
+        with starting_safely():
+            return super().submit(function, *args, **kwargs)
+
+
+def _begin(begin: Callable[..., object], given: tuple[object, ...]) -> None:
+    begin(*given)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the process that started this one, and end with it."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
