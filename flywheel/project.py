@@ -98,6 +98,8 @@ class Project:
         Raises:
             BusyError: another process holds the lock.
         """
+        for folder in (self.store.root, self.registry.root):
+            files.refuse_links(folder)
         with files.ProjectLock(self.store.root, command):
             self.store.create()
             files.remove_partials(self.registry.root)

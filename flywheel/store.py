@@ -10,11 +10,15 @@ Layout under the store's folder:
 
 A part is checked against its table's contract when it is written: polars refuses a wrong name, type or null. A snapshot
 is written last, so a killed stage leaves the old snapshot current and orphan parts that the rerun finds by content.
+
+The documents are input: a snapshot's paths must be names that this store gives, so that none leads elsewhere, and a
+part's bytes must have the hash that names it, which is checked once a process before the part is read.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +36,9 @@ LAYOUT = 1
 PARTITIONS = 4
 FORGETTING = "forgetting.json"  # in the store while a user is being forgotten
 _KEPT = 20  # snapshots of a stage
+_MOST_PARTITIONS = 1024
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+RAW = ("events", "quarantine")  # tables that cannot be made again
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,14 @@ class Part:
     sha256: str
     rows: int
     size_bytes: int
+
+    @property
+    def named_by_content(self) -> bool:
+        """Whether the path is the one that the store gives to this content of this table."""
+        name = f"tables/{self.table}/p{self.partition:02d}/part-{self.sha256[:32]}.parquet"
+        numbers = (self.partition, self.rows, self.size_bytes)
+        known = self.table in TABLES and bool(_SHA256.fullmatch(self.sha256))
+        return known and self.path == name and all(type(number) is int and number >= 0 for number in numbers)
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,16 @@ class Snapshot:
     def rows(self, table: str) -> int:
         """Return the number of rows of one of its tables."""
         return sum(p.rows for p in self.parts if p.table == table)
+
+
+def way_out(table: str) -> str:
+    """Return what to do where a part of a table is lost."""
+    if table not in RAW:
+        return "`flywheel build --full-refresh` makes it again"
+    return (
+        "only a backup has it: `doctor` lists all that is lost. Without one, move the store's folder away and ingest "
+        "the logs that you still have"
+    )
 
 
 def _encode(frame: pl.DataFrame, row: type[Row]) -> memoryview:
@@ -105,16 +130,21 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._snapshots: dict[tuple[str, int], Snapshot] = {}
+        self._sound: set[str] = set()  # parts whose hash was checked
         header = root / "store.json"
         self.partitions = PARTITIONS
         if header.exists():
             layout = files.read_json(header)
-            if layout.get("layout") != LAYOUT:
+            number = layout.get("layout") if isinstance(layout, dict) else None
+            if number != LAYOUT:
                 raise StoreError(
-                    f"`{root}` has layout {layout.get('layout')}, this flywheel reads {LAYOUT}",
+                    f"`{root}` has layout {number}, this flywheel reads {LAYOUT}",
                     hint="use the flywheel version that wrote it, or ingest into a new store",
                 )
-            self.partitions = int(layout["partitions"])
+            partitions = layout.get("partitions")
+            if type(partitions) is not int or not 1 <= partitions <= _MOST_PARTITIONS:
+                raise StoreError(f"`{header}` is damaged: no number of partitions", hint="restore it from a backup")
+            self.partitions = partitions
 
     def create(self) -> None:
         """Create the store's folder and header if missing, and remove the leftovers of interrupted writes."""
@@ -148,16 +178,38 @@ class Store:
         """Return the files of the given parts of a table, in part order.
 
         Raises:
-            StoreError: one is missing.
+            StoreError: one is missing, or is not what was written.
         """
-        paths = [self.root / p.path for p in parts if p.table == table]
-        missing = [p for p in paths if not p.exists()]
-        if missing:
-            raise StoreError(
-                f"a part of table {table} is missing: `{missing[0]}`",
-                hint="`flywheel build --full-refresh` makes derived tables again",
-            )
-        return paths
+        mine = [part for part in parts if part.table == table]
+        for part in mine:
+            if part.path not in self._sound:
+                self._refuse_damaged(part)
+                self._sound.add(part.path)
+        return [self.root / part.path for part in mine]
+
+    def _refuse_damaged(self, part: Part) -> None:
+        problem = self.damage(part) or ("changed" if files.hash_file(self.root / part.path) != part.sha256 else "")
+        if problem:
+            raise StoreError(f"a part of table {part.table} is {problem}: `{part.path}`", hint=way_out(part.table))
+
+    def damage(self, part: Part) -> str:
+        """Return what a glance shows to be wrong with a part: missing, or changed by its size; '' if nothing."""
+        try:
+            size = (self.root / part.path).stat().st_size
+        except OSError:
+            return "missing"
+        return "changed" if size != part.size_bytes else ""
+
+    def refuse_lost_events(self) -> None:
+        """Refuse to go on where a glance shows that a part of the events is lost: nothing else can be called fresh.
+
+        Raises:
+            StoreError: a part is missing or has another size.
+        """
+        current = self.current("ingest")
+        for part in current.parts if current else ():
+            if problem := self.damage(part):
+                raise StoreError(f"a part of table {part.table} is {problem}: `{part.path}`", hint=way_out(part.table))
 
     def read(self, parts: Iterable[Part], table: str) -> pl.LazyFrame:
         """Return the rows of the given parts of a table, in part order."""
@@ -196,12 +248,17 @@ class Store:
         if (stage, number) not in self._snapshots:
             path = self.root / "snapshots" / stage / f"{number}.json"
             raw = files.read_json(path)
+            hint = "restore it from a backup" + (", or remove it and type `flywheel build`" * (stage != "ingest"))
             try:
                 raw["parts"] = tuple(Part(**p) for p in raw["parts"])
-                self._snapshots[stage, number] = Snapshot(**raw)
+                snapshot = Snapshot(**raw)
+                sound = (snapshot.stage, snapshot.number) == (stage, number)
+                sound = sound and all(part.named_by_content for part in snapshot.parts)
             except (TypeError, KeyError):
-                hint = "restore it from a backup" + (", or remove it and type `flywheel build`" * (stage != "ingest"))
                 raise StoreError(f"`{path}` is damaged: not a snapshot", hint=hint) from None
+            if not sound:
+                raise StoreError(f"`{path}` is damaged: it names files that this store has not written", hint=hint)
+            self._snapshots[stage, number] = snapshot
         return self._snapshots[stage, number]
 
     def commit(

@@ -72,6 +72,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}{PARTIAL}")
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)  # it may be a link: what it leads to must not be written
         try:
             yield partial
             _sync(partial)
@@ -116,6 +117,7 @@ def write_by_content(folder: Path, suffix: str, content: bytes | memoryview) -> 
     partial = folder / f".{final.name}.{secrets.token_hex(8)}{PARTIAL}"
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
         try:
             partial.write_bytes(content)
             _sync(partial)
@@ -239,6 +241,29 @@ def remove_partials(folder: Path) -> int:
         else:
             path.unlink(missing_ok=True)
     return len(left)
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder with a link that leads out of it: what is written or removed there would be elsewhere.
+
+    Raises:
+        StoreError: there is such a link.
+    """
+    waiting, inside = [str(folder)], folder.resolve()
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:
+            continue  # removed meanwhile, or not there yet
+        for entry in entries:
+            if entry.is_symlink():
+                if not Path(entry.path).resolve().is_relative_to(inside):
+                    raise StoreError(
+                        f"`{entry.path}` is a link that leads out of `{folder}`",
+                        hint="remove the link; only a whole store or rounds folder can be elsewhere",
+                    )
+            elif entry.is_dir():
+                waiting.append(entry.path)
 
 
 def shipped(folder: str) -> Path:

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, field_validator
 
 from flywheel.records.base import Document, Record
 from flywheel.records.candidates import GateEvidence
@@ -22,6 +22,14 @@ class FileHash(Record):
     path: str = Field(description="Path relative to the round's folder.")
     sha256: str = Field(description="Hash of its bytes.")
     size_bytes: int = Field(ge=0, description="Its size.")
+
+    @field_validator("path")
+    @classmethod
+    def _inside(cls, path: str) -> str:
+        """Refuse a path that leads out of the round's folder."""
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError("the path leads out of the round's folder")
+        return path
 
 
 class MonitorRow(Record):

@@ -72,13 +72,15 @@ class Registry:
             known = self.numbers()
             hint = f"rounds: {', '.join(map(str, known))}" if known else "`flywheel train` makes the first one"
             raise UsageError(f"there is no round {number}", hint=hint)
+        hint = "was it edited by hand? restore it from git or a backup"
         try:
-            return RoundManifest.model_validate(files.read_json(path))
+            manifest = RoundManifest.model_validate(files.read_json(path))
         except ValidationError as error:
-            raise StoreError(
-                f"`{path}` does not fit its schema ({error.error_count()} problems)",
-                hint="was it edited by hand? restore it from git or a backup",
-            ) from None
+            problems = f"does not fit its schema ({error.error_count()} problems)"
+            raise StoreError(f"`{path}` {problems}", hint=hint) from None
+        if manifest.round != number or (manifest.parent or 0) >= number:
+            raise StoreError(f"`{path}` is not of round {number}, or names a later round as its parent", hint=hint)
+        return manifest
 
     def save(self, manifest: RoundManifest) -> RoundManifest:
         """Write a round's manifest, atomically, and return it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import Config
-from flywheel.errors import UsageError
+from flywheel.errors import StoreError, UsageError
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
 from flywheel.present import table_counts
@@ -74,6 +74,8 @@ def _status(stage: Stage, store: Store, config: Config) -> StageAnswer:
     if snapshot is None:
         return StageAnswer(stage=stage.name, state="never", why=["never built"], rows={}, funnel={})
     why = changes(snapshot.fingerprint, fingerprint(stage, store, config))
+    lost = {f"a part of {part.table} is {problem}" for part in snapshot.parts if (problem := store.damage(part))}
+    why += sorted(lost)
     rows = {t: snapshot.rows(t) for t in stage.makes}
     state = "stale" if why else "fresh"
     return StageAnswer(stage=stage.name, state=state, why=why, rows=rows, funnel=dict(snapshot.funnel))
@@ -81,6 +83,7 @@ def _status(stage: Stage, store: Store, config: Config) -> StageAnswer:
 
 def statuses(store: Store, config: Config) -> list[StageAnswer]:
     """Return each stage's state; a stage after a stale one is stale too, because its input will change."""
+    store.refuse_lost_events()
     states: list[StageAnswer] = []
     stale_tables: dict[str, str] = {}
     for stage in STAGES:
@@ -118,6 +121,16 @@ def _run(stage: Stage, store: Store, config: Config, workers: Workers) -> Snapsh
     return store.commit(stage.name, fingerprint=fingerprint(stage, store, config), parts=parts, funnel=total.as_dict())
 
 
+def _lost(stage: Stage, store: Store) -> bool:
+    """Return whether the stage's own former output, which it remembers, cannot be read."""
+    try:
+        for table in stage.remembers:
+            store.table(table, stage.name)
+    except StoreError:
+        return True
+    return False
+
+
 def build(
     store: Store,
     config: Config,
@@ -130,6 +143,7 @@ def build(
     """Run those of the stages that are stale, in order; return the state of each."""
     from flywheel.pipeline.build.workers import Workers  # imports polars and all stages, which `status` does not need
 
+    store.refuse_lost_events()
     done = []
     with Workers(store, config, project) as workers:
         for stage in STAGES if stages is None else stages:
@@ -137,6 +151,8 @@ def build(
                 if _status(brought, store, config).state != "fresh":
                     _run(brought, store, config, workers)
             status = _status(stage, store, config)
+            if full_refresh and stage.remembers and _lost(stage, store):
+                store.prune(stage.name, 0)
             if status.state != "fresh" or full_refresh:
                 started = time.monotonic()
                 snapshot = _run(stage, store, config, workers)

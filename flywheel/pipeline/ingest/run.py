@@ -114,6 +114,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         IngestError: nothing was found, or nothing of it can be read.
         StoreError: the disk refuses.
     """
+    store.refuse_lost_events()
     found = discovery(paths)
     before = store.current("ingest")
     sources: dict[str, Any] = dict(before.extra["sources"]) if before else {}

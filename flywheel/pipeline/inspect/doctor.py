@@ -22,7 +22,7 @@ from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.results.setup import DoctorAnswer, DoctorCheck
 from flywheel.stages.evaluate.suites.own_cases import read_cases
-from flywheel.store import Part
+from flywheel.store import Part, way_out
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 _PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "polars", "pyarrow", "duckdb")
@@ -138,12 +138,11 @@ def _store(ctx: Context) -> Iterator[DoctorCheck]:
     missing = [path for path in parts if not (ctx.store.root / path).is_file()]
     changed = [p for p, part in parts.items() if p not in missing and not _as_written(ctx.store.root / p, part)]
     for path in (*missing, *changed):
-        raw = "/events/" in path or "/quarantine/" in path
         yield DoctorCheck(
             name="store",
             state=FAILED,
             says=f"`{path}` is {'missing' if path in missing else 'changed since it was written'}",
-            fix="restore the store from a backup" if raw else "flywheel build --full-refresh",
+            fix=way_out(parts[path].table),
         )
     left = sum(1 for _ in ctx.store.root.rglob(f"*{files.PARTIAL}")) if ctx.store.root.exists() else 0
     size = sum(p.size_bytes for p in parts.values()) / 10**6

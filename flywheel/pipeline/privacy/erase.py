@@ -28,6 +28,7 @@ from flywheel.stages.ingest.forgotten import name_mark, user_mark
 from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.signals.audit import AUDITS
 
+_ANSWERS = ".answers.jsonl"
 _KEPT = ("adapter/", "tracking/")  # weights; numbers and settings
 _LASTING = {"manifest.json", "config.toml", "metrics.jsonl", "train.log", DATASET, ORIGINS, "eval/report.json"}
 
@@ -141,12 +142,17 @@ def empty_cache(ctx: Context) -> None:
         shutil.rmtree(ctx.store.root / name, ignore_errors=True)
 
 
+def is_answers(name: str) -> bool:
+    """Return whether a name is one of a file of reviewers' answers, and no path."""
+    return name.endswith(_ANSWERS) and Path(name).name == name
+
+
 def audit_lines(ctx: Context, mine: Belongings, key: bytes) -> dict[str, list[str]]:
     """Return the hashes of each answer file's lines that are about the user, or by the user as reviewer."""
     redactor = Redactor(ctx.config.ingest.redact, key)
     hashes: dict[str, list[str]] = {}
     folder = ctx.project / AUDITS
-    for path in sorted(folder.glob("*.answers.jsonl")) if folder.is_dir() else ():
+    for path in sorted(folder.glob(f"*{_ANSWERS}")) if folder.is_dir() else ():
         for line in files.lines(path.read_text(encoding="utf-8")):
             row = json.loads(line)
             reviewer = str(row.get("payload", {}).get("reviewer", ""))

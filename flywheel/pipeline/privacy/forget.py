@@ -13,9 +13,10 @@ user: it is the round that would have been trained had the user never existed.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from flywheel.errors import UsageError
+from flywheel.errors import StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
@@ -148,12 +149,29 @@ def resume(ctx: Context) -> Certificate | None:
     path = ctx.store.root / FORGETTING
     if not path.exists():
         return None
-    intent = files.read_json(path)
-    mine = Belongings(**intent["belongings"])
-    planned = Certificate.model_validate(intent["certificate"])
-    certificate = _certified(ctx, planned) or _carry_out(ctx, mine, planned, intent["audits"])
+    mine, planned, audits = _intent(path)
+    certificate = _certified(ctx, planned) or _carry_out(ctx, mine, planned, audits)
     path.unlink()
     return certificate
+
+
+def _intent(path: Path) -> tuple[Belongings, Certificate, dict[str, list[str]]]:
+    """Return what a recorded intent says; a file of answers that it names lies in the folder of the audits.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    intent = files.read_json(path)
+    try:
+        mine, planned = Belongings(**intent["belongings"]), Certificate.model_validate(intent["certificate"])
+        audits: dict[str, list[str]] = dict(intent["audits"])
+        sound = all(erase.is_answers(name) for name in audits) and all(number.isdigit() for number in mine.rounds)
+    except (TypeError, KeyError, ValueError, AttributeError):
+        sound = False
+    if not sound:
+        hint = "restore it from a backup; or remove it, and type `flywheel forget` again"
+        raise StoreError(f"`{path}` is damaged: not the intent of `flywheel forget`", hint=hint)
+    return mine, planned, audits
 
 
 def _certified(ctx: Context, planned: Certificate) -> Certificate | None:
