@@ -3,7 +3,7 @@
 Python puts the current folder first on the path of modules for `python -c` and `python -m`, and so do the processes of
 `multiprocessing` and the launchers of training libraries: a `pickle.py` among the logs would run. PYTHONSAFEPATH turns
 that off, for whatever such a process starts too. Only what a project's configuration names is looked for in the
-project's folder, after everything that is installed: a `json.py` there takes nobody's place.
+project's folder, after everything that is installed: a `json.py` there replaces nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def can_start_safely() -> bool:
 
 
 def users_environment() -> dict[str, str]:
-    """Return the environment for a program that the user named, whose modules may lie beside it."""
+    """Return the environment for a program that the user named, whose modules may be next to it."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     return environment if _of_the_user is None else {**environment, VARIABLE: _of_the_user}
 

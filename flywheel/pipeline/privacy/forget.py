@@ -156,7 +156,7 @@ def resume(ctx: Context) -> Certificate | None:
 
 
 def _intent(path: Path) -> tuple[Belongings, Certificate, dict[str, list[str]]]:
-    """Return what a recorded intent says; a file of answers that it names lies in the folder of the audits.
+    """Return the recorded intent; a file of answers that it names lies in the folder of the audits.
 
     Raises:
         StoreError: it is damaged.
