@@ -11,9 +11,11 @@ class MonitorsConfig(Section):
     """When a round is not trained: each monitor compares the newest window of the logs with what came before."""
 
     policy: str = Field(
-        default="", description="Policy whose episodes are the window, all others the reference; '' splits by time."
+        default="", description="Policy whose episodes alone are the window; '': the champion's, and the last days."
     )
-    window_days: float = Field(default=7.0, gt=0, description="Days before the newest episode that are the window.")
+    window_days: float = Field(
+        default=7.0, gt=0, description="Length of the window: the newest such days that hold enough episodes."
+    )
     min_episodes: int = Field(default=30, ge=2, description="Fewest episodes on each side; with fewer: unknown.")
     style_margin: float = Field(
         default=0.10, gt=0, description="Relative growth of length, lists, emoji or flattery that is tolerated."

@@ -1,6 +1,6 @@
 """`flywheel report`: what the agent learnt, still fails at, and cost in a span of time.
 
-In: the tables and the decisions. Out: a `ReportAnswer`. The span ends with the newest event unless its end is given,
+In: the tables and the decisions. Out: a `ReportAnswer`. The span ends where the log ends unless its end is given,
 never with the clock, so that the same project gives the same answer on any day.
 """
 
@@ -29,6 +29,7 @@ from flywheel.results.inspect import (
     ReportRate,
     ReportRound,
 )
+from flywheel.stages.common.clock import end_of
 from flywheel.stats.means import difference_interval, mean_interval
 from flywheel.stats.paired import newcombe, wilson
 
@@ -99,9 +100,8 @@ def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnsw
 
 
 def _newest(ctx: Context) -> datetime | None:
-    """Return the time of the newest event; None where no event has a time."""
-    newest = read_table(ctx.store, "events").select(pl.col("ts").max()).collect().item()
-    return newest if isinstance(newest, datetime) else None
+    """Return the time with which the log ends; None where no event has a time."""
+    return end_of(read_table(ctx.store, "events").select("ts").collect()["ts"]).at
 
 
 def _episodes(ctx: Context) -> pl.DataFrame:

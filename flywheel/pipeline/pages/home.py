@@ -19,6 +19,7 @@ from flywheel.pipeline.rewards.outcomes import success
 from flywheel.pipeline.rewards.sample import draws
 from flywheel.records import Promotion
 from flywheel.report import HomeData, Mark, Point, PolicyLine, Rate, RoundRow, Verdict, Waiting
+from flywheel.stages.common.clock import end_of
 from flywheel.stats.means import mean_interval
 from flywheel.stats.paired import wilson
 
@@ -37,10 +38,10 @@ def home(ctx: Context, pages: Mapping[int, str], links: list[tuple[str, str]]) -
         links: name and address of other pages in the folder.
     """
     episodes = _episodes(ctx)
-    until = episodes["at"].max()
-    end = until if isinstance(until, datetime) else None
-    span, lines = _lines(episodes)
-    week = episodes.filter(pl.col("at") > end - _WEEK) if end is not None else None
+    end = end_of(episodes["at"]).at
+    dated = episodes.filter((pl.col("at") <= end).fill_null(value=True))  # nothing stray
+    span, lines = _lines(dated)
+    week = dated.filter(pl.col("at") > end - _WEEK) if end is not None else None
     before = (
         episodes.filter((pl.col("at") <= end - _WEEK) & (pl.col("at") > end - 2 * _WEEK)) if end is not None else None
     )

@@ -19,11 +19,10 @@ from typing import Any
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, deployments
 from flywheel.pipeline.privacy import erase
 from flywheel.pipeline.privacy.find import Belongings, belongings
 from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
-from flywheel.pipeline.serve.deploy import deployments
 from flywheel.records import Certificate, TaintedRound
 from flywheel.results.operations import ForgetAnswer
 from flywheel.stages.ingest.forgotten import user_mark

@@ -7,31 +7,15 @@ log are ever unloaded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.io import hash_chain
-from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.context import DEPLOYMENTS, Context, deployments, served_name
 from flywheel.pipeline.serve.vllm import Served, Server
 from flywheel.present import round_name
 from flywheel.results.deploy import DeployVllmAnswer
-
-LOG = "deployments.jsonl"
-
-
-def deployments(ctx: Context) -> list[dict[str, Any]]:
-    """Return the deployments, oldest first.
-
-    Raises:
-        StoreError: the log was changed.
-    """
-    path = ctx.registry.root / LOG
-    broken = hash_chain.breaks(path, head=None)
-    if broken:
-        raise StoreError(f"`{path}`: {broken[0]}", hint="restore it from a backup, or move it away")
-    return [json.loads(line) for line in hash_chain.lines_of(path)]
 
 
 def deploy_vllm(
@@ -74,7 +58,7 @@ def deploy_vllm(
         probe=finish_reason,
         at=ctx.clock().isoformat(),
     )
-    hash_chain.append(ctx.registry.root / LOG, answer.model_dump(mode="json"), head=None)
+    hash_chain.append(ctx.registry.root / DEPLOYMENTS, answer.model_dump(mode="json"), head=None)
     return answer
 
 

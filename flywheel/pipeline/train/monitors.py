@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from flywheel.errors import TrainError
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, deployments, served_name
 from flywheel.pipeline.rewards.quality import transport
 from flywheel.present import round_name
 from flywheel.records import MonitorRow
 from flywheel.stages.labelling.priors import log_odds
-from flywheel.stages.monitors import watch
+from flywheel.stages.monitors import Serving, watch
 
 _COLUMNS = {
     "episodes": ("episode_id", "task_id", "user", "policy", "started"),
@@ -25,9 +26,20 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
     """Return the monitors' results on all that was built."""
     tables = {name: read_table(ctx.store, name).select(cols).collect() for name, cols in _COLUMNS.items()}
     frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])
+    present = ctx.clock()
+    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=_serving(ctx), audit=_audited(ctx), now=present)
+
+
+def _serving(ctx: Context) -> Serving:
+    """Return the champion's names in logs, and since when it serves: by the decisions and deployments."""
     champion = ctx.registry.champion
-    names = [] if champion is None else [str(champion), f"{champion:04d}", round_name(champion)]  # in logs
-    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=names, audit=_audited(ctx))
+    if champion is None:
+        return Serving()
+    deployed = [entry for entry in deployments(ctx) if entry["round"] == champion]
+    starts = [datetime.fromisoformat(entry["at"]) for entry in deployed]
+    starts += [p.at for p in ctx.registry.promotions() if p.champion_after == champion]
+    names = {str(champion), f"{champion:04d}", round_name(champion), served_name(ctx, champion)}
+    return Serving(frozenset(names | {entry["name"] for entry in deployed}), min(starts, default=None))
 
 
 def _audited(ctx: Context) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -19,6 +19,7 @@ from flywheel.config import RewardsConfig
 from flywheel.contracts import arrow_schema, conform
 from flywheel.funnel import Funnel
 from flywheel.records import Reliability
+from flywheel.stages.common.clock import end_of
 from flywheel.stages.labelling.calibration import calibration
 from flywheel.stages.labelling.delays import delays
 from flywheel.stages.labelling.fit import fitted
@@ -28,6 +29,7 @@ from flywheel.stages.labelling.votes import summed
 from flywheel.stages.signals.cohorts import BURST
 
 SUSPECT = "suspect"
+_PAUSE = timedelta(days=14)  # the longest that evidence is waited for
 
 
 def build_reliability(
@@ -79,10 +81,11 @@ def _scope(cfg: RewardsConfig) -> pl.Expr:
 def _time(base: pl.DataFrame, votes: pl.DataFrame, cutoff: datetime | None) -> Iterator[dict[str, Any]]:
     """Yield the time against which ages are measured: never the clock's, which would change the rows from day to day.
 
-    A reviewer's answer is not counted: it arrives long after the end of the log.
+    A reviewer's answer is not counted: it arrives long after the end of the log. Nor are a few stray times far behind
+    the others, which would make every label mature.
     """
-    newest_vote = votes.filter(pl.col("family") != "audit")["arrived"].max()
-    times = [t for t in (base["ended"].max(), base["started"].max(), newest_vote) if isinstance(t, datetime)]
-    now = cutoff or max(times, default=None)
+    arrived = votes.filter(pl.col("family") != "audit")["arrived"]
+    end = end_of(pl.concat([base["ended"], base["started"], arrived]), _PAUSE).at
+    now = cutoff or end
     if now is not None:
         yield {"kind": "time", "value": now.timestamp(), "note": now.isoformat()}

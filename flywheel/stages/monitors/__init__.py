@@ -4,7 +4,7 @@ In: episodes, steps, rewards and returns of the whole log. Out: one `MonitorRow`
 unknown with the reason. Red blocks training. A threshold that is crossed by chance is amber at most: red needs
 significance too. The thresholds are engineering choices, not published constants.
 
-    window       which episodes are compared, and one row each with all that monitors read
+    window       which episodes are compared, what is set aside, and one row each with all that monitors read
     signals      decoupling, praise, goodhart: do the signals still measure success?
     behaviour    action_mix, broken_calls, questions, length, lists, emoji, flattery: what does the policy do more?
     people       users, credit: for whom is it better, and what is the credit based on?
@@ -13,6 +13,7 @@ significance too. The thresholds are engineering choices, not published constant
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from flywheel.config import MonitorsConfig
@@ -20,12 +21,12 @@ from flywheel.records import MonitorRow
 from flywheel.stages.monitors.behaviour import action_mix, rates, style
 from flywheel.stages.monitors.people import credit, users
 from flywheel.stages.monitors.signals import decoupling, goodhart, praise
-from flywheel.stages.monitors.window import compare_windows
+from flywheel.stages.monitors.window import Serving, Windows, compare_windows, not_ahead, worst
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["watch"]
+__all__ = ["Serving", "watch"]
 
 
 def watch(  # noqa: PLR0913 - four tables and their context
@@ -36,10 +37,11 @@ def watch(  # noqa: PLR0913 - four tables and their context
     cfg: MonitorsConfig,
     *,
     odds: Callable[[str, float], float],
-    serving: Sequence[str] = (),
+    serving: Serving = Serving(),  # noqa: B008 - a constant
     audit: str | None = None,
+    now: datetime | None = None,
 ) -> list[MonitorRow]:
-    """Return the row of every monitor, always all of them and in the same order.
+    """Return the row of every monitor, always all of them and in the same order; each is the worst of all windows.
 
     Args:
         episodes: all of them.
@@ -48,10 +50,19 @@ def watch(  # noqa: PLR0913 - four tables and their context
         returns: one row an episode and one a step.
         cfg: window and margins.
         odds: log-odds that a vote of a signal adds: `labelling.priors.log_odds`.
-        serving: names that the champion may have in the logs; the window is its episodes where it has any.
+        serving: the champion; its episodes are a window where the logs have any.
         audit: the transport audit's verdict, PASS, FAIL or INCONCLUSIVE; None where there was none.
+        now: the present: what is dated behind it is set aside. None: nothing is.
     """
-    windows = compare_windows(episodes, steps, rewards, returns, cfg, odds=odds, serving=serving)
+    present = not_ahead(episodes, now)
+    looks = compare_windows(present, steps, rewards, returns, cfg, odds=odds, serving=serving)
+    rows = [_rows(windows, cfg, audit) for windows in looks]
+    window = _window(episodes.height, episodes.height - present.height, looks)
+    return [window, *(worst(same) for same in zip(*rows, strict=True))]
+
+
+def _rows(windows: Windows, cfg: MonitorsConfig, audit: str | None) -> list[MonitorRow]:
+    """Return the rows of one way of looking."""
     return [
         decoupling(windows, cfg, audit),
         praise(windows, cfg),
@@ -62,3 +73,17 @@ def watch(  # noqa: PLR0913 - four tables and their context
         users(windows, cfg),
         credit(windows, cfg),
     ]
+
+
+def _window(n: int, ahead: int, looks: Sequence[Windows]) -> MonitorRow:
+    """Return what is compared with what, and the episodes of which one cannot say when, or by whom, they were."""
+    measured = [windows for windows in looks if not windows.why_not]
+    aside = [windows.aside for windows in looks if windows.aside]
+    notes = ([f"{ahead:,} dated after today"] if ahead else []) + aside
+    sentence = "; ".join(windows.label for windows in measured) if measured else looks[0].why_not
+    return MonitorRow(
+        monitor="window",
+        level="unknown" if not measured else "amber" if notes else "green",
+        n=n,
+        sentence=sentence + (f"; set aside: {', '.join(notes)}" if notes else ""),
+    )

@@ -12,7 +12,7 @@ import polars as pl
 from flywheel.config import MonitorsConfig
 from flywheel.present import percent
 from flywheel.records import MonitorRow
-from flywheel.stages.monitors.window import Windows, unknown
+from flywheel.stages.monitors.window import Windows, unknown, worst
 from flywheel.stats.drift import Estimate, mean, one_sided, ratio, slope
 
 _Z_95 = one_sided(0.95)
@@ -89,8 +89,10 @@ def praise(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
 
 
 def goodhart(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
-    """Whether the verifier shows the gain that the signals show, over the newest policies in order of their time."""
-    name = "goodhart"
+    """Whether the verifier shows the gain that the signals show: of the newest policies, and in the window.
+
+    The worse of both counts: names of policies are claims of whoever wrote the log.
+    """
     rows = windows.episodes.drop_nulls(["proxy", "verified"])
     policies = (
         rows.drop_nulls("started")
@@ -101,16 +103,19 @@ def goodhart(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
         .tail(_GOODHART_POLICIES)["policy"]
         .to_list()
     )
-    sides = (
-        [rows.filter(policy=policies[0]), rows.filter(policy=policies[-1])]
-        if len(policies) > 1
-        else [rows.filter(now=False), rows.filter(now=True)]
-    )
+    in_window = _followed(rows.filter(now=False), rows.filter(now=True), "in the window", cfg)
+    if len(policies) < 2:  # noqa: PLR2004 - nothing to compare
+        return in_window
+    first, last = (rows.filter(policy=name) for name in (policies[0], policies[-1]))
+    return worst([_followed(first, last, f"over {len(policies)} policies", cfg), in_window])
+
+
+def _followed(before: pl.DataFrame, now: pl.DataFrame, where: str, cfg: MonitorsConfig) -> MonitorRow:
+    name, sides = "goodhart", (before, now)
     least = min(side.height for side in sides)
     if least < cfg.min_episodes:
         return unknown(name, f"{least:,} episodes of a side have both a verifier and other signals", n=least)
     gain, followed = (_gain(sides[0], sides[1], column) for column in ("proxy", "verified"))
-    where = f"over {len(policies)} policies" if len(policies) > 1 else "in the window"
     rose = gain.value > _LEAST_GAIN and gain.value > _Z_95 * gain.error
     share = followed.value / gain.value if rose else None
     return MonitorRow(

@@ -1,13 +1,18 @@
 """Which episodes are the window and which the reference, and one row an episode with all that monitors read.
 
-In: the tables and the configuration. Out: `Windows`. The window is the episodes of one policy (the configured one, else
-the champion where the logs name it), or the last days of the log; everything else is the reference.
+In: the tables, the configuration, and what is known of the champion's service. Out: `Windows`, one a way of looking:
+the episodes of a policy (the configured one, else the champion where the logs name it), and the last days of the log;
+each also on the accounts alone that both sides have. Everything else is the reference.
+
+Dates and names of policies are fields that somebody wrote. So several windows are looked at and the worst level counts:
+rows that somebody adds make a window of their own at the most, and hide no other. What is dated behind the present, or
+claims to be by a champion that had not served yet, is set aside: it is on neither side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import polars as pl
@@ -19,21 +24,47 @@ from flywheel.stages.signals.rows import VERIFIER
 
 _PEERS = ("peers", "task")  # families of signals that compare attempts
 _VOTES = ("outcome", "implicit")
+_WORST_FIRST = ("red", "amber", "green", "unknown")
+_AHEAD = timedelta(days=1)  # by which the clocks of machines, and zones, may differ
+_ALL_AHEAD = 0.5  # share of a log dated behind the present, from which it is this machine's clock that is wrong
+
+
+class Serving(NamedTuple):
+    """The champion, as far as logs can be about it."""
+
+    names: frozenset[str] = frozenset()  # that logs may give it
+    since: datetime | None = None  # first promotion or deployment; None: not known
 
 
 class Windows(NamedTuple):
     """The logs as monitors read them; the column `now` is true in the window, false in the reference."""
 
+    label: str  # which episodes are compared with which
     # episode_id, task_id, user, policy, started, now, proxy, verified, praise, speaks_for, value
     episodes: pl.DataFrame
     steps: pl.DataFrame  # episode_id, task_id, now, content, tool_names, malformed
     levels: pl.DataFrame  # level of the credit of each step of the window
     why_not: str  # why there is no reference; '' when there is
+    aside: str = ""  # what is on neither side, and why
 
 
 def unknown(monitor: str, why: str, *, n: int = 0) -> MonitorRow:
     """Return the row of a monitor that cannot tell."""
     return MonitorRow(monitor=monitor, level="unknown", n=n, sentence=why)
+
+
+def worst(rows: Iterable[MonitorRow]) -> MonitorRow:
+    """Return the row of the worst level, the first of equals: red, amber, green, unknown."""
+    return min(rows, key=lambda row: _WORST_FIRST.index(row.level))
+
+
+def not_ahead(episodes: pl.DataFrame, now: datetime | None) -> pl.DataFrame:
+    """Return the episodes that are not dated behind the present; all, where most of the log is: the clock is wrong."""
+    if now is None:
+        return episodes
+    ahead = (pl.col("started") > now + _AHEAD).fill_null(value=False)
+    few = episodes.select(ahead.sum()).item() < _ALL_AHEAD * episodes.height
+    return episodes.filter(~ahead) if few else episodes
 
 
 def compare_windows(  # noqa: PLR0913 - four tables and their context
@@ -44,45 +75,97 @@ def compare_windows(  # noqa: PLR0913 - four tables and their context
     cfg: MonitorsConfig,
     *,
     odds: Callable[[str, float], float],
-    serving: Sequence[str],
-) -> Windows:
-    """Return the logs split in two, each episode with its votes and its return."""
-    now, why_not = _split(episodes, cfg, serving)
+    serving: Serving,
+) -> list[Windows]:
+    """Return the logs split in two in every way that is looked at, each episode with its votes and its return."""
     values = returns.filter(pl.col("step").is_null() & pl.col("known")).select("episode_id", "value")
     rows = (
-        episodes.select("episode_id", "task_id", "user", "policy", "started", now=now)
+        episodes.select("episode_id", "task_id", "user", "policy", "started")
         .join(_votes(rewards, odds), on="episode_id", how="left")
         .join(values, on="episode_id", how="left")
         .sort("episode_id")
     )
     acts = (
-        steps.join(rows.select("episode_id", "now"), on="episode_id")
-        .with_columns(content=pl.col("action").str.json_path_match("$.content").fill_null(""))
-        .select("episode_id", "task_id", "index", "now", "content", "tool_names", "malformed")
+        steps.with_columns(content=pl.col("action").str.json_path_match("$.content").fill_null(""))
+        .select("episode_id", "task_id", "index", "content", "tool_names", "malformed")
         .sort("episode_id", "index")
     )
-    levels = returns.filter(pl.col("step").is_not_null()).join(rows.filter("now"), on="episode_id", how="semi")
-    return Windows(rows, acts, levels.select("level"), why_not)
+    levels = returns.filter(pl.col("step").is_not_null()).select("episode_id", "level")
+    windows = []
+    for way in _splits(rows, cfg, serving):
+        sides = way.rows.select("episode_id", "now")
+        of_steps = acts.join(sides, on="episode_id", maintain_order="left")
+        of_window = levels.join(sides.filter("now"), on="episode_id", how="semi").select("level")
+        windows.append(Windows(way.label, way.rows, of_steps, of_window, _too_few(way, cfg), way.aside))
+    return windows
 
 
-def _split(episodes: pl.DataFrame, cfg: MonitorsConfig, serving: Sequence[str]) -> tuple[pl.Expr, str]:
-    """Return which episodes are the window, and why there is no reference ('' when there is)."""
-    names = {cfg.policy} if cfg.policy else {*serving} & {*episodes["policy"].to_list()}
-    if names:
-        window = pl.col("policy").is_in(sorted(names))
-        label = f"episodes by {', '.join(sorted(names))} compared with all others"
-    else:
-        newest = episodes["started"].max()
-        if newest is None:
-            return pl.lit(value=True), "no episode has a time, and monitors.policy names none"
-        since = newest - timedelta(days=cfg.window_days)  # type: ignore[operator]
-        window = (pl.col("started") > since).fill_null(value=False)
-        label = f"the last {cfg.window_days:g} days compared with what came before"
-    n = episodes.select(window.sum()).item()
-    for side, size in (("in the window", n), ("before it", episodes.height - n)):
+class _Way(NamedTuple):
+    """A way of looking: episodes with `now`, what they are, and what is on neither side."""
+
+    label: str
+    rows: pl.DataFrame
+    aside: str = ""
+
+
+def _splits(rows: pl.DataFrame, cfg: MonitorsConfig, serving: Serving) -> Iterator[_Way]:
+    """Yield each different way of looking once, and after it the same on accounts that both sides have."""
+    by_policy = _by_policy(rows, cfg, serving)
+    ways = [by_policy] if by_policy is not None else []
+    ways += [] if cfg.policy else [_by_time(rows, cfg)]
+    seen: list[pl.DataFrame] = []
+    for way in ways:
+        sides = way.rows.select("episode_id", "now")
+        if any(sides.equals(other) for other in seen):
+            continue
+        seen.append(sides)
+        yield way
+        users = way.rows.drop_nulls("user").group_by("user").agg(pl.col("now").n_unique()).filter(pl.col("now") > 1)
+        both = way.rows.join(users, on="user", how="semi")
+        if 0 < both.height < way.rows.height:
+            yield _Way(f"{way.label}, accounts of both sides", both)
+
+
+def _by_policy(rows: pl.DataFrame, cfg: MonitorsConfig, serving: Serving) -> _Way | None:
+    """Return the episodes of the configured policy, or of the champion since it serves; None where there are none."""
+    names = {cfg.policy} if cfg.policy else serving.names & {*rows["policy"].to_list()}
+    if not names:
+        return None
+    named, aside = ", ".join(sorted(names)), ""
+    split = rows.with_columns(now=pl.col("policy").is_in(sorted(names)))
+    if not cfg.policy and serving.since is not None and split["started"].count():
+        early = pl.col("started").is_null() | (pl.col("started") < serving.since - _AHEAD)
+        false = split.select((pl.col("now") & early).sum()).item()
+        split = split.filter(~(pl.col("now") & early))
+        aside = f"{false:,} that claim to be by {named} from before it served" if false else ""
+    return _Way(f"episodes by {named} compared with all others", split, aside)
+
+
+def _by_time(rows: pl.DataFrame, cfg: MonitorsConfig) -> _Way:
+    """Return the last days of the log that hold enough episodes; what few are dated later is on neither side."""
+    days, times = timedelta(days=cfg.window_days), rows["started"].drop_nulls().sort()
+    if times.is_empty():
+        return _Way("no episode has a time, and monitors.policy names none", rows.with_columns(now=False))
+    # Episodes in the days up to each one, itself included.
+    held = pl.int_range(1, len(times) + 1, eager=True) - times.search_sorted(times - days, side="right")
+    full = (held >= cfg.min_episodes).arg_true()
+    newest = times[full[-1]] if len(full) else times[-1]
+    behind = int((times > newest).sum())
+    split = rows.filter((pl.col("started") <= newest).fill_null(value=True))
+    split = split.with_columns(now=(pl.col("started") > newest - days).fill_null(value=False))
+    aside = f"{behind:,} dated later, too few for a window" if behind else ""
+    return _Way(f"the {cfg.window_days:g} days up to {newest:%Y-%m-%d} compared with what came before", split, aside)
+
+
+def _too_few(way: _Way, cfg: MonitorsConfig) -> str:
+    """Return why there is no reference; '' where both sides have enough episodes."""
+    n = int(way.rows["now"].sum())
+    if not n and not way.rows["started"].count():
+        return way.label
+    for side, size in (("in the window", n), ("before it", way.rows.height - n)):
         if size < cfg.min_episodes:
-            return window, f"{size:,} episodes {side}, monitors.min_episodes is {cfg.min_episodes:,} ({label})"
-    return window, ""
+            return f"{size:,} episodes {side}, monitors.min_episodes is {cfg.min_episodes:,} ({way.label})"
+    return ""
 
 
 def _votes(rewards: pl.DataFrame, odds: Callable[[str, float], float]) -> pl.DataFrame:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from flywheel.config import RedactConfig
 from flywheel.io import files
+from flywheel.pipeline.context import DEPLOYMENTS
 from flywheel.pipeline.privacy.find import belongings
-from flywheel.pipeline.serve.deploy import LOG
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.ingest.redact import Redactor
@@ -152,7 +152,7 @@ def test_a_round_begun_on_their_rows_is_begun_anew(turned: Project) -> None:
 
 def test_servers_that_still_serve_it_are_named(turned: Project) -> None:
     line = {"url": "http://gpu:8000", "name": "shop-round-3", "round": 3, "previous_sha256": ""}
-    (turned.registry.root / LOG).write_text(json.dumps(line) + "\n")
+    (turned.registry.root / DEPLOYMENTS).write_text(json.dumps(line) + "\n")
 
     notes = turned.forget("ann").certificate.notes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.io import files, hash_chain
-from flywheel.pipeline.serve.deploy import LOG
+from flywheel.pipeline.context import DEPLOYMENTS
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import FLYWHEEL
@@ -71,9 +71,9 @@ def test_the_one_before_stays_and_older_ones_go(project: Project, server: VLLM) 
 
     assert (answer.previous, answer.unloaded) == ("shop-round-2", ["shop-round-1"])
     assert list(server.adapters) == ["somebody else's", "shop-round-2", "shop-round-3"]
-    lines = (project.registry.root / LOG).read_text().splitlines()
+    lines = (project.registry.root / DEPLOYMENTS).read_text().splitlines()
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
-    assert hash_chain.breaks(project.registry.root / LOG, head=None) == []
+    assert hash_chain.breaks(project.registry.root / DEPLOYMENTS, head=None) == []
 
 
 def test_after_a_rollback_it_goes_back_without_loading(project: Project, server: VLLM) -> None:
@@ -107,7 +107,7 @@ def test_what_does_not_answer_is_unloaded_and_not_recorded(project: Project, ser
         project.deploy_vllm(server.url)
 
     assert list(server.adapters) == ["shop-round-1"]
-    assert len((project.registry.root / LOG).read_text().splitlines()) == 1
+    assert len((project.registry.root / DEPLOYMENTS).read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -131,7 +131,7 @@ def test_refusals_say_what_helps(  # noqa: PLR0913 - one a case
 
     assert hint in refused.value.hint
     assert server.adapters == {}
-    assert not (project.registry.root / LOG).exists()
+    assert not (project.registry.root / DEPLOYMENTS).exists()
 
 
 def test_a_folder_that_the_server_does_not_see(project: Project, server: VLLM, tmp_path: Path) -> None:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 from flywheel.config import EpisodesConfig, MonitorsConfig, RewardsConfig
 from flywheel.extensions import load_extension
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.labelling.priors import log_odds
-from flywheel.stages.monitors import watch
+from flywheel.stages.monitors import Serving, watch
 from flywheel.stages.signals.build import build_rewards
 from tests.stages.credit.attempts import build_returns
-from tests.stages.talks import Talk, call, events_of
+from tests.stages.talks import START, Talk, call, events_of
 
 if TYPE_CHECKING:
     from flywheel.records import MonitorRow
 
 EACH = 120  # episodes a side
 Make = Callable[[Talk, int], Talk]
+Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]
 
 
 def plain(talk: Talk, n: int) -> Talk:
@@ -33,6 +35,12 @@ def plain(talk: Talk, n: int) -> Talk:
 
 def rows(before: Make, after: Make, *, cfg: MonitorsConfig | None = None, **more: Any) -> dict[str, MonitorRow]:
     """Return the monitors of a week done one way and a week done another."""
+    found = watch(*tables(before, after), cfg or MonitorsConfig(), odds=log_odds, **more)
+    return {row.monitor: row for row in found}
+
+
+def tables(before: Make, after: Make) -> Tables:
+    """Return episodes, steps, rewards and returns of the two weeks."""
     talks = []
     for week, make in enumerate((before, after)):
         for n in range(EACH):
@@ -45,9 +53,7 @@ def rows(before: Make, after: Make, *, cfg: MonitorsConfig | None = None, **more
     reward_cfg = RewardsConfig()
     signals = {name: load_extension("rewards", name) for name in reward_cfg.signals}
     rewards = build_rewards(episodes, steps, events, reward_cfg, signals, Funnel())
-    returns = build_returns(episodes, steps, rewards, reward_cfg, Funnel())
-    found = watch(episodes, steps, rewards, returns, cfg or MonitorsConfig(), odds=log_odds, **more)
-    return {row.monitor: row for row in found}
+    return episodes, steps, rewards, build_returns(episodes, steps, rewards, reward_cfg, Funnel())
 
 
 def test_nothing_changed_and_nothing_is_red() -> None:
@@ -125,7 +131,7 @@ def test_too_little_is_unknown_with_its_reason_and_never_green() -> None:
 def test_the_window_can_be_a_policy() -> None:
     named = rows(plain, flatters, cfg=MonitorsConfig(policy="v1", window_days=100))
     assert named["flattery"].level == "red"
-    served = rows(plain, flatters, cfg=MonitorsConfig(window_days=100), serving=["v1"])
+    served = rows(plain, flatters, cfg=MonitorsConfig(window_days=100), serving=Serving(frozenset({"v1"})))
     assert served == named
 
 
@@ -154,3 +160,75 @@ def _without_users(make: Make) -> dict[str, MonitorRow]:
     found = watch(*frames, MonitorsConfig(min_episodes=20), odds=log_odds)
     assert watch(*turned_round, MonitorsConfig(min_episodes=20), odds=log_odds) == found
     return {row.monitor: row for row in found}
+
+
+# --- rows that somebody adds ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gamed() -> Tables:
+    return tables(plain, flatters)
+
+
+FUTURE = datetime(2099, 1, 1, tzinfo=UTC)
+PRESENT = datetime(2026, 12, 1, tzinfo=UTC)
+
+
+def added(gamed: Tables, n: int, at: datetime | None, policy: str) -> Tables:
+    """Return the tables with n honest episodes more, by a policy, by accounts that nobody knows."""
+    week_one = gamed[0].filter(policy="v0").sort("episode_id").head(n)
+    new = pl.format("new-{}", "episode_id")
+    forged = week_one.with_columns(
+        episode_id=new, user=new, policy=pl.lit(policy), started=pl.lit(at, gamed[0]["started"].dtype)
+    )
+    steps, rewards, returns = (
+        pl.concat([t, t.join(week_one.select("episode_id"), on="episode_id").with_columns(episode_id=new)])
+        for t in gamed[1:]
+    )
+    return pl.concat([gamed[0], forged]), steps, rewards, returns
+
+
+def levels(frames: Tables, **more: Any) -> dict[str, str]:
+    found = watch(*frames, MonitorsConfig(), odds=log_odds, **more)
+    return {row.monitor: row.level for row in found}
+
+
+@pytest.mark.parametrize(
+    ("n", "at", "policy"),
+    [
+        (1, FUTURE, "v1"),  # a window of one
+        (100, FUTURE, "v1"),  # enough for a window of their own
+        (1, None, "round 1"),
+        (100, None, "round 1"),
+        (100, START + timedelta(days=8), "round 1"),  # in the window's time
+        (100, START + timedelta(days=8), "v1"),  # and by its policy
+        (100, START - timedelta(days=90), "round 1"),
+    ],
+)
+def test_red_stays_red_whatever_rows_are_added(gamed: Tables, n: int, at: datetime | None, policy: str) -> None:
+    champion = Serving(frozenset({"round 1", "shop-round-1"}), since=START + timedelta(days=1))
+    red = {name for name, level in levels(gamed, serving=champion, now=PRESENT).items() if level == "red"}
+    assert {"decoupling", "flattery", "length", "lists", "emoji"} <= red
+    after = levels(added(gamed, n, at, policy), serving=champion, now=PRESENT)
+    assert {name: after[name] for name in red} == dict.fromkeys(red, "red")
+
+
+def test_what_is_set_aside_is_said(gamed: Tables) -> None:
+    def window(frames: Tables, **more: Any) -> str:
+        return watch(*frames, MonitorsConfig(), odds=log_odds, **more)[0].sentence
+
+    future = added(gamed, 2, FUTURE, "v1")
+    assert "set aside: 2 dated later, too few for a window" in window(future)
+    assert "set aside: 2 dated after today" in window(future, now=PRESENT)
+    assert "set aside" not in window(gamed, now=PRESENT - timedelta(days=900))  # this machine's clock is wrong
+    champion = Serving(frozenset({"round 1"}), since=PRESENT)
+    assert "2 that claim to be by round 1 from before it served" in window(
+        added(gamed, 2, START, "round 1"), serving=champion
+    )
+
+
+def test_the_champion_is_known_by_the_name_that_logs_are_told_to_give(gamed: Tables) -> None:
+    served = gamed[0].with_columns(policy=pl.col("policy").replace("v1", "shop-round-1"))
+    champion = Serving(frozenset({"round 1", "shop-round-1"}))
+    row = watch(served, *gamed[1:], cfg=MonitorsConfig(), odds=log_odds, serving=champion)[0]
+    assert row.sentence.startswith("episodes by shop-round-1 compared with all others")
