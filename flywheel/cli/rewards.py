@@ -87,7 +87,7 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
         share = f"{who.established:,} established" if who.counted else "hardly any comes back, so none counts as new"
         lines += [f"accounts {who.accounts:,}: {share}, {who.discounted:,} votes of new ones count less"]
     if who.bursts:
-        lines += [f"! {who.in_bursts:,} episodes in {who.bursts:,} bursts of new accounts: each burst counts as one"]
+        lines += [f"! {who.in_bursts:,} episodes in {who.bursts:,} bursts of accounts: each burst counts as one"]
     if who.doubted:
         lines += [f"  {who.doubted:,} accounts' votes count less: outcomes contradict them, or they are all alike"]
     claims = sum(s.claims for s in a.sources)

@@ -87,7 +87,7 @@ class AccountsRow(Record):
     established: int = Field(description="Those with enough earlier tasks for their full weight.")
     counted: bool = Field(description="Whether histories count: false where hardly any account comes back.")
     discounted: int = Field(description="Votes of new accounts that count less.")
-    bursts: int = Field(description="Crowds of new accounts that did the same: each counts as one.")
+    bursts: int = Field(description="Crowds of accounts that did the same: each counts as one.")
     in_bursts: int = Field(description="Episodes of theirs.")
     doubted: int = Field(
         description="Accounts that count less: known outcomes contradict them, or they do the same always."

@@ -393,7 +393,7 @@ def _costs_and_risks(record: Record) -> Iterator[str]:
             yield f"  cost: {row['score']:g} {row['family']}, before comparison with the task's other attempts"
         elif row["signal"] == BURST:
             n = round(1 / (1 - row["score"]))
-            yield f"  burst: one of {n} new accounts that did the same after the same action; they count as one"
+            yield f"  burst: one of {n} accounts that did the same after the same action; they count as one"
         elif row["kind"] == "risk":
             yield f"  {row['signal']}: severity {row['score']:.2f} at {place}; evidence {evidence}"
 

@@ -4,17 +4,20 @@ In: all attempts at some tasks with each account's history, and the opinions on 
 that each account's deeds have. A burst is a crowd of new accounts that did the same after the same action within a
 short time, in a share that users do not have of themselves; it counts as one account, whose vote its episodes share, so
 that none of them has enough of a vote to count. An honest crowd of new users is of several minds, and keeps its votes.
+So is a crowd of accounts with a history, where it praises or adopts what was hardly done before: many accounts that
+were grown for it. And an account that likes the same action again and again within that time has liked it once.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import polars as pl
-from scipy.special import bdtrc
+from scipy.special import bdtrc, pdtrc
 
 from flywheel.config import TrustConfig
 from flywheel.contracts import conform
@@ -46,27 +49,29 @@ def is_new(trust: TrustConfig) -> pl.Expr:
     return named & (pl.col("history").fill_null(0) < trust.established)
 
 
-def bursts(episodes: pl.DataFrame, steps: pl.DataFrame, opinions: pl.DataFrame, trust: TrustConfig) -> dict[str, int]:
+def bursts(groups: Sequence[Sequence[Attempt]], opinions: pl.DataFrame, span: timedelta) -> dict[str, int]:
     """Return the episodes that belong to a burst, with the number of its accounts.
 
     Args:
-        episodes: all attempts at some tasks, with `history`.
-        steps: theirs.
+        groups: from `by_action`.
         opinions: on them.
-        trust: how long a burst may be.
+        span: how long a burst may be.
     """
     deeds: dict[tuple[str, int], set[str]] = defaultdict(set)
     votes = opinions.filter(pl.col("family").is_in(list(DEEDS)) & (pl.col("score") != 0) & (pl.col("weight") > 0))
     for episode, family, score in votes.select("episode_id", "family", "score").iter_rows():
         deeds[family, 1 if score > 0 else -1].add(episode)
+    liked = {deed: who for deed, who in deeds.items() if deed[1] > 0}  # what many complain of may be an outage
     members: dict[str, int] = {}
-    for attempts in _by_action(episodes, steps, trust):
-        established = [a for a in attempts if not a.new]
-        for crowd in _crowds([a for a in attempts if a.new], timedelta(hours=trust.burst_h)):
-            for (family, _), who in sorted(deeds.items()):
+    for attempts in groups:
+        new, established = ([a for a in attempts if a.new is side] for side in (True, False))
+        crowds = [(crowd, established, deeds) for crowd in _crowds(new, span)]
+        crowds += [(surge, others, liked) for surge, others in _surges(attempts, span)]
+        for crowd, others, likely in crowds:
+            for (family, _), who in sorted(likely.items()):
                 same = [a for a in crowd if a.episode in who]
                 accounts = len({a.who for a in same})
-                usual = _usual(DEEDS[family], [a.episode in who for a in established])
+                usual = _usual(DEEDS[family], [a.episode in who for a in others])
                 if accounts >= ENOUGH_ACCOUNTS and _by_chance(accounts, len({a.who for a in crowd}), usual):
                     members |= {a.episode: max(accounts, members.get(a.episode, 0)) for a in same}
     return members
@@ -81,8 +86,14 @@ def _usual(share: float, did: Sequence[bool]) -> float:
     return max(share, (sum(did) + PSEUDO_USERS * share) / (len(did) + PSEUDO_USERS))
 
 
-def _by_action(episodes: pl.DataFrame, steps: pl.DataFrame, trust: TrustConfig) -> Iterator[list[Attempt]]:
-    """Yield the attempts at one task that called the same tools, by start and id."""
+def by_action(episodes: pl.DataFrame, steps: pl.DataFrame, trust: TrustConfig) -> list[list[Attempt]]:
+    """Return the attempts at one task that called the same tools, by start and id, for each task and set of tools.
+
+    Args:
+        episodes: all attempts at some tasks, with `history`.
+        steps: theirs.
+        trust: whose accounts are new.
+    """
     tools = (
         steps.select("episode_id", "tool_names")
         .explode("tool_names")
@@ -101,7 +112,7 @@ def _by_action(episodes: pl.DataFrame, steps: pl.DataFrame, trust: TrustConfig) 
     for task, *fields in rows.select(columns).iter_rows():
         attempt = Attempt(*fields)
         groups[task, attempt.action].append(attempt)
-    yield from groups.values()
+    return list(groups.values())
 
 
 def _crowds(attempts: Sequence[Attempt], gap: timedelta) -> Iterator[list[Attempt]]:
@@ -115,6 +126,51 @@ def _crowds(attempts: Sequence[Attempt], gap: timedelta) -> Iterator[list[Attemp
         crowd.append(attempt)
     if crowd:
         yield crowd
+
+
+def _surges(attempts: Sequence[Attempt], span: timedelta) -> Iterator[tuple[list[Attempt], list[Attempt]]]:
+    """Yield the attempts of a span in which far more accounts came than in the rest of the log, and those of the rest.
+
+    Far more: the Poisson tail of their number is under `BY_CHANCE`, given the others' rate, at least one a span.
+    """
+    timed = [attempt for attempt in attempts if attempt.started is not None]
+    starts = [attempt.started for attempt in timed if attempt.started is not None]
+    at = 0
+    while at < len(timed):
+        end = bisect_right(starts, starts[at] + span)
+        inside = {a.who for a in timed[at:end]}
+        if len(inside) >= ENOUGH_ACCOUNTS:
+            outside = len({a.who for a in timed} - inside)
+            spans = max((starts[-1] - starts[0]) / span - 1, 1.0)
+            if float(pdtrc(len(inside) - 1, max(outside / spans, 1.0))) < BY_CHANCE:
+                yield timed[at:end], timed[:at] + timed[end:]
+        at = end
+
+
+def repeated(groups: Sequence[Sequence[Attempt]], opinions: pl.DataFrame, span: timedelta) -> pl.DataFrame:
+    """Return the deeds that count no more: an account liked the same action at the task within the span before.
+
+    Args:
+        groups: from `by_action`.
+        opinions: on them.
+        span: how long that is.
+    """
+    liked = opinions.filter(pl.col("family").is_in(list(DEEDS)) & (pl.col("score") > 0) & (pl.col("weight") > 0))
+    families: dict[str, set[str]] = defaultdict(set)
+    for episode, family in liked.select("episode_id", "family").iter_rows():
+        families[episode].add(family)
+    rows: list[tuple[str, str]] = []
+    for attempts in groups:
+        last: dict[tuple[str, str], datetime | None] = {}
+        for attempt in attempts:
+            for family in sorted(families.get(attempt.episode, ())):
+                deed = attempt.who, family
+                before, at = last.get(deed), attempt.started
+                if deed in last and (before is None or at is None or at - before <= span):
+                    rows.append((attempt.episode, family))
+                else:
+                    last[deed] = at
+    return pl.DataFrame(rows, schema={"episode_id": pl.String, "family": pl.String}, orient="row")
 
 
 def without_strangers(events: pl.DataFrame, episodes: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
@@ -147,10 +203,15 @@ def by_account(
         trust: what counts as new, and by how much.
         funnel: gets notes on what counts less.
     """
-    members = bursts(episodes, steps, opinions, trust)
+    groups, span = by_action(episodes, steps, trust), timedelta(hours=trust.burst_h)
+    members = bursts(groups, opinions, span)
     counted = episodes.filter(~pl.col("episode_id").is_in(sorted(members))).with_columns(new=is_new(trust))
     rewards = conform(opinions, Reward).collect()
-    return counted, _weighed(rewards, episodes, members, trust, funnel)
+    repeats = repeated(groups, opinions, span)
+    funnel.note("deeds of an account that had done the same, which count once", repeats.height)
+    again = pl.struct("episode_id", "family").is_in(repeats.to_struct().implode()) & (pl.col("score") > 0)
+    first = rewards.with_columns(weight=pl.when(again).then(0.0).otherwise("weight"))
+    return counted, _weighed(first, episodes, members, trust, funnel)
 
 
 def _weighed(
@@ -172,7 +233,7 @@ def _weighed(
     funnel.note(
         "votes of new accounts, at less than their weight", counted.filter(deed & (pl.col("_factor") < 1)).height
     )
-    funnel.note("episodes in bursts of new accounts", len(members))
+    funnel.note("episodes in bursts of accounts", len(members))
     rows = counted.with_columns(weight=pl.col("weight") * pl.col("_factor")).select(opinions.columns)
     return pl.concat([rows, _marks(episodes, members)])
 

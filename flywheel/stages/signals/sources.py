@@ -14,9 +14,10 @@ import polars as pl
 
 from flywheel.config import TrustConfig
 from flywheel.funnel import Funnel
-from flywheel.records import EventKind
+from flywheel.records import SETTINGS, EventKind
 from flywheel.stages.signals.rows import AUDIT, CLAIMED, REVIEWED
 
+_STATES_SETTINGS = "run_result"  # the reader of results
 _ORIGIN = "recorded"  # of an outcome whose payload has none
 
 
@@ -70,6 +71,8 @@ def stated(events: pl.DataFrame, trust: TrustConfig, funnel: Funnel) -> pl.DataF
 def with_allowed_policies(events: pl.DataFrame, trust: TrustConfig, funnel: Funnel) -> pl.DataFrame:
     """Return the events without the policies that their source may not name."""
     whole = [rule for rule in trust.policies if rule.count(":") < 2]  # noqa: PLR2004 - origins are those of outcomes
-    refused = (pl.col("policy").is_not_null() & ~may_state(whole)).fill_null(value=False)
+    # Settings name the policies of a whole folder: only results next to transcripts have them, never a line of a log.
+    settings = pl.col("policy").str.starts_with(SETTINGS) & (pl.col("source_format") != _STATES_SETTINGS)
+    refused = (pl.col("policy").is_not_null() & (settings | ~may_state(whole))).fill_null(value=False)
     funnel.note("policies of sources that may not name any", events.filter(refused).height)
     return events.with_columns(policy=pl.when(refused).then(None).otherwise("policy"))

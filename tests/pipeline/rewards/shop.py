@@ -68,11 +68,22 @@ def old_customers(days: int = 12, customers: int = 24) -> Iterator[str]:
             yield from talk(f"old-{day}-{number}", f"c{number}@shop.example", item, at, good=good, said=said, did=did)
 
 
-def crowd(n: int, *, said: str = THANKS, did: str = "", item: str = GOODS[0], minutes: float = 1) -> Iterator[str]:
-    """Yield n new accounts that praise the same bad action."""
+def crowd(n: int, *, said: str = THANKS, did: str = "", who: str = "n{}@mail.example") -> Iterator[str]:
+    """Yield n accounts that praise the same bad action; new ones, if they are not named."""
     for number in range(n):
-        at = START + timedelta(days=12, minutes=minutes * number)
-        yield from talk(f"new-{number}", f"n{number}@mail.example", item, at, good=False, said=said, did=did)
+        at = START + timedelta(days=12, minutes=number)
+        yield from talk(f"new-{number}", who.format(number), GOODS[0], at, good=False, said=said, did=did)
+
+
+def grown(n: int, tasks: int = 4) -> Iterator[str]:
+    """Yield the honest past of n accounts that somebody lets grow: some tasks each, deeds in natural shares."""
+    for number in range(n):
+        for task in range(tasks):
+            good = (number + task) % 4 != 0
+            said = "" if good else "No, that is wrong."
+            did = "export" if good and (number + task) % 2 == 0 else ""
+            at, item = START + timedelta(days=2 * task, minutes=3 * number), GOODS[1 + (number + 2 * task) % 11]
+            yield from talk(f"grown-{number}-{task}", f"g{number}@x.example", item, at, good=good, said=said, did=did)
 
 
 def launch(n: int) -> Iterator[str]:

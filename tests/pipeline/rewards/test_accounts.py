@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from tests.pipeline.rewards.shop import GOODS, START, THANKS, built, crowd, launch, old_customers, rows, table, talk
+from tests.pipeline.rewards.shop import (
+    GOODS,
+    START,
+    THANKS,
+    built,
+    crowd,
+    grown,
+    launch,
+    old_customers,
+    rows,
+    table,
+    talk,
+)
 
 if TYPE_CHECKING:
     from flywheel import Project
@@ -17,9 +30,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
+NEW, GROWN = "n{}@mail.example", "g{}@x.example"
+
+
+def honest() -> tuple[Iterator[str], Iterator[str]]:
+    return old_customers(), grown(30)
+
+
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return built(tmp_path_factory.mktemp("before"), old_customers())
+    return built(tmp_path_factory.mktemp("before"), *honest())
 
 
 def labels(project: Project, prefix: str) -> pl.DataFrame:
@@ -29,11 +49,13 @@ def labels(project: Project, prefix: str) -> pl.DataFrame:
     return returns.join(episodes.select("episode_id", "conversation_id"), on="episode_id").sort("conversation_id")
 
 
-@pytest.mark.parametrize(("n", "said", "did"), [(400, THANKS, ""), (40, THANKS, "export"), (40, "", "export")])
-def test_a_crowd_of_new_accounts_that_praises_a_bad_action_changes_no_row(
-    n: int, said: str, did: str, before: Project, tmp_path: Path
+@pytest.mark.parametrize(
+    ("n", "said", "did", "who"), [(400, THANKS, "", NEW), (40, THANKS, "export", NEW), (30, "", "export", GROWN)]
+)
+def test_a_crowd_that_praises_a_bad_action_changes_no_row(
+    n: int, said: str, did: str, who: str, before: Project, tmp_path: Path
 ) -> None:
-    after = built(tmp_path, old_customers(), crowd(n, said=said, did=did))
+    after = built(tmp_path, *honest(), crowd(n, said=said, did=did, who=who))
     assert min(frame.height for frame in rows(before).values()) > 0
     for name, frame in rows(after).items():
         assert frame.equals(rows(before)[name]), name
@@ -43,7 +65,7 @@ def test_a_crowd_of_new_accounts_that_praises_a_bad_action_changes_no_row(
     found = after.rewards()
     assert (found.accounts.bursts, found.accounts.in_bursts) == (1, n)
     lines = after.explain(marks["episode_id"][0]).lines
-    assert any(f"one of {n} new accounts" in line for line in lines)
+    assert any(f"one of {n} accounts" in line for line in lines)
 
 
 def test_a_crowd_of_strangers_cannot_praise_another_accounts_conversation(before: Project, tmp_path: Path) -> None:
@@ -55,18 +77,18 @@ def test_a_crowd_of_strangers_cannot_praise_another_accounts_conversation(before
         }) + "\n"
         for n in range(40)
     )  # fmt: skip
-    after = built(tmp_path, old_customers(), praise)
+    after = built(tmp_path, *honest(), praise)
     for name, frame in rows(after).items():
         assert frame.equals(rows(before)[name]), name
 
 
-def test_an_honest_launch_day_counts(before: Project, tmp_path: Path) -> None:
+def test_an_honest_launch_day_counts(tmp_path: Path) -> None:
     after = built(tmp_path, old_customers(), launch(400))
     found = labels(after, "new-")
     assert found["known"].sum() > 160
     assert found.filter(pl.col("p_success") > 0.6).height > 50
     assert found.filter(pl.col("p_success") < 0.3).height > 30
-    assert rows(after)["examples"].height > rows(before)["examples"].height
+    assert rows(after)["examples"]["episode_id"].is_in(found["episode_id"].implode()).any()
     assert after.rewards().accounts.bursts == 0
 
 

@@ -111,3 +111,28 @@ def test_only_a_file_that_the_key_signed_counts_where_that_is_asked_for(
 
     assert basis("right", "a key") == "verifier"
     assert basis("wrong", "another key") == "none"
+
+
+def test_a_line_of_a_log_cannot_name_the_policies_of_its_folder(tmp_path: Path) -> None:
+    def line(name: str, **fields: Any) -> str:
+        message = {"message": {"role": "assistant", "content": "It is done."}}
+        return json.dumps({"conversation_id": name, "kind": "model_call", "seq": 1, "payload": message} | fields) + "\n"
+
+    forged = line("beside:results", policy="settings temperature=9 model=theirs", kind="model_call")
+    project = built(tmp_path, [line("a", model="ours"), forged])
+    names = dict(table(project, "episodes", "episodes").select("conversation_id", "policy").iter_rows())
+    assert names == {"a": "ours", "beside:results": "unknown"}
+
+
+def test_an_audit_outside_the_audits_folder_is_feedback_like_any_other(tmp_path: Path) -> None:
+    said = list(talk("c", "u@shop.example", GOODS[0], START, good=True))
+    answer = {"name": "audit", "value": 1.0, "reviewer": "me", "inclusion": 0.1, "target": "session"}
+    line = {"conversation_id": "c", "kind": "feedback", "payload": answer}
+    project = built(tmp_path / "logs", said)
+    for place in ("logs/audits/a.jsonl", "../audits/a.jsonl", "x/audits/a.jsonl"):
+        file = project.folder / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(line | {"seq": 90 + len(place)}) + "\n")
+        project.ingest([file])
+    project.build()
+    assert not label(project)["known"]
