@@ -73,5 +73,5 @@ def test_a_fifo_is_refused_at_once(project: Path, path: str) -> None:
     os.mkfifo(project / "logs" / "pipe")
     for command in (["ingest", path], ["ingest", "--follow", path], ["readers", "logs/pipe"]):
         done = flywheel(project, *command)
-        assert (done.returncode, "is a FIFO, not a file" in done.stderr) == (1, True)
+        assert (done.returncode, "is a FIFO" in done.stderr) == (1, True)
     assert "not read   logs/pipe: a FIFO" in flywheel(project, "ingest").stdout

@@ -1,11 +1,13 @@
 """Which files there are, by the paths that a user typed.
 
 In: files, folders, globs. Out: files in a fixed order, each with the path that named it, and what was passed over: a
-folder that cannot be listed, a link that leads out, a FIFO. Only hidden files are left out without a word.
+folder that cannot be listed, a link that leads out, a FIFO. Only hidden files are left out without a word. What a glob
+matches passes the same filters as what a folder holds, because whoever may write there chose the names.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import stat
@@ -81,8 +83,9 @@ def _expand(path: Path, skipped: list[Skipped]) -> Iterator[Path]:
     elif path.exists():
         yield _plain(path)
     elif glob.has_magic(str(path)):
-        for match in sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207 - Path.glob refuses absolute patterns
-            yield from _expand(Path(match), skipped)
+        fixed = next(n for n, part in enumerate(path.parts) if glob.has_magic(part))
+        folder = Path(*path.parts[:fixed])
+        yield from _matching(folder, path.parts[fixed:], folder.resolve(), skipped)
     elif path.is_symlink():
         raise IngestError(f"`{path}` is a link to nothing", hint="mend the link, or name a folder, a file or a glob")
     else:
@@ -101,14 +104,55 @@ def _plain(path: Path) -> Path:
     return path
 
 
+def _matching(place: Path, parts: Sequence[str], root: Path, skipped: list[Skipped]) -> Iterator[Path]:
+    """Yield the files that the parts of a glob match below a place, and those in the folders that they match.
+
+    Args:
+        place: where the parts begin.
+        parts: of the pattern that are left; `**` is any folders, and never a link.
+        root: the folder at which the glob begins; what leads out of it is passed over.
+        skipped: gets what is passed over.
+    """
+    head, rest = parts[0], parts[1:]
+    if head == "**":
+        yield from _matching(place, rest or ("*",), root, skipped)
+        for folder in _entries(place, "*", skipped):
+            if folder.is_dir() and not folder.is_symlink():
+                yield from _matching(folder, parts, root, skipped)
+        return
+    for path in _entries(place, head, skipped):
+        why = _passed_over(path, root)
+        if why and why != _INSIDE:
+            skipped.append(Skipped(path, why))
+        elif rest and path.is_dir():
+            yield from _matching(path, rest, root, skipped)
+        elif not rest and path.is_dir():
+            yield from _below(path.resolve() if why else path, skipped)
+        elif not rest:
+            yield path
+
+
+def _entries(place: Path, pattern: str, skipped: list[Skipped]) -> list[Path]:
+    """Return what a folder holds under names that fit, sorted; a hidden name fits a pattern that begins with a dot."""
+    try:
+        names = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+    except OSError as error:
+        skipped.append(_unreadable(error))
+        return []
+    if not glob.has_magic(pattern):
+        return [place / pattern] if pattern in {*names, "..", "."} else []
+    hidden = pattern.startswith(".")
+    return [place / name for name in fnmatch.filter(names, pattern) if hidden or not name.startswith(".")]
+
+
+def _unreadable(error: OSError) -> Skipped:
+    return Skipped(Path(error.filename), f"a folder that cannot be read: {error.strerror}")
+
+
 def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
     """Yield the files in a folder and its folders."""
     root = folder.resolve()
-
-    def unreadable(error: OSError) -> None:
-        skipped.append(Skipped(Path(error.filename), f"a folder that cannot be read: {error.strerror}"))
-
-    for place, folders, names in os.walk(folder, onerror=unreadable):
+    for place, folders, names in os.walk(folder, onerror=lambda error: skipped.append(_unreadable(error))):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted([*names, *folders]):
             path = Path(place) / name
@@ -117,11 +161,11 @@ def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
             why = _passed_over(path, root)
             if not why:
                 yield path
-            elif why != _INSIDE:
+            else:
                 skipped.append(Skipped(path, why))
 
 
-_INSIDE = "a link to a folder that is read anyway"
+_INSIDE = "a link to a folder that is read under its own name"
 
 
 def _passed_over(path: Path, root: Path) -> str:
@@ -130,7 +174,7 @@ def _passed_over(path: Path, root: Path) -> str:
         target = path.resolve()
         if not target.is_relative_to(root):
             return "a link that leads out of its folder"
-        if path.is_dir():
+        if path.is_symlink() and path.is_dir():
             return _INSIDE
         return special_kind(path)
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 from flywheel.errors import IngestError
-from flywheel.stages.ingest.discovery import discover
+from flywheel.stages.ingest.discovery import discover, discovery
 from flywheel.stages.ingest.sources import Known, SourceState, Start, placed, shown_path, start_of
 
 
@@ -38,7 +38,22 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
     (logs / "out.jsonl").symlink_to(outside / "x.jsonl")
     (logs / "folder").symlink_to(outside)
     (logs / "loop").symlink_to(logs)
-    assert [f.name for f in discover([logs])] == ["in.jsonl"]
+    links = {"out.jsonl", "folder", "loop"}
+    for path, passed in ((logs, links), (tmp_path / "l*", links), (logs / "**" / "*.jsonl", {"out.jsonl"})):
+        found = discovery([path])
+        assert [f.name for f in found.files] == ["in.jsonl"]
+        assert {skipped.path.name for skipped in found.skipped} == passed
+
+
+def test_a_glob_of_any_depth_ends_in_folders_that_are_links_to_one_another(tmp_path: Path) -> None:
+    for name in "abcdef":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.jsonl").write_text("{}")
+        for other in "abcdef":
+            (tmp_path / name / f"to-{other}").symlink_to(tmp_path / other)
+    names = [f"{name}/x.jsonl" for name in "abcdef"]
+    for pattern in ("**/*.jsonl", "**/**/x.jsonl", "?/x.jsonl", "[a-f]", "**"):
+        assert [shown_path(file, tmp_path) for file in discover([tmp_path / pattern])] == names
 
 
 @pytest.mark.parametrize(
