@@ -15,8 +15,8 @@ from flywheel import present
 from flywheel.cli.completing import stages
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns, funnel_lines
-from flywheel.cli.session import Session, session
-from flywheel.errors import UsageError
+from flywheel.cli.session import Session, harmless, session
+from flywheel.errors import CommandLineError, UsageError
 from flywheel.funnel import errors_in
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
 _MOST_FILES = 5  # of those set aside, without -v
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # begin what spreadsheets execute  # noqa: RUF001
 _CELL = 60  # characters of the widest cell in a printed table
 
 
@@ -298,7 +299,7 @@ def _status_lines(a: StatusAnswer) -> list[str]:
 
 
 @commands.command()
-def query(
+def query(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     sql: Annotated[str, typer.Argument(help="A query; - reads it from standard input.", metavar="SQL")],
     *,
@@ -308,22 +309,28 @@ def query(
     limit: Annotated[int, typer.Option("--limit", help="Rows of a printed table.", min=1)] = 100,
     seconds: Annotated[float, typer.Option("--seconds", help="Time after which it is stopped.", min=0.1)] = 60.0,
     memory: Annotated[float, typer.Option("--memory", help="Gigabytes that it may use.", min=0.1)] = 2.0,
+    spreadsheet: Annotated[
+        bool, typer.Option("--spreadsheet", help="Write CSV that no spreadsheet takes for formulas.")
+    ] = False,
 ) -> None:
     """Query the store in SQL.
 
     The tables are events, episodes, steps, rewards, returns, pairs, groups and the others of `flywheel schema`. DuckDB
-    runs the query; it can read only these tables and change nothing, within limits of time and memory.
+    runs the query; it can read only these tables and change nothing, within limits of time and memory. Control
+    characters of logs are written out, except in Parquet.
     """
     from flywheel.results.data import QueryAnswer
 
     current = session(ctx)
     text = sys.stdin.read() if sql == "-" else sql
     table = current.project().query(text, seconds=seconds, gigabytes=memory)
-    if form in {"csv", "parquet"}:
-        _write_binary(table, form)
+    if form == "parquet":
+        _write_parquet(table)
+    elif form == "csv" or spreadsheet:
+        _write_csv(table, spreadsheet=spreadsheet)
     elif form == "json":
         for row in table.to_pylist():
-            sys.stdout.write(json.dumps(row, default=_text, ensure_ascii=False) + "\n")
+            sys.stdout.write(harmless(json.dumps(row, default=_text, ensure_ascii=False)) + "\n")
     else:
         rows = [list(row.values()) for row in table.slice(0, limit).to_pylist()]
         answer = QueryAnswer(
@@ -332,19 +339,34 @@ def query(
         current.out.result(_query_lines(answer, [[_text(value) for value in row] for row in rows]), answer)
 
 
-def _write_binary(table: pa.Table, form: str) -> None:
-    """Write CSV or Parquet to stdout."""
-    if form == "csv":
-        import polars as pl
+def _write_parquet(table: pa.Table) -> None:
+    """Write Parquet to stdout.
 
-        frame = pl.DataFrame(table)
-        nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-        texts = [pl.Series(name, [_text(value) for value in frame[name].to_list()], pl.String) for name in nested]
-        frame.with_columns(texts).write_csv(sys.stdout.buffer)
-    else:
-        import pyarrow.parquet as pq
+    Raises:
+        CommandLineError: stdout is a terminal.
+    """
+    if sys.stdout.isatty():
+        raise CommandLineError("Parquet is not text", hint="write it to a file: ... > rows.parquet")
+    import pyarrow.parquet as pq
 
-        pq.write_table(table, sys.stdout.buffer)
+    pq.write_table(table, sys.stdout.buffer)
+
+
+def _write_csv(table: pa.Table, *, spreadsheet: bool) -> None:
+    """Write CSV to stdout; for a spreadsheet, with a quote before texts that it would take for formulas."""
+    import polars as pl
+
+    def cell(value: Any) -> str:
+        text = harmless(_text(value))
+        return f"'{text}" if spreadsheet and text.lstrip().startswith(_FORMULA) else text
+
+    frame = pl.DataFrame(table)
+    texts = [name for name, kind in frame.schema.items() if kind.is_nested() or kind == pl.String]
+    columns = [
+        pl.Series(name, [value if value is None else cell(value) for value in frame[name].to_list()], pl.String)
+        for name in texts
+    ]
+    frame.with_columns(columns).rename(cell).write_csv(sys.stdout.buffer)
 
 
 def _text(value: Any) -> str:

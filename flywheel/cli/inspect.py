@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from flywheel import present
 from flywheel.cli.completing import rounds, subjects
 from flywheel.cli.progress import working
-from flywheel.cli.render import coloured, columns
-from flywheel.cli.session import session
+from flywheel.cli.render import columns
+from flywheel.cli.session import coloured, session
 
 if TYPE_CHECKING:
     from flywheel.results.inspect import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 OPEN, CLOSE = "\u27e6", "\u27e7"  # around trained tokens
 _LONG = {"prompt", "tools", "chosen", "rejected", "completion", "completions_G"}
-_GREEN, _PLAIN = "\x1b[32m", "\x1b[0m"
 
 
 @commands.command()
@@ -78,7 +78,7 @@ def _sides(sides: Sequence[Preview]) -> Iterator[str]:
         texts = []
         for segment in side.segments[1 if shared else 0 :]:
             text = f"{OPEN}{segment.text}{CLOSE}" if segment.trained else segment.text
-            texts.append(f"{_GREEN}{text}{_PLAIN}" if segment.trained and coloured() else text)
+            texts.append(coloured(text, "green") if segment.trained else text)
         yield "".join(texts)
 
 
@@ -147,9 +147,9 @@ def report(
     current = session(ctx)
     a = current.project().report(since, as_of=as_of)
     span = f"{a.since[:16]} to {a.until[:16]}".replace("T", " ") if a.until else "all episodes: the logs have no times"
-    title = f"{a.project}, {span}"
+    title = f"{_as_text(a.project) if markdown else a.project}, {span}"
     lines = [f"# {title}", ""] if markdown else [title]
-    for heading, items in _report_parts(a, _as_code if markdown else "“{}”".format):
+    for heading, items in _report_parts(a, _Style(_as_code, _as_text) if markdown else _Style("“{}”".format, str)):
         if markdown:
             indented = (f"{'  ' if item.startswith('  ') else ''}- {item.strip()}" for item in items)
             lines += [f"## {heading}", "", *indented, ""]
@@ -160,21 +160,33 @@ def report(
     current.out.result([*lines, following], a)
 
 
+class _Style(NamedTuple):
+    """How text that comes from a log is written."""
+
+    quoted: Callable[[str], str]
+    name: Callable[[str], str]
+
+
 def _as_code(text: str) -> str:
     """Return log text as code, so that it cannot contain Markdown or HTML."""
-    return f"`` {text.replace('`', chr(39))} ``"
+    return f"`` {' '.join(text.split()).replace('`', chr(39))} ``"
 
 
-def _report_parts(a: ReportAnswer, quote: Callable[[str], str]) -> list[tuple[str, list[str]]]:
+def _as_text(text: str) -> str:
+    """Return a name from a log, so that it can be neither Markdown nor HTML nor a link."""
+    return re.sub(r"([\\`*_{}\[\]()<>#+\-.!|~@:/&$=^])", r"\\\1", " ".join(text.split()))
+
+
+def _report_parts(a: ReportAnswer, style: _Style) -> list[tuple[str, list[str]]]:
     """Return the report by heading."""
     word = "mean score" if a.success.graded else "success"
     before = f" ({a.episodes_before:,} in the span before)" if a.until else ""
     traffic = [f"{a.episodes:,} episodes{before}", f"{word} {_rate(a.success)}"]
     traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
     traffic += [f"{a.without_time:,} episodes have no time and are not counted"] if a.without_time else []
-    failing = [line for intent in a.failing for line in _failing(intent, quote)] or ["no known failures"]
+    failing = [line for intent in a.failing for line in _failing(intent, style)] or ["no known failures"]
     cost = _cost(a.cost, a.cost_before if a.episodes_before else None)
-    return [("traffic", traffic), ("learnt", _learnt(a)), ("still fails at", failing), ("cost", cost)]
+    return [("traffic", traffic), ("learnt", _learnt(a, style)), ("still fails at", failing), ("cost", cost)]
 
 
 def _rate(rate: ReportRate) -> str:
@@ -186,33 +198,33 @@ def _rate(rate: ReportRate) -> str:
     return f"{present.percent(rate.rate)} {present.percent_interval(rate.low, rate.high)}, n {rate.n:,}"
 
 
-def _learnt(a: ReportAnswer) -> list[str]:
+def _learnt(a: ReportAnswer, style: _Style) -> list[str]:
     lines = [
         f"round {r.round} {r.decision.replace('_', ' ')}: {r.method} on {r.rows:,} rows"
         + (f"; {r.metric}; {r.wins} wins, {r.regressions} regressions" if r.metric else "")
         for r in a.rounds
     ]
-    lines += [f"better at {_change(c)}" for c in a.better] + [f"worse at {_change(c)}" for c in a.worse]
+    lines += [f"better at {_change(c, style)}" for c in a.better] + [f"worse at {_change(c, style)}" for c in a.worse]
     return [
         *(lines or ["no decision on a round, and no intent changed significantly"]),
         f"champion {present.round_name(a.champion)}",
     ]
 
 
-def _change(c: ReportChange) -> str:
+def _change(c: ReportChange, style: _Style) -> str:
     difference = present.interval(c.low, c.high, binary=not (c.before.graded or c.now.graded), unit=True)
-    return f"{c.intent}: {_rate(c.before)} → {_rate(c.now)}, difference {difference}"
+    return f"{style.name(c.intent)}: {_rate(c.before)} → {_rate(c.now)}, difference {difference}"
 
 
-def _failing(intent: ReportIntent, quote: Callable[[str], str]) -> list[str]:
+def _failing(intent: ReportIntent, style: _Style) -> list[str]:
     graded = intent.success.graded
     missed = f"{intent.failures:,.1f} {'points of score missed' if graded else 'failures expected'}"
-    lines = [f"{intent.intent}: {missed}, {'mean score' if graded else 'success'} {_rate(intent.success)}"]
+    lines = [f"{style.name(intent.intent)}: {missed}, {'mean score' if graded else 'success'} {_rate(intent.success)}"]
     for example in intent.examples:
-        against = f"; against: {', '.join(example.against)}" if example.against else ""
+        against = f"; against: {', '.join(map(style.name, example.against))}" if example.against else ""
         times = f", {example.attempts} attempts" if example.attempts > 1 else ""
         success = f"{'score' if graded else 'P(success)'} {example.p_success:.2f}"
-        lines.append(f"  {example.episode[:12]}  {quote(example.request)} {success}{times}{against}")
+        lines.append(f"  {example.episode[:12]}  {style.quoted(example.request)} {success}{times}{against}")
     return lines
 
 

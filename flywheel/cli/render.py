@@ -5,21 +5,15 @@ Colour only marks ✓ and ✗ on a terminal, and honours NO_COLOR.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flywheel import present
+from flywheel.cli.session import coloured
 
 if TYPE_CHECKING:
     from flywheel.records import CaseGap, EvalReport, MetricRow, MonitorRow, OffPolicyEstimate, RuleResult
     from flywheel.results.rounds import CoverageGap
-
-
-def coloured() -> bool:
-    """Whether stdout is a terminal that wants colour."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
@@ -146,8 +140,7 @@ def _whose(targets: Sequence[str], names: Mapping[str, str] | None) -> str:
 
 def mark(*, passed: bool) -> str:
     """Return a tick or a cross, coloured where the terminal has colour."""
-    mark = "✓" if passed else "✗"
-    return f"\x1b[{32 if passed else 31}m{mark}\x1b[0m" if coloured() else mark
+    return coloured("✓", "green") if passed else coloured("✗", "red")
 
 
 def rule_lines(rules: Sequence[RuleResult], *, verbose: bool = False) -> list[str]:

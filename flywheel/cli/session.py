@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -19,13 +21,23 @@ if TYPE_CHECKING:
 
     from flywheel.project import Project
 
-# Control characters of terminals and of text direction, except line feed, tab, and our own colours.
-_CONTROL = re.compile(r"(?!\x1b\[(?:0|31|32)m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_OURS = f"\x1f{secrets.token_hex(8)}"  # begins a colour of ours: no log can contain it
+# A colour of ours, or a control character of terminals or of text direction, except line feed and tab.
+_CONTROL = re.compile(
+    rf"{_OURS}(?P<colour>0|31|32)m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
 
 
 def harmless(text: str) -> str:
-    """Return a text with control characters escaped, so that log text cannot control the terminal."""
-    return _CONTROL.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
+    """Return a text with control characters escaped, so that log text cannot control the terminal, nor colour it."""
+    return _CONTROL.sub(lambda m: f"\x1b[{m['colour']}m" if m["colour"] else f"\\u{ord(m[0]):04x}", text)
+
+
+def coloured(text: str, colour: Literal["red", "green"]) -> str:
+    """Return a text in colour, where stdout is a terminal that wants colour."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"{_OURS}{31 if colour == 'red' else 32}m{text}{_OURS}0m"
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,8 @@ class Output:
     def result(self, lines: Sequence[str], document: BaseModel) -> None:
         """Print a command's result: text, or with --json one document."""
         if self.as_json:
-            sys.stdout.write(json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n")
+            text = json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False)
+            sys.stdout.write(f"{harmless(text)}\n")  # what it writes out is an escape of JSON too
         elif not self.quiet:
             sys.stdout.write("".join(f"{harmless(line)}\n" for line in lines))
 

@@ -69,31 +69,37 @@ def query(ctx: Context, sql: str, *, seconds: float, gigabytes: float) -> pa.Tab
     return rows
 
 
-def _interruptible(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float) -> pa.Table:
-    """Run a query batch by batch in a thread of its own, so that Ctrl-C reaches this one and stops the engine.
+def _rows(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float) -> pa.Table:
+    """Run a query, batch by batch.
 
     Raises:
         UsageError: the rows are more than the limit of memory.
     """
+    reader = pa.RecordBatchReader.from_stream(engine.sql(sql))
+    batches, size = list[pa.RecordBatch](), 0
+    for batch in reader:
+        size += batch.nbytes
+        if size > gigabytes * 1e9:
+            raise UsageError(f"the query's rows are more than {gigabytes:g} GB", hint=_SMALLER)
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def _interruptible(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float) -> pa.Table:
+    """Run a query in a thread of its own, so that Ctrl-C reaches this one and stops the engine."""
     answer: list[pa.Table | BaseException] = []
     ended = threading.Event()
 
     def run() -> None:
         try:
-            reader = pa.RecordBatchReader.from_stream(engine.sql(sql))
-            batches, size = list[pa.RecordBatch](), 0
-            for batch in reader:
-                size += batch.nbytes
-                if size > gigabytes * 1e9:
-                    raise UsageError(f"the query's rows are more than {gigabytes:g} GB", hint=_SMALLER)  # noqa: TRY301
-                batches.append(batch)
-            answer.append(pa.Table.from_batches(batches, reader.schema))
+            answer.append(_rows(engine, sql, gigabytes))
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             answer.append(error)
         finally:
             ended.set()
 
-    threading.Thread(target=run, daemon=True).start()
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
     try:
         while not ended.wait(_LOOK_S):
             pass
@@ -102,7 +108,9 @@ def _interruptible(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float
             with contextlib.suppress(KeyboardInterrupt):
                 engine.interrupt()
                 ended.wait(_LOOK_S)
+        worker.join()
         raise
+    worker.join()  # the engine is closed next, and must not be in use
     if isinstance(answer[0], BaseException):
         raise answer[0]
     return answer[0]

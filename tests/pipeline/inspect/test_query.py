@@ -27,6 +27,15 @@ def test_a_query_gives_the_rows_of_the_tables(project: Project) -> None:
     assert found == [{"policy": policy, "n": n} for policy, n in expected.iter_rows()]
 
 
+def test_a_pivot_is_a_query_and_making_a_table_of_it_is_none(project: Project) -> None:
+    (counts,) = project.query("PIVOT (SELECT policy FROM episodes) ON policy USING count(*)").to_pylist()
+    policies = project.store.table("episodes", "episodes").collect()["policy"].value_counts()
+    assert counts == dict(policies.iter_rows())
+    for sql in ("CREATE TABLE t AS PIVOT episodes ON policy", "COPY (PIVOT episodes ON policy) TO 'x.csv'"):
+        with pytest.raises(UsageError, match="exactly one query"):
+            project.query(sql)
+
+
 def test_tables_join_and_times_are_in_utc(project: Project) -> None:
     rows = project.query(
         "SELECT e.episode_id, min(v.ts) AS first FROM episodes e JOIN events v USING (conversation_id) "
