@@ -680,7 +680,7 @@ class Project:
 
         Args:
             since: length of the span: 7d, 24h, 2w.
-            as_of: its end, a date or a time; the newest event by default, never the clock.
+            as_of: its end, a date or a time; the newest episode by default, never the clock.
 
         Raises:
             UsageError: an invalid span or date.

@@ -135,13 +135,13 @@ def report(
     *,
     since: Annotated[str, typer.Option("--since", help="How far back: 7d, 24h, 2w.", metavar="SPAN")] = "7d",
     as_of: Annotated[
-        str | None, typer.Option("--as-of", help="End of the span; default: the newest event.", metavar="TIME")
+        str | None, typer.Option("--as-of", help="End of the span; default: the newest episode.", metavar="TIME")
     ] = None,
     markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a mail or a channel.")] = False,
 ) -> None:
     """Report what the agent learnt, still fails at, and cost.
 
-    A week, or any span, compared with the span before. It ends with the newest event, not today, so that the same
+    A week, or any span, compared with the span before. It ends with the newest episode, not today, so that the same
     project gives the same report.
     """
     current = session(ctx)

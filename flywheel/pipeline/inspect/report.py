@@ -66,13 +66,13 @@ def moment(text: str) -> datetime:
 
 
 def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnswer:
-    """Return the report on the span that ends with `as_of`, or with the newest event.
+    """Return the report on the span that ends with `as_of`, or with the newest episode.
 
     Of logs without times, and with no end given, it is on all episodes and all rounds.
     """
-    end = as_of or _newest(ctx)
-    start = end - since if end is not None else None
     episodes, at = _episodes(ctx), pl.col("at")
+    end = as_of or end_of(episodes["at"]).at
+    start = end - since if end is not None else None
     if end is None or start is None:
         now, before = episodes, episodes.clear()
     else:
@@ -97,11 +97,6 @@ def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnsw
         cost=_cost(now, sum(r.train_s or 0.0 for r in rounds)),
         cost_before=_cost(before, 0.0),
     )
-
-
-def _newest(ctx: Context) -> datetime | None:
-    """Return the time with which the log ends; None where no event has a time."""
-    return end_of(read_table(ctx.store, "events").select("ts").collect()["ts"]).at
 
 
 def _episodes(ctx: Context) -> pl.DataFrame:

@@ -105,6 +105,19 @@ def test_markdown_quotes_log_text_as_code(project: Project) -> None:
     assert all(line.startswith(("#", "- ", "  - ", "next")) or not line for line in done.stdout.splitlines())
 
 
+def test_a_tool_name_is_neither_markdown_nor_html_and_a_stray_date_moves_no_span(tmp_path: Path) -> None:
+    tool, image = "[x](https://evil.example)", "![](https://evil.example/p.png) <b>"
+    events = [e for n in range(4) for e in _episode(n, tool, day=0, good=n > 1, request=image)]
+    events += [e | {"ts": "2099-01-01T00:00:00Z"} for e in _episode(9, tool, day=0, good=True, request=image)]
+    (tmp_path / "logs.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "logs.jsonl"])
+    project.build()
+    assert (project.report().episodes, project.report().until[:10]) == (4, f"{FIRST:%Y-%m-%d}")
+    shown = flywheel(tmp_path, "report", "--md").stdout
+    assert "- \\[x\\]\\(https\\:\\/\\/evil\\.example\\)" in shown
+
+
 def test_an_empty_span_says_so(project: Project) -> None:
     found = project.report("24h", as_of="2026-05-01T00:00:00Z")
 
