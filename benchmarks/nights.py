@@ -1,24 +1,28 @@
 """Does the wheel keep turning: a champion serves, users react, a night learns, the new champion serves tomorrow.
 
-`python benchmarks/nights.py [--quick] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2] [--nights 10] [--work
-FOLDER] [--results FILE]`: each night a policy serves its tasks in a world, sampled at temperature 1; the log goes into
-a project; `flywheel run nightly` does the rest. The first night a scripted policy serves, because the base model knows
-no tools; from then on the champion does. All arms serve equal tasks a night and train on at most as many rows.
+`python benchmarks/nights.py [--quick | --small] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2] [--nights 10]
+[--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled at
+temperature 1; the log goes into a project; `flywheel run nightly` does the rest. The first night a scripted policy
+serves, because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a
+round of any arm trains on at most as many tokens (`train.max_tokens`).
 
     flywheel  as shipped: the method by `auto`
     sft       expert iteration: the same with `method = "sft"`
+    dpo       TRL's DPO on random pairs of a success and a failure, after a first round of SFT (`nights_dpo.py`)
     oracle    flywheel, with the world's truth in the log as a verifier's outcome: an upper bound
     frozen    no learning: from the second night on the base model serves
 
-Measured each night: success, content users and harm in production; then, greedy, on tasks that no gate sees,
-success and harm of the champion, and for each promotion whether it was truly better there. Every finished night is one
-line of --results, and a killed run goes on where it was.
+Measured each night: success, content users and harm in production; then, greedy, on tasks that no gate sees, success
+and harm of the champion, its KL from the base and its perplexity on a fixed text, and for each promotion whether it was
+truly better. Every finished night is one line of --results, a killed run goes on where it was, and --plot draws
+whatever --results holds. --small is what two cores without AMX do in minutes a night.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -26,21 +30,26 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import nights_figure
 from flywheel import Project
+from flywheel.config import Config, EvalConfig
 from flywheel.io import files
+from flywheel.models.policy import PolicySet
 from flywheel.records import METHODS
 from flywheel.stats.paired import mcnemar_better, wilson
 from learn_arms import trained_tokens
+from learn_measure import plain_text
 
 ROOT = Path(__file__).resolve().parents[1]
 WORLDS = {
     "warehouse": ("flywheel_warehouse.serve", "shop", "agent-v2"),
     "desk": ("flywheel_desk.serve", "desk", "hasty"),
 }
-ARMS = ("flywheel", "sft", "oracle", "frozen")
+ARMS = ("flywheel", "sft", "dpo", "oracle", "frozen")
 HELD, WAITING = 3, 99
 KEY = ("world", "arm", "seed", "night")
 
@@ -52,17 +61,19 @@ class Settings:
     base: str
     dtype: str
     nights: int
+    history: tuple[int, int]  # tasks and attempts of the first night, which a script serves
     tasks: int
     attempts: int
     exam: int
     max_rows: int
+    max_tokens: int
     max_cases: int
     max_new_tokens: int
     max_steps: int
 
     def config(self, world: str, arm: str, seed: int) -> str:
         """Return a project's flywheel.toml: what differs from the defaults."""
-        method = 'method = "sft"\n' if arm == "sft" else ""
+        method = {"sft": 'method = "sft"\n', "dpo": 'trainer = "nights_dpo:train"\n'}.get(arm, "")
         return f"""name = "{world}-{arm}-{seed}"
 [model]
 base = "{self.base}"
@@ -70,8 +81,10 @@ dtype = "{self.dtype}"
 [train]
 {method}seed = {seed}
 max_rows = {self.max_rows}
+max_tokens = {self.max_tokens}
 max_steps = {self.max_steps}
 batch_size = 2
+probe_prompts = 8
 [eval]
 suites = ["{WORLDS[world][1]}"]
 baselines = []
@@ -81,12 +94,15 @@ batch_size = 40
 """
 
 
-FULL = Settings("embedded", "auto", 10, 60, 2, 120, 96, 120, 64, -1)
-QUICK = Settings("", "float32", 4, 12, 2, 10, 8, 10, 8, 2)
+FULL = Settings("embedded", "auto", 10, (75, 4), 60, 2, 120, 192, 16_000, 120, 64, -1)
+SMALL = Settings("embedded", "auto", 6, (75, 4), 24, 2, 40, 40, 2_500, 32, 48, -1)
+QUICK = Settings("", "float32", 4, (12, 2), 12, 2, 10, 8, 0, 10, 8, 2)
+SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
 
 
 def _run(command: Sequence[str | Path], allow: Sequence[int] = (0,)) -> str:
-    environment = {**os.environ, "FLYWHEEL_KEY": "nights"}
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]  # of the arm's own trainer
+    environment = {**os.environ, "FLYWHEEL_KEY": "nights", "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run([*map(str, command)], check=False, capture_output=True, text=True, env=environment)
     if done.returncode not in allow:
         sys.exit(f"{' '.join(map(str, command))} ended with exit code {done.returncode}\n{done.stderr[-2000:]}")
@@ -122,11 +138,12 @@ class Arm:
             self.folder.mkdir(parents=True, exist_ok=True)
             files.atomic_write(self.folder / "flywheel.toml", settings.config(self.world, self.arm, self.seed))
         policy = WORLDS[self.world][2] if number == 1 else "champion"
+        tasks, attempts = settings.history if number == 1 else (settings.tasks, settings.attempts)
         served = self.serve(
-            policy, number, "--tasks", str(settings.tasks), "--attempts", str(settings.attempts), "--temperature", "1"
+            policy, self._day(number), "--tasks", str(tasks), "--attempts", str(attempts), "--temperature", "1"
         )
         if self.arm == "oracle":
-            self._tell(number)
+            self._tell(self._day(number))
         learned = self._learn() if self.arm != "frozen" else {"outcome": "frozen", "champion": None}
         if before is None or learned["outcome"] == "promoted":
             exam = self.serve("champion", number, "--exam", str(settings.exam), "--temperature", "0")
@@ -134,6 +151,7 @@ class Arm:
             held_out: dict[str, Any] = {
                 "success": exam["success"], "harm": exam["harm"], "interval": _interval(exam), "exam": number,
                 "won": [row["task"] for row in truth if row["success"]],
+                **self._forgotten(),
             }  # fmt: skip
         else:
             held_out = before["held_out"]
@@ -144,18 +162,22 @@ class Arm:
             "seconds": round(time.monotonic() - started, 1),
         }  # fmt: skip
 
-    def _tell(self, number: int) -> None:
+    def _day(self, number: int) -> int:
+        """Return the world's night of one of ours: the first has the tasks of several, and none comes again."""
+        return number + math.ceil(self.settings.history[0] / self.settings.tasks) - 1 if number > 1 else 1
+
+    def _tell(self, day: int) -> None:
         """Write the truth of a night's talks as a verifier's outcomes."""
         from flywheel_worlds.nights import START
 
-        when = (START + timedelta(days=number, hours=6)).isoformat()
+        when = (START + timedelta(days=day, hours=6)).isoformat()
         rows = [
             {"conversation_id": row["conversation_id"], "seq": 20_000, "ts": when, "kind": "outcome",
              "payload": {"name": "truth", "value": float(row["success"] and not row["harm"]), "scale": [0, 1],
                          "source": "verifier"}}
-            for row in files.read_rows(self.folder / "truth" / f"night{number:02d}.jsonl")
+            for row in files.read_rows(self.folder / "truth" / f"night{day:02d}.jsonl")
         ]  # fmt: skip
-        path = self.folder / "logs" / f"night{number:02d}-outcomes.jsonl"
+        path = self.folder / "logs" / f"night{day:02d}-outcomes.jsonl"
         files.atomic_write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def _learn(self) -> dict[str, Any]:
@@ -167,13 +189,28 @@ class Arm:
         if journal["round"] is not None:
             project = Project(self.folder)
             manifest = project.registry.manifest(journal["round"])
-            sides = METHODS[manifest.method].dataset.sides
+            passes = project.config.train.epochs(manifest.method)
+            tokens = trained_tokens(project, manifest.round, METHODS[manifest.method].dataset.sides)
             learned |= {
                 "method": manifest.method, "reason": manifest.method_reason, "steps": manifest.steps_taken,
-                "tokens_of_a_pass": trained_tokens(project, manifest.round, sides),
+                "stopped": manifest.stopped, "trained_tokens": round(tokens * passes),
                 "kl": manifest.kl_curve[-1].kl if manifest.kl_curve else None,
             }  # fmt: skip
         return learned
+
+    def _forgotten(self) -> dict[str, float]:
+        """Return the champion's perplexity on a fixed text, and its KL from the base there in nats a token."""
+        project = Project(self.folder)
+        policies = _policies(self.settings.base, self.settings.dtype)
+        return {
+            name: round(x, 4)
+            for name, x in plain_text(policies, project.registry.sound_adapter(project.registry.champion)).items()
+        }
+
+
+@cache
+def _policies(base: str, dtype: str) -> PolicySet:
+    return PolicySet(Config.model_validate({"model": {"base": base, "dtype": dtype}}).model, EvalConfig())
 
 
 def _interval(shares: dict[str, Any]) -> list[float]:
@@ -202,7 +239,7 @@ def run(arm: Arm, results: Path) -> Iterator[dict[str, Any]]:
         if line is None:
             line = arm.night(number, before)
             files.append_line(results, json.dumps(line))
-        elif line["settings"] != asdict(arm.settings):
+        elif line["settings"] != json.loads(json.dumps(asdict(arm.settings))):
             sys.exit(f"{results} holds nights with other settings; name another file with --results")
         before = line
         yield line
@@ -231,24 +268,32 @@ def _tiny_model(work: Path) -> str:
 def main() -> None:
     """Run what is not done yet, and print every night."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tiny random model, four nights: does everything run")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="a tiny random model, four nights: does everything run")
+    size.add_argument("--small", action="store_true", help="six nights of 24 tasks, short exams and rounds")
     parser.add_argument("--worlds", nargs="*", default=list(WORLDS), choices=list(WORLDS))
     parser.add_argument("--arms", nargs="*", choices=ARMS, help="all of them; with --quick flywheel")
     parser.add_argument("--seeds", nargs="*", type=int, help="0 1 2; with --quick 0")
     parser.add_argument("--nights", type=int)
     parser.add_argument("--work", type=Path, default=ROOT / ".learn" / "nights")
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--plot", type=Path, help="draw the results to this SVG file")
     given = parser.parse_args()
-    work = given.work / ("quick" if given.quick else "full")
+    size_of_it = "quick" if given.quick else "small" if given.small else "full"
+    work = given.work / size_of_it
     work.mkdir(parents=True, exist_ok=True)
-    base = asdict(QUICK if given.quick else FULL) | ({"base": _tiny_model(work)} if given.quick else {})
+    base = asdict(SIZES[size_of_it]) | ({"base": _tiny_model(work)} if given.quick else {})
     settings = Settings(**(base | ({"nights": given.nights} if given.nights else {})))
-    for world in given.worlds:
-        for name in given.arms or (("flywheel",) if given.quick else ARMS):
-            for seed in given.seeds or ((0,) if given.quick else (0, 1, 2)):
-                arm = Arm(world, name, seed, settings, work / f"{world}-{name}-{seed}")
-                for line in run(arm, given.results or work / "nights.jsonl"):
-                    print(_shown(line), flush=True)
+    results = given.results or work / "nights.jsonl"
+    for seed in given.seeds or ((0,) if given.quick else (0, 1, 2)):
+        for world in given.worlds:
+            names = given.arms or (("flywheel",) if given.quick else ARMS)
+            arms = [Arm(world, name, seed, settings, work / f"{world}-{name}-{seed}") for name in names]
+            for nights in zip(*(run(arm, results) for arm in arms), strict=True):  # in turns: what is done is of all
+                print("\n".join(map(_shown, nights)), flush=True)
+    print(nights_figure.table(list(finished(results).values())))
+    if given.plot is not None:
+        nights_figure.plot(list(finished(results).values()), given.plot)
 
 
 if __name__ == "__main__":

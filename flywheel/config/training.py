@@ -79,6 +79,11 @@ class TrainConfig(Section):
     golden_rows: float = Field(
         default=0.15, ge=0, description="Golden rows for each row from the logs; another sample for each start."
     )
+    max_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="Most tokens that a round trains on, each pass counted: rows beyond are left out; 0: no limit.",
+    )
     max_rows_per_user: int = Field(
         default=20, ge=1, description="Most rows of one user in a round, where users are known."
     )

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
+from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
 from flywheel.io import files
@@ -28,6 +30,7 @@ from flywheel.stages.train.rows import sides_of
 TOO_LONG = "too long for train.max_length"
 UNGROUNDED = "not grounded in what fits"
 DUPLICATE = "its window is another row's"
+OVER_BUDGET = "over train.max_tokens"
 NOT_SHOWN = "a malformed call that the template cannot show"
 _SHOWN = 3  # findings in an error
 
@@ -76,6 +79,23 @@ def fit_rows(ctx: Context, rows: Sequence[Row], method: Method, funnel: Funnel) 
             hint="raise train.max_length (memory grows with it) or train.max_refused",
         )
     return fitted
+
+
+def within_tokens(fitted: Fitted, train: TrainConfig, method: Method, funnel: Funnel) -> Fitted:
+    """Return as many rows, in their order of content, as `train.max_tokens` allows in all passes, at least one.
+
+    Rows whose tokens are not known one by one (groups, attempts) are counted by the mean of a row.
+    """
+    limit, rows = train.max_tokens / train.epochs(method), len(fitted.rows)
+    if not train.max_tokens or not rows:
+        return fitted
+    trained = [sum(sides) for _, *sides in fitted.tokens]
+    each = trained if len(trained) == rows else [round(sum(trained) / rows)] * rows
+    kept = max(1, sum(total <= limit for total in accumulate(each)))
+    funnel.dropped[OVER_BUDGET] += rows - kept
+    funnel.kept -= rows - kept
+    tokens = fitted.tokens[:kept] if len(trained) == rows else fitted.tokens
+    return replace(fitted, rows=fitted.rows[:kept], tokens=tokens)
 
 
 def _shown(ctx: Context, rows: Sequence[Row], sides: tuple[str, ...], funnel: Funnel) -> list[Row]:

@@ -23,7 +23,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.holdout import evaluation_texts
 from flywheel.pipeline.train.card import make_card
-from flywheel.pipeline.train.length import Fitted, dataset_text, fit_rows
+from flywheel.pipeline.train.length import Fitted, dataset_text, fit_rows, within_tokens
 from flywheel.pipeline.train.mix import before, golden_version, replayed
 from flywheel.pipeline.train.monitors import monitor_rows
 from flywheel.pipeline.train.provenance import origins_text
@@ -47,6 +47,7 @@ from flywheel.stages.selection.rows import (
 Row = dict[str, Any]
 
 _ADDED = {"golden", "replayed"}  # rows with another action than the table's
+_ADDED_SETTINGS = ("trainer", "max_tokens")  # that change nothing where they are not set
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
 
 
@@ -62,8 +63,8 @@ class PlannedRound:
 def round_config(ctx: Context) -> dict[str, Any]:
     """Return the configuration that a round's result depends on."""
     train = ctx.config.train.model_dump(mode="json", exclude={"report_to"})
-    if not ctx.config.train.trainer:  # the method's own: rounds from before there was a choice have no such key
-        del train["trainer"]
+    for name in [name for name in _ADDED_SETTINGS if not train[name]]:  # rounds from before there was a choice
+        del train[name]
     model = ctx.config.model.model_dump(mode="json") | {"dtype": weights_type(ctx.config.model)}
     return {"model": model, "train": train}
 
@@ -227,7 +228,8 @@ def _complete(
     if dataset is PAIRS:
         rows = [*rows, *_demonstrations(ctx, rows, selected[EXAMPLES].rows, known, funnel)]
     golden = golden_rows(ctx.project, ctx.config.train, dataset, parent or 0, len(rows), funnel)
-    return fit_rows(ctx, _cleared([*rows, *golden], known.texts, funnel), method, funnel)
+    fitted = fit_rows(ctx, _cleared([*rows, *golden], known.texts, funnel), method, funnel)
+    return within_tokens(fitted, ctx.config.train, method, funnel)
 
 
 def _cleared(rows: list[Row], texts: EvaluationTexts, funnel: Funnel) -> list[Row]:
