@@ -72,7 +72,7 @@ class Settings:
     max_steps: int
 
     def config(self, world: str, arm: str, seed: int) -> str:
-        """Return a project's flywheel.toml: what differs from the defaults."""
+        """Return a project's flywheel.toml: what differs from the defaults; rates and adapter are the demo's."""
         method = {"sft": 'method = "sft"\n', "dpo": 'trainer = "nights_dpo:train"\n'}.get(arm, "")
         return f"""name = "{world}-{arm}-{seed}"
 [model]
@@ -85,6 +85,9 @@ max_tokens = {self.max_tokens}
 max_steps = {self.max_steps}
 batch_size = 2
 probe_prompts = 8
+sft_learning_rate = 2e-3
+[train.lora]
+target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
 [eval]
 suites = ["{WORLDS[world][1]}"]
 baselines = []
@@ -95,7 +98,7 @@ batch_size = 40
 
 
 FULL = Settings("embedded", "auto", 10, (75, 4), 60, 2, 120, 192, 16_000, 120, 64, -1)
-SMALL = Settings("embedded", "auto", 6, (75, 4), 24, 2, 40, 40, 2_500, 32, 48, -1)
+SMALL = Settings("embedded", "auto", 6, (75, 4), 24, 2, 40, 56, 4_600, 40, 48, -1)
 QUICK = Settings("", "float32", 4, (12, 2), 12, 2, 10, 8, 0, 10, 8, 2)
 SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
 

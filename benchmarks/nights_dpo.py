@@ -90,5 +90,5 @@ def _random_pairs(spec: TrainSpec) -> Iterator[dict[str, Any]]:
 
 def _done(messages: list[dict[str, Any]]) -> list[Any]:
     """Return what an action does: its calls without their ids, or its words."""
-    calls = [(call["name"], call["arguments"]) for m in messages for call in m.get("tool_calls") or []]
+    calls: list[Any] = [(call["name"], call["arguments"]) for m in messages for call in m.get("tool_calls") or []]
     return calls or [m.get("content") for m in messages]

@@ -16,7 +16,7 @@ from flywheel.stats.clusters import cluster, paired_t_interval
 Line = Mapping[str, Any]
 LOOKS = {
     "flywheel": ("#0b6e4f", "flywheel"), "sft": ("#b5651d", "expert iteration"),
-    "dpo": ("#3b5b92", "TRL's DPO, random pairs"), "oracle": ("#8b63c9", "flywheel, told the truth"),
+    "dpo": ("#3b5b92", "TRL's DPO, random pairs"), "oracle": ("#8b63c9", "flywheel, knows the truth"),
     "frozen": ("#73787e", "no learning"),
 }  # fmt: skip
 BESIDE = "sft"

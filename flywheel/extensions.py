@@ -1,8 +1,8 @@
-"""The eight extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
+"""The nine extension points: entry-point groups (or `module:function`) that give a callable, and its contract.
 
-Built-ins are declared in our own pyproject.toml through the same groups. Two groups have none: the trainers of the
-built-in methods are in the table `flywheel.records.METHODS`, and no vectors are built in. An extension is loaded only
-when it is named, so a broken plugin fails only where it is named.
+Built-ins are declared in our own pyproject.toml through the same groups. Three groups have none: the trainers of
+the built-in methods are in the table `flywheel.records.METHODS`, and neither vectors nor worlds are built in. An
+extension is loaded only when it is named, so a broken plugin fails only where it is named.
 
 | group                | contract      | returns                                         | named in                |
 |----------------------|---------------|-------------------------------------------------|-------------------------|
@@ -14,6 +14,7 @@ when it is named, so a broken plugin fails only where it is named.
 | flywheel.evaluators  | `Evaluator`   | scores of one policy, case by case              | `eval.suites`           |
 | flywheel.gates       | `GateRule`    | one rule's verdict                              | `gate.rules`            |
 | flywheel.checks      | `Check`       | whether an answer to a user's own case is right | `eval.checks`           |
+| flywheel.worlds      | `World`       | a turn in which a policy attempts a task        | `train.world`           |
 """
 
 from __future__ import annotations
@@ -58,12 +59,14 @@ __all__ = [
     "TrainResult",
     "TrainSpec",
     "Trainer",
+    "Turn",
+    "World",
     "list_extensions",
     "load_extension",
     "load_extensions",
 ]
 
-GROUPS = ("readers", "embeddings", "rewards", "pairs", "trainers", "evaluators", "gates", "checks")
+GROUPS = ("readers", "embeddings", "rewards", "pairs", "trainers", "evaluators", "gates", "checks", "worlds")
 
 
 class BadRecordError(Exception):
@@ -337,6 +340,40 @@ class GateRule(Protocol):
 
     def __call__(self, inputs: GateInput, cfg: GateConfig, /) -> RuleResult:
         """Return the rule's result with its numbers."""
+        ...
+
+
+class Turn(Protocol):
+    """One attempt at a task; takes what a policy writes until it is over."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the attempt has ended."""
+        ...
+
+    @property
+    def success(self) -> float | None:
+        """The chance that an attempt that is over succeeded, in [0, 1]; None: not known."""
+        ...
+
+    def take(self, message: Mapping[str, Any], /) -> list[dict[str, Any]]:
+        """Take an action; return the messages that it adds: itself, and a result for each of its calls."""
+        ...
+
+    def stop(self, why: Literal["over budget"], /) -> object:
+        """End an attempt that its caller gives up."""
+        ...
+
+
+class World(Protocol):
+    """A place where a policy's calls are executed, so that training tasks can be attempted again.
+
+    It must decide success by what was really done, and by nothing that a policy claims. Equal prompts,
+    seeds and actions must give equal results.
+    """
+
+    def __call__(self, prompt: Sequence[Mapping[str, Any]], seed: int, /) -> Turn | None:
+        """Open a task by the messages before its first action; None where the world does not know it."""
         ...
 
 

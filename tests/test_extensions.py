@@ -22,6 +22,7 @@ from flywheel.extensions import (
     Reader,
     Signal,
     Trainer,
+    World,
     list_extensions,
     load_extension,
 )
@@ -35,12 +36,13 @@ PROTOCOLS = {
     "evaluators": Evaluator,
     "gates": GateRule,
     "checks": Check,
+    "worlds": World,
 }
 
 
 def test_every_group_has_built_ins_through_the_same_door() -> None:
     ours = [e for e in list_extensions() if e.distribution == "flywheel-rl"]
-    assert {e.group for e in ours} == set(GROUPS) - {"embeddings", "trainers"}
+    assert {e.group for e in ours} == set(GROUPS) - {"embeddings", "trainers", "worlds"}
     assert {*PROTOCOLS, "readers"} == set(GROUPS)
 
 
@@ -79,6 +81,7 @@ def test_the_protocols_are_pinned() -> None:
         "evaluators": ["policy", "holdout", "cfg"],
         "gates": ["inputs", "cfg"],
         "checks": ["answer", "case"],
+        "worlds": ["prompt", "seed"],
     }
 
 

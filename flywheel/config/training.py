@@ -75,6 +75,18 @@ class TrainConfig(Section):
         le=1,
         description="Share of these in which SFT trains on the start policy's own action, where it is the good one.",
     )
+    attempts: int = Field(
+        default=0,
+        ge=0,
+        description="Attempts that the champion makes at training tasks before a round; those that succeed are "
+        "demonstrations. 0: none.",
+    )
+    attempt_tasks: int = Field(default=64, ge=1, description="Most tasks that a round attempts.")
+    world: str = Field(
+        default="",
+        description="Where they are attempted: a name in the flywheel.worlds group or module:function; '': the replay "
+        "environment.",
+    )
     golden: str = Field(default="golden/*.jsonl", description="Files with rows of your own, one JSON object a line.")
     golden_rows: float = Field(
         default=0.15, ge=0, description="Golden rows for each row from the logs; another sample for each start."

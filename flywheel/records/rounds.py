@@ -124,7 +124,7 @@ class DataCard(Record):
     mix: dict[str, int] = Field(
         default={},
         description="Rows that are new; older (an earlier round was trained on them); replayed (older, with the start "
-        "policy's own good action); golden (the user's own).",
+        "policy's own good action); attempted (of attempts that the champion made again); golden (the user's own).",
     )
     sources: dict[str, int] = Field(description="Rows by format of their log.")
     policies: dict[str, int] = Field(description="Rows by the policy that acted.")

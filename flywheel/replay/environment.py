@@ -67,6 +67,11 @@ class ReplayEnvironment:
         """Whether the attempt has ended."""
         return self.outcome is not None
 
+    @property
+    def success(self) -> float | None:
+        """Mean probability of success of the recorded attempts that ended like this one, in [0, 1]."""
+        return self.outcome.success if self.outcome is not None else None
+
     def take(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Take an action; return the messages that it adds to the conversation: itself, and a result for each call.
 

@@ -76,6 +76,23 @@ def test_each_night_has_new_tasks_and_some_are_kept_apart(world: World) -> None:
     assert len({task.family for task in tasks_of(world, 10, 60)}) >= 14
 
 
+@pytest.mark.parametrize(("world", "name"), [(WAREHOUSE, "shop"), (DESK, "desk")], ids=["shop", "desk"])
+def test_a_world_lets_served_tasks_be_attempted_and_no_other(world: World, name: str) -> None:
+    practice = load_extension("worlds", name)
+    careful = scripted(world, "expert" if world is WAREHOUSE else "careful")
+    for server, right in ((careful, 1.0), (scripted(world, "random"), 0.0)):
+        for task in tasks_of(world, 1, 5):
+            prompt = [{"role": "system", "content": world.system}, {"role": "user", "content": task.text}]
+            turn, messages = practice(prompt, 3), list(prompt)
+            assert turn is not None
+            while not turn.over:
+                messages += turn.take(server.act([messages], world.tools, [len(messages)])[0].message)
+            assert turn.success == right
+    apart = kept_apart(world, "gate")[0].text
+    assert practice([{"role": "user", "content": apart}], 0) is None
+    assert practice([], 0) is None
+
+
 def test_some_users_complain_about_everything_and_some_praise_everything() -> None:
     strange = [character(user) for user in range(USERS)]
     assert strange.count("hostile") == strange.count("flattering") == 2

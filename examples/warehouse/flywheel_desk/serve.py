@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from flywheel_worlds.evaluate import Executed
+from flywheel_worlds.evaluate import Executed, Practice
 from flywheel_worlds.serve import main
 from flywheel_worlds.talk import Message, Rule, Task, called, said
 from flywheel_worlds.users import PLEASED, Character
@@ -133,6 +133,7 @@ def _at_random(messages: Sequence[Message], rng: random.Random) -> Message:
 
 DESK = SupportDesk()
 executed = Executed(DESK, harm=True)
+practice = Practice(DESK)
 
 if __name__ == "__main__":
     sys.exit(main(DESK))

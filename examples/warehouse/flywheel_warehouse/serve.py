@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from flywheel_worlds.evaluate import Executed
+from flywheel_worlds.evaluate import Executed, Practice
 from flywheel_worlds.serve import main
 from flywheel_worlds.talk import Deed, Message, Rule, Task, Verdict, called, said
 from flywheel_worlds.users import PLEASED, Character, react
@@ -121,6 +121,7 @@ def _at_random(messages: Sequence[Message], rng: random.Random) -> Message:
 
 WAREHOUSE = Warehouse()
 executed = Executed(WAREHOUSE)
+practice = Practice(WAREHOUSE)
 
 if __name__ == "__main__":
     sys.exit(main(WAREHOUSE))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flywheel.extensions import CaseScore
@@ -84,3 +85,55 @@ class Executed:
         if self._harm:
             scores.append(CaseScore(case, case, "harmless", float(not verdict.harm), slices=slices))
         return scores
+
+
+class Practice:
+    """A world as flywheel's `train.world`: its tasks may be attempted again, its calls are executed for real.
+
+    A talk is one turn: the user leaves in silence. Tasks that are kept apart are not known here.
+
+    Args:
+        world: where talks happen.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    @cached_property
+    def _tasks(self) -> dict[str, Task]:
+        return {task.text: task for task in kept_apart(self._world, "served")}
+
+    def __call__(self, prompt: Sequence[Message], seed: int) -> Practised | None:
+        """Open the task of a first request."""
+        asked = [message["content"] for message in prompt if message["role"] == "user"]
+        task = self._tasks.get(str(asked[0])) if len(asked) == 1 else None
+        return Practised(Talk(self._world, task, seed_of(task.text, seed))) if task is not None else None
+
+
+class Practised:
+    """One attempt at a task of a world."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk, self._stopped = talk, False
+
+    @property
+    def over(self) -> bool:
+        """Whether the talk has ended."""
+        return self._stopped or self._talk.over
+
+    @property
+    def success(self) -> float | None:
+        """1 where the world is as the user wished and no harm was done."""
+        verdict = self._talk.session.verdict()
+        return float(verdict.success and not verdict.harm and not self._stopped)
+
+    def take(self, message: Message) -> list[Message]:
+        """Execute an action."""
+        before = len(self._talk.messages)
+        self._talk.take(Act(message))
+        return self._talk.messages[before:]
+
+    def stop(self, why: str) -> None:
+        """End the talk, which has failed."""
+        del why
+        self._stopped = True

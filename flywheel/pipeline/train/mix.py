@@ -44,9 +44,13 @@ def before(ctx: Context, parent: int | None) -> Before:
 
 
 def mix_of(rows: Sequence[Row]) -> dict[str, int]:
-    """Return how many rows of a round are new, older, replayed and golden; the last three only where there are any."""
+    """Return how many rows of a round are new or of another kind; of the others only where there are any."""
     counts = Counter(row.get("mix", "new") for row in rows)
-    return {kind: counts[kind] for kind in ("new", "older", "replayed", "golden") if counts[kind] or kind == "new"}
+    return {
+        kind: counts[kind]
+        for kind in ("new", "older", "replayed", "attempted", "golden")
+        if counts[kind] or kind == "new"
+    }
 
 
 def golden_version(ctx: Context) -> str:

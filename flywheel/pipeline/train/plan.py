@@ -22,6 +22,7 @@ from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.holdout import evaluation_texts
+from flywheel.pipeline.train.attempts import attempted
 from flywheel.pipeline.train.card import make_card
 from flywheel.pipeline.train.length import Fitted, dataset_text, fit_rows, within_tokens
 from flywheel.pipeline.train.mix import before, golden_version, replayed
@@ -46,8 +47,8 @@ from flywheel.stages.selection.rows import (
 
 Row = dict[str, Any]
 
-_ADDED = {"golden", "replayed"}  # rows with another action than the table's
-_ADDED_SETTINGS = ("trainer", "max_tokens")  # that change nothing where they are not set
+_ADDED = {"attempted", "golden", "replayed"}  # rows with another action than the table's
+_ADDED_SETTINGS = ("trainer", "max_tokens", "attempts")  # that change nothing where they are not set
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
 
 
@@ -65,6 +66,8 @@ def round_config(ctx: Context) -> dict[str, Any]:
     train = ctx.config.train.model_dump(mode="json", exclude={"report_to"})
     for name in [name for name in _ADDED_SETTINGS if not train[name]]:  # rounds from before there was a choice
         del train[name]
+    if "attempts" not in train:
+        del train["attempt_tasks"], train["world"]
     model = ctx.config.model.model_dump(mode="json") | {"dtype": weights_type(ctx.config.model)}
     return {"model": model, "train": train}
 
@@ -227,6 +230,8 @@ def _complete(
         rows = replayed(ctx, parent, rows)
     if dataset is PAIRS:
         rows = [*rows, *_demonstrations(ctx, rows, selected[EXAMPLES].rows, known, funnel)]
+    if dataset in {EXAMPLES, PAIRS}:
+        rows = [*rows, *attempted(ctx, dataset, known.before, known.texts, funnel)]
     golden = golden_rows(ctx.project, ctx.config.train, dataset, parent or 0, len(rows), funnel)
     fitted = fit_rows(ctx, _cleared([*rows, *golden], known.texts, funnel), method, funnel)
     return within_tokens(fitted, ctx.config.train, method, funnel)

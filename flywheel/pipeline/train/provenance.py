@@ -1,12 +1,13 @@
 """Which episodes, and which users' pseudonyms, are behind each row of a round.
 
-In: rows with their ids, and the tables that they were taken from. Out: `data/origins.jsonl`, a line a row. Training
+In: rows with their ids, and the tables that they were taken from. Out: `data/origins.jsonl`, a line a row; of a row
+that comes from an attempt of the champion, the episode whose request was attempted, and which attempt it was. Training
 does not read it; it shows later which rows, and which adapters, came from a user who asks to be forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +37,15 @@ def origins_text(store: Store, rows: Sequence[dict[str, Any]]) -> str:
     origins = {row["id"]: Origin(frozenset(), frozenset()) for row in rows if row.get("mix") == "golden"}
     for table in _TABLES:
         origins |= _origins(store, store.table(table.name, stage_of(table.name)), table, ids)
+    attempts = {row["id"]: row["attempt"] for row in rows if "attempt" in row}
+    origins |= _of_requests(store, {row["id"]: row["episode_id"] for row in rows if "attempt" in row})
     lines = (
-        {"id": name, "episodes": sorted(origins[name].episodes), "users": sorted(origins[name].users)}
+        {
+            "id": name,
+            "episodes": sorted(origins[name].episodes),
+            "users": sorted(origins[name].users),
+            **({"attempt": attempts[name]} if name in attempts else {}),
+        }
         for name in ids
         if name in origins
     )
@@ -76,6 +84,15 @@ def _origins(store: Store, frame: pl.LazyFrame, table: TrainedTable, ids: list[s
         )
         for row in rows.iter_rows(named=True)
     }
+
+
+def _of_requests(store: Store, episodes: Mapping[str, str]) -> dict[str, Origin]:
+    """Return the origins of rows that rest on an episode's first messages alone, from row id → episode."""
+    if not episodes:
+        return {}
+    known = store.table("episodes", stage_of("episodes")).filter(pl.col("episode_id").is_in(sorted(episodes.values())))
+    users = dict(known.select("episode_id", "user").collect().iter_rows())
+    return {name: Origin(frozenset({one}), frozenset(_flat([users.get(one)]))) for name, one in episodes.items()}
 
 
 def _flat(values: Iterable[Any]) -> Iterable[str]:

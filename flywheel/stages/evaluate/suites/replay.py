@@ -8,8 +8,7 @@ same for every policy. Two measures for reference: success where the log knew th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -18,7 +17,7 @@ from flywheel.extensions import CaseScore, Holdout, Policy
 from flywheel.records import Split
 from flywheel.replay import ReplayEnvironment, Scenario, scenarios
 from flywheel.stages.evaluate.cases import capped
-from flywheel.stages.evaluate.window import Ask, fits
+from flywheel.stages.evaluate.play import Played, play
 
 _SHARE = "share of cases"
 
@@ -35,8 +34,7 @@ def replay(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]
         _Attempt(ReplayEnvironment(scenario, holdout.replay or ReplayConfig()))
         for scenario in _scenarios(holdout, min(cfg.replay_cases, cfg.max_cases))
     ]
-    while acting := [attempt for attempt in attempts if not attempt.environment.over]:
-        _act(policy, acting, cfg.max_new_tokens)
+    play(policy, attempts, cfg.max_new_tokens, (holdout.replay or ReplayConfig()).max_calls + 1)
     return [score for attempt in attempts for score in attempt.scores()]
 
 
@@ -51,18 +49,12 @@ def _scenarios(holdout: Holdout, most: int) -> list[Scenario]:
     return scenarios(chosen.iter_rows(named=True), known.iter_rows(named=True))
 
 
-class _Attempt:
-    """One attempt and the conversation so far."""
+class _Attempt(Played):
+    """One attempt at a held-out turn."""
 
     def __init__(self, environment: ReplayEnvironment) -> None:
+        super().__init__(environment, environment.scenario.prompt, environment.scenario.tools)
         self.environment = environment
-        self.messages: list[dict[str, Any]] = list(environment.scenario.prompt)
-        self.tokens = 0
-
-    @property
-    def ask(self) -> Ask:
-        """What the policy reads next."""
-        return Ask(self.messages, self.environment.scenario.tools)
 
     def scores(self) -> Iterator[CaseScore]:
         """Yield the score and the measures of an attempt that has ended."""
@@ -88,16 +80,3 @@ class _Attempt:
 
 def _bounded(success: float | None) -> float:
     return 0.0 if success is None else min(1.0, max(0.0, success))
-
-
-def _act(policy: Policy, attempts: Sequence[_Attempt], most: int) -> None:
-    """Let the policy act once in every attempt; one whose conversation no longer fits ends as over budget."""
-    able = fits(policy, [attempt.ask for attempt in attempts], most)
-    asked = [attempt for attempt, fit in zip(attempts, able, strict=True) if fit]
-    for attempt, fit in zip(attempts, able, strict=True):
-        if not fit:
-            attempt.environment.stop("over budget")
-    generated = policy.generate([a.ask.prompt for a in asked], [a.ask.tools for a in asked], max_new_tokens=most)
-    for attempt, answer in zip(asked, generated, strict=True):
-        attempt.messages += attempt.environment.take(answer.message)
-        attempt.tokens += answer.tokens

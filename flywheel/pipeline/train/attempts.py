@@ -1,0 +1,217 @@
+"""More attempts where production has one: the champion at training tasks, kept where they succeed (`train.attempts`).
+
+In: training tasks of the log, and a world or the replay environment. Out: demonstrations, one a successful action.
+Rejection sampling as in RFT (Yuan et al. 2023, arXiv 2308.01825) and ReST-EM (Singh et al. 2024, arXiv 2312.06585):
+success is what execution, or the recorded result with its calibrated signals, shows; hard tasks keep more of their
+successes than easy ones; what earlier rounds kept is kept. Attempts are made when a round is planned, a few tasks at a
+time, and remembered, so that `plan` shows what `train` does and a killed one goes on. `data/origins.jsonl` leads from a
+row to its attempt and to the episode whose request was attempted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flywheel.extensions import load_extension
+from flywheel.funnel import Funnel
+from flywheel.io.files import read_rows
+from flywheel.models.load import weights_type
+from flywheel.pipeline.build.tables import read_table
+from flywheel.pipeline.context import Context
+from flywheel.present import round_name
+from flywheel.records import Split, canonical_json, content_id
+from flywheel.records.methods import PAIRS, Dataset
+from flywheel.registry.registry import DATASET
+from flywheel.replay import ReplayEnvironment, Scenario, read_scenario
+from flywheel.stages.datasets.context import contexts
+from flywheel.stages.evaluate.play import Place, sample
+from flywheel.stages.selection.decontaminate import EvaluationTexts, uncrossed
+from flywheel.stages.selection.groups import select_scenarios
+from flywheel.stages.selection.mix import Before, chance
+from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
+
+MOST_KEPT = 4  # attempts at a task that nearly always fails; one of a task that never does
+_TOGETHER = 8  # tasks whose attempts are remembered in one piece
+
+Row = dict[str, Any]
+
+
+class _Task(NamedTuple):
+    """A training task that can be attempted: where, and the attempt of the log whose request is used."""
+
+    id: str
+    task_id: str
+    episode_id: str
+    place: Place
+
+
+def attempted(ctx: Context, dataset: Dataset, before: Before, texts: EvaluationTexts, funnel: Funnel) -> list[Row]:
+    """Return the demonstrations that attempts add to a round, of training tasks only.
+
+    Args:
+        ctx: the project.
+        dataset: of the round; among pairs a demonstration has the weight of a verified one.
+        before: what the start policy was trained on.
+        texts: of evaluations; no task that shares words with them is attempted.
+        funnel: counts rows; notes tasks, attempts and successes.
+    """
+    cfg, champion = ctx.config.train, ctx.registry.champion
+    if not cfg.attempts:
+        return []
+    rows = _earlier(ctx, before)
+    if champion is None:
+        funnel.note("no attempts: there is no champion that could make them", 1)
+    else:
+        tasks = (_in_world if cfg.world else _in_replay)(ctx, texts)
+        tasks.sort(key=lambda task: (chance(task.id, cfg.seed, champion, "attempts"), task.id))
+        rows |= {row["id"]: row for row in _sampled(ctx, champion, tasks[: cfg.attempt_tasks], funnel)}
+    funnel.considered += len(rows)
+    funnel.kept += len(rows)
+    weight = {"nll_weight": cfg.dpo_verified_sft_weight} if dataset is PAIRS else {}
+    return [{**rows[name], **weight} for name in sorted(rows)]
+
+
+# --- the tasks --------------------------------------------------------------------------------------------------------
+
+
+def _in_replay(ctx: Context, texts: EvaluationTexts) -> list[_Task]:
+    """Return the turns that the replay environment knows, where recorded attempts made calls."""
+    starts, fixtures = (read_table(ctx.store, name).collect() for name in ("scenarios", "fixtures"))
+    rows = select_scenarios(starts, fixtures, ctx.config.train, 0.0, Funnel(), texts)
+    scenarios = read_table(ctx.store, "scenarios").select("scenario_id", "episode_id").collect()
+    episodes = dict(scenarios.iter_rows())
+    return [
+        _Task(s.scenario_id, s.task_id, episodes[s.scenario_id], Place(s.prompt, s.tools, partial(_replayed, ctx, s)))
+        for s in map(read_scenario, rows)
+    ]
+
+
+def _replayed(ctx: Context, scenario: Scenario, _seed: int) -> ReplayEnvironment:
+    return ReplayEnvironment(scenario, ctx.config.replay)
+
+
+def _in_world(ctx: Context, texts: EvaluationTexts) -> list[_Task]:
+    """Return the first request of each training task; a world that does not know it gives none."""
+    world = load_extension("worlds", ctx.config.train.world, search=ctx.project)
+    train = pl.col("split") == Split.TRAIN.value
+    episodes = read_table(ctx.store, "episodes").filter(train).select("episode_id", "task_id", "tools").collect()
+    episodes = episodes.sort("task_id", "episode_id").unique("task_id", keep="first", maintain_order=True)
+    steps = read_table(ctx.store, "steps").join(episodes.lazy().select("episode_id"), on="episode_id", how="semi")
+    shown = contexts(steps.collect(), {(episode, 0) for episode in episodes["episode_id"]})
+    prompts = {episode: context.prompt for (episode, _), context in shown.items()}
+    table = episodes.filter(pl.col("episode_id").is_in(list(prompts)))
+    table = uncrossed(table.with_columns(prompt=pl.col("episode_id").replace_strict(prompts)), (), texts, Funnel())
+    return [
+        _Task(row["task_id"], row["task_id"], row["episode_id"], _opened(world, row["prompt"], row["tools"]))
+        for row in table.iter_rows(named=True)
+    ]
+
+
+def _opened(world: Any, prompt: str, tools: str | None) -> Place:
+    messages = json.loads(prompt)
+    return Place(messages, json.loads(tools) if tools is not None else None, partial(world, messages))
+
+
+# --- attempts ---------------------------------------------------------------------------------------------------------
+
+
+def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel) -> Iterator[Row]:
+    """Yield the rows of the attempts that are kept, task by task."""
+    adapter, cfg = ctx.registry.sound_adapter(champion), ctx.config
+    sha256 = ctx.registry.manifest(champion).adapter_sha256
+    settings = [cfg.train.attempts, cfg.train.seed, cfg.train.world, cfg.replay.model_dump(mode="json")]
+    settings += [sha256, weights_type(cfg.model), cfg.eval.max_new_tokens, cfg.eval.batch_size]
+    text = f"{round_name(champion)} attempts training tasks"
+    for start in range(0, len(tasks), _TOGETHER):
+        some = tasks[start : start + _TOGETHER]
+        shown = [[task.id, canonical_json([task.place.prompt, task.place.tools])] for task in some]
+        key = content_id("attempts", 1, canonical_json([settings, shown]))
+        tried = ctx.store.cached("attempts", key)
+        if tried is None:
+            if not start:
+                ctx.say(f"{text} ({len(tasks):,} tasks, {cfg.train.attempts} attempts each)")
+            tried = [list(map(list, one)) for one in sample(cfg, adapter, [t.place for t in some], cfg.train.attempts)]
+            ctx.store.cache("attempts", key, tried)
+            ctx.progress(text, start + len(some), len(tasks))
+        for task, attempts in zip(some, tried, strict=True):
+            yield from _kept(task, attempts, champion, funnel)
+
+
+def _kept(task: _Task, attempts: Sequence[Any], champion: int, funnel: Funnel) -> Iterator[Row]:
+    """Yield the rows of a task's shortest different successes: the more, the more of its attempts fail."""
+    known = [(n, one) for n, one in enumerate(attempts) if one[2] is not None]
+    passed = [(n, one) for n, one in known if one[2] >= GOOD_ENOUGH_TO_COPY]
+    funnel.note("tasks attempted", 1 if attempts else 0)
+    funnel.note("tasks that the world does not know", 0 if attempts else 1)
+    funnel.note("attempts", len(attempts))
+    funnel.note("attempts that succeeded", len(passed))
+    funnel.note("attempts with no known end", len(attempts) - len(known))
+    if not passed:
+        return
+    most = max(1, math.ceil(MOST_KEPT * (1 - len(passed) / len(attempts))))
+    different: dict[str, tuple[int, Any]] = {}
+    for n, one in sorted(passed, key=lambda attempt: (len(attempt[1][1]), attempt[0])):
+        different.setdefault(canonical_json([_done(one[0][at]) for at in one[1]]), (n, one))
+    for n, (messages, actions, success) in list(different.values())[:most]:
+        for at in actions:
+            prompt, completion = _numbered([*task.place.prompt, *messages[:at]], messages[at])
+            yield {
+                "prompt": prompt,
+                "completion": [completion],
+                "tools": task.place.tools,
+                "weight": 1.0,
+                "id": content_id("attempt", task.task_id, canonical_json([prompt, completion, task.place.tools])),
+                "task_id": task.task_id,
+                "mix": "attempted",
+                "attempt": {"policy": champion, "place": task.id, "number": n, "success": success},
+                "episode_id": task.episode_id,
+            }
+
+
+def _done(message: Row) -> Any:
+    calls = [(call["name"], call["arguments"]) for call in message.get("tool_calls") or ()]
+    return calls or message.get("content")
+
+
+def _numbered(prompt: Sequence[Row], action: Row) -> tuple[list[Row], Row]:
+    """Return messages as datasets have them: calls numbered in order, results without a status."""
+    names: dict[str, str] = {}
+
+    def plain(message: Row) -> Row:
+        calls = [
+            {**call, "id": names.setdefault(call["id"], f"call{len(names):05d}")}
+            for call in message.get("tool_calls") or ()
+        ]
+        kept = {k: v for k, v in message.items() if k != "status" and v is not None}
+        if "tool_call_id" in kept:
+            kept["tool_call_id"] = names.get(kept["tool_call_id"], kept["tool_call_id"])
+        return {**kept, "tool_calls": calls} if calls else kept
+
+    return [plain(message) for message in prompt], plain(action)
+
+
+# --- what earlier rounds kept -----------------------------------------------------------------------------------------
+
+
+def _earlier(ctx: Context, before: Before) -> dict[str, Row]:
+    """Return rows of earlier rounds' attempts by id, as far as the start policy was not trained on them.
+
+    Not those at tasks that are held out by now, nor of rounds that a forgotten user's rows have tainted.
+    """
+    held_out = read_table(ctx.store, "episodes").filter(pl.col("split") != Split.TRAIN.value)
+    others = set(held_out.select("task_id").collect()["task_id"])
+    rows: dict[str, Row] = {}
+    for number in ctx.registry.numbers():
+        if number in ctx.registry.tainted:
+            continue
+        for row in read_rows(ctx.registry.folder(number) / DATASET, optional=True):
+            new = row["id"] not in before.ids and row["task_id"] not in others
+            if row.get("mix") == "attempted" and new:
+                rows[row["id"]] = {k: v for k, v in row.items() if k != "nll_weight"}
+    return rows

@@ -1,0 +1,104 @@
+"""Attempts in an environment, side by side: a policy acts, what it runs in answers, until each attempt is over.
+
+In: a policy, and turns of the replay environment or of a world. Out: the conversations, with what came of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from flywheel.config import Config
+from flywheel.extensions import Policy, Turn
+from flywheel.models.policy import PolicySet
+from flywheel.models.scoring import Draw
+from flywheel.stages.evaluate.window import Ask, Messages, Tools, fits
+
+TEMPERATURE = 1.0  # of sampled attempts: the policy's own distribution
+
+
+class Played:
+    """One attempt and the conversation so far.
+
+    Args:
+        turn: answers its actions.
+        prompt: the messages before its first action.
+        tools: what is at hand.
+    """
+
+    def __init__(self, turn: Turn, prompt: Messages, tools: Tools) -> None:
+        self.turn, self.tools = turn, tools
+        self.messages: Messages = list(prompt)
+        self.actions: list[int] = []  # positions of what the policy did
+        self.tokens = 0
+
+    @property
+    def ask(self) -> Ask:
+        """What the policy reads next."""
+        return Ask(self.messages, self.tools)
+
+
+def play(policy: Policy, attempts: Sequence[Played], most_tokens: int, most_actions: int) -> None:
+    """Let a policy act in all attempts until each is over; one that grows too long is stopped as over budget."""
+    while acting := [attempt for attempt in attempts if not attempt.turn.over]:
+        able = fits(policy, [attempt.ask for attempt in acting], most_tokens)
+        asked = []
+        for attempt, fit in zip(acting, able, strict=True):
+            if fit and len(attempt.actions) < most_actions:
+                asked.append(attempt)
+            else:
+                attempt.turn.stop("over budget")
+        prompts, tools = [a.messages for a in asked], [a.tools for a in asked]
+        for attempt, answer in zip(asked, policy.generate(prompts, tools, max_new_tokens=most_tokens), strict=True):
+            attempt.actions.append(len(attempt.messages))
+            attempt.messages += attempt.turn.take(answer.message)
+            attempt.tokens += answer.tokens
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where attempts begin: a prompt, its tools, and what opens a turn for a seed (None: the task is not known)."""
+
+    prompt: Messages
+    tools: Tools
+    open: Callable[[int], Turn | None]
+
+
+class Tried(NamedTuple):
+    """One attempt: what followed the prompt, and the chance that it succeeded (None: not known).
+
+    `actions` are the positions in `messages` of what the policy did.
+    """
+
+    messages: Messages
+    actions: list[int]
+    success: float | None
+
+
+def sample(config: Config, adapter: Path | None, places: Sequence[Place], attempts: int) -> list[list[Tried]]:
+    """Return so many attempts of a policy at each place, sampled; equal seeds, places and weights give equal ones.
+
+    Args:
+        config: the model, evaluation, replay and training sections.
+        adapter: the policy's adapter folder; None for the base model.
+        places: where to begin.
+        attempts: at each; those at a place that is not known are none.
+    """
+    policy = PolicySet(config.model, config.eval).policy(adapter, "attempts")
+    tried: list[list[Tried]] = [[] for _ in places]
+    for number in range(attempts):
+        seed = config.train.seed * attempts + number
+        turns = [place.open(seed) for place in places]
+        played = {
+            i: Played(turn, place.prompt, place.tools)
+            for i, (turn, place) in enumerate(zip(turns, places, strict=True))
+            if turn is not None
+        }
+        drawing = policy.drawing(Draw(TEMPERATURE, seed))
+        play(drawing, list(played.values()), config.eval.max_new_tokens, config.replay.max_calls + 1)
+        for i, one in played.items():
+            start = len(places[i].prompt)
+            tried[i].append(Tried(one.messages[start:], [at - start for at in one.actions], one.turn.success))
+    return tried

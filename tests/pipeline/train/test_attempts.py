@@ -1,0 +1,140 @@
+"""Attempts that the champion makes for a round: at training tasks, kept where they succeed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from flywheel.config import Config
+from flywheel.funnel import Funnel
+from flywheel.pipeline.build.tables import read_table
+from flywheel.pipeline.train.attempts import _kept, _Task
+from flywheel.pipeline.train.plan import PlannedRound, make_plan
+from flywheel.project import Project
+from flywheel.stages.evaluate.play import Place
+from tests.projects import train
+
+WORLD = '''
+import hashlib
+
+
+class Turn:
+    """Over after one action. A hard task succeeds once in four seeds, an easy one always; some are not known."""
+
+    def __init__(self, prompt, seed):
+        self.hard = int(hashlib.sha256(prompt[-1]["content"].encode()).hexdigest(), 16) % 2
+        self.right, self.over, self.success = not self.hard or seed % 4 == 3, False, None
+
+    def take(self, message):
+        self.over, self.success = True, float(self.right)
+        return [{"role": "assistant", "content": "It is done."}]
+
+    def stop(self, why):
+        self.over, self.success = True, 0.0
+
+
+def shop(prompt, seed):
+    with open("{seen}", "a") as seen:
+        seen.write(prompt[-1]["content"] + chr(10))
+    return None if "lamp" in prompt[-1]["content"] else Turn(prompt, seed)
+'''
+ATTEMPTS = {"attempts": 4, "attempt_tasks": 20, "world": "small_world:shop", "max_rows": 12}
+
+
+@pytest.fixture(scope="module")
+def project(projects: Callable[[str], Path]) -> Project:
+    folder = projects("promoted")
+    (folder / "small_world.py").write_text(WORLD.replace("{seen}", str(folder / "seen.txt")), encoding="utf-8")
+    return Project(folder)
+
+
+def planned(project: Project, **settings: Any) -> PlannedRound:
+    config = project.config.model_dump()
+    config["train"] |= {"method": "sft", **settings}
+    return make_plan(replace(project.context, config=Config.model_validate(config)), 2)
+
+
+def rows_of(found: PlannedRound) -> list[dict[str, Any]]:
+    return [row for row in map(json.loads, found.dataset.splitlines()) if row.get("mix") == "attempted"]
+
+
+def test_successes_at_training_tasks_join_the_round(project: Project) -> None:
+    found = planned(project, **ATTEMPTS)
+    counts, rows = found.plan.counts, rows_of(found)
+
+    assert counts["note: tasks attempted"] + counts["note: tasks that the world does not know"] == 20
+    assert counts["note: attempts"] == 4 * counts["note: tasks attempted"]
+    assert 0 < counts["note: attempts that succeeded"] < counts["note: attempts"]
+    assert counts["considered"] == counts["kept"] + sum(n for k, n in counts.items() if k.startswith("dropped: "))
+    assert len(rows) == found.plan.card.mix["attempted"] > 0
+    tasks = dict(read_table(project.store, "episodes").select("task_id", "split").unique().collect().iter_rows())
+    assert {tasks[row["task_id"]] for row in rows} == {"train"}
+    asked = set((project.folder / "seen.txt").read_text(encoding="utf-8").splitlines())
+    held_out = read_table(project.store, "episodes").filter(pl.col("split") != "train").collect()["request"]
+    assert asked
+    assert not asked & set(held_out)
+
+
+def test_a_row_leads_to_its_attempt_and_to_a_log_line(project: Project) -> None:
+    found = planned(project, **ATTEMPTS)
+    origins = {line["id"]: line for line in map(json.loads, found.origins.splitlines())}
+    events = read_table(project.store, "events").select("conversation_id", "source_file", "source_line").collect()
+    episodes = dict(read_table(project.store, "episodes").select("episode_id", "conversation_id").collect().iter_rows())
+
+    for row in rows_of(found):
+        line = origins[row["id"]]
+        assert line["attempt"] == row["attempt"]
+        assert line["attempt"]["policy"] == 1
+        assert line["attempt"]["success"] == 1.0
+        lines = events.filter(pl.col("conversation_id") == episodes[line["episodes"][0]])
+        assert lines.height
+        assert lines["source_line"].null_count() == 0
+
+
+def test_the_same_attempts_are_made_once_and_give_the_same_bytes(project: Project) -> None:
+    first = planned(project, **ATTEMPTS)
+    asked = (project.folder / "seen.txt").stat().st_size
+    pieces = sorted((project.store.root / "cache" / "attempts").iterdir())
+    pieces[0].unlink()  # killed before this piece was remembered
+
+    assert planned(project, **ATTEMPTS) == first
+    again = (project.folder / "seen.txt").stat().st_size - asked
+    assert 0 < again < asked
+    assert rows_of(planned(project, **ATTEMPTS | {"seed": 1})) != rows_of(first)
+
+
+def test_equal_successes_count_once_and_the_next_round_has_them_too(project: Project) -> None:
+    found = planned(project, **ATTEMPTS)
+    passed = Counter(row["task_id"] for row in rows_of(found))
+    assert set(passed.values()) == {1}
+
+    toml = project.folder / "flywheel.toml"
+    settings = '[train]\nattempts = 4\nattempt_tasks = 20\nworld = "small_world:shop"'
+    toml.write_text(toml.read_text(encoding="utf-8").replace("[train]", settings), encoding="utf-8")
+    manifest = train(project, "--round", "2")
+    assert manifest.counts["note: attempts"] == found.plan.counts["note: attempts"]
+    later = planned(Project(project.folder), attempts=1, attempt_tasks=1, world="small_world:shop")
+    assert {row["id"] for row in rows_of(found)} & {row["id"] for row in rows_of(later)}
+
+
+def test_without_a_champion_nobody_attempts(projects: Callable[[str], Path]) -> None:
+    project = Project(projects("built"))
+    config = project.config.model_dump()
+    config["train"] |= {"attempts": 2}
+    counts = make_plan(replace(project.context, config=Config.model_validate(config)), 1).plan.counts
+    assert counts["note: no attempts: there is no champion that could make them"] == 1
+
+
+def test_a_hard_task_keeps_more_of_its_successes_than_an_easy_one() -> None:
+    def kept(successes: list[bool]) -> int:
+        tried = [[[{"role": "assistant", "content": f"way {n}"}], [0], float(won)] for n, won in enumerate(successes)]
+        task = _Task("place", "task", "episode", Place([{"role": "user", "content": "?"}], None, lambda _: None))
+        return len(list(_kept(task, tried, 1, Funnel())))
+
+    assert [kept([True] * won + [False] * (8 - won)) for won in range(9)] == [0, 1, 2, 3, 2, 2, 1, 1, 1]
