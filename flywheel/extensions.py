@@ -119,7 +119,11 @@ class Reader(Protocol):
         ...
 
     def read(self, record: Any, line: int) -> Iterable[dict[str, Any]]:
-        """Yield the events of one record."""
+        """Yield the events of one record; `line` is its number among the records of its file, from 1.
+
+        Blank lines, byte-order marks and the lines around server-sent events make no difference to that number, so that
+        the same log has the same events however its lines end.
+        """
         ...
 
 

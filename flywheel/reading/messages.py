@@ -67,7 +67,7 @@ def messages(logged: Any) -> list[Message]:
         made = _message(item, position)
         normal += map(dict, made)  # dicts of its own, whose lists and calls are shared
         if made and made[0]["role"] == CONTEXT:
-            others |= {c["id"]: c["name"] for c in _calls_of(item) if c["id"]}
+            others |= {c["id"]: c["name"] or "tool" for c in _calls_of(item) if c["id"]}
     name_results(normal)
     return [_theirs(message, others) for message in normal] if others else normal
 
@@ -181,15 +181,18 @@ def _spoken(
 
 
 def call(value: Any) -> dict[str, Any] | None:
-    """Return one tool call in normal form from any dialect; None when it names no tool."""
+    """Return one tool call in normal form from any dialect; None when nothing is called.
+
+    A call whose log lost the tool's name has an empty one: it is counted when steps are made, and never trained on.
+    """
     outer = as_dict(value)
     inner = as_dict(first(outer, ("function", "custom", "server_tool_call"))) or outer
     name = text(inner.get("name")) or text(outer.get("name"))
-    if name is None:
-        return None
-    fields = {"id": ident(first(outer, ("id", "call_id", "tool_call_id"))) or "", "name": name}
+    fields = {"id": ident(first(outer, ("id", "call_id", "tool_call_id"))) or "", "name": name or ""}
     value = first(inner, ("arguments", "input", "args", "parameters"))
     raw = text(inner.get("arguments_raw"))  # as flywheel itself writes a call
+    if name is None and not fields["id"] and value is None:
+        return None
     known = arguments(raw if value is None else value)
     return fields | known | ({"arguments_raw": raw} if raw is not None else {})
 

@@ -21,6 +21,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Source, source_of
 from flywheel.reading.spans import Run
 from flywheel.reading.values import count, embedded, hex_id, ident, number, text, when
@@ -54,16 +55,21 @@ class SpanMap:
             row: a span or a trace.
             places: metadata, in which `*` looks for the usual names.
             trace: the trace's id, where the row does not have it; a row without any is a trace of its own.
+
+        Raises:
+            BadRecordError: the row has neither an id nor a trace, and may be part of anything.
         """
         known = source_of(*places)
         span = self.id_of(row, "id")
-        trace = trace or self.id_of(row, "trace") or span or "?"
+        trace = trace or self.id_of(row, "trace") or span
+        if trace is None:
+            raise BadRecordError("bad_record", "neither an id of its own nor of a trace")
         return {
             "conversation_id": self.name_of(row, "conversation", known["conversation_id"]) or trace,
             "user": self.name_of(row, "user", known["user"]),
             "policy": self.name_of(row, "policy", known["policy"]),
             "task_key": self.name_of(row, "task", known["task_key"]),
-            "model": next((name for value in self.values(row, "model") if (name := text(value))), None),
+            "model": self.model_of(row),
             "ids": [f"trace:{trace}", *([f"span:{span}"] if span else [])],
             **({"span_id": span, "parent_id": self.id_of(row, "parent")} if self.id else {}),
         }
@@ -113,6 +119,10 @@ class SpanMap:
     def name_of(self, row: Mapping[str, Any], meaning: str, known: str | None = None) -> str | None:
         """Return a conversation, user, policy or task; `known` is what `*` means."""
         return next((name for value in self.values(row, meaning, known) if (name := ident(value))), None)
+
+    def model_of(self, row: Mapping[str, Any]) -> str | None:
+        """Return the model that answered."""
+        return next((name for value in self.values(row, "model") if (name := text(value))), None)
 
     def _amount(self, row: Mapping[str, Any], meaning: str, read: Any) -> Any:
         amounts = (read(value) for value in self.values(row, meaning))

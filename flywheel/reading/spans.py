@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source, answer_from, request
 from flywheel.reading.messages import Message, flat_text, is_mcp_result
-from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript
+from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript, unread
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import embedded, literal, present, text
 from flywheel.records import EventKind
@@ -60,7 +60,7 @@ def model_call(
         offered = {"tools": kept["tools"]} if "tools" in kept else {}
         yield request(history, source, source.get("seq", 0), {"tags": ["call_failed"]} | offered)
         return
-    payload = answer_from(answers, []) | kept | _seconds(run)
+    payload = answer_from(answers, unread(output, answers)) | kept | _seconds(run)
     if history:
         payload["input"] = history
     response = kept.get("response_id")

@@ -15,11 +15,11 @@ the user (an input) or of the assistant (an output).
 """
 
 from flywheel.reading.shapes.inputs import Asked, asked, instructions_around, schemas, transcript
-from flywheel.reading.shapes.outputs import about_answer, answered, exchange, joined_chunks
+from flywheel.reading.shapes.outputs import about_answer, answered, exchange, joined_chunks, unread
 from flywheel.reading.shapes.reprs import fields_of_repr, mapping_of_repr
 from flywheel.reading.shapes.turns import call_of
 
 __all__ = [
     "Asked", "about_answer", "answered", "asked", "call_of", "exchange", "fields_of_repr", "instructions_around",
-    "joined_chunks", "mapping_of_repr", "schemas", "transcript",
+    "joined_chunks", "mapping_of_repr", "schemas", "transcript", "unread",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ no error: it becomes the assistant's text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ _WRAPPERS = (
 _INNER = ("output", "outputs", "llm_output", "message", "kwargs", "response_metadata", "generation_info")
 _LISTS = {"choices": 0, "candidates": 0, "generations": 0, "messages": -1, "output": -1}
 _DEPTH = 5
+_CALLS = re.compile(r'"(?:tool_?calls|function_?call|tool_?use)"\s*:\s*(?:\[\s*)?\{', re.IGNORECASE)
 _APART = ("cache_creation_input_tokens", "cache_read_input_tokens")  # Anthropic counts them besides `input_tokens`
 _USAGE = ("usage", "usage_metadata", "token_usage", "usageMetadata")
 _REASONS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
@@ -42,6 +44,15 @@ def answered(value: Any) -> list[Message]:
     if turns is None:
         turns = [{"role": "assistant", "content": _written(value)}]
     return [m for m in messages(turns) if m["role"] == "assistant"]
+
+
+def unread(value: Any, answers: Sequence[Message]) -> list[str]:
+    """Return the tag of an output with tool calls in a shape that is not known, which became text."""
+    opened = embedded(value)
+    if len(answers) != 1 or not isinstance(opened, dict | list) or answers[0].get("tool_calls"):
+        return []
+    content = answers[0].get("content") or ""
+    return ["unreadable_content"] if _CALLS.search(content) and content == _written(value) else []
 
 
 def _written(value: Any) -> str | None:
@@ -69,7 +80,8 @@ def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
             return [turn for choice in item[name] for turn in _choice(as_dict(choice), depth)]
     if is_part(item) and "toolName" in item:
         return turns_of([{"role": "assistant", "content": [item]}])
-    if "role" not in item and bool({"toolCalls", "tool_calls"} & set(item)) and bool({"text", "content"} & set(item)):
+    called = first(item, ("toolCalls", "tool_calls")) or not {"text", "content"}.isdisjoint(item)
+    if item.get("role") is None and called and not {"toolCalls", "tool_calls"}.isdisjoint(item):
         return turns_of([{**item, "role": "assistant"}])
     if is_turn(item) or (isinstance(item.get("content"), list) and "stop_reason" in item):
         return turns_of([item], "assistant")
@@ -179,7 +191,8 @@ def exchange(inputs: Any, output: Any) -> dict[str, Any]:
 
     Without any output the message is empty and tagged `content_missing`, as everywhere.
     """
-    payload = answer_from(answered(output), []) | about_answer(output)
+    answers = answered(output)
+    payload = answer_from(answers, unread(output, answers)) | about_answer(output)
     response = as_dict(embedded(output))
     echo = response if response.get("object") == "response" else {}  # the Responses API repeats what it was asked
     begins = asked(inputs)

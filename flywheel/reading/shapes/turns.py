@@ -47,7 +47,15 @@ def is_turn(value: Any) -> bool:
     item = _unwrapped(as_dict(value))
     if isinstance(item.get("role"), str):
         return not _SAYING.isdisjoint(item) or item.keys() <= {"role", "finish_reason"}
+    if item.get("role") is None and _makes_calls(item):
+        return True
     return _typed_role(item) is not None or item.get("type") in ITEM_KINDS or _is_pydantic_ai(item)
+
+
+def _makes_calls(item: Mapping[str, Any]) -> bool:
+    """Whether a message without a role calls tools, as only the assistant does."""
+    parts = (*as_list(item.get("parts")), *as_list(item.get("content")))
+    return bool(as_list(item.get("tool_calls"))) or any(as_dict(part).get("type") in CALL_KINDS for part in parts)
 
 
 def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
@@ -92,6 +100,8 @@ def _turns(role: str, value: Any) -> Iterator[Turn]:
         if isinstance(named, str):  # also as a class writes itself: `MessageRole.USER`
             named = named.lower()
             role = named.rpartition(".")[2] if named.replace(".", "_").isidentifier() else named
+        elif _makes_calls(item):
+            role = "assistant"
         yield _message(role, item)
 
 
@@ -286,7 +296,8 @@ def is_part(value: Any) -> bool:
 
 def _is_sdk_call(part: Mapping[str, Any]) -> bool:
     """Whether an object is a tool call of the AI SDK, which its spans log without a type."""
-    return isinstance(part.get("toolName"), str) and "toolCallId" in part and part.keys().isdisjoint(_ANSWERED)
+    named = isinstance(part.get("toolName", 0), str | None)
+    return named and "toolCallId" in part and part.keys().isdisjoint(_ANSWERED)
 
 
 def _is_hidden(part: Mapping[str, Any]) -> bool:

@@ -144,6 +144,12 @@ def calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [c for c in calls if isinstance(c, dict) and c.get("name")] if isinstance(calls, list) else []
 
 
+def nameless_calls(message: Mapping[str, Any]) -> int:
+    """Return how many of a message's calls name no tool: the log lost what was called."""
+    calls = message.get("tool_calls")
+    return len(calls) - len(calls_of(message)) if isinstance(calls, list) else 0
+
+
 def _signature(message: Mapping[str, Any]) -> tuple[str, str, list[str]]:
     """Return what identifies a message in a repeated history: ids, names, statuses and reasoning may be left out."""
     content = message.get("content")

@@ -88,12 +88,12 @@ def build_episodes(
     for log in _conversations(events):
         funnel.considered += 1
         transcript = read_transcript([_event(row) for row in log.rows if row.kind not in _LATER])
+        _count_calls(transcript, funnel)
         if not transcript.actions and not transcript.tail and not _failed_early(log):
             only_feedback = all(row.kind in _LATER for row in log.rows)
             funnel.dropped["feedback without conversation" if only_feedback else "no messages"] += 1
             continue
         funnel.kept += 1
-        _count_calls(transcript, funnel)
         episode = _episode(log, transcript, cfg, names)
         episodes.append(episode)
         steps += _steps(episode, transcript)

@@ -98,7 +98,7 @@ def _assembled(deltas: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         call["id"] = call["id"] or str(delta.get("id") or "")
         call["name"] = call["name"] or str(delta.get("name") or "")
         call["arguments_raw"] += str(delta.get("arguments_raw") or "")
-    return [_parsed(call) for _, call in sorted(calls.items()) if call["name"]]
+    return [_parsed(call) for _, call in sorted(calls.items()) if call["name"] or call["id"]]
 
 
 def _parsed(call: dict[str, Any]) -> dict[str, Any]:

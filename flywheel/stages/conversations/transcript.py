@@ -12,7 +12,7 @@ No call is lost without a word: every call of the events is one of an action, or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.sampling import served
 from flywheel.stages.conversations.bare import name_bare_arguments
-from flywheel.stages.conversations.duplicates import calls_of, merge_duplicates, same_message
+from flywheel.stages.conversations.duplicates import calls_of, merge_duplicates, nameless_calls, same_message
 from flywheel.stages.conversations.fragments import Event, join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
 
@@ -83,14 +83,32 @@ def read_transcript(events: Sequence[Event]) -> Transcript:
 
 def _calls_in(events: Iterable[Event]) -> int:
     """Return how many tool calls events have: in the agent's messages, and as spans."""
-    answers = (event.payload.get("message") for event in events if event.kind == "model_call")
-    return sum(len(calls_of(message)) for message in answers if isinstance(message, dict)) + sum(
-        event.kind == "tool_call" for event in events
-    )
+    return sum(event.kind == "tool_call" or sum(_begins(call, event) for call in _made(event)) for event in events)
+
+
+def _made(event: Event) -> list[dict[str, Any]]:
+    message = event.payload.get("message") if event.kind == "model_call" else None
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def _begins(call: Mapping[str, Any], event: Event) -> bool:
+    """Whether it is a call, or the first piece of one: only that has a name or an id."""
+    return bool(call.get("name") or call.get("id")) or event.payload.get("fragment") != "delta"
 
 
 def _messages(value: Any) -> Messages:
-    return [m for m in value if isinstance(m, dict) and m.get("role")] if isinstance(value, list) else []
+    logged = value if isinstance(value, list) else []
+    return [_named(message) for message in logged if isinstance(message, dict) and message.get("role")]
+
+
+def _named(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the calls whose tool the log does not name."""
+    if not nameless_calls(message):
+        return message
+    calls = calls_of(message)
+    rest = {name: value for name, value in message.items() if name != "tool_calls"}
+    return rest | ({"tool_calls": calls} if calls else {})
 
 
 def _tool_name(schema: Any) -> str:
@@ -195,7 +213,10 @@ class _Walker:
         if history is not None:
             self.pending, self._resets = self._observed(history)
             self._observe_results(self.pending, event.event_id)
-        self._act(event.event_id, {"role": "assistant", **message})
+        if lost := nameless_calls(message):
+            self.out.uncounted[NAMELESS] += lost
+            self.out.tags.add("content_missing")
+        self._act(event.event_id, _named({"role": "assistant", **message}))
         self.out.actions[-1].served = served(event.payload)
 
     def _observed(self, history: Messages) -> tuple[Messages, bool]:

@@ -118,12 +118,12 @@ class FileReading:
         before = self._continued()
         begin = None
         if before is not None and self._start.hash_before is not None:
-            begin = (before.offset_bytes, before.offset_lines, self._start.hash_before)
+            begin = (before.offset_bytes, before.offset_lines, before.numbered, self._start.hash_before)
         mended = self._mended(content)
         if mended is not None:
-            begin = (len(mended[0]), 1, hashlib.sha256(mended[0]))
+            begin = (len(mended[0]), 1, 1, hashlib.sha256(mended[0]))
         framing = Framing(content, self._limits, start=begin)
-        records: Iterator[Framed] = chain([Raw(1, mended[1])] if mended is not None else [], framing)
+        records: Iterator[Framed] = chain([Raw(1, mended[1], 1)] if mended is not None else [], framing)
         head = list(_head(records))
         known = Detection(before.format, 1.0) if before is not None else None
         detection = known or self._detect(content.name, head)
@@ -140,6 +140,7 @@ class FileReading:
             detection.format,
             offset=offset,
             lines=framing.whole_lines if offset else 0,
+            numbered=framing.whole_records if offset else None,
             prefix=framing.digest,
             columns=columns,
         )
@@ -189,7 +190,7 @@ class FileReading:
 
     def _text(self, name: str, builder: BlockBuilder) -> Iterator[Block]:
         builder.open(name, TEXT_FILE, {}, "text document")
-        yield from filled(builder.add(Raw(0, b"null")))
+        yield from filled(builder.add(Raw(0, b"null", 0)))
 
     def _archive(self, kind: str, builder: BlockBuilder) -> Iterator[Block]:
         for member in members(self._file, self._start.size_bytes, kind, self._limits.expand_ratio):
@@ -237,7 +238,7 @@ class FileReading:
         )
 
     def _state(
-        self, source_format: str, *, offset: int = 0, lines: int = 0, prefix: str = "",
+        self, source_format: str, *, offset: int = 0, lines: int = 0, numbered: int | None = None, prefix: str = "",
         columns: Mapping[str, str] | None = None,
     ) -> SourceState:  # fmt: skip
         before = self._continued()
@@ -249,6 +250,7 @@ class FileReading:
             records=self._records + (before.records if before is not None else 0),
             offset_bytes=offset,
             offset_lines=lines,
+            offset_records=numbered,
             from_line=before.offset_lines if before is not None else 0,
             prefix_sha256=prefix if offset else "",
             content_sha256=self._start.content_sha256,

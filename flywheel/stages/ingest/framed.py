@@ -31,6 +31,7 @@ class Raw(NamedTuple):
 
     line: int
     raw: bytes
+    number: int  # among the records of its file, from 1: blank lines make no difference
 
     def parse(self) -> Record | Bad:
         """Return the record, or its refusal."""
@@ -38,7 +39,7 @@ class Raw(NamedTuple):
             value, tags = loads(self.raw)
         except BadJsonError as error:
             return refused(self.line, error.reason, error.detail, self.raw)
-        return Record(self.line, value, self.raw, tags)
+        return Record(self.line, value, self.raw, tags, self.number)
 
 
 class Lines(NamedTuple):
@@ -48,25 +49,28 @@ class Lines(NamedTuple):
     raws: list[bytes]
     n_records: int  # those that are not blank
     size: int
+    number: int  # of the first record
     exact: bool = False  # whether the fast parser keeps all their numbers
 
     def records(self) -> Iterator[Record | Bad]:
         """Yield each line that is not blank, parsed."""
+        number = self.number - 1
         for line, raw in enumerate(self.raws, self.first):
             if not raw or raw.isspace():
                 continue
+            number += 1
             if self.exact:
                 try:
-                    yield Record(line, orjson.loads(raw), raw, ())
+                    yield Record(line, orjson.loads(raw), raw, (), number)
                     continue
                 except orjson.JSONDecodeError:
                     pass
             try:
                 value, tags = loads(raw)
             except BadJsonError:
-                yield Raw(line, raw.strip()).parse()  # positions in the line are given without the blanks
+                yield Raw(line, raw.strip(), number).parse()  # positions in the line are given without the blanks
             else:
-                yield Record(line, value, raw, tags)
+                yield Record(line, value, raw, tags, number)
 
 
 class Record(NamedTuple):
@@ -76,6 +80,7 @@ class Record(NamedTuple):
     value: Any
     raw: bytes | None
     tags: tuple[str, ...]
+    number: int
 
     def bad(self, reason: str, detail: str) -> Bad:
         """Return this record as a refused one."""

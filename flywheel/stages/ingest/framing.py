@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 
-Start = tuple[int, int, "Hash"]
+Start = tuple[int, int, int, "Hash"]
 
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
@@ -45,19 +45,19 @@ class Limits:
 class Framing:
     """The records of one content, once, in order.
 
-    After the iteration `offset` and `whole_lines` say up to where it was read for good: its whole lines, without an
-    unfinished last one, which a growing file may go on with; `digest` is the SHA-256 of these bytes. `offset` stays 0
-    for what is not read line by line. Offsets are of the decompressed bytes.
+    After the iteration `offset`, `whole_lines` and `whole_records` say up to where it was read for good: its whole
+    lines, without an unfinished last one, which a growing file may go on with; `digest` is the SHA-256 of these bytes.
+    `offset` stays 0 for what is not read line by line. Offsets are of the decompressed bytes.
 
     Args:
         content: what to read.
         limits: what it may cost.
-        start: (offset, lines, digest so far) where an earlier reading ended.
+        start: (offset, lines, records, digest so far) where an earlier reading ended.
     """
 
     def __init__(self, content: Content, limits: Limits, *, start: Start | None = None) -> None:
         self._content, self._limits = content, limits
-        self.offset, self.lines, self._hash = start if start is not None else (0, 0, hashlib.sha256())
+        self.offset, self.lines, self.whole_records, self._hash = start or (0, 0, 0, hashlib.sha256())
         self.whole_lines = self.lines
         self._rest = b""
         self._singly = 0
@@ -117,17 +117,18 @@ class Framing:
                 record: Framed | None = self._too_long(stream, raw)
             else:
                 record = self._line(self.lines, raw)
-                self._read_for_good(raw, 1)
+                self._read_for_good(raw, 1, int(record is not None))
             if record is not None:
                 self._singly += 1
                 yield record
             if self._singly >= _SINGLY and self._unwrap is bytes.strip:
                 yield from self._many(stream)
 
-    def _read_for_good(self, raw: bytes, lines: int) -> None:
+    def _read_for_good(self, raw: bytes, lines: int, records: int) -> None:
         self._hash.update(raw)
         self.offset += len(raw)
         self.whole_lines += lines
+        self.whole_records += records
 
     def _unfinished(self, raw: bytes, fault: str) -> Iterator[Framed]:
         """Yield a last line without an end: read, but not for good, for it may go on; it then keeps its number."""
@@ -148,9 +149,10 @@ class Framing:
             whole, self._rest = self._rest + piece[:end], piece[end:]
             raws = whole[:-1].split(b"\n")
             blank = raws.count(b"") + sum(map(bytes.isspace, raws))
-            yield Lines(self.lines + 1, raws, len(raws) - blank, len(whole), exact=not has_large_numbers(whole))
+            count, exact = len(raws) - blank, not has_large_numbers(whole)
+            yield Lines(self.lines + 1, raws, count, len(whole), self.whole_records + 1, exact=exact)
             self.lines += len(raws)
-            self._read_for_good(whole, len(raws))
+            self._read_for_good(whole, len(raws), count)
 
     def _too_long(self, stream: Opened, raw: bytes) -> Bad:
         """Skip the rest of a line that is longer than allowed."""
@@ -160,9 +162,10 @@ class Framing:
             line, self._rest = (raw[:end], raw[end:]) if end else (raw, b"")
             digest.update(line)
             size += len(line)
-            self._read_for_good(line, 0)
+            self._read_for_good(line, 0, 0)
             raw = b"" if end else stream.readline(_CHUNK)
         self.whole_lines += 1
+        self.whole_records += 1
         detail = f"a line of {size:,} bytes; ingest.max_record_mb allows {self._limits.record_bytes:,}"
         return Bad(self.lines, "bad_record", detail, size, digest.hexdigest())
 
@@ -177,14 +180,14 @@ class Framing:
         if piece.digest:
             detail = f"{piece.size:,} bytes; ingest.max_record_mb allows {self._limits.record_bytes:,}"
             return Bad(piece.number, "bad_record", detail, piece.size, piece.digest)
-        return Raw(piece.number, piece.raw)
+        return Raw(piece.number, piece.raw, piece.number)
 
     def _line(self, line: int, raw: bytes) -> Raw | None:
         text = raw.strip()
         if line == 1:
             text = text.removeprefix(_BOM).lstrip()
         text = self._unwrap(text)
-        return Raw(line, text) if text else None
+        return Raw(line, text, self.whole_records + 1) if text else None
 
     def _frames(self, stream: Opened) -> Iterator[Framed]:
         """Read messages behind their length, as an OpenTelemetry collector writes compressed files."""
@@ -204,14 +207,14 @@ class Framing:
 
     def _message(self, raw: bytes) -> Raw | Bad:
         if not compression(raw):
-            return Raw(self.lines, raw)
+            return Raw(self.lines, raw, self.lines)
         inner = Content("message", len(raw), lambda _: Stream(io.BytesIO(raw)))
         with Opened(inner, max_ratio=self._limits.expand_ratio) as opened:
             text = opened.read(self._limits.record_bytes + 1)
             if opened.fault or len(text) > self._limits.record_bytes:
                 return refused(self.lines, "bad_record", opened.fault or "more than ingest.max_record_mb allows", raw)
         foreign = foreign_bytes(text)
-        return refused(self.lines, "unknown_format", foreign, raw) if foreign else Raw(self.lines, text)
+        return refused(self.lines, "unknown_format", foreign, raw) if foreign else Raw(self.lines, text, self.lines)
 
     def _parquet(self, opened: Opened) -> Iterator[Framed]:
         import pyarrow as pa
@@ -268,4 +271,4 @@ def _row(line: int, row: dict[str, Any]) -> Record | Bad:
         value, tags = storable(row)
     except BadJsonError as error:
         return refused(line, error.reason, error.detail)
-    return Record(line, value, None, tags)
+    return Record(line, value, None, tags, line)

@@ -56,7 +56,7 @@ class Normalizer:
 
     def _events(self, record: Record) -> Iterable[dict[str, Any]]:
         try:
-            return list(self._reader.read(record.value, record.line))
+            return list(self._reader.read(record.value, record.number))
         except READER_FAULTS as error:
             raise BadRecordError("bad_record", f"reader {self._reader.name} fails: {where(error)}") from None
 

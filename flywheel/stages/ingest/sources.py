@@ -37,10 +37,11 @@ class SourceState:
 
     `sha256` and `size_bytes` are the file's; `content_sha256` is that of its decompressed bytes. `offset_bytes`, of the
     decompressed bytes, is 0 for a file that was not read line by line and cannot be continued; `prefix_sha256` is the
-    hash up to there; `from_line` is the line behind which it was read last. `columns` is what the file's place gave for
-    its records: the same bytes elsewhere may mean another policy. `bad` counts the refused records. `set_aside` holds
-    what was not stored as a whole, as reason: detail by the name of the file or the archive's member; `tried` is the
-    `reading_key` it was tried with.
+    hash up to there, `offset_records` the number of records up to there, without blank lines (states of earlier
+    versions have none); `from_line` is the line behind which it was read last. `columns` is what the file's place gave
+    for its records: the same bytes elsewhere may mean another policy. `bad` counts the refused records. `set_aside`
+    holds what was not stored as a whole, as reason: detail by the name of the file or the archive's member; `tried` is
+    the `reading_key` it was tried with.
     """
 
     path: str
@@ -57,6 +58,12 @@ class SourceState:
     bad: int = 0
     set_aside: Mapping[str, str] = field(default_factory=dict)
     tried: str = ""
+    offset_records: int | None = None
+
+    @property
+    def numbered(self) -> int:
+        """The number of the last record before the offset: readers order events by it."""
+        return self.offset_lines if self.offset_records is None else self.offset_records
 
     @property
     def torn(self) -> bool:

@@ -30,7 +30,7 @@ def test_a_block_is_full_by_records_or_by_bytes_and_the_file_goes_on_in_the_next
     for count, size in ((19_999, 1), (20_000, 1), (3, 2_000_000)):
         builder = BlockBuilder()
         builder.open("f", "native", {"policy": "p"})
-        filled.append([block for n in range(count) if (block := builder.add(Raw(n, b"x" * size)))])
+        filled.append([block for n in range(count) if (block := builder.add(Raw(n, b"x" * size, n)))])
         rest = builder.take()
         assert [(s.path, s.format, s.columns) for s in rest.segments] == [("f", "native", {"policy": "p"})]
     assert [len(blocks) for blocks in filled] == [0, 1, 1]
@@ -40,7 +40,7 @@ def test_files_that_end_in_a_block_are_named_there() -> None:
     builder = BlockBuilder()
     for name in ("one", "two"):
         builder.open(name, "native", {})
-        builder.add(Raw(1, b"{}"))
+        builder.add(Raw(1, b"{}", 1))
         builder.close(SourceState(name, "native", 2, "h", 1))
     block = builder.take()
     assert [len(segment.records) for segment in block.segments] == [1, 1]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.funnel import Funnel, errors_in
@@ -15,11 +18,15 @@ from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.conversations.thread import follow_threads
 from flywheel.stages.conversations.transcript import AGAIN, IN_MESSAGE, NAMELESS, PIECES, UNSTEPPED
-from tests.stages.ingest.formats import Sample, all_samples
+from flywheel.stages.ingest.discovery import discover
+from flywheel.stages.ingest.events import ingest
+from tests.stages.ingest.conftest import COUNTING, KEY, Taken, collect
+from tests.stages.ingest.formats import Sample, all_samples, samples
 from tests.stages.talks import Talk, call, events_of
 
 if TYPE_CHECKING:
-    import polars as pl
+    from flywheel.extensions import Reader
+    from flywheel.stages.ingest.batches import Batch
 
 __all__ = ["check_calls"]
 
@@ -32,19 +39,19 @@ def built(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFram
 
 
 def calls_of(event: dict[str, Any]) -> Iterator[Any]:
-    """Yield an event's calls that name a tool, read without our own code."""
+    """Yield an event's calls, read without our own code."""
     if event["kind"] == "tool_call":
         yield event
-    message = json.loads(event["payload"]).get("message") if event["kind"] == "model_call" else None
-    for one in (message or {}).get("tool_calls") or ():
-        if one.get("name"):
-            yield one
+    payload = json.loads(event["payload"]) if event["kind"] == "model_call" else {}
+    pieces = payload.get("fragment") == "delta"  # of which the first has the name
+    calls = payload.get("message", {}).get("tool_calls") or ()
+    yield from (one for one in calls if one.get("name") or one.get("id") or not pieces)
 
 
-def check_calls(events: pl.DataFrame) -> pl.DataFrame:
+def check_calls(events: pl.DataFrame, *, understood: bool = True) -> pl.DataFrame:
     """Build the episodes of events, compare the calls of both, and return the episodes."""
     whole, episodes, steps, funnel = built(events)
-    assert list(errors_in(funnel.as_dict())) == []
+    assert list(errors_in(funnel.as_dict())) == [] or not understood
     made = funnel.notes["tool calls of steps"]
     assert made == steps["tool_names"].list.len().sum() == episodes["n_tool_calls"].sum()
     reasons = sum(funnel.notes[f"tool calls {reason}"] for reason in (PIECES, AGAIN, IN_MESSAGE, NAMELESS))
@@ -56,6 +63,77 @@ def check_calls(events: pl.DataFrame) -> pl.DataFrame:
 @pytest.mark.parametrize("sample", all_samples(), ids=lambda sample: sample.name)
 def test_every_call_is_in_a_step_or_counted(sample: Sample, tmp_path: Path, take: Callable[..., Any]) -> None:
     check_calls(take(sample.write(tmp_path)).events)
+
+
+IDS = {
+    "id", "call_id", "callId", "tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "span_id", "spanId",
+    "trace_id", "traceId", "run_id", "uuid", "session_id", "sessionId", "conversation_id", "response_id",
+}  # fmt: skip
+NAMES = {"name", "toolName", "tool_name", "function_name"}
+ABOVE = {"parent_id", "parentId", "parent_span_id", "parentSpanId", "parent_run_id", "parentUuid"}
+TIMES = {"timestamp", "ts", "start_time", "startTime", "startTimeUnixNano", "created_at", "createdAt", "created"}
+Fields = dict[str, Any]
+WAYS: dict[str, Callable[[Fields], Fields]] = {
+    "ids null": lambda fields: {**fields, **dict.fromkeys(fields.keys() & IDS)},
+    "names null": lambda fields: {**fields, **dict.fromkeys(fields.keys() & NAMES)},
+    "neither": lambda fields: {name: value for name, value in fields.items() if name not in IDS | NAMES},
+    "roles null": lambda fields: {**fields, **dict.fromkeys(fields.keys() & {"role"})},
+    "one id": lambda fields: fields | {n: "dup" for n in fields.keys() & IDS if isinstance(fields[n], str)},
+    "no place": lambda fields: {
+        name: value for name, value in {**fields, "x": {"a": 1}}.items() if name not in {"arguments", *ABOVE, *TIMES}
+    },
+}  # fmt: skip
+
+
+def otherwise(value: Any, way: Callable[[Fields], Fields]) -> Any:
+    """Return a value with all its objects changed, also those in texts."""
+    if isinstance(value, list):
+        return [otherwise(item, way) for item in value]
+    if isinstance(value, dict):
+        return way({name: otherwise(item, way) for name, item in value.items()})
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        with suppress(ValueError):
+            return json.dumps(otherwise(json.loads(value), way))
+    return value
+
+
+def calls_by_record(events: pl.DataFrame) -> Counter[tuple[str, int]]:
+    """Return the calls that records have, by file and line; a summary repeats others."""
+    rows = events.select("source_file", "source_line", "kind", "payload").iter_rows(named=True)
+    own = (row for row in rows if '"summary":true' not in row["payload"])
+    return Counter((row["source_file"], row["source_line"]) for row in own for _ in calls_of(row))
+
+
+def read_all(folder: Path, readers: Mapping[str, Reader], way: Callable[[Fields], Fields] | None) -> Taken:
+    """Read the samples of all readers, changed in one way, each as what it is."""
+    batches: list[Batch] = []
+    for name, shapes in samples().items():
+        changed = [(one, otherwise(one.records, way) if way else one.records) for one in shapes]
+        files = discover([one.write(folder, records) for one, records in changed])
+        cfg = COUNTING.model_copy(update={"format": name})
+        batches += ingest(files, root=folder, known={}, cfg=cfg, key=KEY, readers=readers)
+    return collect(iter(batches))
+
+
+@pytest.fixture(scope="module")
+def logged_calls(tmp_path_factory: pytest.TempPathFactory, readers: Mapping[str, Reader]) -> Counter[tuple[str, int]]:
+    return calls_by_record(read_all(tmp_path_factory.mktemp("all"), readers, None).events)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_strange_records_lose_no_call_in_silence(
+    way: str, tmp_path: Path, readers: Mapping[str, Reader], logged_calls: Counter[tuple[str, int]]
+) -> None:
+    taken = read_all(tmp_path, readers, WAYS[way])
+    assert taken.adds_up()
+    assert not [detail for detail in taken.quarantined["detail"] if " fails: " in detail]
+    check_calls(taken.events.unique("event_id", keep="first", maintain_order=True), understood=False)
+    kept = calls_by_record(taken.events)
+    tagged = taken.events.filter(pl.col("payload").str.contains("unreadable_content"))
+    stated = {*taken.quarantined.select("source_file", "source_line").rows()}
+    stated |= {*tagged.select("source_file", "source_line").rows()}
+    lost = {place: n - kept[place] for place, n in logged_calls.items() if kept[place] < n and place not in stated}
+    assert not {place: n for place, n in lost.items() if (place[0], 0) not in stated}
 
 
 def test_why_a_call_is_in_no_step() -> None:

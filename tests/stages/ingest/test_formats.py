@@ -33,3 +33,19 @@ def test_a_sample_is_read_by_its_reader_and_whole(
     found = confidences(Seen(path.name, sample.records[:SAMPLE_RECORDS]), readers)
     sure = found.pop(sample.reader)
     assert sure > max(found.values()), "another reader is as sure of it"
+
+
+def test_blank_lines_and_marks_change_no_event(tmp_path: Path, take: Callable[..., Any]) -> None:
+    """Read all samples as they are, and again with blank lines, CRLF and a mark, in two readings: nothing is new."""
+    plain = take(*(sample.write(tmp_path / "plain") for sample in all_samples()), root=tmp_path / "plain")
+    known: dict[str, Any] = {}
+    events: set[str] = set()
+    for part in (1, None):
+        for sample in all_samples():
+            path = sample.write(tmp_path / "blank")
+            lines = path.read_bytes().splitlines()[:part]
+            path.write_bytes(b"\xef\xbb\xbf\r\n" + b"".join(b"\n \r\n" + line + b"\r\n" for line in lines))
+        again = take(tmp_path / "blank", root=tmp_path / "blank", known=known)
+        known |= again.states
+        events |= set(again.events["event_id"])
+    assert events == set(plain.events["event_id"])

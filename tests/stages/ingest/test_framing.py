@@ -171,13 +171,13 @@ def test_reading_ends_behind_the_last_whole_line(tmp_path: Path) -> None:
     path.write_bytes(b'{"a":1}\n\n{"b":2}\n{"c":')
     framing = Framing(file_content(path, path.stat().st_size), LIMITS)
     assert len(list(framing)) == 3
-    assert (framing.offset, framing.whole_lines) == (17, 3)
+    assert (framing.offset, framing.whole_lines, framing.whole_records) == (17, 3, 2)
     assert framing.digest == hashlib.sha256(path.read_bytes()[:17]).hexdigest()
     path.write_bytes(b'{"a":1}\n\n{"b":2}\n{"c":3}\n')
     whole = path.read_bytes()
-    start = (framing.offset, framing.whole_lines, hashlib.sha256(whole[: framing.offset]))
+    start = (framing.offset, framing.whole_lines, framing.whole_records, hashlib.sha256(whole[: framing.offset]))
     again = Framing(file_content(path, len(whole)), LIMITS, start=start)
-    assert [(f.line, f.value) for f in parsed(again) if isinstance(f, Record)] == [(4, {"c": 3})]
+    assert [(f.line, f.number, f.value) for f in parsed(again) if isinstance(f, Record)] == [(4, 3, {"c": 3})]
     assert again.digest == hashlib.sha256(whole).hexdigest()
 
 

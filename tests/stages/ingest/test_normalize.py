@@ -35,7 +35,7 @@ class Plugin:
 
 def normalize(*records: Any, tags: tuple[str, ...] = (), file: str = "f") -> Batch:
     worker = Worker(IngestConfig(), b"k", {"plugin": Plugin()})
-    found: list[Framed] = [Record(line, record, b"x", tags) for line, record in enumerate(records, 1)]
+    found: list[Framed] = [Record(line, record, b"x", tags, line) for line, record in enumerate(records, 1)]
     return worker.work([Segment(file, "plugin", records=found)])
 
 
@@ -62,7 +62,7 @@ def test_a_refusal_is_redacted_like_what_is_kept() -> None:
             raise BadRecordError("bad_record", f"{record}: unknown field {line}")
 
     worker = Worker(IngestConfig(), b"k", {"plugin": Quoting()})
-    record: list[Framed] = [Record(1, "joe@example.com", b"x", ())]
+    record: list[Framed] = [Record(1, "joe@example.com", b"x", (), 1)]
     (detail,) = worker.work([Segment("f", "plugin", records=record)]).quarantined["detail"]
     assert detail.startswith("<EMAIL_")
 
@@ -133,6 +133,6 @@ def test_a_named_policy_comes_before_the_model_and_after_a_name_in_the_log(logge
             }
             return [row]
 
-    rows = Normalizer(Names(), "a.jsonl", {"policy": "of the folder"}, "mine").rows(Record(1, {}, b"{}", ()))
+    rows = Normalizer(Names(), "a.jsonl", {"policy": "of the folder"}, "mine").rows(Record(1, {}, b"{}", (), 1))
     assert isinstance(rows, list)
     assert rows[0][list(LogEvent.model_fields).index("policy")] == expected

@@ -231,4 +231,4 @@ _CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
     EventKind.OUTCOME: _outcome,
 }
 
-READER = reader("native", 2, "flywheel's own events", marks=[(1.0, _is_event), (0.9, _is_flat)], read=_read)
+READER = reader("native", 3, "flywheel's own events", marks=[(1.0, _is_event), (0.9, _is_flat)], read=_read)

@@ -170,4 +170,4 @@ def _words(written: str, record: Mapping[str, Any], source: Source) -> Iterator[
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 
 
-READER = reader("claude_code", 3, "session files of Claude Code", sniff=_sniff, read=_read)
+READER = reader("claude_code", 4, "session files of Claude Code", sniff=_sniff, read=_read)

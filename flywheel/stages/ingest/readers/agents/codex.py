@@ -34,6 +34,7 @@ _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _EXIT = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)\s*$", re.MULTILINE)
 _HEAD = 400  # characters of a result's text that may hold its exit code
 _PROGRAM = ("<environment_context>", "<user_instructions>", "<permissions", "<turn_aborted>", "# AGENTS.md", "<skill")
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output")
 
 
@@ -41,7 +42,7 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
     """Return the session that a file holds: the id in its name, else the name."""
     stem = path.name.split(".json")[0]
     match = _ID.search(stem)
-    return {"scope": match[0] if match else stem}
+    return {"scope": match[0], "id": f"session:{match[0]}"} if match else {"scope": stem}
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
@@ -118,8 +119,10 @@ def _output(payload: Mapping[str, Any], line: int) -> Message | None:
         thought = flat_text(payload.get("content") or None) or _summary(payload)
         return {"role": "assistant", "reasoning": thought} if thought else None
     call_id = ident(first(payload, ("call_id", "id"))) or f"call-{line}"
+    if kind not in _CALLS:
+        return None
     name, inputs = _called(payload)
-    return {"role": "assistant", "tool_calls": [{"id": call_id, "name": name, **arguments(inputs)}]} if name else None
+    return {"role": "assistant", "tool_calls": [{"id": call_id, "name": name or "", **arguments(inputs)}]}
 
 
 def _summary(payload: Mapping[str, Any]) -> str:
@@ -135,7 +138,7 @@ def _called(payload: Mapping[str, Any]) -> tuple[str | None, Any]:
         return text(payload.get("name")), {"input": payload.get("input")}
     if kind == "local_shell_call":
         return "local_shell", {name: value for name, value in action.items() if name != "type" and value is not None}
-    return ("web_search", dict(action)) if kind == "web_search_call" else (None, None)
+    return "web_search", dict(action)
 
 
 def _result(payload: Mapping[str, Any], source: Source) -> Event:
@@ -186,4 +189,4 @@ _EVENTS = {
     "compacted": _compacted,
 }  # fmt: skip
 
-READER = reader("codex", 2, "rollout files of Codex", marks=_is_line, read=_read, from_path=_from_path)
+READER = reader("codex", 3, "rollout files of Codex", marks=_is_line, read=_read, from_path=_from_path)

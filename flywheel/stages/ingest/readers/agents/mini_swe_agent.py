@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import Message, flat_text, result_message
@@ -90,6 +91,8 @@ class _Run:
             yield request([], self._source, self._seq, {"tags": ["not_submitted"]})
 
     def _turn(self, turn: Mapping[str, Any], *, last: bool) -> Iterator[Event]:
+        if not isinstance(turn.get("role"), str) and "output" not in turn:
+            raise BadRecordError("bad_record", "a message has no role")
         extra = as_dict(turn.get("extra"))
         ended = turn.get("role") == "exit" or (last and turn.get("role") == "user" and bool(self._open))
         if turn.get("role") == "assistant" or isinstance(turn.get("output"), list):
@@ -170,7 +173,7 @@ def _contents(turns: list[Any]) -> list[Any]:
 
 READER = reader(
     "mini_swe_agent",
-    2,
+    3,
     "mini-swe-agent's `.traj.json` files",
     marks=_is_run,
     needs=has(messages=list),

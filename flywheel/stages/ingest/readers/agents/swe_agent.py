@@ -57,7 +57,7 @@ def _read(record: Any) -> Iterator[Event]:
 
 
 def _history(record: Any) -> list[Mapping[str, Any]]:
-    return [as_dict(turn) for turn in as_list(as_dict(record).get("history")) if as_dict(turn).get("role")]
+    return [as_dict(turn) for turn in as_list(as_dict(record).get("history")) if as_dict(turn)]
 
 
 def _is_run(record: Any) -> bool:
@@ -123,7 +123,7 @@ def _observed(step: Mapping[str, Any], call_id: str) -> Message:
 
 READER = reader(
     "swe_agent",
-    2,
+    3,
     "SWE-agent's `.traj` files",
     marks=_is_run,
     needs=has(history=list),

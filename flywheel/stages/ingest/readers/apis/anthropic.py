@@ -57,5 +57,5 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
 
 
 READER = reader(
-    "anthropic", 3, "Messages API logs", marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read
+    "anthropic", 4, "Messages API logs", marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read
 )

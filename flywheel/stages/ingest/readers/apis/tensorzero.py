@@ -168,5 +168,5 @@ def _judgement(row: Mapping[str, Any]) -> tuple[EventKind, dict[str, Any]]:
 
 
 READER = reader(
-    "tensorzero", 1, "rows of TensorZero's tables", marks=_is_row, refusal="no row of a TensorZero table", read=_read
+    "tensorzero", 2, "rows of TensorZero's tables", marks=_is_row, refusal="no row of a TensorZero table", read=_read
 )

@@ -140,7 +140,7 @@ def _facts(step: Mapping[str, Any], *, sampled: bool) -> dict[str, Any]:
 
 READER = reader(
     "atif",
-    2,
+    3,
     "ATIF trajectories",
     marks=_is_trajectory,
     refusal="no object of an ATIF version with a list of steps",

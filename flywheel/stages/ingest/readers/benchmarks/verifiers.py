@@ -87,7 +87,7 @@ def _joined(turns: Sequence[Any]) -> list[Any]:
 
 READER = reader(
     "verifiers",
-    2,
+    3,
     "the results.jsonl files of `vf-eval` and of prime-rl",
     marks=_is_rollout,
     needs=has("prompt", "completion", "reward"),

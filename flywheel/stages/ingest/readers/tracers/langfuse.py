@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
 from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, ident, lowered
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers.tracers._langfuse.rows import Row, Whole, kind_of, mapping, row_of
+from flywheel.stages.ingest.readers.tracers._langfuse.rows import OBSERVATIONS, Row, Whole, kind_of, mapping, row_of
 from flywheel.stages.ingest.readers.tracers._langfuse.scores import comments, flattened, score
 from flywheel.stages.ingest.readers.tracers._langfuse.trace import observation_events, outline, task_of, whole
 
@@ -41,11 +42,11 @@ def _is_known(record: Any) -> bool:
 
 def _page(rows: list[Row]) -> Iterator[Event]:
     """Yield a page's events; what it holds of one trace is put together."""
-    traces: dict[str, list[Row]] = {}
+    traces: dict[str | None, list[Row]] = {}
     for seq, row in enumerate(rows):
         kind = kind_of(row)
         if kind == "observation":
-            traces.setdefault(str(row.get("trace_id")), []).append(row)
+            traces.setdefault(ident(row.get("trace_id")), []).append(row)
         elif kind in ("export", "full"):
             yield from _trace(row, as_list(row.get("observations")))
         else:
@@ -70,7 +71,7 @@ def _trace(trace: Row, observations: list[Any]) -> Iterator[Event]:
 def _session(row: Row) -> Iterator[Event]:
     """Yield the traces of a session, and its comments."""
     name = ident(row.get("id"))
-    for trace in as_list(row.get("traces")):
+    for trace in filter(as_dict, as_list(row.get("traces"))):
         yield from outline({**row_of(trace), "session_id": name})
     if name:
         yield from comments(row, f"session:{name}")
@@ -78,6 +79,8 @@ def _session(row: Row) -> Iterator[Event]:
 
 def _row(row: Row, kind: str, value: Any, seq: int = 0) -> Iterator[Event]:
     trace = ident(row.get("id" if kind == "trace" else "trace_id"))
+    if not kind and (row.get("type") in OBSERVATIONS or as_list(row.get("observations")) or as_list(row.get("data"))):
+        raise BadRecordError("bad_record", "observations without an id, a trace and a time")
     if kind == "score":
         yield from score(row)
     elif kind == "observation":
@@ -115,4 +118,4 @@ def _notes(row: Row, kind: str, trace: str | None, value: Any) -> Iterator[Event
         yield from comments(row, own)
 
 
-READER = reader("langfuse", 3, "Langfuse's exports", marks=_is_known, needs=row_of, read=_read)
+READER = reader("langfuse", 4, "Langfuse's exports", marks=_is_known, needs=row_of, read=_read)

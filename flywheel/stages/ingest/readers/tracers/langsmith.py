@@ -89,7 +89,7 @@ def _has_no_children(run: Mapping[str, Any]) -> bool:
 
 
 def _span(run: Mapping[str, Any], metadata: Mapping[str, Any]) -> Run:
-    row = {**run, "id": ident(run["id"]) or "?", "metadata": metadata}
+    row = {**run, "id": ident(run["id"]), "metadata": metadata}
     source = _RUN.source(row, metadata) | {"seq": str(run.get("dotted_order") or "").count(".")}
     status = str(run.get("status") or "").lower()
     error = text(run.get("error")) or ("error" if status == "error" else None)
@@ -182,5 +182,5 @@ def _feedback(record: Mapping[str, Any], span: Run | None) -> Iterator[Event]:
 
 
 READER = reader(
-    "langsmith", 2, "LangSmith runs and feedback", marks=_is_known, refusal="neither a run nor feedback", read=_read
+    "langsmith", 3, "LangSmith runs and feedback", marks=_is_known, refusal="neither a run nor feedback", read=_read
 )

@@ -86,7 +86,7 @@ def _trace_id(value: Any) -> str | None:
 
 def _source(info: Mapping[str, Any]) -> Source:
     name = ident(first(info, ("trace_id", "request_id")))
-    trace = _trace_id(name) or "?"
+    trace = _trace_id(name)
     metadata = mapping_of(first(info, ("trace_metadata", "request_metadata")))
     source = _TRACE.source({**info, "metadata": metadata}, metadata, mapping_of(info.get("tags")), trace=trace)
     request = ident(info.get("client_request_id"))
@@ -133,8 +133,9 @@ def _tool_name(name: str | None, function: str | None) -> str | None:
 def _run(span: Mapping[str, Any], source: Source) -> Run:
     status = as_dict(span.get("status"))
     code = str(first(status, ("code", "status_code")) or span.get("status_code")).removeprefix("STATUS_CODE_").upper()
-    own = _SPAN.source(span)
-    own = {"span_id": own["span_id"], "parent_id": own["parent_id"], "ids": [*source["ids"], *own["ids"][1:]]}
+    name = _SPAN.id_of(span, "id")
+    ids = [*source["ids"], *([f"span:{name}"] if name else [])]
+    own = {"span_id": name, "parent_id": _SPAN.id_of(span, "parent"), "ids": ids}
     error = _error(span, status) if code == "ERROR" else None
     return _SPAN.span(span, {**source, **own}, error, ended_well=True if code == "OK" else None)
 
@@ -154,7 +155,7 @@ def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any]
     inputs, output = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
     fields = {
         **common_payload(Pair(as_dict(inputs), {}, {})),
-        "model": _SPAN.source({"attributes": attributes})["model"],
+        "model": _SPAN.model_of({"attributes": attributes}),
         "tools": tool_schemas(attributes.get("mlflow.chat.tools")),
         **_SPAN.usage({"attributes": attributes}),
     }
@@ -237,4 +238,4 @@ def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
     )
 
 
-READER = reader("mlflow", 2, "MLflow traces", marks=_trace_of, read=_read)
+READER = reader("mlflow", 3, "MLflow traces", marks=_trace_of, read=_read)

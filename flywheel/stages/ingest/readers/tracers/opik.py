@@ -82,16 +82,16 @@ def _trace(trace: Mapping[str, Any], spans: list[Mapping[str, Any]], source: Sou
 
 
 def _span(span: Mapping[str, Any], source: Source) -> Iterator[Event]:
-    span_id = ident(span.get("id")) or "?"
+    span_id = ident(span.get("id"))
     own = {"span_id": span_id, "parent_id": ident(span.get("parent_span_id"))}
-    run = _run(span, {**source, **own, "ids": [source["ids"][0], f"span:{span_id}"]})
+    run = _run(span, {**source, **own, "ids": [source["ids"][0], *([f"span:{span_id}"] if span_id else [])]})
     inputs, output = embedded(span.get("input")), embedded(span.get("output"))
     called = span.get("type") in ("llm", "tool")
     if span.get("type") == "llm":
         yield from _model_call(span, run, inputs, output)
     elif called:
         yield from tool_use(run, inputs, output["output"] if set(as_dict(output)) == {"output"} else output)
-    yield from _judgements(span, f"span:{span_id}" if called else source["ids"][0], source)
+    yield from _judgements(span, f"span:{span_id}" if called and span_id else source["ids"][0], source)
 
 
 def _model_call(span: Mapping[str, Any], run: Run, inputs: Any, output: Any) -> Iterator[Event]:
@@ -133,4 +133,4 @@ def _opinion(fields: Mapping[str, Any], aim: str) -> Opinion:
     )
 
 
-READER = reader("opik", 2, "Opik traces", marks=_opened, read=_read)
+READER = reader("opik", 3, "Opik traces", marks=_opened, read=_read)

@@ -116,5 +116,5 @@ def _reason(record: LogRecord) -> dict[str, Any]:
 
 
 READER = reader(
-    "otel", 3, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
+    "otel", 4, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
 )

@@ -133,7 +133,7 @@ def _session(row: Mapping[str, Any]) -> Iterator[Event]:
 
 READER = reader(
     "phoenix",
-    2,
+    3,
     "Phoenix's exports except OTLP",
     marks=_is_known,
     refusal="no span, trace, session or annotation of Phoenix",

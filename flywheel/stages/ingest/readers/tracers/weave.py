@@ -170,5 +170,5 @@ def _opinion(name: str, payload: Mapping[str, Any], aim: str, annotator: str | N
 
 
 READER = reader(
-    "weave", 2, "Weave calls and feedback", marks=_CALL | _FEEDBACK, refusal="neither a call nor feedback", read=_read
+    "weave", 3, "Weave calls and feedback", marks=_CALL | _FEEDBACK, refusal="neither a call nor feedback", read=_read
 )

@@ -131,7 +131,7 @@ def test_a_compacted_history_replaces_what_was() -> None:
 
 def test_the_file_is_the_session() -> None:
     path = PurePosixPath(f"sessions/2026/10/01/rollout-2026-10-01T09-00-00-{SESSION}.jsonl")
-    assert READER.from_path(path) == {"scope": SESSION}
+    assert READER.from_path(path) == {"scope": SESSION, "id": f"session:{SESSION}"}
     assert READER.from_path(PurePosixPath("run.jsonl")) == {"scope": "run"}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.extensions import BadRecordError
 from flywheel.reading.streams import assembled, stream_events
 from flywheel.stages.ingest.readers.apis.openai import READER
 
@@ -160,7 +161,12 @@ def test_chunks_that_are_records_are_pieces_of_their_response() -> None:
 def test_a_chunk_that_adds_nothing_gives_nothing() -> None:
     assert read(chunk({"role": "assistant"})) == []
     assert read(chunk({"content": "x"}, index=1)) == []
-    assert read({**CHUNKS[0], "id": None}) == []
+    assert read({**CHUNKS[0], "id": None, "choices": []}) == []
+
+
+def test_a_chunk_of_no_response_is_refused() -> None:
+    with pytest.raises(BadRecordError, match="without the id of its response"):
+        read({**CHUNKS[0], "id": None, "choices": [{"delta": {"content": "x"}}]})
 
 
 def test_chunks_become_one_step(write: Callable[..., Path], take: Callable[..., Any]) -> None:

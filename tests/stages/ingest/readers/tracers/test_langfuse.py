@@ -550,12 +550,16 @@ _BAD: Sequence[Any] = (3, [], [[]], {}, "x", None, True)
 HOSTILE: Sequence[Any] = [
     export(*(observation("g", **dict.fromkeys(_BADLY, bad)) for bad in _BAD)),
     export(None, 3, tags=3, metadata=3, sessionId=[], scores=[None, 3, {}], corrections="x"),  # type: ignore[arg-type]
-    {"trace": {}, "observations": []},
     score(value=[], name=3, comment={}, timestamp="never"),
     score(subject="x", traceId={}, sessionId=[]),
     {"data": [observation("g")], "meta": None},
     {"id": S, "createdAt": None, "projectId": None, "traces": [None, 3]},
 ]  # fmt: skip
+
+
+def test_a_trace_without_an_id_is_refused() -> None:
+    with pytest.raises(BadRecordError, match="neither an id of its own nor of a trace"):
+        read({"trace": {}, "observations": []})
 
 
 @pytest.mark.parametrize("record", HOSTILE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, request, source_of, spoken
 from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message, messages, tool_schemas
@@ -60,8 +61,10 @@ def chunk_event(chunk: Mapping[str, Any], line: int) -> Iterator[Event]:
         **token_counts(usage),
     )
     message = _delta(as_dict(choice.get("delta")))
-    if response_id is None or not (payload or len(message) > 1):
+    if not (payload or len(message) > 1):
         return
+    if response_id is None:
+        raise BadRecordError("bad_record", "a chunk without the id of its response")
     source = source_of(as_dict(embedded(chunk.get("metadata"))), chunk)
     source["conversation_id"] = source["conversation_id"] or response_name(response_id)
     source["ids"] = names(source["conversation_id"], response=response_id)

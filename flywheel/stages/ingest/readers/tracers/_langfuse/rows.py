@@ -36,7 +36,7 @@ from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload
 Row = Mapping[str, Any]
 
 _ROW = packaged_span_maps("flywheel.stages.ingest.readers.tracers")["langfuse"]
-_OBSERVATIONS = (
+OBSERVATIONS = (
     "GENERATION", "SPAN", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL",
 )  # fmt: skip
 _SCORES = ("NUMERIC", "BOOLEAN", "CATEGORICAL", "TEXT", "CORRECTION")
@@ -68,11 +68,11 @@ def kind_of(row: Row) -> str:  # noqa: PLR0911 - one return a kind
     if isinstance(row.get("trace"), dict) and isinstance(row.get("observations"), list):
         return "export"
     data = as_list(row.get("data"))
-    if data and set(row) <= {"data", "meta", "_deprecation"}:
-        return "page" if all(kind_of(row_of(inner)) for inner in data) else ""
+    if data and all(kind_of(row_of(inner)) for inner in data):
+        return "page"
     if "id" in row and isinstance(row.get("observations"), list) and {"html_path", "scores", "total_cost"} & set(row):
         return "full"
-    if row.get("type") in _OBSERVATIONS and {"id", "trace_id", "start_time"} <= set(row):
+    if row.get("type") in OBSERVATIONS and ("trace_id" in row or {"id", "start_time"} <= set(row)):
         return "observation"
     if row.get("data_type") in _SCORES and row.get("source") in _SOURCES and "name" in row:
         return "score"

@@ -7,7 +7,8 @@ the agent's. A trace's own input and output are a summary, where they are words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,17 +58,20 @@ def whole(trace: Row, items: Sequence[Any], *, complete: bool = True) -> Iterato
     """Yield the events of a trace that is in one record with its observations, all of them or some."""
     rows = sorted((row_of(o) for o in items), key=lambda r: when(r.get("start_time")) or _START)
     of = Whole(trace, task_of([trace, *rows]))
+    uses = Counter(ident(row.get("id")) for row in rows)
+    names = {name for name, count in uses.items() if name is not None and count == 1}  # which tell rows apart
     parents = {ident(r.get("id")): ident(r.get("parent_observation_id")) for r in rows}
-    judges = {ident(row.get("id")) for row in rows if row.get("type") == "EVALUATOR"}
-    rows = [row for row in rows if not _beneath(row, parents, judges)]
-    calls, by_name = _calls(rows, of, parents), {ident(row.get("id")): row for row in rows}
+    judges = {ident(row.get("id")) for row in rows if row.get("type") == "EVALUATOR"} & names
+    rows = [row for row in rows if row.get("type") != "EVALUATOR" and not _beneath(row, parents, judges)]
+    calls, by_name = _calls(rows, of, parents, names), {ident(row.get("id")): row for row in rows}
     for name, call in calls.items():
         _instruct(call, [by_name[above] for above in _above(name, parents) if above in by_name])
     called = sorted({c["name"] for e in calls.values() for c in _message(e).get("tool_calls") or ()})
     for seq, row in enumerate(rows):
         name = ident(row.get("id"))
         kept = [calls[name]] if name in calls else []
-        yield from kept if row.get("type") == "GENERATION" else observation_events(row, of, seq, called)
+        merged = row.get("type") == "GENERATION" and name in names
+        yield from kept if merged else observation_events(row, of, seq, called)
     if complete and not calls:
         yield from outline(trace, rows, of.task)
 
@@ -114,11 +118,13 @@ def _beneath(row: Row, parents: Mapping[str | None, str | None], places: set[str
     return ident(row.get("id")) in places or any(name in places for name in _ancestors(row, parents))
 
 
-def _calls(rows: Sequence[Row], of: Whole, parents: Mapping[str | None, str | None]) -> dict[str | None, Event]:
+def _calls(
+    rows: Sequence[Row], of: Whole, parents: Mapping[str | None, str | None], names: Collection[str | None]
+) -> dict[str | None, Event]:
     """Return the model calls of a trace by observation, each call once."""
     fields: dict[str | None, Event] = {}
     for seq, row in enumerate(rows):
-        if row.get("type") == "GENERATION":
+        if row.get("type") == "GENERATION" and ident(row.get("id")) in names:
             fields |= {ident(row.get("id")): e for e in observation_events(row, of, seq)}
     inside: dict[str, list[str | None]] = {}
     for row in rows:

@@ -13,7 +13,7 @@ from flywheel.reading.events import Event, answer_from
 from flywheel.reading.messages import Message, arguments, call, flat_text, is_mcp_result
 from flywheel.reading.shapes import instructions_around
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
@@ -35,7 +35,7 @@ def call_events(spans: Spans) -> Iterator[Event]:
             yield calls.event(span, seq)
         elif role == "tool":
             yield from _tool_events(span, spans, seq)
-        elif not role and span.name.startswith(_MADE) and span.parent_id:
+        elif not role and (span.name.startswith(_MADE) or (not span.name and "tool.parameters" in span.attributes)):
             yield from _call_span(span, spans, seq)
 
 
@@ -144,7 +144,7 @@ def _call_span(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
     made_call = call(told_of)
     if made_call is not None:
         message = {"role": "assistant", "tool_calls": [made_call]}
-        payload = {"message": message, "response_id": span.parent_id, "fragment": "block"}
+        payload = present(message=message, response_id=span.parent_id, fragment="block")
         yield event(spans.source(span, seq), EventKind.MODEL_CALL, span.started, payload)
 
 

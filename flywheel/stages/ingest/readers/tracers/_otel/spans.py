@@ -136,10 +136,13 @@ def _inherited(line: Sequence[Span | LogRecord], meaning: str) -> str | None:
 
 
 def _unique(spans: Iterable[Span]) -> list[Span]:
-    """Return each span once: of one that was exported twice, the copy with more attributes."""
+    """Return each span once: of one that was exported twice, the copy with more attributes.
+
+    Spans that share an id and began at different times are not the same.
+    """
     kept: dict[Any, Span] = {}
     for number, span in enumerate(spans):
-        key = (span.trace_id, span.span_id) if span.span_id else number
+        key = (span.trace_id, span.span_id, span.started) if span.span_id else number
         before = kept.get(key)
         if before is None or (len(span.attributes), span.ended is not None) > (
             len(before.attributes),
