@@ -11,7 +11,7 @@ import polars as pl
 
 from flywheel.records import SETTINGS
 from flywheel.results.data import PolicyRow
-from flywheel.stages.conversations.policies import COLUMNS, UNKNOWN, actor_of, acts, build_policies
+from flywheel.stages.conversations.policies import COLUMNS, UNKNOWN, acting_of, actor_of, acts, build_policies
 from flywheel.store import Store
 
 LOG = "log"
@@ -24,11 +24,13 @@ def policies_of(events: Sequence[pl.DataFrame], store: Store | None = None) -> l
         events: batches of them, or their acts.
         store: where the events of earlier commands are: runs are distinguished over all of them.
     """
-    read = pl.concat([acts(frame) for frame in events]).unique() if events else None
-    if read is None or read.is_empty():
+    read = pl.concat([acts(frame) for frame in events]) if events else None
+    if read is None or not read["acts"].any():
         return []
     known = [store.table("events", "ingest").select(COLUMNS).collect()] if store is not None else []
-    names = build_policies(pl.concat([read, *(acts(frame) for frame in known)]).unique())
+    rows = pl.concat([read, *(acts(frame) for frame in known)])
+    names = build_policies(rows)
+    read = acting_of(rows).join(read.filter("acts"), on=["conversation_id", "source_file"], how="semi")
     read = read.filter(~pl.col("policy").str.starts_with(SETTINGS).fill_null(value=False))
     actors = [actor_of(policy, model) for policy, model in read.select("policy", "model").iter_rows()]
     read = read.with_columns(actor=pl.Series(actors, dtype=pl.String))
@@ -39,10 +41,10 @@ def policies_of(events: Sequence[pl.DataFrame], store: Store | None = None) -> l
         .join(names.select("source_file", "actor", "policy", "rule"), on=["source_file", "actor"], how="left")
         .select("conversation_id", pl.col("policy").fill_null(UNKNOWN), "source_file", "rule")
     )
-    rows = (
+    policies = (
         pl.concat([by_log, otherwise])
         .group_by("policy", "rule")
         .agg(conversations=pl.col("conversation_id").n_unique(), files=pl.col("source_file").n_unique())
         .sort("conversations", "policy", descending=[True, False])
     )
-    return [PolicyRow(**row) for row in rows.iter_rows(named=True)]
+    return [PolicyRow(**row) for row in policies.iter_rows(named=True)]

@@ -29,6 +29,7 @@ from flywheel.stages.conversations.beside import PLACE, settings_by_file
 COLUMNS = ("conversation_id", "kind", "model", "policy", "task_key", "source_file")
 UNKNOWN = "unknown"
 _ACTS = ("model_call", "tool_call")
+_LATER = ("feedback", "outcome")
 _MOST_PLACES = 64  # more are users, tenants or tasks
 _SEVERAL = 2  # conversations a place, on average
 _SHARED, _LEAST_SHARED = 0.5, 2  # of the smaller one's tasks, for two places to repeat the same ones
@@ -73,23 +74,50 @@ class _Place(NamedTuple):
 def acts(events: pl.DataFrame) -> pl.DataFrame:
     """Return who acted where, one row a conversation, model, policy, task and file; and what files next to logs state.
 
+    Rows with `acts` false are other events that name a model or a policy, as some logs do once a turn; see `acting_of`.
+
     Args:
-        events: `COLUMNS` of the events; without `kind`, all of them are acts.
+        events: `COLUMNS` of the events, or what this function returned.
     """
+    if "acts" in events.columns:
+        return events
     states = pl.col("policy").str.starts_with(SETTINGS) & pl.col("conversation_id").str.contains(f"{PLACE}:")
     is_act = pl.col("kind").is_in(_ACTS) | states.fill_null(value=False)
-    acting = events.filter(is_act) if "kind" in events.columns else events
-    acting = acting.select(name for name in COLUMNS if name != "kind").unique()
-    return acting.sort("conversation_id", "source_file", "model", "policy", "task_key")
+    names = ~pl.col("kind").is_in(_LATER) & (pl.col("model").is_not_null() | pl.col("policy").is_not_null())
+    rows = events.with_columns(acts=is_act).filter(is_act | names)
+    places = [name for name in COLUMNS if name != "kind"]
+    return rows.group_by(*places, "acts").agg(n=pl.len()).sort(*places, "acts")
 
 
-def build_policies(acting: pl.DataFrame) -> pl.DataFrame:
+def acting_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the acts, those without a model or policy with the commonest of their conversation's other events.
+
+    Args:
+        rows: from `acts`, of one or of several batches.
+    """
+    acting, told = rows.filter("acts").drop("acts", "n").unique(), rows.filter(~pl.col("acts"))
+    for name in ("model", "policy") if told.height else ():
+        own = acting.group_by("conversation_id").agg(pl.col(name).is_not_null().any().alias("known"))
+        named = (
+            told.filter(pl.col(name).is_not_null())
+            .join(own.filter(~pl.col("known")), on="conversation_id", how="semi")
+            .group_by("conversation_id", pl.col(name).alias("told"))
+            .agg(pl.col("n").sum())
+            .sort("n", "told", descending=[True, False])
+            .unique("conversation_id", keep="first", maintain_order=True)
+        )
+        acting = acting.join(named.select("conversation_id", "told"), on="conversation_id", how="left")
+        acting = acting.with_columns(pl.coalesce(name, "told").alias(name)).drop("told")
+    return acting.unique().sort("conversation_id", "source_file", "model", "policy", "task_key")
+
+
+def build_policies(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the table `policies`.
 
     Args:
-        acting: from `acts`.
+        rows: from `acts`.
     """
-    acting, settings = _without_settings(acting)
+    acting, settings = _without_settings(acting_of(rows))
     by_actor: dict[str, dict[str, _Place]] = defaultdict(dict)
     composed = set[str]()
     for conversation, model, policy, task, file in acting.select(

@@ -38,6 +38,14 @@ def policies(*logs: Rows) -> list[str]:
     return [found[file][0] for file in dict.fromkeys(row["source_file"] or "" for one in logs for row in one)]
 
 
+def test_the_name_that_a_turn_states_is_that_of_its_acts() -> None:
+    """Codex names its model once a turn, and not on the replies."""
+    replies = log("sessions/a.jsonl", tasks=[1, 2])
+    turns = [{**row, "kind": "request", "model": "m", "policy": "codex/m"} for row in replies]
+    other = [{**replies[0], "kind": "request", "model": "n", "policy": "codex/n"}]
+    assert named(replies, turns, turns, other) == {"sessions/a.jsonl": ("codex/m", "log")}
+
+
 def test_one_log_without_any_name_is_unknown_and_with_a_model_its_model() -> None:
     assert named(log("logs/a.jsonl")) == {"logs/a.jsonl": (UNKNOWN, "none")}
     assert named(log("logs/a.jsonl", model="gpt-4o")) == {"logs/a.jsonl": ("gpt-4o", "model")}
