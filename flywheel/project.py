@@ -183,6 +183,7 @@ class Project:
         log_format: str | None = None,
         policy: str | None = None,
         max_quarantine: float | None = None,
+        reread: bool = False,
         dry_run: bool = False,
         strict: bool = True,
         on_read: Callable[[int, int, int], None] = lambda *_: None,
@@ -194,6 +195,8 @@ class Project:
             log_format: name of a reader; default: detected.
             policy: whose acts the logs are, where they do not say so.
             max_quarantine: share of unreadable records above which a file is set aside; default: the setting.
+            reread: read known files from their beginning, and replace what is stored of them; without paths, those that
+                an older version of their reader read.
             dry_run: count everything, store nothing.
             strict: whether it is an error that nothing can be read.
             on_read: called while reading, with the records and the files read so far, and all files.
@@ -212,11 +215,12 @@ class Project:
         changes = {name: value for name, value in options.items() if value is not None}
         config = self.config
         config = config.model_copy(update={"ingest": config.ingest.model_copy(update=changes)})
-        sources = [Path(p) for p in paths] or default_sources(config, self.folder)
+        sources = [Path(p) for p in paths] or ([] if reread else default_sources(config, self.folder))
         with self.locked("ingest") as ctx:
             return ingest_logs(
-                ctx.store, config, self.folder, sources, key=self.key(), dry_run=dry_run, strict=strict, on_read=on_read
-            )
+                ctx.store, config, self.folder, sources, key=self.key(), reread=reread, dry_run=dry_run, strict=strict,
+                on_read=on_read,
+            )  # fmt: skip
 
     def ingest_follow(
         self,

@@ -53,6 +53,13 @@ def ingest(  # noqa: PLR0913 - one parameter an option
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Keep reading as files grow, until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option("--interval", help="Seconds between two passes.", min=0.1)] = 10.0,
+    reread: Annotated[
+        bool,
+        typer.Option(
+            "--reread",
+            help="Read files again, in place of what is stored of them; default: those that an older reader read.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,
     detailed: DetailedExit = False,
 ) -> None:
@@ -65,8 +72,8 @@ def ingest(  # noqa: PLR0913 - one parameter an option
     current = session(ctx)
     sources = [p if str(p) == "-" else p.resolve() for p in paths or []]
     if follow:
-        if dry_run or any(str(p) == "-" for p in sources):
-            raise UsageError("--follow reads growing files", hint="drop --dry-run and `-`")
+        if dry_run or reread or any(str(p) == "-" for p in sources):
+            raise UsageError("--follow reads growing files", hint="drop --dry-run, --reread and `-`")
         options: dict[str, Any] = {"log_format": log_format, "policy": policy, "max_quarantine": max_quarantine}
         _follow(current, sources, interval=interval, options=options)
         return
@@ -76,6 +83,7 @@ def ingest(  # noqa: PLR0913 - one parameter an option
             log_format=log_format,
             policy=policy,
             max_quarantine=max_quarantine,
+            reread=reread,
             dry_run=dry_run,
             on_read=lambda records, files, of: far(f"{records:,} records, {files:,} of {of:,} files"),
         )
@@ -104,6 +112,7 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     formats = ", ".join(f"{n} {name}" for name, n in a.formats.items()) or "none new"
     rows = [["read", f"{a.read:,}", f"records in {a.files:,} files ({formats}; {a.unchanged:,} unchanged)"]]
     rows += [["kept", f"{a.kept:,}", f"records → {a.events:,} events"], ["duplicate", f"{a.duplicate:,}", ""]]
+    rows += [["replaced", f"{a.replaced:,}", "stored events by those read again"]] if a.replaced else []
     rows += [["forgotten", f"{a.forgotten:,}", "of forgotten users"]] if a.forgotten else []
     rows += [["ignored", f"{n:,}", reason] for reason, n in a.ignored.items()]
     rows += [["quarantined", f"{n:,}", reason] for reason, n in a.quarantined.items()] or [["quarantined", "0", ""]]
@@ -118,6 +127,11 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     lines = columns(rows, right=(1,)) + [f"  {record}" for record in shown]
     lines += _policy_lines(a.policies, verbose=verbose)
     lines += _refusal_lines(a, verbose=verbose)
+    lines += [
+        f"older readers  version {o.read_with} of {o.reader} read {present.count(o.files, 'file')}; it is {o.now} now: "
+        "flywheel ingest --reread"
+        for o in a.older
+    ]
     for lost in a.lost if verbose else ():
         lines.append(f"fields of {lost.format} that no event holds, in {lost.sampled:,} sampled records:")
         fields = sorted(((n, path) for path, n in lost.fields.items()), reverse=True)

@@ -49,6 +49,15 @@ class NotRead(Record):
     why: str = Field(description="A folder that cannot be read, a link that leads out, a FIFO, ...")
 
 
+class OlderReader(Record):
+    """Files that were read by a reader of an older version than the installed one."""
+
+    reader: str
+    read_with: int = Field(description="Version that read them.")
+    now: int = Field(description="Version that is installed.")
+    files: int
+
+
 class IngestAnswer(Document):
     """`flywheel ingest`: read = kept + duplicate + forgotten + ignored + quarantined."""
 
@@ -71,6 +80,10 @@ class IngestAnswer(Document):
     policies: list[PolicyRow] = Field(default=[], description="Policies of the conversations that were read.")
     not_read: list[NotRead] = Field(default=[], description="Folders, links and special files that were passed over.")
     events: int = Field(description="New events.")
+    replaced: int = Field(default=0, description="Stored events that gave way to what was read again (--reread).")
+    older: list[OlderReader] = Field(
+        default=[], description="Files that older readers read; --reread reads them again."
+    )
     redacted: dict[str, int] = Field(description="Replaced values, by kind.")
     lost: list[LostFields] = Field(default=[], description="Fields of the sources that no event has, by format.")
     dry_run: bool = Field(description="True if no record was stored.")

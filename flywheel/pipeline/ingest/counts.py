@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from flywheel.pipeline.ingest.verdicts import Verdicts
-from flywheel.results.data import IngestAnswer, LostFields, NotRead, PolicyRow, RefusedSource, SetAside
+from flywheel.results.data import IngestAnswer, LostFields, NotRead, OlderReader, PolicyRow, RefusedSource, SetAside
 from flywheel.stages.ingest.batches import BAD_FILE, Batch
 from flywheel.stages.ingest.lost import LostCounts
 
@@ -30,6 +30,7 @@ class Counts:
     duplicate: int = 0
     forgotten: int = 0
     events: int = 0
+    replaced: int = 0  # events of files that are read again
     ignored: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
@@ -73,6 +74,7 @@ class Counts:
         refused: Iterable[RefusedSource],
         not_read: Iterable[NotRead],
         policies: Iterable[PolicyRow],
+        older: Iterable[OlderReader],
     ) -> IngestAnswer:
         """Return the counts as the command's result."""
         lost = sorted(self.lost.items())
@@ -92,6 +94,8 @@ class Counts:
             not_read=list(not_read),
             policies=list(policies),
             events=self.events,
+            replaced=self.replaced,
+            older=list(older),
             redacted=dict(sorted(self.redacted.items())),
             lost=[LostFields(format=f, sampled=c.total, fields=dict(sorted(c.by_path.items()))) for f, c in lost],
             dry_run=dry_run,

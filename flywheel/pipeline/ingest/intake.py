@@ -5,11 +5,12 @@ In: batches. Out: parts, which stay invisible until a snapshot names them, and a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
 from flywheel.pipeline.ingest.counts import Counts
+from flywheel.pipeline.ingest.verdicts import MEMBER
 from flywheel.stages.ingest.batches import Batch
 from flywheel.stages.ingest.dedup import Ids, dedup
 from flywheel.stages.ingest.forgotten import Forgotten
@@ -23,7 +24,7 @@ _SMALL_ROWS, _MANY_PARTS = 20_000, 32
 class Intake:
     """Collects deduplicated rows and writes them as parts when enough have come."""
 
-    def __init__(self, store: Store, before: Snapshot | None) -> None:
+    def __init__(self, store: Store, before: Snapshot | None, replaces: Collection[str] = ()) -> None:
         self._store = store
         self._before = before
         self._seen: dict[int, Ids] = {}  # by partition
@@ -33,6 +34,12 @@ class Intake:
         self._again: dict[str, int] = {}  # files read now, and behind which line
         self.forgotten = Forgotten(before.extra.get(FORGOTTEN, ()) if before else ())
         self.parts: list[Part] = list(before.parts) if before else []
+        self.replaced = 0  # events that are not kept, for their files are read again
+        if replaces:
+            stored, gone = _events(self.parts), of_files(replaces)
+            self.parts = without(store, self.parts, gone)
+            self.replaced = stored - _events(self.parts)
+        self._kept = list(self.parts)
 
     def add(self, batch: Batch, result: Counts) -> None:
         """Take in one batch and count its records by outcome."""
@@ -71,7 +78,7 @@ class Intake:
     def _known(self, partition: int) -> Ids:
         if partition not in self._seen:
             self._seen[partition] = known = Ids()
-            for part in self._before.parts if self._before else ():
+            for part in self._kept:
                 if part.table == "events" and part.partition == partition:
                     known.add(self._store.read([part], "events").select("event_id").collect()["event_id"])
         return self._seen[partition]
@@ -102,7 +109,7 @@ class Intake:
             self.parts = without(self._store, self.parts, gone)
         self._compact()
         before = self._store.read(self._before.parts if self._before else (), "quarantine").collect()
-        file = pl.col("source_file").str.split("!/").list.first()
+        file = pl.col("source_file").str.split(MEMBER).list.first()
         behind = file.replace_strict(self._again, default=None, return_dtype=pl.Int64)
         line = pl.col("source_line")
         again = behind.is_not_null() & ((line > behind) | (line == 0))
@@ -110,6 +117,15 @@ class Intake:
         rows = rows.unique(["source_file", "source_line", "reason", "content_hash"], keep="first", maintain_order=True)
         part = self._store.write("quarantine", rows, partition=0)
         self.parts = [p for p in self.parts if p.table != "quarantine"] + ([part] if part is not None else [])
+
+
+def of_files(names: Collection[str]) -> pl.Expr:
+    """Whether an event, or a refused record, is of one of these files, or of a member of one that is an archive."""
+    return pl.col("source_file").str.split(MEMBER).list.first().is_in(sorted(names))
+
+
+def _events(parts: Sequence[Part]) -> int:
+    return sum(part.rows for part in parts if part.table == "events")
 
 
 def _records(events: pl.DataFrame) -> int:

@@ -18,6 +18,7 @@ from flywheel.extensions import Reader, list_extensions, load_extension
 from flywheel.pipeline.ingest.counts import Counts
 from flywheel.pipeline.ingest.intake import FORGOTTEN, Intake
 from flywheel.pipeline.ingest.policies import policies_of
+from flywheel.pipeline.ingest.reread import not_replaceable, older_files, older_readers, reader_of, stored_sources
 from flywheel.pipeline.ingest.verdicts import MEMBER, Tally, Verdicts, judge
 from flywheel.results.data import IngestAnswer, NotRead, RefusedSource, SetAside
 from flywheel.stages.conversations.policies import acts
@@ -61,14 +62,19 @@ class _Run:
     found: Discovery
     before: Snapshot | None
     known: Mapping[str, SourceState]
+    replaces: frozenset[str]  # files whose events are replaced by what is read of them now
     strict: bool
     on_read: Callable[[int, int, int], None]
 
     @property
     def sources(self) -> dict[str, Path]:
         """By a file's recorded name, the path that named it."""
-        found = self.found.sources.items()
-        return {_STDIN_NAME if file == STDIN else shown_path(file, self.project): path for file, path in found}
+        return dict(zip(self.files, self.found.sources.values(), strict=True))
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files, by recorded name."""
+        return {_STDIN_NAME if file == STDIN else shown_path(file, self.project): file for file in self.found.sources}
 
 
 @dataclass
@@ -91,6 +97,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     key: bytes,
     dry_run: bool = False,
     again: frozenset[str] = frozenset(),
+    reread: bool = False,
     strict: bool = True,
     on_read: Callable[[int, int, int], None] = lambda *_: None,
 ) -> IngestAnswer:
@@ -107,33 +114,57 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         key: the project's redaction key.
         dry_run: count everything, store nothing.
         again: recorded paths of files that are read from their beginning although they are known.
+        reread: whether known files are read from their beginning too, and what is stored of them is replaced; without
+            paths, those that an older version of their reader read. What cannot be read any more stays as it is.
         strict: whether it is an error that nothing can be read; otherwise policies are not looked for.
         on_read: called while reading, with the records and the files read so far, and all files.
 
     Raises:
         IngestError: nothing was found, or nothing of it can be read.
         StoreError: the disk refuses.
+        UsageError: `reread` has no paths, and no file was read by an older reader.
     """
     store.refuse_lost_events()
-    found = discovery(paths)
-    before = store.current("ingest")
-    sources: dict[str, Any] = dict(before.extra["sources"]) if before else {}
-    known = {path: SourceState.from_dict(state) for path, state in sources.items() if path not in again}
-    readers = load_readers(config.ingest, project)
-    run = _Run(store, config.ingest, project, key, readers, found, before, known, strict, on_read)
+    before, readers = store.current("ingest"), load_readers(config.ingest, project)
+    stored = stored_sources(before)
+    found = discovery(paths or older_files(stored, readers, project) if reread else paths)
+    run = _Run(store, config.ingest, project, key, readers, found, before, stored, frozenset(), strict, on_read)
+    kept = not_replaceable(run.files, stored, store, project, config.ingest.max_expand_ratio) if reread else {}
+    run = _anew(
+        run, stored, frozenset(run.files.keys() & stored.keys() - kept.keys()) if reread else frozenset(), again
+    )
     reading, verdicts, empty = _judged(run)
+    if unread := _unread(run, reading, verdicts, empty):
+        kept |= unread
+        run = _anew(run, stored, run.replaces - unread.keys(), again)
+        reading, verdicts, empty = _judged(run)
     new = {name: _finished(state, run, reading.tally, empty) for name, state in reading.states.items()}
-    states = known | new
+    states = {**run.known, **new}
     set_aside = _set_aside(run, states, reading.tally, empty)
     refused = _refused_sources(run, reading, states, set_aside, verdicts)
     if not dry_run:
         reading.intake.finish()
-        _commit(run, reading, sources | {name: state.to_dict() for name, state in new.items()})
+        _commit(run, reading, {name: state.to_dict() for name, state in {**stored, **new}.items()})
     not_read = [NotRead(path=shown_path(path, project), why=why) for path, why in found.skipped]
+    not_read += [NotRead(path=name, why=f"its events stay: {why}") for name, why in sorted(kept.items())]
     policies = policies_of(reading.acting, store) if strict else []
     return reading.result.answer(
-        dry_run=dry_run, set_aside=set_aside, refused=refused, not_read=not_read, policies=policies
-    )
+        dry_run=dry_run, set_aside=set_aside, refused=refused, not_read=not_read, policies=policies,
+        older=older_readers(list({**stored, **new}.values()), readers),
+    )  # fmt: skip
+
+
+def _anew(run: _Run, stored: Mapping[str, SourceState], replaces: frozenset[str], again: frozenset[str]) -> _Run:
+    """Return a run that reads some known files from their beginning."""
+    known = {name: state for name, state in stored.items() if name not in again | replaces}
+    return replace(run, known=known, replaces=replaces)
+
+
+def _unread(run: _Run, reading: _Reading, verdicts: Verdicts, empty: Mapping[str, str]) -> dict[str, str]:
+    """Return the files to be replaced of which nothing would be stored now, with the reason."""
+    refused = {name: "its source is refused" for name, path in run.sources.items() if verdicts.refuses(path)}
+    whole = {**refused, **reading.tally.whole, **empty, **verdicts.files}
+    return {name: why for name, why in whole.items() if name in run.replaces}
 
 
 def _judged(run: _Run) -> tuple[_Reading, Verdicts, dict[str, str]]:
@@ -161,10 +192,10 @@ def _judged(run: _Run) -> tuple[_Reading, Verdicts, dict[str, str]]:
 
 def _read(run: _Run, verdicts: Verdicts) -> _Reading:
     """Read files, without those that are refused."""
-    reading = _Reading(Counts(files=len(run.found.sources)), Intake(run.store, run.before), Tally(), {})
+    reading = _Reading(Counts(files=len(run.found.sources)), Intake(run.store, run.before, run.replaces), Tally(), {})
+    reading.result.replaced = reading.intake.replaced
     left_out = verdicts.leaves_out() | ({_STDIN_NAME} & verdicts.files.keys())  # which cannot be read again
-    names = dict(zip(run.sources, run.found.sources, strict=True))
-    files = [file for name, file in names.items() if name not in left_out]
+    files = [file for name, file in run.files.items() if name not in left_out]
     refused = verdicts.files
     for batch in ingest(
         files, root=run.project, known=run.known, cfg=run.config, key=run.key, readers=run.readers, refused=refused
@@ -187,6 +218,9 @@ def _finished(state: SourceState, run: _Run, tally: Tally, empty: Mapping[str, s
     """Return a file's state with what is known only behind its last record: what was refused."""
     before = run.known.get(state.path)
     earlier = before.bad if before is not None and before.offset_bytes and state.from_line else 0
+    reader = run.readers.get(reader_of(state.format))
+    now = reader.version if reader is not None else 0
+    state = replace(state, version=before.version if before is not None and state.from_line else now)
     aside = tally.whole_of(state.path) | ({state.path: empty[state.path]} if state.path in empty else {})
     if not aside:
         return replace(state, bad=earlier + tally.bad_of(state.path))

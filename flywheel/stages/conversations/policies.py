@@ -111,13 +111,13 @@ def acting_of(rows: pl.DataFrame) -> pl.DataFrame:
     return acting.unique().sort("conversation_id", "source_file", "model", "policy", "task_key")
 
 
-def build_policies(rows: pl.DataFrame) -> pl.DataFrame:
+def build_policies(who: pl.DataFrame) -> pl.DataFrame:
     """Return the table `policies`.
 
     Args:
-        rows: from `acts`.
+        who: from `acts`.
     """
-    acting, settings = _without_settings(acting_of(rows))
+    acting, settings = _without_settings(acting_of(who))
     by_actor: dict[str, dict[str, _Place]] = defaultdict(dict)
     composed = set[str]()
     for conversation, model, policy, task, file in acting.select(

@@ -41,7 +41,7 @@ class SourceState:
     versions have none); `from_line` is the line behind which it was read last. `columns` is what the file's place gave
     for its records: the same bytes elsewhere may mean another policy. `bad` counts the refused records. `set_aside`
     holds what was not stored as a whole, as reason: detail by the name of the file or the archive's member; `tried` is
-    the `reading_key` it was tried with.
+    the `reading_key` it was tried with; `version` is that of the reader which read its first record, 0 if not known.
     """
 
     path: str
@@ -59,6 +59,7 @@ class SourceState:
     set_aside: Mapping[str, str] = field(default_factory=dict)
     tried: str = ""
     offset_records: int | None = None
+    version: int = 0
 
     @property
     def numbered(self) -> int:
