@@ -78,18 +78,23 @@ PARENT = Run("sft", 1e-3, "parent", {"max_steps": 12}, seed=7)  # makes calls, a
 
 
 def runs() -> Iterator[Run]:
-    """Yield the study's runs, the most different rates first."""
-    for places in ((1, 3), (2, 4), (0,)):
-        for method, rates in GRID.items():
-            yield from (Run(method, rates[place], settings=SHORT.get(method, {})) for place in places)
+    """Yield the study's runs: first what decides between methods and rules, then the rest of the grid."""
+    grid = [(method, rates, SHORT.get(method, {})) for method, rates in GRID.items()]
+    for place in (1, 3):
+        yield from (Run(method, rates[place], settings=settings) for method, rates, settings in grid)
     for demonstrations in (0.0, 3.0):
-        yield Run("dpo", 5e-4, "mix", {"dpo_demonstrations": demonstrations})
-    for batch, scaled in ((1, 0.5), (16, 2.0)):
-        yield Run("sft", 1e-3 * scaled, "batch", {"batch_size": batch})
+        yield Run("dpo", 2e-4, "mix", {"dpo_demonstrations": demonstrations})
+    yield Run("sft", 1e-3)  # what the next four are compared with
+    for batch, scaled, steps in ((1, 0.5, 80), (16, 2.0, 5)):  # the same rows
+        yield Run("sft", 1e-3 * scaled, "batch", {"batch_size": batch, "max_steps": steps})
     for rank, alpha in ((4, 32), (16, 8)):
         yield Run("sft", 1e-3 * 32 / alpha, "rank", {"lora": {"r": rank, "alpha": alpha}})
-    for method, rates in GRID.items():
-        yield from (Run(method, rate, settings=SHORT.get(method, {}), seed=1) for rate in rates[1:4])
+    for seed in (1, 2):
+        yield Run("sft", 1e-3, seed=seed)
+        yield Run("dpo", 2e-4, seed=seed)
+    for place in (2, 4, 0):
+        yield from (Run(method, rates[place], settings=settings) for method, rates, settings in grid)
+    yield from (Run(method, rate, settings=settings, seed=1) for method, rates, settings in grid for rate in rates[1:4])
 
 
 # --- the world -------------------------------------------------------------------------------------------------------

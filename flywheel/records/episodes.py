@@ -276,9 +276,10 @@ class ActionValue(Row):
 
     By kind:
     - cell: sums of a state and action over all partitions, in which a user counts once.
-    - noise: `x` holds the variance of one attempt's outcome within an action, by level, and outcomes' mean square.
-    - relation: how a level is related to the level below: `x` is [slope, variance], see `stages/values/model.py`.
-    - prior: `x` sizes of true differences, `y` the share of each.
+    - noise: `x` holds the variance of one attempt's outcome within a state, by level, and outcomes' mean square.
+    - relation: how a level is related to the level below: `x` is [slope, variance], of level 1 with the mean square of
+      true differences; see `stages/values/model.py`.
+    - prior: `x` how likely each hypothesis is, `y` under each in turn the shares of sizes of true differences.
     """
 
     table: ClassVar[str] = "values"

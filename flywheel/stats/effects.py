@@ -2,10 +2,12 @@
 
 In: observed differences and the variance of each one's noise. Out: how the true differences are spread (`fit_prior`),
 and with that each difference's posterior (`posterior`). The prior is symmetric and discrete: a spike at 0 and pairs of
-atoms at plus and minus each of `SIZES`. Its shares are the mean over hypotheses, each weighed by how well it explains
-what was observed: nothing differs; or some share differs, all by one size or normally. A few differences cannot tell
-these apart, so they show little; many can, and then the prior follows the log, whether one decision of many matters or
-all do. A difference has no direction of its own: d and -d are one observation.
+atoms at plus and minus each of `SIZES`. Its shares are uncertain: hypotheses, each weighed by how well it explains what
+was observed: nothing differs; or some share differs, all by one size or normally. A few differences cannot tell these
+apart, so they show little; many can, and then the prior follows the log, whether one decision of many matters or all
+do. A posterior is the mean over hypotheses of what each makes of the difference; with the mean of their shares instead,
+an observation would count twice, for the hypotheses and again under them. A difference has no direction of its own: d
+and -d are one observation.
 
 A spike and a slab: Mitchell and Beauchamp (1988), JASA 83(404). Means over hypotheses: Hoeting et al. (1999), "Bayesian
 model averaging", Statistical Science 14(4).
@@ -23,10 +25,33 @@ Floats = npt.NDArray[np.float64]
 
 # Sizes of true differences in units of the returns: with two outcomes, -1 and 1, .1 is five points of P(success).
 SIZES = np.array([0.0, 0.03, 0.06, 0.09, 0.12, 0.16, 0.21, 0.27, 0.35, 0.45, 0.58, 0.75, 0.97, 1.25, 1.6])
-NOTHING_DIFFERS = 0.5  # probability of it, before anything is observed
+NOTHING_DIFFERS = 0.3  # probability of it, before anything is observed
 # Shares of differences that are none, with their weights: that most are none is likelier than that all are some.
 SHARES_OF_NONE = {0.0: 1, 0.3: 1, 0.5: 2, 0.7: 4, 0.8: 8, 0.9: 8, 0.95: 8, 0.98: 8}
+_UNEXPLAINED = 0.3  # least share of the outcomes' variance that no difference explains
+_UNLIKELY = 1e-4  # hypotheses of which less is left are forgotten
 _TINY = 1e-300
+
+
+class Differences(NamedTuple):
+    """N observed differences."""
+
+    x: Floats  # (N,)
+    variance: Floats  # of their noise where there is no difference, (N,); infinite where nothing was observed
+    apart: Floats  # (N,): a true difference was observed elsewhere, and its variance from here is this part of d^2
+
+
+class Prior(NamedTuple):
+    """How true differences are spread, under each of H hypotheses."""
+
+    weights: Floats = np.ones(1)  # the hypotheses' probabilities, (H,)
+    shares: Floats = np.eye(1, len(SIZES))  # of each of `SIZES`, (H, K)
+    outcomes: float = math.inf  # variance of the outcomes that are compared; infinite where it is not known
+
+    @property
+    def none(self) -> float:
+        """Return the share of differences that are expected to be none."""
+        return float(self.weights @ self.shares[:, 0])
 
 
 class Posterior(NamedTuple):
@@ -38,9 +63,15 @@ class Posterior(NamedTuple):
     below: Floats  # P(difference < 0); the rest is P(no difference)
 
 
-def _sides(x: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Return half the density of each observation at plus and at minus each size, up to a factor of its own, (N, K)."""
-    plus, minus = (-0.5 * (x[:, None] - sign * SIZES) ** 2 / variance[:, None] for sign in (1, -1))
+def _sides(seen: Differences, outcomes: float) -> tuple[Floats, Floats]:
+    """Return half the density of each observation at plus and at minus each size, up to a factor of its own, (N, K).
+
+    Outcomes vary by the difference too: by its square over four, where both actions are taken equally often. What it
+    explains is no noise, so that a large difference shows itself more exactly than none.
+    """
+    noise = np.maximum(1 - SIZES**2 / 4 / outcomes, _UNEXPLAINED) + (seen.apart / seen.variance)[:, None] * SIZES**2
+    spread = seen.variance[:, None] * noise
+    plus, minus = (-0.5 * ((seen.x[:, None] - sign * SIZES) ** 2 / spread + np.log(noise)) for sign in (1, -1))
     most = np.maximum(plus, minus).max(axis=1, keepdims=True)
     return np.exp(plus - most) / 2, np.exp(minus - most) / 2
 
@@ -57,35 +88,30 @@ def _hypotheses() -> tuple[Floats, Floats]:
     return np.concatenate([atoms[:1], *mixed]), np.concatenate([[NOTHING_DIFFERS], each])
 
 
-def fit_prior(x: Floats, variance: Floats, weight: Floats | None = None) -> Floats:
-    """Return the share of each of `SIZES` among the true differences, (K,).
+def fit_prior(seen: Differences, weight: Floats | None = None, outcomes: float = math.inf) -> Prior:
+    """Return how true differences are spread.
 
     Args:
-        x: observed differences, (N,).
-        variance: of their noise, positive and finite, (N,).
-        weight: how many differences each counts as; one, if not given.
+        seen: observed differences, of finite variance.
+        weight: how many differences each counts as, (N,); one, if not given.
+        outcomes: variance of the outcomes that are compared.
     """
-    weight = np.ones(len(x)) if weight is None else weight
-    densities = np.add(*_sides(x, variance))
+    weight = np.ones(len(seen.x)) if weight is None else weight
+    densities = np.add(*_sides(seen, outcomes))
     hypotheses, before = _hypotheses()
-    explained = np.array([weight @ np.log(np.maximum(densities @ shares, _TINY)) for shares in hypotheses])
+    explained = weight @ np.log(np.maximum(densities @ hypotheses.T, _TINY))
     after = before * np.exp(explained - explained.max())
-    return np.asarray(after @ hypotheses / after.sum(), dtype=np.float64)
+    left = after > _UNLIKELY * after.sum()
+    return Prior(after[left] / after[left].sum(), hypotheses[left], outcomes)
 
 
-def posterior(x: Floats, variance: Floats, shares: Floats) -> Posterior:
-    """Return each true difference's posterior.
-
-    Args:
-        x: observed differences, (N,).
-        variance: of their noise, (N,); infinite where nothing was observed.
-        shares: of each of `SIZES`, as `fit_prior` returns them.
-    """
-    blind = ~np.isfinite(variance)
-    plus, minus = _sides(np.where(blind, 0.0, x), np.where(blind, 1.0, variance))
-    plus, minus = (np.where(blind[:, None], 0.5, side) * shares for side in (plus, minus))
-    total = np.maximum((plus + minus).sum(axis=1, keepdims=True), _TINY)
-    plus, minus = plus / total, minus / total
+def posterior(seen: Differences, prior: Prior) -> Posterior:
+    """Return each true difference's posterior."""
+    blind = ~np.isfinite(seen.variance)
+    finite = (np.where(blind, other, values) for values, other in zip(seen, (0.0, 1.0, 0.0), strict=True))
+    plus, minus = (np.where(blind[:, None], 0.5, side) for side in _sides(Differences(*finite), prior.outcomes))
+    weights = prior.weights / np.maximum((plus + minus) @ prior.shares.T, _TINY)
+    plus, minus = (side * (weights @ prior.shares) for side in (plus, minus))
     mean = (plus - minus) @ SIZES
     second = (plus + minus) @ SIZES**2
     return Posterior(

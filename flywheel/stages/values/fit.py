@@ -19,7 +19,6 @@ from flywheel.stages.values.keys import LEVELS
 from flywheel.stages.values.model import (
     UNLIKE,
     WIDEST,
-    Difference,
     Floats,
     Model,
     Sides,
@@ -27,7 +26,7 @@ from flywheel.stages.values.model import (
     beside,
     cells_of,
 )
-from flywheel.stats.effects import SIZES, fit_prior
+from flywheel.stats.effects import Differences, fit_prior
 
 _COMPARED = 2  # attempts that met a state, below which there is no other to learn from it
 _ENOUGH = 30  # differences from which levels are compared
@@ -41,12 +40,13 @@ class _Observed(NamedTuple):
     """Differences between an action and the rest of its state, at the levels that have any."""
 
     sides: dict[int, Sides]
-    weight: Floats  # 1 / actions of the state: with two of them, both differences are one observation
+    weight: Floats  # k actions of a state have k - 1 differences of their own, with two of them the same one twice
     states: pl.DataFrame  # state_0, state_1 and state_2 of each
 
 
 def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Return the table `values`; the funnel counts sums of levels 1 and 2."""
+    evidence = evidence.sort("level", "state", "action", "voter", "task_id", nulls_last=False)
     cells = _merged(evidence)
     shared = cells.filter(pl.col("level") > 0)
     funnel.considered += shared.height
@@ -54,8 +54,9 @@ def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     shared = funnel.drop(shared, lonely, "no other attempt met the state")
     funnel.kept += shared.height
     noise = tuple(_noise(cells.filter(pl.col("level") == level)) for level in LEVELS)
-    every = cells.filter(pl.col("level") == LEVELS[-1])
-    widest = (float(every["squares"].sum()) + WIDEST) / (float(every["weight"].sum()) + 1)
+    single = evidence.filter(pl.col("level") == LEVELS[-1])  # a user's mean would make outcomes look alike
+    squares, attempts = (float(single[name].to_numpy().sum()) for name in ("squares", "weight"))
+    widest = (squares + WIDEST) / (attempts + 1)
     model = Model(noise=(noise[0], noise[1], noise[2]), widest=widest)
     by_level = {level: cells_of(shared, level) for level in (1, 2)}
     exact, coarse = _exact(cells, by_level), _coarse(by_level)
@@ -67,12 +68,11 @@ def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
 
 
 def _merged(evidence: pl.DataFrame) -> pl.DataFrame:
-    """Return the sums of all partitions by level, state and action; a user of several counts once, by the mean."""
+    """Return sorted sums of all partitions by level, state and action; a user of several counts once, by the mean."""
     by = ["level", "state", "action"]
-    order = [*by, "voter", "task_id"]
     numbers = [pl.col(name).sum() for name in ("count", "weight", "total", "squares")]
     first = [pl.col(name).first() for name in ("parent_state", "parent_action", "sample_episode", "sample_step")]
-    voters = evidence.sort(order, nulls_last=False).group_by(*by, "voter", maintain_order=True).agg(*numbers, *first)
+    voters = evidence.group_by(*by, "voter", maintain_order=True).agg(*numbers, *first)
     named = pl.col("voter").is_not_null()
     mean = pl.col("total") / pl.col("weight")
     voters = voters.with_columns(_weight=pl.col("weight") / pl.col("count"), _mean=mean).with_columns(
@@ -85,10 +85,11 @@ def _merged(evidence: pl.DataFrame) -> pl.DataFrame:
 
 
 def _noise(cells: pl.DataFrame) -> float:
-    """Return the variance of one attempt's outcome within an action, pooled over a level; the widest if unknown."""
-    several = cells.filter(pl.col("count") > 1)
-    within = float((several["squares"] - several["total"] ** 2 / several["weight"]).sum())
-    free = float((several["weight"] * (several["count"] - 1) / several["count"]).sum())
+    """Return the variance of one attempt's outcome within a state, pooled over a level; the widest if unknown."""
+    numbers = [pl.col(name).sum() for name in ("count", "weight", "total", "squares")]
+    states = cells.group_by("state", maintain_order=True).agg(*numbers).filter(pl.col("count") > 1)
+    within = float((states["squares"] - states["total"] ** 2 / states["weight"]).sum())
+    free = float((states["weight"] * (states["count"] - 1) / states["count"]).sum())
     return (max(within, 0.0) + WIDEST) / (free + 1)
 
 
@@ -126,7 +127,7 @@ def _chosen(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _alone(rows: pl.DataFrame, state: str) -> Floats:
-    return rows.select(1 / pl.len().over(state)).to_series().to_numpy().astype(np.float64)
+    return rows.select(1 - 1 / pl.len().over(state)).to_series().to_numpy().astype(np.float64)
 
 
 def _related(model: Model, exact: _Observed, coarse: _Observed) -> tuple[Model, tuple[int, int]]:
@@ -140,21 +141,22 @@ def _related(model: Model, exact: _Observed, coarse: _Observed) -> tuple[Model, 
     met = np.isfinite(fine.variance) & np.isfinite(near.variance)
     seen = np.isfinite(one.variance)
     spread = _spread(_only(one, seen), coarse.weight[seen]) if seen.any() else 0.0
-    between = _between(_only(fine, met), _only(near, met), exact.weight[met], max(spread, 1e-4))
-    return model._replace(between=between), (int(met.sum()), int(both.sum()))
+    spread = max(spread, 1e-4)
+    between = _between(_only(fine, met), _only(near, met), exact.weight[met], spread)
+    return model._replace(spread=spread, between=between), (int(met.sum()), int(both.sum()))
 
 
-def _only(difference: Difference, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Difference:
-    return Difference(difference.x[rows], difference.variance[rows])
+def _only(difference: Differences, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Differences:
+    return Differences(*(values[rows] for values in difference))
 
 
-def _spread(difference: Difference, weight: Floats) -> float:
+def _spread(difference: Differences, weight: Floats) -> float:
     """Return the mean square of true differences."""
     trust = weight / (difference.variance + _ROOM) ** 2
     return float((trust * (difference.x**2 - difference.variance)).sum() / trust.sum())
 
 
-def _line(fine: Difference, coarse: Difference, weight: Floats) -> tuple[float, float]:
+def _line(fine: Differences, coarse: Differences, weight: Floats) -> tuple[float, float]:
     """Return (slope, scatter) of coarse = slope * fine + rest, from moments of true differences.
 
     The slope is 0, and the level shows nothing, unless both go together by more than twice its standard error.
@@ -170,7 +172,7 @@ def _line(fine: Difference, coarse: Difference, weight: Floats) -> tuple[float, 
     return slope, max(other - slope**2 * own, _LEAST_BETWEEN * other)
 
 
-def _between(fine: Difference, coarse: Difference, weight: Floats, spread: float) -> float:
+def _between(fine: Differences, coarse: Differences, weight: Floats, spread: float) -> float:
     """Return the variance of an action's lead between the tasks of an intent, near what is assumed without evidence."""
     noise = fine.variance + coarse.variance
     trust = weight / noise**2
@@ -190,19 +192,18 @@ def _with_prior(model: Model, exact: _Observed, coarse: _Observed) -> tuple[Mode
     inside = ~coarse.states["state_1"].is_in(exact.states["state_1"].implode()).to_numpy()
     near, _ = model.combined(coarse.sides)
     weights = _own_share(model, exact), _own_share(model, coarse)
-    x = np.concatenate([fine.x, near.x[inside]])
-    variance = np.concatenate([fine.variance, near.variance[inside]])
+    every = Differences(*(np.concatenate([one, other[inside]]) for one, other in zip(fine, near, strict=True)))
     weight = np.concatenate([weights[0], weights[1][inside]])
-    known = np.isfinite(variance)
-    shares = fit_prior(x[known], variance[known], weight[known])
-    return model._replace(shares=shares), int(known.sum())
+    known = np.isfinite(every.variance)
+    prior = fit_prior(_only(every, known), weight[known], model.noise[1])
+    return model._replace(prior=prior), int(known.sum())
 
 
 def _own_share(model: Model, observed: _Observed) -> Floats:
     """Return how many observations each difference is: its precision, with a share of what its siblings share."""
     parts = np.zeros((2, len(observed.weight)))
     for level, sides in observed.sides.items():
-        precision = 1 / model.translated(model.observed(sides, level), level).variance
+        precision = model.precision(model.translated(model.observed(sides, level), level))
         siblings = observed.states.select(pl.col("state_0").n_unique().over(f"state_{level}"))
         parts += np.stack([precision / siblings.to_series().to_numpy(), precision])
     return np.asarray(observed.weight * parts[0] / np.where(parts[1] > 0, parts[1], 1.0), dtype=np.float64)
@@ -212,9 +213,15 @@ def _table(cells: pl.DataFrame, model: Model, told: tuple[int, int], fitted: int
     blank = {"state": "", "action": "", "weight": 0.0, "total": 0.0}
     facts = [
         {"kind": "noise", "level": 0, "count": 0, "x": [*model.noise, model.widest], "y": []},
-        {"kind": "relation", "level": 1, "count": told[0], "x": [1.0, model.between], "y": []},
+        {"kind": "relation", "level": 1, "count": told[0], "x": [1.0, model.between, model.spread], "y": []},
         {"kind": "relation", "level": 2, "count": told[1], "x": [model.slope, model.scatter], "y": []},
-        {"kind": "prior", "level": 0, "count": fitted, "x": SIZES.tolist(), "y": model.shares.tolist()},
+        {
+            "kind": "prior",
+            "level": 0,
+            "count": fitted,
+            "x": model.prior.weights.tolist(),
+            "y": model.prior.shares.ravel().tolist(),
+        },
     ]
     schema = polars_schema(ActionValue)
     learned = pl.DataFrame([{**dict.fromkeys(schema), **blank, **fact} for fact in facts], schema=schema)

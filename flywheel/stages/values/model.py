@@ -7,9 +7,11 @@ posterior of their difference. Each level counts attempts that the level below i
     d_1 = d + other tasks + noise       attempts at other tasks of the intent, in the same position
     d_2 = slope (d + ...) + noise       attempts at other intents, by the name of the action
 
-`noise` has the variance of single outcomes within an action, pooled over the log; it holds whatever the attempts'
-other decisions, the user and chance do. How far other tasks and intents tell of this one is learned where both are
-known. The three are weighed by their precision; the prior is `stats.effects`.
+`noise` has the variance of single outcomes within a state, pooled over the log: what a difference varies by where there
+is none, so that a few decisions that matter do not make chance look smaller in all others. It holds whatever the
+attempts' other decisions, the user and chance do. How far other tasks and intents tell of this one is learned where
+both are known: tasks of an intent differ by a share of what there is, so that where nothing differs they are alike. The
+three are weighed by their precision; the prior is `stats.effects`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy.typing as npt
 import polars as pl
 
 from flywheel.stages.values.keys import LEVELS, action_column, state_column
-from flywheel.stats.effects import SIZES, Posterior, posterior
+from flywheel.stats.effects import Differences, Posterior, Prior, posterior
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,56 +43,61 @@ class Sides(NamedTuple):
     other_total: Floats
 
 
-class Difference(NamedTuple):
-    """N observed differences with the variance of their noise; infinite where nothing was observed."""
-
-    x: Floats
-    variance: Floats
-
-
 class Model(NamedTuple):
     """What was learned from the whole log."""
 
     noise: tuple[float, float, float] = (WIDEST, WIDEST, WIDEST)  # variance of one outcome, by level
     widest: float = WIDEST  # mean square of all outcomes, the largest variance that an action's can have
+    spread: float = 0.1  # mean square of true differences
     between: float = UNLIKE * 0.1  # variance of an action's lead between tasks of an intent
     slope: float = 0.0  # of level 2: 0 where the name of an action is not known to tell anything
     scatter: float = 0.0  # variance of level 2 around its line
-    shares: Floats = np.eye(len(SIZES))[0]
+    prior: Prior = Prior()  # of differences
 
-    def observed(self, sides: Sides, level: int) -> Difference:
-        """Return the difference at one level, as it is there."""
+    def observed(self, sides: Sides, level: int) -> Differences:
+        """Return the differences at one level, as they are there."""
         seen = (sides.n > _NOTHING) & (sides.other_n > _NOTHING)
         n, other = np.where(seen, sides.n, 1.0), np.where(seen, sides.other_n, 1.0)
         x = np.where(seen, sides.total / n - sides.other_total / other, 0.0)
         noise = self.noise[level]
         variance = sum((noise * k + self.widest * CAUTION) / (k + CAUTION) / k for k in (n, other))
-        return Difference(x, np.where(seen, variance, np.inf))
+        return Differences(x, np.where(seen, variance, np.inf), np.zeros_like(x))
 
-    def translated(self, difference: Difference, level: int) -> Difference:
-        """Return the difference of a level as one of level 0."""
+    def translated(self, seen: Differences, level: int) -> Differences:
+        """Return the differences of a level as ones of level 0."""
         if level == 0:
-            return difference
+            return seen
+        apart = np.full_like(seen.x, self.between / self.spread)
         if level == 1:
-            return Difference(difference.x, difference.variance + self.between)
+            return seen._replace(apart=apart)
         if self.slope <= 0:
-            return Difference(np.zeros_like(difference.x), np.full_like(difference.variance, np.inf))
-        variance = (difference.variance + self.scatter) / self.slope**2 + self.between
-        return Difference(difference.x / self.slope, variance)
+            return Differences(np.zeros_like(seen.x), np.full_like(seen.variance, np.inf), apart)
+        return Differences(seen.x / self.slope, (seen.variance + self.scatter) / self.slope**2, apart)
 
-    def combined(self, levels: Mapping[int, Sides]) -> tuple[Difference, npt.NDArray[np.int64]]:
+    def precision(self, seen: Differences) -> Floats:
+        """Return how much differences show of a true one of the usual size, (N,)."""
+        return np.asarray(1 / (seen.variance + seen.apart * self.spread), dtype=np.float64)
+
+    def combined(self, levels: Mapping[int, Sides]) -> tuple[Differences, npt.NDArray[np.int64]]:
         """Return all levels' evidence as one difference, and the level with most of it; -1 where there is none."""
         parts = [self.translated(self.observed(sides, level), level) for level, sides in sorted(levels.items())]
-        precision = np.stack([1 / part.variance for part in parts])
+        precision = np.stack([self.precision(part) for part in parts])
         total = precision.sum(axis=0)
-        x = (precision * np.stack([part.x for part in parts])).sum(axis=0) / np.where(total > 0, total, 1.0)
+        share = precision / np.where(total > 0, total, 1.0)
+        noise = [np.where(np.isfinite(part.variance), part.variance, 0.0) for part in parts]
+        # Levels 1 and 2 are of the same other tasks: what these have in common does not average out.
+        elsewhere = share[[level > 0 for level in sorted(levels)]].sum(axis=0)
+        difference = Differences(
+            (share * np.stack([part.x for part in parts])).sum(axis=0),
+            np.where(total > 0, (share**2 * np.stack(noise)).sum(axis=0), np.inf),
+            elsewhere**2 * self.between / self.spread,
+        )
         best = np.array(sorted(levels), dtype=np.int64)[precision.argmax(axis=0)]
-        variance = np.where(total > 0, 1 / np.where(total > 0, total, 1.0), np.inf)
-        return Difference(x, variance), np.where(total > 0, best, -1)
+        return difference, np.where(total > 0, best, -1)
 
-    def posterior(self, difference: Difference) -> Posterior:
+    def posterior(self, seen: Differences) -> Posterior:
         """Return the posterior of differences of level 0."""
-        return posterior(difference.x, difference.variance, self.shares)
+        return posterior(seen, self.prior)
 
 
 class Values(NamedTuple):
@@ -106,9 +113,12 @@ class Values(NamedTuple):
         shares = next((y for kind, y in table.select("kind", "y").iter_rows() if kind == "prior"), None)
         model = Model()
         if shares is not None:
+            weights = np.array(rows["prior", 0])
             one, two = rows["relation", 1], rows["relation", 2]
             noise = rows["noise", 0]
-            model = Model((noise[0], noise[1], noise[2]), noise[3], one[1], two[0], two[1], np.array(shares))
+            model = Model((noise[0], noise[1], noise[2]), noise[3], one[2], one[1], two[0], two[1])
+            prior = Prior(weights, np.array(shares).reshape(len(weights), -1), model.noise[1])
+            model = model._replace(prior=prior)
         cells = table.filter(pl.col("kind") == "cell")
         return cls(model, {level: cells_of(cells, level) for level in LEVELS[1:]})
 

@@ -119,7 +119,7 @@ def test_unknown_and_immature_outcomes_are_no_evidence(frames: Make) -> None:
 
 def test_values_of_no_attempts_are_nothing(frames: Make) -> None:
     empty = valued(frames([]))
-    assert empty.model.shares[0] > 0.5
+    assert empty.model.prior.none > 0.5
     assert empty.cells[1].is_empty()
 
 
