@@ -17,6 +17,7 @@ from flywheel.stages.labelling.priors import (
     BACKS,
     FAINT,
     PEERS_ALONE,
+    PEERS_KEPT,
     PRAISE,
     PRAISE_ALONE,
     SENTIMENT_CAP,
@@ -271,7 +272,8 @@ def _capped(prior: float, contributions: Sequence[Contribution]) -> float:
     if hold.bound == PRAISE_ALONE:
         held = hold.applied(p)
     else:
-        held = p - hold.share * max(p - 0.5, 0.0) * (1 - (PEERS_ALONE - 0.5) / (SURE - 0.5))
+        squeezed = 1 - (PEERS_ALONE - PEERS_KEPT) / (SURE - PEERS_KEPT)
+        held = p - hold.share * max(p - PEERS_KEPT, 0.0) * squeezed
     return max(held, min(_sure(before + rest), p)) if math.isfinite(rest) else held
 
 
