@@ -67,7 +67,7 @@ def _sides(seen: Differences, outcomes: float) -> tuple[Floats, Floats]:
     """Return half the density of each observation at plus and at minus each size, up to a factor of its own, (N, K).
 
     Outcomes vary by the difference too: by its square over four, where both actions are taken equally often. What it
-    explains is no noise, so that a large difference shows itself more exactly than none.
+    explains is taken off the noise, so that a large difference shows itself more exactly than none.
     """
     noise = np.maximum(1 - SIZES**2 / 4 / outcomes, _UNEXPLAINED) + (seen.apart / seen.variance)[:, None] * SIZES**2
     spread = seen.variance[:, None] * noise

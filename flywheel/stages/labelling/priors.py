@@ -14,7 +14,7 @@ PRAISE = "sentiment_pos"
 PRAISE_ALONE = 0.65  # highest P(success) by praise alone: below what a chosen action needs
 UNBACKED = frozenset({PRAISE, "peers", "task", "claims"})  # families without an outcome, a user's deed or a tool
 # Highest P(success) by these together: an agent that errs the same way every time agrees with itself. What would be
-# above the first is squeezed between both; below it, a probability is what it says.
+# above the first is squeezed between both; below it, a probability stays what it is.
 PEERS_KEPT, PEERS_ALONE = 0.68, 0.69
 FAINT, BACKS = math.log(1.1), math.log(1.5)  # log-odds of other evidence that lifts nothing, and all of it
 
