@@ -119,7 +119,7 @@ class Projects:
     @property
     def model(self) -> Path:
         """The tiny model."""
-        return self._once("tiny", lambda folder: make_tiny_model(folder, tokens=4096))
+        return self.once("tiny", lambda folder: make_tiny_model(folder, tokens=4096))
 
     def copy(self, name: str, to: Path) -> Path:
         """Return a copy of a project, which may be changed."""
@@ -129,8 +129,8 @@ class Projects:
         """Return a project, which must stay as it is."""
         names = list(self._COMMANDS)
         if name == names[0]:
-            return self._once(name, self._with_logs)
-        return self._once(name, lambda folder: self._after(names[names.index(name) - 1], name, folder))
+            return self.once(name, self._with_logs)
+        return self.once(name, lambda folder: self._after(names[names.index(name) - 1], name, folder))
 
     def _with_logs(self, folder: Path) -> None:
         (folder / "logs").mkdir(parents=True)
@@ -143,7 +143,8 @@ class Projects:
         done = flywheel(folder, *self._COMMANDS[name], check=False)
         assert done.returncode in {0, HELD}, done.stderr
 
-    def _once(self, name: str, make: Callable[[Path], object]) -> Path:
+    def once(self, name: str, make: Callable[[Path], object]) -> Path:
+        """Return what `make` writes to a path, made by the first worker that asks."""
         self._folder.mkdir(exist_ok=True)
         folder, partial = self._folder / name, self._folder / f"{name}.partial"
         with FileLock(self._folder / f"{name}.lock"):

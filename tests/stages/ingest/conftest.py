@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 import pytest
@@ -23,6 +24,7 @@ from flywheel.stages.ingest.events import ingest
 if TYPE_CHECKING:
     from flywheel.stages.ingest.batches import Batch
     from flywheel.stages.ingest.sources import SourceState
+    from tests.projects import Projects
 
 KEY = b"a project's key"
 
@@ -103,7 +105,27 @@ def take(tmp_path: Path, readers: Mapping[str, Reader]) -> Take:
 
 
 # For tests that count what real logs hold: what is redacted in them is the subject of test_false_positives.
-COUNTING = IngestConfig.model_validate({"redact": {"kinds": []}})
+COUNTING = IngestConfig.model_validate({"workers": 1, "redact": {"kinds": []}})
+
+
+@pytest.fixture(scope="session")
+def real(shared_data: Path, readers: Mapping[str, Reader], session_projects: Projects) -> Callable[[str], Taken]:
+    """Read a folder of the real logs, once a session, with nothing redacted; the test is skipped where it is absent."""
+
+    def taken(name: str) -> Taken:
+        if not (shared_data / name).is_dir():
+            pytest.skip(f"the real logs of {name} are not next to this checkout (../shared/data)")
+        return cast("Taken", pickle.loads(session_projects.once(f"real-{name}", read(name)).read_bytes()))  # noqa: S301
+
+    def read(name: str) -> Callable[[Path], object]:
+        def write(path: Path) -> None:
+            files = discover([shared_data / name])
+            batches = ingest(files, root=shared_data, known={}, cfg=COUNTING, key=KEY, readers=readers)
+            path.write_bytes(pickle.dumps(collect(batches)))
+
+        return write
+
+    return taken
 
 
 @pytest.fixture

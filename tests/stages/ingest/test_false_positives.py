@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from flywheel.config import IngestConfig, RedactConfig
 from flywheel.stages.ingest.discovery import discover
 from flywheel.stages.ingest.events import ingest
 from flywheel.stages.ingest.redact import Redactor
+from tests.stages.ingest.conftest import Taken, collect
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,28 +41,20 @@ FOUND = {
 SLOW = {"star"}
 
 
-def frames(folder: Path, readers: Mapping[str, Reader], kinds: list[str]) -> Iterator[pl.DataFrame]:
+def events(folder: Path, readers: Mapping[str, Reader], kinds: list[str]) -> pl.DataFrame:
     cfg = IngestConfig(workers=1, redact=RedactConfig(kinds=kinds))
-    for batch in ingest(discover([folder]), root=folder, known={}, cfg=cfg, key=b"key", readers=readers):
-        yield batch.events
+    return collect(ingest(discover([folder]), root=folder, known={}, cfg=cfg, key=b"key", readers=readers)).events
 
 
-def events(folder: Path, readers: Mapping[str, Reader], kinds: list[str]) -> list[dict[str, Any]]:
-    return [event for frame in frames(folder, readers, kinds) for event in frame.iter_rows(named=True)]
-
-
-def redacted(folder: Path, readers: Mapping[str, Reader]) -> dict[str, int]:
+def redacted(events: pl.DataFrame) -> dict[str, int]:
     r = Redactor(RedactConfig(), b"key")
-    for frame in frames(folder, readers, []):
-        r.payloads(frame["payload"].to_list())
+    r.payloads(events["payload"].to_list())
     return dict(r.counts)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.e2e] if n in SLOW else []) for n in FOUND])
-def test_shared_logs_hold_what_is_known_and_no_more(name: str, readers: Mapping[str, Reader]) -> None:
-    if not (SHARED / name).is_dir():
-        pytest.skip(f"no {SHARED / name} on this machine")
-    assert redacted(SHARED / name, readers) == FOUND[name]
+def test_shared_logs_hold_what_is_known_and_no_more(name: str, real: Callable[[str], Taken]) -> None:
+    assert redacted(real(name).events) == FOUND[name]
 
 
 @pytest.mark.parametrize("folder", [ROOT / "sample_logs", ROOT / "tests" / "fixtures", SHARED / "langfuse-traces"])
@@ -69,8 +62,8 @@ def test_ids_survive(folder: Path, readers: Mapping[str, Reader]) -> None:
     if not folder.is_dir():
         pytest.skip(f"no {folder} on this machine")
     raw, kept = (events(folder, readers, kinds) for kinds in ([], RedactConfig().kinds))
-    assert [_ids(event) for event in kept] == [_ids(event) for event in raw]
-    assert len(raw) > 0
+    assert [_ids(event) for event in kept.iter_rows(named=True)] == [_ids(event) for event in raw.iter_rows(named=True)]
+    assert raw.height > 0
 
 
 def _ids(event: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -80,4 +73,4 @@ def _ids(event: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def test_sample_logs_hold_nothing(readers: Mapping[str, Reader]) -> None:
-    assert redacted(ROOT / "sample_logs", readers) == {}
+    assert redacted(events(ROOT / "sample_logs", readers, [])) == {}

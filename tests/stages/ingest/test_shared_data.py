@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import pytest
-from tests.stages.ingest.conftest import COUNTING
+import polars as pl
 from tests.stages.ingest.test_every_call import check_calls
 
+if TYPE_CHECKING:
+    from tests.stages.ingest.conftest import Taken
+
+FOLDERS = (
+    "bfcl-tasks", "intercode", "langfuse-traces", "mini-swe-agent-deepseek", "mint", "prime-environments", "star",
+    "tau-bench", "tau2-bench", "verifiers-wiki-search",
+)  # fmt: skip
 NO_LOGS = ("bfcl-tasks", ".chatml.json")  # task sets, and another program's own reading of the logs beside them
 FORMATS = {
     "intercode": 33, "langfuse": 11, "mini_swe_agent": 69, "mint": 24, "swebench_report": 3, "tar of star": 1,
@@ -23,23 +28,15 @@ ATTEMPTS = {
 CALLS = 34_499  # of all steps
 
 
-@pytest.fixture(scope="module")
-def folder(shared_data: Path) -> Path:
-    wanted = ("intercode", "langfuse-traces", "mini-swe-agent-deepseek", "mint", "star", "tau2-bench", "tau-bench")
-    missing = [name for name in wanted if not (shared_data / name).is_dir()]
-    if missing:
-        pytest.skip(f"the real logs are not all here: {', '.join(missing)}")
-    return shared_data
-
-
-def test_every_file_is_read_or_named(folder: Path, take: Callable[..., Any]) -> None:
-    taken = take(folder, root=folder, cfg=COUNTING)
-    assert taken.adds_up()
-    refused = taken.quarantined["source_file"].to_list()
+def test_every_file_is_read_or_named(real: Callable[[str], Taken]) -> None:
+    taken = [real(name) for name in FOLDERS]
+    assert all(one.adds_up() for one in taken)
+    refused = [name for one in taken for name in one.quarantined["source_file"]]
     assert not [name for name in refused if not any(mark in name for mark in NO_LOGS)]
-    formats = Counter(state.format for state in taken.states.values())
+    formats = Counter(state.format for one in taken for state in one.states.values())
     assert {name: formats[name] for name in FORMATS} == FORMATS
-    acted = taken.events.filter(taken.events["kind"] != "outcome").unique(["source_format", "conversation_id"])
+    events = pl.concat(one.events for one in taken)
+    acted = events.filter(events["kind"] != "outcome").unique(["source_format", "conversation_id"])
     found = Counter(acted["source_format"].to_list())
     assert {name: found[name] for name in ATTEMPTS} == ATTEMPTS
-    assert check_calls(taken.events)["n_tool_calls"].sum() == CALLS
+    assert check_calls(events)["n_tool_calls"].sum() == CALLS

@@ -184,8 +184,8 @@ def test_detection_and_refusal() -> None:
             read(record)
 
 
-def test_the_real_runs_have_their_known_counts(shared_data: Path, take: Callable[..., Any]) -> None:
-    taken = take(shared_data / "mini-swe-agent-deepseek", root=shared_data)
+def test_the_real_runs_have_their_known_counts(real: Callable[[str], Any]) -> None:
+    taken = real("mini-swe-agent-deepseek")
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (74, 0, True)
     events = taken.events
     assert (events["conversation_id"].n_unique(), events["task_key"].n_unique()) == (69, 23)

@@ -14,7 +14,6 @@ from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.benchmarks.intercode import READER
-from tests.stages.ingest.conftest import COUNTING
 
 
 def attempt(actions: list[str], seen: list[str], valid: list[Any], reward: float = 0.5, **more: Any) -> dict[str, Any]:
@@ -112,8 +111,8 @@ def test_detection_and_refusal(tmp_path: Path, take: Callable[..., Any]) -> None
     assert steps["tool_status"].to_list() == [["ok"], ["ok"]]
 
 
-def test_the_real_attempts_have_their_known_counts(shared_data: Path, take: Callable[..., Any]) -> None:
-    taken = take(shared_data / "intercode", root=shared_data, cfg=COUNTING)
+def test_the_real_attempts_have_their_known_counts(real: Callable[[str], Any]) -> None:
+    taken = real("intercode")
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (35, 0, True)
     events = taken.events
     assert events.select(pl.col("conversation_id", "task_key", "policy", "model").n_unique()).row(0) == (

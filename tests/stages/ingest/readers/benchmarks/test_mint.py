@@ -112,8 +112,8 @@ def test_detection_and_refusal(tmp_path: Path, take: Callable[..., Any]) -> None
     assert (episodes["stop_reason"].item(), steps["tool_status"].to_list()) == ("answered", [["ok"], []])
 
 
-def test_the_real_attempts_have_their_known_counts(shared_data: Path, take: Callable[..., Any]) -> None:
-    taken = take(shared_data / "mint", root=shared_data)
+def test_the_real_attempts_have_their_known_counts(real: Callable[[str], Any]) -> None:
+    taken = real("mint")
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (1914, 0, True)
     events = taken.events
     assert events.select(pl.col("conversation_id", "task_key", "policy").n_unique()).row(0) == (1912, 239, 8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.benchmarks.star import READER
-from tests.stages.ingest.conftest import COUNTING
 
 EVENTS: list[dict[str, Any]] = [
     {"Agent": "UserGuide", "Action": "instruct", "Text": "Be in a hurry.", "UnixTime": 1590000000},
@@ -127,15 +125,9 @@ def test_detection_refusal_and_steps(tmp_path: Path, take: Callable[..., Any]) -
     assert (episodes["stop_reason"].item(), steps["tool_status"].to_list()) == ("answered", [["ok"], []])
 
 
-def test_the_real_dialogues_have_their_known_counts(
-    shared_data: Path, tmp_path: Path, take: Callable[..., Any]
-) -> None:
-    with tarfile.open(shared_data / "star" / "dialogues.tar.gz") as archive:
-        if hasattr(tarfile, "data_filter"):  # Python 3.11.4; older ones know no filters
-            archive.extraction_filter = tarfile.data_filter
-        archive.extractall(tmp_path)  # noqa: S202 - an archive of our own, filtered where Python can
-    taken = take(tmp_path, shared_data / "star" / "apis", cfg=COUNTING)
-    assert (taken.read, taken.quarantined.height, taken.adds_up()) == (2495, 0, True)
+def test_the_real_dialogues_have_their_known_counts(real: Callable[[str], Any]) -> None:
+    taken = real("star")
+    assert (taken.read, taken.quarantined.height, taken.adds_up()) == (2497, 0, True)  # with LICENSE and SOURCE.md
     events = taken.events
     kinds = dict(events.group_by("kind").len().iter_rows())
     assert (kinds["tool_result"], kinds["feedback"] + kinds["outcome"]) == (5494, 10466)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -155,8 +154,8 @@ def test_detection() -> None:
     assert READER.sniff(Sample("run.json", [{"simulations": []}])) == 0
 
 
-def test_the_real_runs_have_their_known_counts(shared_data: Path, take: Callable[..., Any]) -> None:
-    taken = take(shared_data / "tau2-bench", root=shared_data)
+def test_the_real_runs_have_their_known_counts(real: Callable[[str], Any]) -> None:
+    taken = real("tau2-bench")
     assert (taken.read, taken.quarantined.height) == (27, 0)
     events = taken.events
     assert events["conversation_id"].n_unique() == 484

@@ -135,10 +135,8 @@ def test_the_file_beside_is_counted_not_quarantined(tmp_path: Path, take: Callab
         ("prime-environments", {"runs": 150, "tasks": 10, "policies": 2}),
     ],
 )
-def test_the_real_runs_have_their_known_counts(
-    folder: str, counts: dict[str, int], shared_data: Path, take: Callable[..., Any]
-) -> None:
-    taken = take(shared_data / folder, root=shared_data)
+def test_the_real_runs_have_their_known_counts(folder: str, counts: dict[str, int], real: Callable[[str], Any]) -> None:
+    taken = real(folder)
     assert taken.quarantined.height == 0
     assert taken.adds_up()
     events = taken.events
