@@ -32,7 +32,8 @@ from tests.forked.kill import KILLS, arm
 _LENGTH = 4
 _STDERR = 2
 _INTERPRETER = (b"PYTHON", b"LC_", b"LANG")  # what an interpreter reads when it starts
-_KNOWN = {b"PYTHONPATH", b"PYTHONUNBUFFERED"}  # of these, what is done by hand
+_SAFE_PATH = b"PYTHONSAFEPATH"
+_KNOWN = {b"PYTHONPATH", b"PYTHONUNBUFFERED", _SAFE_PATH}  # of these, what is done by hand
 _WORKER = "flywheel.stages.train.process.worker"
 _TRAINING = {b"train", b"run"}
 
@@ -87,6 +88,8 @@ def run(command: Command, code: types.CodeType, environment: Mapping[bytes, byte
     before = os.fsdecode(environment.get(b"PYTHONPATH", b"")).split(":")
     sys.path[:] = [p for p in sys.path if not p or p not in before]
     sys.path[0:1] = [os.fsdecode(command.folder) if module else str(Path(script).parent)]
+    if asked.get(_SAFE_PATH):
+        del sys.path[0]
     _enter(asked, [script, *map(os.fsdecode, command.arguments)])
     if module:
         del sys.argv[1:3]
@@ -200,7 +203,7 @@ def _offer_worker() -> None:
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(request["cwd"])
-    sys.path[0] = request["cwd"]
+    del sys.path[0]
     _enter({os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}, ["-m", *request["arguments"]])
     _run_module(_WORKER)
 
@@ -219,13 +222,13 @@ class _Popen(subprocess.Popen[Any]):
         real = super()._execute_child  # type: ignore[misc]
         asked = inspect.signature(real).bind(*given).arguments
         words = asked["args"]
-        if not _Popen.waiting or list(words[:3]) != [sys.executable, "-m", _WORKER]:
+        if not _Popen.waiting or list(words[:4]) != [sys.executable, "-P", "-m", _WORKER]:
             real(*given)
             return
         request = {
             "cwd": str(asked["cwd"] or Path.cwd()),
             "env": dict(asked["env"] or os.environ),
-            "arguments": words[3:],
+            "arguments": words[4:],
         }
         ends = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
         ends = [number if end == -1 else end for number, end in enumerate(ends)]

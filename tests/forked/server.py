@@ -47,6 +47,7 @@ def _load(kind: str) -> None:
         library, _, attribute = name.partition(":")
         getattr(importlib.import_module(library), attribute)
     _parse_signatures()
+    _compile_templates()
 
 
 def _parse_signatures() -> None:
@@ -56,6 +57,15 @@ def _parse_signatures() -> None:
 
     command = typer.main.get_command(app)
     typer.main.get_command = lambda _: command  # type: ignore[assignment]
+
+
+def _compile_templates() -> None:
+    """Let Jinja compile the pages' templates now."""
+    from flywheel.report.build import _environment
+
+    pages = _environment()
+    for name in pages.list_templates():
+        pages.get_template(name)
 
 
 class Server:
