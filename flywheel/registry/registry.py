@@ -288,17 +288,24 @@ class Registry:
     def waiting(self, horizon: int) -> Candidate | None:
         """Return the newest candidate that another look can decide; None where no round waits for one.
 
-        It was held for want of evidence, by the protocol that it was trained with, and has had fewer looks than
-        `horizon`. A blocked round waits for a person, and what was evaluated by other suites decides nothing.
+        It was held for want of evidence, by the protocol that it was trained with, and has had fewer looks than that
+        protocol's horizon (`horizon` where it has none: a round of an older version). A blocked round waits for a
+        person, and what was evaluated by other suites decides nothing.
         """
         decisions = list(reversed(self.readable()[0]))
         for candidate in reversed(self.candidates.open()):
             trained_with = self.candidates.protocol_of(candidate.registered.candidate_sha256)
-            lasting = trained_with in {None, candidate.registered.protocol_sha256} and len(candidate.looks) < horizon
+            lasting = len(candidate.looks) < self._horizon(candidate.registered.round, horizon)
+            lasting &= trained_with in {None, candidate.registered.protocol_sha256}
             verdict = next((p.verdict for p in decisions if p.ledger_sha256 in candidate.lines), None)
             if lasting and verdict == Verdict.INCONCLUSIVE:
                 return candidate
         return None
+
+    def _horizon(self, number: int, otherwise: int) -> int:
+        """Return the looks that a round was given when it was trained."""
+        protocol = self.manifest(number).protocol if number in self.numbers() else {}
+        return int(protocol["gate"]["horizon"]) if protocol else otherwise
 
     # --- forgotten users ------------------------------------------------------------------------------------------
 

@@ -135,6 +135,9 @@ def test_the_newest_round_that_another_look_can_decide_is_waited_for(registry: R
 
     assert waiting(3) == 1
     assert waiting(2) is None  # it has had as many looks
+    trained_with = registry.manifest(1).model_copy(update={"protocol": {"gate": {"horizon": 3}}})
+    registry.save(trained_with)
+    assert waiting(2) == 1  # a setting that was changed since does not end it
 
 
 def test_a_look_by_other_suites_neither_waits_nor_keeps_a_round_from_waiting(registry: Registry) -> None:
