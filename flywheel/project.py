@@ -575,6 +575,7 @@ class Project:
         old: str | None = None,
         new: str | None = None,
         share: float | None = None,
+        before: Sequence[Path | str] = (),
     ) -> CanaryAnswer:
         """Compare an old policy and its canary on attempts since the last look, and decide.
 
@@ -583,6 +584,7 @@ class Project:
             old: policy or model of the old side.
             new: policy or model of the canary.
             share: of users that the canary should get; canary.share by default.
+            before: logs from before the canary; the old side's attempts before its first day need not be named.
 
         Raises:
             UsageError: the sides are ambiguous, or no episode has that policy.
@@ -591,7 +593,8 @@ class Project:
         from flywheel.pipeline.promote.canary import watch
 
         with self.locked("canary") as ctx:
-            return watch(ctx, [Path(p) for p in logs], old, new, self.key(), share)
+            sides, earlier = [Path(p) for p in logs], [Path(p) for p in before]
+            return watch(ctx, sides, old, new, self.key(), share=share, before=earlier)
 
     def deploy_vllm(  # noqa: PLR0913 - one parameter an option
         self,

@@ -64,6 +64,10 @@ def canary(
     share: Annotated[
         float | None, typer.Option("--share", help="Share of users the canary should get; default: canary.share.")
     ] = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option("--before", help="Logs from before the canary: like users are compared.", metavar="PATH"),
+    ] = None,
 ) -> None:
     """Compare a canary with the old policy, and decide.
 
@@ -72,7 +76,7 @@ def canary(
     """
     current = session(ctx)
     with working(current.out, "comparing new attempts"):
-        answer = current.project().canary(logs or [], old=old, new=new, share=share)
+        answer = current.project().canary(logs or [], old=old, new=new, share=share, before=before or [])
     current.out.result(_canary_lines(answer), answer)
     if _EXIT[answer.decision]:
         raise typer.Exit(_EXIT[answer.decision])
@@ -84,8 +88,13 @@ def _canary_lines(a: CanaryAnswer) -> list[str]:
         ["old", f"{a.old}   {present.percent(a.mean_old)} of {a.n_old:,}"],
         ["new", f"{a.new}   {present.percent(a.mean_new)} of {a.n_new:,}"],
         ["delta", f"{present.points(a.delta)}, 95 % interval {span}; pairs {a.pairs:,}"],
+        *(
+            [["before", f"known of {a.users_before:,} of {a.users:,} users; like is paired with like"]]
+            * bool(a.users_before)
+        ),
         ["look", f"{a.night}" + ("" if a.looked else ", no new attempts since")],
     ]
+    rows = [row for row in rows if row[0] != "before" or a.users_before]
     decision = a.decision.upper().replace("_", " ")
     return [*columns(rows), *(f"note   {note}" for note in a.notes), f"{decision}: {'; '.join(a.reasons)}"]
 

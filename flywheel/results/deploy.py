@@ -41,6 +41,8 @@ class CanaryAnswer(Document):
     n_old: int = Field(description="Attempts of the old policy with a known outcome, over all looks.")
     n_new: int
     pairs: int = Field(description="Differences between blocks of users, in the order they were looked at.")
+    users: int = Field(description="Users of both sides; attempts where users are unknown.")
+    users_before: int = Field(description="Those of them with an outcome from before the canary; like pair with like.")
     mean_old: float
     mean_new: float
     delta: float

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flywheel.project import Project
 from tests.cli.test_app import flywheel
 from tests.cli.test_eval_logs import request
 
@@ -104,3 +105,35 @@ def test_a_changed_file_of_looks_is_refused(tmp_path: Path) -> None:
                     serve(tmp_path, 3, "canary", 0.5), cwd=tmp_path)  # fmt: skip
     assert done.returncode == 1
     assert "line 2 does not follow from the line before" in done.stderr
+
+
+def test_what_was_before_the_canary_tells_which_users_are_alike(tmp_path: Path) -> None:
+    """Users who come back, each as before; the canary serves half of them from the second of June on."""
+
+    def lines(user: int, day: int, policy: str) -> list[dict[str, Any]]:
+        same = {"conversation_id": f"{user} {day}", "policy": policy, "user": f"u{user}"}
+        success = float(user % 3 > 0)
+        told: list[tuple[str, dict[str, Any]]] = [
+            ("request", {"messages": [{"role": "user", "content": request(user)}]}),
+            ("model_call", {"message": {"role": "assistant", "content": "It is done."}}),
+            ("outcome", {"name": "ok", "value": success, "scale": [0, 1], "source": "callback"}),
+        ]
+        at = {"ts": f"2026-06-{day:02d}T08:{user:02d}:00Z"}
+        return [same | at | {"seq": n, "kind": kind, "payload": payload} for n, (kind, payload) in enumerate(told)]
+
+    def written(name: str, rows: list[dict[str, Any]]) -> Path:
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return tmp_path / name
+
+    users = range(24)
+    may = written("may.jsonl", [row for user in users for row in lines(user, 1, "old")])
+    june = written("june.jsonl", [r for u in users for r in lines(u, 2, "canary" if u % 2 else "old")])
+    both = written("both.jsonl", [json.loads(line) for path in (may, june) for line in path.read_text().splitlines()])
+    Project.init(tmp_path)
+    project = Project(tmp_path)
+
+    one_log = project.canary([both], old="old", new="canary")
+    (state,) = (tmp_path / "rounds" / "canary").iterdir()
+    assert (one_log.n_old, one_log.n_new, one_log.users, one_log.users_before) == (12, 12, 24, 24)
+    state.unlink()
+    assert project.canary([june], old="old", new="canary", before=[may]) == one_log

@@ -260,12 +260,14 @@ def scored_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str
     shares = [sum(a.score is not None for a in log.attempts) / max(1, len(log.attempts)) for log in sides]
     if min(shares) >= _RECORDED:
         return sides, "recorded", []
-    old, new = (
-        replace(log, attempts=[replace(a, score=log.p_success.get(a.episode_id)) for a in log.attempts])
-        for log in sides
-    )
+    old, new = (by_probability(log) for log in sides)
     note = (
         f"outcomes are recorded for {percent(shares[0], 0)} of the old and {percent(shares[1], 0)} of the new "
         "attempts, so the score is P(success) from the reward signals"
     )
     return (old, new), "p_success", [note]
+
+
+def by_probability(log: Log) -> Log:
+    """Return a side scored by the success probability from the reward signals."""
+    return replace(log, attempts=[replace(a, score=log.p_success.get(a.episode_id)) for a in log.attempts])

@@ -3,7 +3,8 @@
 In: what both served since the last look. Out: a decision with its numbers, and one line in rounds/canary/<pair>.jsonl,
 which holds everything that was looked at before: attempts are counted once, however often their log is read. Looking
 often is safe: both verdicts come from e-processes, whose error holds over all looks together, and a user who comes back
-is one unit (`stages.gate.canary`).
+is one unit (`stages.gate.canary`). What the old policy did before the day on which the canary began is no part of the
+comparison: it tells which users are alike.
 
     harm     E of "worse by the margin" reaches 1/HARM_ALPHA                         → roll back
     counts   the new side's share of users is not the configured one                 → roll back
@@ -23,7 +24,15 @@ from flywheel.config import CanaryConfig
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.logged_attempts import Log, choose, policy_of, read_attempts, read_store, scored_sides
+from flywheel.pipeline.evaluate.logged_attempts import (
+    Log,
+    by_probability,
+    choose,
+    policy_of,
+    read_attempts,
+    read_store,
+    scored_sides,
+)
 from flywheel.present import count, margin, p_value, percent
 from flywheel.records import content_id
 from flywheel.results.deploy import CanaryAnswer
@@ -47,12 +56,21 @@ class _Night(NamedTuple):
 
     old: dict[str, tuple[float, int]]  # unit → (sum of its scores, attempts); a user by a hash
     new: dict[str, tuple[float, int]]
+    before: dict[str, tuple[float, int]]  # the same from before the canary
+    began: str  # day of the canary's first attempt; '' where none is known
     attempts: list[str]
     failed: list[int]  # attempts with a tool error, old and new
 
 
-def watch(
-    ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes, share: float | None = None
+def watch(  # noqa: PLR0913 - one parameter an option
+    ctx: Context,
+    logs: Sequence[Path],
+    old: str | None,
+    new: str | None,
+    key: bytes,
+    *,
+    share: float | None = None,
+    before: Sequence[Path] = (),
 ) -> CanaryAnswer:
     """Look at what is fresh and return what to do.
 
@@ -63,6 +81,7 @@ def watch(
         new: policy or model of the canary.
         key: of redaction.
         share: of users that the canary should get; None takes canary.share.
+        before: logs from before the canary, of any policy.
 
     Raises:
         UsageError: it is not clear which side is which.
@@ -70,12 +89,15 @@ def watch(
     """
     sides = _sides(ctx, logs, old, new, key)
     names = (old or policy_of(sides[0]) or logs[0].name, new or policy_of(sides[1]) or logs[-1].name)
-    scored, _, notes = scored_sides(sides)
+    scored, outcome, notes = scored_sides(sides)
     path = ctx.registry.root / "canary" / f"{content_id('canary', *names)[:12]}.jsonl"
     nights = _nights(path)
     known = {episode for night in nights for episode in night["attempts"]}
-    fresh = _look(scored, known)
-    if fresh.old or fresh.new:
+    earlier = [read_attempts([path], ctx.config, ctx.project, key) for path in before]
+    earlier = earlier if outcome == "recorded" else [by_probability(log) for log in earlier]
+    began = nights[0].get("began", "") if nights else _began(scored, notes)
+    fresh = _look(scored, [a for log in earlier for a in log.attempts], known, began)
+    if fresh.old or fresh.new or fresh.before:
         entry = {"night": len(nights) + 1, "old": names[0], "new": names[1], **fresh._asdict()}
         hash_chain.append(path, entry, head=None)
         nights.append(entry)
@@ -83,7 +105,7 @@ def watch(
     if waiting:
         notes.append(f"{count(waiting, 'attempt')} without an outcome yet, counted once there is one")
     cfg = ctx.config.canary if share is None else ctx.config.canary.model_copy(update={"share": share})
-    return _answer(nights, names, cfg, notes, looked=bool(fresh.old or fresh.new))
+    return _answer(nights, names, cfg, notes, looked=bool(fresh.old or fresh.new or fresh.before))
 
 
 def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None, key: bytes) -> tuple[Log, Log]:
@@ -114,15 +136,39 @@ def _nights(path: Path) -> list[dict[str, Any]]:
 # --- one night -----------------------------------------------------------------------------------------------------
 
 
-def _look(scored: tuple[Log, Log], known: set[str]) -> _Night:
+def _began(sides: tuple[Log, Log], notes: list[str]) -> str:
+    """Return the day of the canary's first attempt; '' where it is unknown, or where no side served with the other.
+
+    Policies that served one after the other, other users each, are compared as they are: nothing else is there.
+    """
+    began = min((day for a in sides[1].attempts if (day := _day(a))), default="")
+    users = [{a.user for a in log.attempts} - {None} for log in sides]
+    if not began or users[0] & users[1] or not all(_day(a) and _day(a) < began for a in sides[0].attempts):
+        return began
+    notes.append("the old side's attempts all lie before the canary's: what changed between them counts too")
+    return ""
+
+
+def _day(attempt: Attempt) -> str:
+    return attempt.columns.get("started", "")[:10]
+
+
+def _look(scored: tuple[Log, Log], earlier: Sequence[Attempt], known: set[str], began: str) -> _Night:
     """Return the fresh attempts with an outcome by unit: the user, or the attempt where users are unknown."""
-    fresh = [[a for a in log.attempts if a.score is not None and a.episode_id not in known] for log in scored]
-    old, new = (_units(side) for side in fresh)
+    old, new = ([a for a in log.attempts if a.score is not None and a.episode_id not in known] for log in scored)
+    past = [a for a in old if "" < _day(a) < began]
+    old = [a for a in old if not "" < _day(a) < began]
+    compared = known | {a.episode_id for a in (*old, *new)}
+    fitting = (a for a in earlier if a.score is not None and a.episode_id not in compared)
+    past += [a for a in fitting if not began or _day(a) < began]
+    past = [a for a in {a.episode_id: a for a in past}.values() if a.user]
     return _Night(
-        old=old,
-        new=new,
-        attempts=sorted(a.episode_id for side in fresh for a in side),
-        failed=[sum(a.amounts.get("n_tool_errors", 0) > 0 for a in side) for side in fresh],
+        old=_units(old),
+        new=_units(new),
+        before=_units(past),
+        began=began,
+        attempts=sorted(a.episode_id for a in (*old, *new, *past)),
+        failed=[sum(a.amounts.get("n_tool_errors", 0) > 0 for a in side) for side in (old, new)],
     )
 
 
@@ -145,9 +191,11 @@ def _counts(night: dict[str, Any]) -> list[int]:
 def _answer(
     nights: Sequence[dict[str, Any]], names: tuple[str, str], cfg: CanaryConfig, notes: list[str], *, looked: bool
 ) -> CanaryAnswer:
-    sides = [Sides(night["old"], night["new"]) for night in nights]
+    sides = [Sides(night["old"], night["new"], night.get("before", {})) for night in nights]
     counts = [sum(_counts(night)[side] for night in nights) for side in (0, 1)]
-    users = [len({unit for night in sides for unit in night[side]}) for side in (0, 1)]
+    served = [{unit for night in sides for unit in night[side]} for side in (0, 1)]
+    users = [len(units) for units in served]
+    earlier = {unit for night in sides for unit in night.before}
     sums = [math.fsum(total for night in sides for total, _ in night[side].values()) for side in (0, 1)]
     better, harm = log_e_better(sides), log_e_harm(sides, cfg.margin)
     ratio = sample_ratio_p(users[1], users[0], cfg.share) if cfg.share else None
@@ -166,6 +214,8 @@ def _answer(
         n_old=counts[0],
         n_new=counts[1],
         pairs=len(paired),
+        users=sum(users),
+        users_before=len(earlier & {*served[0], *served[1]}),
         mean_old=sums[0] / max(1, counts[0]),
         mean_new=sums[1] / max(1, counts[1]),
         delta=math.fsum(paired) / len(paired) if paired else 0.0,

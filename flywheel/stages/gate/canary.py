@@ -5,6 +5,11 @@ The two sides are different users, so units are paired by chance: the larger sid
 smaller one has units, and a difference is that of a block's mean from a unit's. Under "equal" differences are
 independent with mean zero, whatever users differ in.
 
+Like is paired with like: units are sorted into strata by how they did before the canary, and paired by chance within
+them. What was before is alike for both sides, so given the strata each unit of a pair could as well have been on the
+other side: the level holds exactly, whether the past tells much or nothing (blocking; Imbens and Rubin 2015, chapter
+9). A stratum keeps differences in [-1, 1], which subtracting a prediction would not; and few strata lose few pairs.
+
 As in `stages.gate.evidence`, a part of the stake begins at the first, the seventh and the thirtieth night, with all
 users' means as they are then; users who come later add their first night.
 """
@@ -13,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from flywheel.records import content_id
@@ -20,34 +26,45 @@ from flywheel.stages.gate.evidence import STARTS, over_starts
 from flywheel.stats.betting import interval, log_e
 from flywheel.stats.paired import Interval
 
+STRATA = 5  # take nine tenths of the variance that many would take (Cochran 1968)
+_STRATUM = 20  # units that each stratum but one has on the smaller side: in small ones sides differ in size by chance
+_PRIOR = 5.0  # attempts that a unit's past is drawn to the mean by: users who differ by sd .2 around one half
+
 Sums = Mapping[str, Sequence[float]]  # unit → [sum of its scores, attempts]
 
 
 class Sides(NamedTuple):
-    """One night's attempts with an outcome, by unit."""
+    """One night's attempts with an outcome, by unit, and what became known of units before the canary."""
 
     old: Sums
     new: Sums
+    before: Sums = MappingProxyType({})
 
 
 def log_e_better(nights: Sequence[Sides]) -> float:
     """Return the largest log E, of any night, of "the new policy is not better"."""
-    return max((_spread(nights[: n + 1], 0.0, 1.0) for n in range(len(nights))), default=0.0)
+    return _largest(nights, 0.0, 1.0)
 
 
 def log_e_harm(nights: Sequence[Sides], margin: float) -> float:
     """Return the largest log E, of any night, of "the new policy is worse by less than the margin"."""
-    return max((_spread(nights[: n + 1], margin, -1.0) for n in range(len(nights))), default=0.0)
+    return _largest(nights, margin, -1.0)
 
 
-def _spread(nights: Sequence[Sides], margin: float, sign: float) -> float:
-    return over_starts(
-        {
-            start: log_e([sign * (d + margin) / (1 + margin) for d in differences(nights, start)], steady=start > 1)
-            for start in STARTS
-            if start <= len(nights)
-        }
+def _largest(nights: Sequence[Sides], margin: float, sign: float) -> float:
+    log_es: dict[int, list[float]] = {}  # start → log E at each night from it on
+    for start in (start for start in STARTS if start <= len(nights)):
+        bets: list[float] = []
+        log_es[start] = []
+        for group in _groups(nights, start):
+            bets += [sign * (d + margin) / (1 + margin) for d in group]
+            same = log_es[start][-1:] if not group else []
+            log_es[start] += same or [log_e(bets, steady=start > 1)]
+    by_night = (
+        over_starts({start: found[night - start] for start, found in log_es.items() if start <= night})
+        for night in range(1, len(nights) + 1)
     )
+    return max(by_night, default=0.0)
 
 
 def confidence_sequence(nights: Sequence[Sides], *, alpha: float = 0.05) -> Interval:
@@ -65,25 +82,55 @@ def confidence_sequence(nights: Sequence[Sides], *, alpha: float = 0.05) -> Inte
 
 def differences(nights: Sequence[Sides], start: int) -> list[float]:
     """Return the differences of units, in [-1, 1]: over all nights up to `start`, then new units night by night."""
+    return [difference for group in _groups(nights, start) for difference in group]
+
+
+def _groups(nights: Sequence[Sides], start: int) -> Iterator[list[float]]:
+    """Yield the differences of the units that came up to night `start`, then of those that came in each later one."""
     seen: tuple[set[str], set[str]] = (set(), set())
-    found: list[float] = []
+    past: dict[str, tuple[float, float]] = {}
     for group in [nights[:start], *([night] for night in nights[start:])]:
-        means = []
+        for night in group:
+            _add(past, night.before)
+        sides = []
         for side in (0, 1):
             sums: dict[str, tuple[float, float]] = {}
             for night in group:
-                for unit, (total, attempts) in night[side].items():
-                    if unit not in seen[side]:
-                        before = sums.get(unit, (0.0, 0.0))
-                        sums[unit] = before[0] + total, before[1] + attempts
+                _add(sums, {unit: scores for unit, scores in night[side].items() if unit not in seen[side]})
             seen[side].update(sums)
-            ordered = sorted(sums, key=lambda unit: content_id("unit", unit))
-            means.append([sums[unit][0] / sums[unit][1] for unit in ordered])
-        pairs = min(len(means[0]), len(means[1]))
-        if pairs:
-            old, new = (list(_blocks(values, pairs)) for values in means)
-            found += [round(b - a, 12) for a, b in zip(old, new, strict=True)]
-    return found
+            sides.append({unit: total / attempts for unit, (total, attempts) in sums.items()})
+        yield [d for stratum in _strata(sides, past) for d in _paired(stratum)]
+
+
+def _add(sums: dict[str, tuple[float, float]], more: Sums) -> None:
+    for unit, (total, attempts) in more.items():
+        before = sums.get(unit, (0.0, 0.0))
+        sums[unit] = before[0] + total, before[1] + attempts
+
+
+def _strata(
+    sides: Sequence[Mapping[str, float]], past: Mapping[str, tuple[float, float]]
+) -> Iterator[list[dict[str, float]]]:
+    """Yield both sides' units of each stratum: alike in how they did before, in the middle where nothing is known."""
+    units = sorted({*sides[0], *sides[1]}, key=lambda unit: content_id("unit", unit))
+    known = [past[unit] for unit in units if unit in past]
+    mean = math.fsum(total for total, _ in known) / math.fsum(n for _, n in known) if known else 0.0
+    expected = {
+        unit: (past[unit][0] + _PRIOR * mean) / (past[unit][1] + _PRIOR) if unit in past else mean for unit in units
+    }
+    units.sort(key=expected.__getitem__)
+    strata = min(STRATA, 1 + min(map(len, sides)) // _STRATUM) if known else 1
+    for i in range(strata):
+        stratum = set(units[i * len(units) // strata : (i + 1) * len(units) // strata])
+        yield [{unit: value for unit, value in side.items() if unit in stratum} for side in sides]
+
+
+def _paired(sides: Sequence[Mapping[str, float]]) -> list[float]:
+    """Return new minus old of units that are paired by chance; the larger side is cut into blocks."""
+    pairs = min(map(len, sides))
+    means = ([side[unit] for unit in sorted(side, key=lambda unit: content_id("unit", unit))] for side in sides)
+    old, new = (list(_blocks(values, pairs)) for values in means)
+    return [round(b - a, 12) for a, b in zip(old, new, strict=True)]
 
 
 def _blocks(values: Sequence[float], n: int) -> Iterator[float]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from flywheel.stages.gate import canary
 from flywheel.stages.gate.canary import (
     Sides,
     confidence_sequence,
@@ -66,6 +68,35 @@ def test_equal_policies_are_seldom_told_apart_though_users_differ_and_return(sha
     assert promoted / runs <= 0.05
     assert rolled_back == 0
     assert missed / runs <= 0.05
+
+
+def test_whatever_was_before_equal_policies_multiply_no_stake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six users with outcomes and pasts of any kind, in all orders on the two sides: the mean of E is 1."""
+    monkeypatch.setattr(canary, "_STRATUM", 2)
+    users = [(0.0, (0.0, 4)), (1.0, (4.0, 4)), (0.2, (1.0, 2)), (0.9, None), (0.1, (9.0, 10)), (0.6, (1.0, 30))]
+    stakes = []
+    for order in itertools.permutations(users):
+        sides = [{f"u{i}": (order[i][0], 1) for i in half} for half in (range(3), range(3, 6))]
+        past = {f"u{i}": sums for i, (_, sums) in enumerate(order) if sums is not None}
+        stakes.append(math.exp(log_e(differences([Sides(*sides, past)], 1))))
+
+    assert math.fsum(stakes) / len(stakes) == pytest.approx(1.0)
+    assert max(stakes) > 1.2
+
+
+def test_like_users_are_compared() -> None:
+    """Users do again what they did before: without it they differ by chance, with it by nothing."""
+    rng = np.random.default_rng(10)
+    rates = rng.choice([0.0, 0.5, 1.0], 200)
+    sides = [{f"u{i}": (float(rates[i]), 1) for i in range(side, 200, 2)} for side in (0, 1)]
+    past = {f"u{i}": (20.0 * rates[i], 20) for i in range(200)}
+
+    by_chance, alike = (differences([Sides(*sides, before)], 1) for before in ({}, past))
+    assert np.std(by_chance) > 0.5
+    assert np.std(alike) < 0.25
+    later = differences([Sides(*sides), Sides({}, {}, past)], 1)
+    assert later == by_chance  # what becomes known later takes no bet back
+    assert differences([Sides(*sides), Sides({}, {}, past)], 2) == alike
 
 
 def test_a_better_and_a_harmful_canary_are_seen() -> None:
