@@ -7,6 +7,7 @@ looks     60 nights of ten equal candidates at once: is any of them promoted?
 harmful   60 nights, some candidates worse by 5 points: is one of those promoted?
 mixed     120 nights, half of the candidates better: how many are promoted, and which share of those is not better?
 again     60 looks at guardrails and slices: how often is an equal candidate rejected, and when a harmful one?
+held      a better candidate with guardrails and slices: how long do rules that only hold keep it, and a harmful one?
 odd       users alike, skewed differences: does the level hold?
 recurring the same sixty tasks for ever: can a better candidate be promoted, and is an equal one?
 samples   several attempts a case: after how many nights is the first level reached?
@@ -24,35 +25,24 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
-from flywheel.config import CanaryConfig
-from flywheel.extensions import GateInput, GateRule
-from flywheel.pipeline.promote.canary import HARM_ALPHA
-from flywheel.records import GateEvidence, MetricRow, RuleResult, Verdict
+from flywheel.extensions import GateInput
+from flywheel.records import MetricRow, RuleResult, Verdict
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.compare import compare
 from flywheel.stages.evaluate.logs.score import serve
-from flywheel.stages.gate import Decision, decide, no_deterioration, non_inferior, slices, superiority, validity
-from flywheel.stages.gate.canary import Sides, confidence_sequence, log_e_better, log_e_harm
-from flywheel.stages.gate.evidence import REUSED, STARTS, over_starts, weigh
-from flywheel.stats.betting import log_e, transcript_bits
+from flywheel.stages.gate import Decision, decide, slices, superiority
+from flywheel.stages.gate.evidence import weigh
+from flywheel.stats.betting import log_e
 from flywheel.stats.clusters import cluster, mean_difference
 from flywheel.stats.planning import candidate_level
-from gate_again import again, covariate, recurring, samples
-from gate_rows import CFG, EMPTY, metric, outcomes
+from gate_again import again, covariate, held, recurring, samples
+from gate_canary import canary
+from gate_rows import CFG, EMPTY, RULES, Rival, metric, outcomes
 
-RULES: dict[str, GateRule] = {
-    "validity": validity,
-    "superiority": superiority,
-    "non_inferior": non_inferior,
-    "slices": slices,
-    "no_deterioration": no_deterioration,
-}
-CANARY = CanaryConfig()
 ALPHA = 0.05
 
 
@@ -70,41 +60,6 @@ def judge(night: int, rows: list[MetricRow]) -> Decision:
 
 Draw = Callable[[np.random.Generator], tuple[float, float]]  # a candidate's discordance and true difference
 NULL, BETTER = (0.15, 0.0), (0.15, 0.05)
-
-
-class Rival:
-    """One candidate's evidence while its nights come in; all cases are new units with differences of -1, 0 and 1."""
-
-    def __init__(self, place: int, promotions: int, outcomes_before: Sequence[str]) -> None:
-        self.place, self.level = place, candidate_level(place, promotions, alpha=CFG.alpha)
-        # a part of the stake is kept for units that were known before, of which none comes here
-        weight = 2 ** -transcript_bits(outcomes_before)
-        self.divided = math.log(1 - REUSED[0] + REUSED[0] * weight) if outcomes_before else 0.0
-        self.looks = self.wins = self.losses = self.n = 0
-        self.best = self.worst = 0.0
-
-    def look(self, rng: np.random.Generator, n: int, discordance: float, delta: float) -> RuleResult:
-        """Add a night's units and return what the rule makes of all of them."""
-        wins, losses = outcomes(rng, n, discordance, delta)
-        self.looks, self.n = self.looks + 1, self.n + n
-        self.wins, self.losses = self.wins + wins, self.losses + losses
-        begun = [start for start in STARTS if start <= self.looks]  # all units are new: every start has them all
-        log_e = self.divided + over_starts({s: _log_e(self.wins, self.losses, steady=s > 1) for s in begun})
-        self.best = max(self.best, log_e)
-        against = self.divided + over_starts({s: _log_e(self.losses, self.wins, steady=s > 1) for s in begun})
-        self.worst = max(self.worst, against)
-        evidence = GateEvidence(
-            candidate=self.place, level=self.level, looks=self.looks, units=self.n, fresh=self.n, returning=0,
-            mean=(self.wins - self.losses) / self.n, low=-1.0, high=1.0, discordance=(self.wins + self.losses) / self.n,
-            log_e=log_e, log_e_best=self.best, log_e_worse=self.worst, log_e_fresh=log_e, bits=0.0, recent=float(n),
-        )  # fmt: skip
-        row = metric(self.wins, self.losses, self.n)
-        return superiority(GateInput(EMPTY.model_copy(update={"metrics": [row], "evidence": evidence}), None, ()), CFG)
-
-
-@lru_cache(maxsize=1_000_000)
-def _log_e(wins: int, losses: int, *, steady: bool) -> float:
-    return log_e(np.repeat([1.0, -1.0], [wins, losses]), steady=steady)
 
 
 class History(NamedTuple):
@@ -125,7 +80,7 @@ def history(rng: np.random.Generator, n: int, draw: Draw, *, nights: int = 60, l
             rivals.append((Rival(place, len(promoted), outcomes_before), draw(rng)))
         for entry in list(rivals):
             rival, (discordance, delta) = entry
-            verdict = rival.look(rng, n, discordance, delta).verdict
+            verdict = _decided(rival, rng, n, discordance, delta).verdict
             outcomes_before.append({Verdict.REJECT: "rejected", Verdict.PROMOTE: "promoted"}.get(verdict, "open"))
             if verdict == Verdict.REJECT:
                 rivals.remove(entry)
@@ -135,6 +90,13 @@ def history(rng: np.random.Generator, n: int, draw: Draw, *, nights: int = 60, l
                 rivals.clear()  # the others were compared with the old champion
                 break
     return History(promoted, first)
+
+
+def _decided(rival: Rival, rng: np.random.Generator, n: int, discordance: float, delta: float) -> RuleResult:
+    """Return what the rule makes of a candidate after another night."""
+    evidence = rival.look(n, *outcomes(rng, n, discordance, delta))
+    changes = {"metrics": [metric(rival.wins, rival.losses, rival.n)], "evidence": evidence}
+    return superiority(GateInput(EMPTY.model_copy(update=changes), None, ()), CFG)
 
 
 def power(histories: int) -> Iterator[str]:
@@ -200,64 +162,6 @@ def odd(histories: int) -> Iterator[str]:
         rng, values = np.random.default_rng(5), np.array([1.0, -9.0]) / 10
         shares = [log_e(rng.choice(values, tasks, p=[0.9, 0.1])) >= math.log(1 / ALPHA) for _ in range(histories)]
         yield f"{tasks} tasks, nine in ten gain one case of ten, one loses nine: type I {np.mean(shares):.3f} at .05"
-
-
-class _Canary(NamedTuple):
-    """A world of canaries: users, the canary's share of them, its true gain, how that differs between users."""
-
-    users: int
-    share: float
-    gain: float
-    other: float = 0.0  # users with high rates gain so much more than `gain`, those with low ones so much less
-    returning: bool = True  # else every night has users of its own
-
-
-_CANARIES = (
-    _Canary(100, 0.2, 0.0), _Canary(100, 0.2, 0.0, other=0.2), _Canary(100, 0.5, 0.0, other=0.2),
-    _Canary(100, 0.2, 0.0, returning=False), _Canary(2_000, 0.05, 0.0), _Canary(100, 0.5, 0.2),
-    _Canary(100, 0.2, 0.3), _Canary(300, 0.5, 0.05), _Canary(1_000, 0.5, 0.1), _Canary(200, 0.5, -0.2),
-)  # fmt: skip
-
-
-def canary(histories: int) -> Iterator[str]:
-    """Users who differ by sd .2 and come back every night, split once; equal policies, and better or worse ones."""
-    for world in _CANARIES:
-        for past in (0, 40):
-            rng, runs = np.random.default_rng(7), max(1, histories // (5 if world.users <= 300 else 20))  # noqa: PLR2004
-            promoted = rolled_back = missed = 0
-            for _ in range(runs):
-                nights, gained = _canary_nights(rng, world, past)
-                promoted += log_e_better(nights) >= math.log(1 / CANARY.alpha)
-                rolled_back += log_e_harm(nights, CANARY.margin) >= math.log(1 / HARM_ALPHA)
-                low, high = confidence_sequence(nights)
-                missed += not low <= gained <= high
-            words = f"{world.users:,} users{'' if world.returning else ' a night'}, {world.share:.0%} the canary's"
-            words += f", {world.gain:+.2f}" + (f" and {world.other:.1f} more or less by user" if world.other else "")
-            yield (
-                f"canary, 60 nights, {words}, {past / 2:.0f} attempts before: promoted {promoted / runs:.3f}, "
-                f"rolled back {rolled_back / runs:.3f}, misses {missed / runs:.3f} ({runs} runs)"
-            )
-
-
-def _canary_nights(rng: np.random.Generator, world: _Canary, past: int) -> tuple[list[Sides], float]:
-    """Return nights with one to three attempts a user, up to `past` before the canary, and what it gains on average."""
-    nights, population = list[Sides](), 60 * world.users if not world.returning else world.users
-    rates = np.clip(rng.normal(0.5, 0.2, population), 0, 1)
-    chosen = rng.permutation(population) < world.share * population
-    with_canary = np.clip(rates + world.gain + world.other * np.sign(rates - 0.5), 0, 1)
-    tries = rng.integers(0, past + 1, population)
-    before = {f"u{i}": (float(rng.binomial(tries[i], rates[i])), int(tries[i])) for i in np.flatnonzero(tries)}
-    for night in range(60):
-        users = np.arange(population) if world.returning else np.arange(night * world.users, (night + 1) * world.users)
-        attempts = rng.integers(1, 4, len(users))
-        successes = rng.binomial(attempts, np.where(chosen, with_canary, rates)[users])
-        sides: tuple[dict[str, tuple[float, int]], dict[str, tuple[float, int]]] = ({}, {})
-        for user, total, n in zip(users.tolist(), successes.tolist(), attempts.tolist(), strict=True):
-            sides[int(chosen[user])][f"u{user}"] = (float(total), n)
-        nights.append(Sides(*sides, before if night == 0 else {}))
-    # clipping takes a little of a gain, and what it takes is part of the truth
-    mean = np.clip(np.random.default_rng(1).normal(0.5, 0.2, 20_000), 0, 1)
-    return nights, float((np.clip(mean + world.gain + world.other * np.sign(mean - 0.5), 0, 1) - mean).mean())
 
 
 def _with_one_slice(histories: int, size: int, change: float, standing: Literal["found", "declared"]) -> str:
@@ -358,7 +262,7 @@ def _log(side: str, rate: float, *, users: bool, n: int = 100_000) -> list[Attem
 
 
 PARTS: dict[str, Callable[[int], Iterator[str]]] = {
-    "power": power, "looks": looks, "harmful": harmful, "mixed": mixed, "again": again, "odd": odd,
+    "power": power, "looks": looks, "harmful": harmful, "mixed": mixed, "again": again, "held": held, "odd": odd,
     "recurring": recurring, "samples": samples, "covariate": covariate, "canary": canary, "slice": regression,
     "holds": holds, "alike": alike, "coverage": coverage, "speed": speed,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from flywheel.stages.gate import no_deterioration, superiority
 from flywheel.stages.gate.evidence import weigh
 from flywheel.stats.betting import log_e
 from flywheel.stats.planning import candidate_level
-from gate_rows import CFG, EMPTY, LOOKED, MANIFEST, metric, outcomes
+from gate_rows import CFG, EMPTY, LOOKED, MANIFEST, RULES, Rival, metric, outcomes
 
 
 def again(histories: int) -> Iterator[str]:
@@ -49,6 +50,75 @@ def _first_rejection(
             yield look
             return
 
+
+class _World(NamedTuple):
+    """A candidate that is better by 5 points: in two other metrics, five fifths and ten tenths of the cases."""
+
+    metrics: tuple[float, float]  # differences
+    worse: float = 0.05  # difference in the first fifth; the others have what is missing for 5 points in all
+
+
+_WORLDS = {
+    "and in all else": _World((0.05, 0.05)),
+    "equal in the other metrics": _World((0.0, 0.0)),
+    "equal in them and in a fifth": _World((0.0, 0.0), 0.0),
+    "worse by 3 points in one metric": _World((-0.03, 0.0)),
+    "worse by 5 points in one metric": _World((-0.05, 0.0)),
+    "worse by 10 points in one metric": _World((-0.1, 0.0)),
+    "worse by 10 points in a fifth": _World((0.0, 0.0), -0.1),
+    "worse by 20 points in a fifth": _World((0.0, 0.0), -0.2),
+}
+
+
+def held(histories: int) -> Iterator[str]:
+    """Sixty looks of 40 cases at one candidate, all rules: when is it promoted, and when by its evidence alone?"""
+    for name, world in _WORLDS.items():
+        rng, runs = np.random.default_rng(14), max(1, histories // 20)
+        alone, nights, rejected = list[int](), list[int](), 0
+        for _ in range(runs):
+            reached, ended, verdict = _looks_until(rng, world)
+            alone.append(reached)
+            nights.append(ended if verdict == Verdict.PROMOTE else 999)
+            rejected += verdict == Verdict.REJECT
+        middle = runs // 2
+        yield (
+            f"60 looks, +5 points {name}: evidence reached at night {sorted(alone)[middle]} in the median, in "
+            f"{np.mean([n <= 60 for n in alone]):.3f}; promoted at night {sorted(nights)[middle]}, in "  # noqa: PLR2004
+            f"{np.mean([n <= 60 for n in nights]):.3f}; rejected {rejected / runs:.3f} ({runs:,} runs)"  # noqa: PLR2004
+        )
+
+
+def _looks_until(rng: np.random.Generator, world: _World) -> tuple[int, int, Verdict]:
+    """Return the night at which the evidence is enough, and the night and verdict of the end; 999 for never."""
+    rival, reached = Rival(), 999
+    fifths = [world.worse, *[(0.25 - world.worse) / 4] * 4]
+    sums, others = np.zeros((10, 2), dtype=int), np.zeros((2, 2), dtype=int)
+    for night in range(1, 61):
+        tonight = np.array([outcomes(rng, 4, max(0.15, 1.2 * abs(fifths[i // 2])), fifths[i // 2]) for i in range(10)])
+        others += np.array([outcomes(rng, 40, max(0.15, 1.2 * abs(d)), d) for d in world.metrics])
+        sums += tonight
+        evidence = rival.look(40, *map(int, tonight.sum(axis=0)))
+        rows = [metric(rival.wins, rival.losses, rival.n)]
+        rows += [
+            metric(int(w), int(losses), rival.n).model_copy(update={"primary": False, "metric": f"m{i}"})
+            for i, (w, losses) in enumerate(others)
+        ]
+        for part, cut in (("fifth", sums.reshape(5, 2, 2).sum(axis=1)), ("tenth", sums)):
+            rows += [
+                metric(int(w), int(losses), rival.n // len(cut), f"{part}={i}") for i, (w, losses) in enumerate(cut)
+            ]
+        inputs = GateInput(EMPTY.model_copy(update={"metrics": rows, "evidence": evidence}), MANIFEST, ())
+        if reached > night and superiority(inputs, CFG).passed:
+            reached = night
+        harmful = no_deterioration(inputs, CFG).verdict == Verdict.REJECT
+        if harmful or superiority(inputs, CFG).verdict == Verdict.REJECT:
+            return reached, night, Verdict.REJECT
+        if reached <= night and all(RULES[rule](inputs, CFG).passed for rule in _HOLDING):
+            return reached, night, Verdict.PROMOTE
+    return reached, 999, Verdict.INCONCLUSIVE
+
+
+_HOLDING = ("superiority", "non_inferior", "slices", "no_deterioration")
 
 _BEFORE = {  # the outcomes of all looks before a candidate, and its place
     "the first candidate": ([], 1),

@@ -1,19 +1,33 @@
-"""What the simulations of the gate share: an empty report, rows of paired outcomes, and their draws."""
+"""What the simulations of the gate share: an empty report, rows of paired outcomes, their draws, a candidate."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from flywheel.config import GateConfig
 from flywheel.records import EvalReport, GateEvidence, MetricRow, RoundManifest
+from flywheel.stages.gate import no_deterioration, non_inferior, slices, superiority, validity
+from flywheel.stages.gate.evidence import REUSED, STARTS, over_starts
+from flywheel.stats.betting import log_e, transcript_bits
 from flywheel.stats.paired import mcnemar_better
+from flywheel.stats.planning import candidate_level
 from flywheel.stats.tango import tango_interval
 
 if TYPE_CHECKING:
-    import numpy as np
+    from flywheel.extensions import GateRule
 
 CFG = GateConfig()
+RULES: dict[str, GateRule] = {
+    "validity": validity,
+    "superiority": superiority,
+    "non_inferior": non_inferior,
+    "slices": slices,
+    "no_deterioration": no_deterioration,
+}
 EMPTY = EvalReport(
     round=1, baseline="base", candidate_adapter_sha256="", baseline_adapter_sha256="", cases_sha256="", n_cases=0,
     n_tasks=0, leaked_tasks=0, metrics=[], coverage={},
@@ -47,3 +61,35 @@ def outcomes(rng: np.random.Generator, n: int, discordance: float, delta: float)
     """Return (wins, losses) of n paired cases."""
     wins, losses, _ = rng.multinomial(n, [(discordance + delta) / 2, (discordance - delta) / 2, 1 - discordance])
     return int(wins), int(losses)
+
+
+class Rival:
+    """One candidate's evidence while its nights come in; all cases are new units with differences of -1, 0 and 1."""
+
+    def __init__(self, place: int = 1, promotions: int = 0, outcomes_before: Sequence[str] = ()) -> None:
+        self.place, self.level = place, candidate_level(place, promotions, alpha=CFG.alpha)
+        # a part of the stake is kept for units that were known before, of which none comes here
+        weight = 2 ** -transcript_bits(outcomes_before)
+        self.divided = math.log(1 - REUSED[0] + REUSED[0] * weight) if outcomes_before else 0.0
+        self.looks = self.wins = self.losses = self.n = 0
+        self.best = self.worst = 0.0
+
+    def look(self, n: int, wins: int, losses: int) -> GateEvidence:
+        """Add a night's units and return what all of them show."""
+        self.looks, self.n = self.looks + 1, self.n + n
+        self.wins, self.losses = self.wins + wins, self.losses + losses
+        begun = [start for start in STARTS if start <= self.looks]  # all units are new: every start has them all
+        log_e = self.divided + over_starts({s: _log_e(self.wins, self.losses, steady=s > 1) for s in begun})
+        self.best = max(self.best, log_e)
+        against = self.divided + over_starts({s: _log_e(self.losses, self.wins, steady=s > 1) for s in begun})
+        self.worst = max(self.worst, against)
+        return GateEvidence(
+            candidate=self.place, level=self.level, looks=self.looks, units=self.n, fresh=self.n, returning=0,
+            mean=(self.wins - self.losses) / self.n, low=-1.0, high=1.0, discordance=(self.wins + self.losses) / self.n,
+            log_e=log_e, log_e_best=self.best, log_e_worse=self.worst, log_e_fresh=log_e, bits=0.0, recent=float(n),
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=1_000_000)
+def _log_e(wins: int, losses: int, *, steady: bool) -> float:
+    return log_e(np.repeat([1.0, -1.0], [wins, losses]), steady=steady)
