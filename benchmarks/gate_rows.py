@@ -11,7 +11,7 @@ import numpy as np
 from flywheel.config import GateConfig
 from flywheel.records import EvalReport, GateEvidence, MetricRow, RoundManifest
 from flywheel.stages.gate import no_deterioration, non_inferior, slices, superiority, validity
-from flywheel.stages.gate.evidence import REUSED, STARTS, over_starts
+from flywheel.stages.gate.evidence import BOLD, REUSED, STARTS, over_starts
 from flywheel.stats.betting import log_e, transcript_bits
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.planning import candidate_level
@@ -79,9 +79,9 @@ class Rival:
         self.looks, self.n = self.looks + 1, self.n + n
         self.wins, self.losses = self.wins + wins, self.losses + losses
         begun = [start for start in STARTS if start <= self.looks]  # all units are new: every start has them all
-        log_e = self.divided + over_starts({s: _log_e(self.wins, self.losses, steady=s > 1) for s in begun})
+        log_e = self.divided + over_starts({s: _log_e(self.wins, self.losses, BOLD * (s > 1)) for s in begun})
         self.best = max(self.best, log_e)
-        against = self.divided + over_starts({s: _log_e(self.losses, self.wins, steady=s > 1) for s in begun})
+        against = self.divided + over_starts({s: _log_e(self.losses, self.wins, BOLD * (s > 1)) for s in begun})
         self.worst = max(self.worst, against)
         return GateEvidence(
             candidate=self.place, level=self.level, looks=self.looks, units=self.n, fresh=self.n, returning=0,
@@ -91,5 +91,5 @@ class Rival:
 
 
 @lru_cache(maxsize=1_000_000)
-def _log_e(wins: int, losses: int, *, steady: bool) -> float:
-    return log_e(np.repeat([1.0, -1.0], [wins, losses]), steady=steady)
+def _log_e(wins: int, losses: int, bold: float) -> float:
+    return log_e(np.repeat([1.0, -1.0], [wins, losses]), bold=bold)

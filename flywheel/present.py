@@ -59,6 +59,11 @@ def number(value: float | None) -> str:
     return f"{value:,.4g}" if value == 0 or _SMALL <= abs(value) < _LARGE else f"{value:.2e}"
 
 
+def amount(value: float) -> str:
+    """Return a mean of tokens, seconds or dollars with three significant digits, whole ones at least."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004
+
+
 def signed(value: float | None, digits: int = 2) -> str:
     """Return a number that always shows its sign."""
     return f"{value:+.{digits}f}" if _known(value) else MISSING

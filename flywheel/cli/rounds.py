@@ -277,7 +277,7 @@ def _logs_lines(a: LogsEvalAnswer, *, verbose: bool) -> list[str]:
         )
         lines.append(f"pass^{k}  {before} -> {after}")
     amounts = [
-        [name, f"{means['n']:,.0f}", f"{means['old']:,.6g}", f"{means['new']:,.6g}"]
+        [name, f"{means['n']:,.0f}", *(present.amount(means[side]) for side in ("old", "new"))]
         for name, means in a.amounts.items()
     ]
     lines += columns([["also measured", "n", "old", "new"], *amounts], right=(1, 2, 3)) if amounts else []
@@ -295,8 +295,10 @@ def _comparison(a: LogsEvalAnswer) -> list[tuple[str, str]]:
         step = f"The new policy {a.new} can replace {a.old}."
     elif a.needed_n is not None:
         step = f"About {a.needed_n:,} cases are needed: compare again when both policies have served more tasks."
+    elif a.verdict == "BLOCKED" and a.gaps:
+        step = f"Let {a.new} serve the cases that it lacks, and compare again; -v names them."
     else:
-        step = "See every rule and every gap: the same command with -v."
+        step = f"Keep {a.old}; the same command with -v shows every rule and every row."
     return [("verdict", a.verdict), ("why", why), ("next", step)]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,6 +123,15 @@ class CandidateLedger:
     def open(self) -> list[Candidate]:
         """Return the candidates that have not ended, oldest first."""
         return [c for c in self.candidates() if c.ended is None]
+
+    def registered(self) -> set[tuple[int, int]]:
+        """Return each round that was ever a candidate, with its place; lines that do not fit are left out."""
+        found = set()
+        for line in hash_chain.lines_of(self._path):
+            with suppress(ValidationError):
+                entry = LedgerEntry.model_validate_json(line)
+                found |= {(entry.round, entry.candidate)} if entry.event == "registered" else set()
+        return found
 
     def next_place(self) -> tuple[int, int]:
         """Return the next candidate's place, and how many were promoted before it."""

@@ -335,8 +335,19 @@ class Registry:
         breaks = hash_chain.breaks(self._decisions, head=self._head())
         problems += [b for b in breaks if not bad or hash_chain.NOT_AN_ENTRY not in b]
         problems += self.candidates.problems(p.ledger_sha256 for p in self.readable()[0])
+        problems += [f"candidates.jsonl lacks a candidate that round {number} was" for number in self._cut_off()]
         problems += hash_chain.breaks(self._forgotten, head=None)
         return problems + [problem for number in rounds for problem in self._file_problems(number)]
+
+    def _cut_off(self) -> list[int]:
+        """Return the rounds that were looked at as a candidate that the ledger does not have: lines were cut off.
+
+        A chain cannot show that its end is missing; but whoever is looked at was registered before.
+        """
+        registered = self.candidates.registered()
+        looks = {n: self.folder(n).glob("eval/looks/[0-9]*-*.json") for n in self.numbers()}
+        places = {(n, int(path.name.partition("-")[0])) for n, scores in looks.items() for path in scores}
+        return sorted({number for number, _ in places - registered})
 
     def _file_problems(self, number: int) -> list[str]:
         manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS

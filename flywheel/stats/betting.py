@@ -27,24 +27,24 @@ _BETS = np.linspace(0.0, 1.0, 66)[1:-1]
 _PEAKED = _BETS**2 * (1 - _BETS) ** 5  # most improvements are small: Beta(3, 6), with its mode at 2/7
 # Half of the stake is spread evenly, for improvements that are large.
 _LOG_PRIOR = np.log(0.5 / len(_BETS) + 0.5 * _PEAKED / _PEAKED.sum())
-# Means of many cases vary so little that almost any improvement is worth the highest bets: Beta(65, 1).
-_LOG_STEADY = np.log(0.5 / len(_BETS) + 0.5 * _BETS**64 / (_BETS**64).sum())
+_BOLDEST = _BETS**64 / (_BETS**64).sum()  # Beta(65, 1)
 _MEANS = 401  # grid of possible means for an interval
 _BLOCK = 4096  # differences that are multiplied at once
 
 
-def log_e(differences: Sequence[float] | Floats, *, steady: bool = False) -> float:
+def log_e(differences: Sequence[float] | Floats, *, bold: float = 0.0) -> float:
     """Return log E of "their mean is at most 0"; 0 without differences.
 
     Args:
         differences: independent given the past, each in [-1, 1].
-        steady: they are expected to be means of several cases each; never chosen by what they are.
+        bold: share of the stake on the highest bets, the rest evenly on all. Means of many cases vary so little that
+            almost any improvement is worth the highest bets. Never chosen by what the differences are.
 
     Raises:
         ValueError: a difference lies outside [-1, 1].
     """
-    data = _checked(differences)
-    return float(_spread(_log_stakes(data), _LOG_STEADY if steady else _LOG_PRIOR))
+    stakes = _log_stakes(_checked(differences))
+    return float(_spread(stakes, np.log((1 - bold) / len(_BETS) + bold * _BOLDEST) if bold else _LOG_PRIOR))
 
 
 def _checked(differences: Sequence[float] | Floats) -> Floats:
@@ -111,7 +111,7 @@ def transcript_bits(outcomes: Sequence[str]) -> float:
     Raises:
         ValueError: another word.
     """
-    counts = {"open": 4.0, "promoted": 0.1, "rejected": 0.1}
+    counts = {"open": 10.0, "promoted": 0.1, "rejected": 0.6}
     bits, total = 0.0, sum(counts.values())
     for outcome in outcomes:
         if outcome not in counts:

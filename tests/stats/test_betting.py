@@ -18,7 +18,7 @@ def test_known_answers() -> None:
     assert log_e([]) == 0.0
     assert log_e([0.0] * 50) == pytest.approx(0.0, abs=1e-12)
     assert log_e([1.0] * 18 + [-1.0]) == pytest.approx(7.378637696536786)
-    assert log_e([0.2] * 60, steady=True) == pytest.approx(60 * math.log(1.2), abs=1)
+    assert log_e([0.2] * 60, bold=0.5) == pytest.approx(60 * math.log(1.2), abs=1)
     # one win doubles the stake that is bet wholly: the mean bet is (1/2 + 1/3) / 2 to the grid's accuracy
     assert math.exp(log_e([1.0])) == pytest.approx(1 + (0.5 + 1 / 3) / 2, abs=1e-3)
 
@@ -78,7 +78,8 @@ def test_the_weights_of_all_transcripts_sum_to_one(length: int) -> None:
 
 def test_looks_that_decide_nothing_give_away_little() -> None:
     assert transcript_bits([]) == 0.0
-    assert transcript_bits(["open"] * 60) < 0.9
-    assert transcript_bits((["open"] * 9 + ["promoted"]) * 6) == pytest.approx(32.4, abs=0.1)
+    assert transcript_bits(["open"] * 60) < 2
+    assert transcript_bits(["open"] * 9 + ["rejected"]) < 6
+    assert transcript_bits((["open"] * 9 + ["promoted"]) * 6) == pytest.approx(34.4, abs=0.1)
     with pytest.raises(ValueError, match="outcome"):
         transcript_bits(["whatever"])

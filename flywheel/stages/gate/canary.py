@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from flywheel.records import content_id
-from flywheel.stages.gate.evidence import STARTS, over_starts
+from flywheel.stages.gate.evidence import BOLD, STARTS, over_starts
 from flywheel.stats.betting import interval, log_e
 from flywheel.stats.paired import Interval
 
@@ -59,7 +59,7 @@ def _largest(nights: Sequence[Sides], margin: float, sign: float) -> float:
         for group in _groups(nights, start):
             bets += [sign * (d + margin) / (1 + margin) for d in group]
             same = log_es[start][-1:] if not group else []
-            log_es[start] += same or [log_e(bets, steady=start > 1)]
+            log_es[start] += same or [log_e(bets, bold=BOLD * (start > 1))]
     by_night = (
         over_starts({start: found[night - start] for start, found in log_es.items() if start <= night})
         for night in range(1, len(nights) + 1)

@@ -8,8 +8,8 @@ E is a stake that grows with every unit in which the candidate is ahead (see `st
 returning units   A unit's mean changes while its cases come in, and a bet can't be taken back. So the stake is divided
                   over starting points: E_s begins at look s (the first, the seventh, the thirtieth) with the means of
                   all units as they are then, and adds later units as they first come. Under the null their weighted
-                  sum ever reaches 1 / level with a probability of at most level (1 + .75 level); decision 0038 has the
-                  proof. Means of several looks vary little, so the later starts bet more boldly (`steady`).
+                  sum ever reaches 1 / level with a probability of at most level (1 + .95 level); decision 0038 has the
+                  proof. Means of several looks vary little, so the later starts bet more boldly (`BOLD`).
 known units       Where an earlier candidate was looked at on a unit, this one may have been chosen by what was seen
                   there. Such units enter a part of the stake only, which is discounted by what earlier outcomes can
                   have given away (`stats.betting.transcript_bits`); the rest of the stake is on fresh units alone.
@@ -27,7 +27,8 @@ from flywheel.stats.planning import LAST_START, pace
 
 REUSED = (0.2, 0.95)  # least and largest share of the stake that is also put on units known before
 STARTS = {1: 0.7, 7: 0.2, LAST_START: 0.1}  # look → share of the stake; nights, most often: at once, a week, a month
-_RECURRING = {1: 0.3, 7: 0.6, LAST_START: 0.1}  # the same where all units were known at the first look
+_RECURRING = {1: 0.1, 7: 0.87, LAST_START: 0.03}  # the same where all units were known at the first look
+BOLD, _BOLDER = 0.5, 0.95  # share of a later start's stake on the highest bets; where all units were known
 _LN2 = math.log(2)
 
 Units = Mapping[str, tuple[float, int]]
@@ -84,6 +85,7 @@ class _Histories:
         shown = sum(unit in known for unit in looks[0]) / len(looks[0])  # whose units they are, not how they went
         self._reused = min(max(shown, REUSED[0]), REUSED[1])
         self._starts = {start: share + shown * (_RECURRING[start] - share) for start, share in STARTS.items()}
+        self._bold = BOLD + shown * (_BOLDER - BOLD)
 
     def log_e(self, sign: float = 1.0) -> float:
         """Return log E: fresh units, and with a discounted share of the stake all of them.
@@ -93,14 +95,21 @@ class _Histories:
         if self._first_of_all:
             return self.spread(self._units, sign)
         fresh = math.log(1 - self._reused) + self.spread(self._fresh, sign)
-        every = math.log(self._reused) - self._bits * _LN2 + self.spread(self._units, sign, self._starts)
+        every = self.spread(self._units, sign, self._starts, self._bold)
+        every += math.log(self._reused) - self._bits * _LN2
         return _log_sum([fresh, every])
 
-    def spread(self, chosen: Collection[str], sign: float = 1.0, starts: Mapping[int, float] = STARTS) -> float:
+    def spread(
+        self,
+        chosen: Collection[str],
+        sign: float = 1.0,
+        starts: Mapping[int, float] = STARTS,
+        bold: float = BOLD,
+    ) -> float:
         """Return log E of the chosen units, with the stake divided over the starting points."""
         means = {start: self.means(start) for start in starts if start <= len(self._looks)}
         log_es = {
-            start: log_e([sign * d for unit, d in m.items() if unit in chosen], steady=start > 1)
+            start: log_e([sign * d for unit, d in m.items() if unit in chosen], bold=bold * (start > 1))
             for start, m in means.items()
         }
         return over_starts(log_es, starts)

@@ -153,6 +153,18 @@ def test_a_ledger_that_was_deleted_makes_no_new_start(looked: Path) -> None:
     assert lacking in Project(looked).registry.problems([1])
 
 
+def test_looks_that_were_cut_off_the_ledger_are_missed(looked: Path) -> None:
+    """A chain cannot show that its end is missing, and nothing was decided on these; the scores are still there."""
+    path = looked / "rounds" / "candidates.jsonl"
+    trained, *_ = path.read_text().splitlines(keepends=True)
+    path.write_text(trained)
+
+    assert Project(looked).registry.problems([]) == ["candidates.jsonl lacks a candidate that round 1 was"]
+    found = Project(looked).promote(1)
+    assert found.verdict == Verdict.BLOCKED
+    assert "lacks a candidate that round 1 was" in reason(found)
+
+
 def test_a_protocol_that_was_edited_in_the_manifest_is_blocked(folder: Path) -> None:
     path = folder / "rounds" / "0001" / "manifest.json"
     manifest = json.loads(path.read_text())

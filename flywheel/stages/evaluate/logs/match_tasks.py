@@ -3,26 +3,32 @@
 In: each side's tasks with what was asked in them (normal text of the first request of each attempt). Out: cases, each
 with the old side's and the new side's tasks that it consists of.
 
-Task ids of two logs may mean the same thing or merely look the same (line numbers of two data sets). An id is trusted
-where the requests behind it agree: word for word, or, where a simulated user words each attempt differently, much more
-than the requests behind different ids do. Where ids do not help, the text does: equal requests under different ids are
-one task, equal ids before different requests are two.
+An id that somebody gave is believed: requests in other words under it are the same task, as real and simulated users
+word each attempt differently. Two things speak against it. The same request stands on the other side under another id:
+then that is its task. Or the ids merely count, as lines of two data sets do, and the requests behind equal numbers are
+no more alike than those behind different ones; or nearly all requests are equal word for word, and this one is another.
+Where ids do not help, the text does: equal requests under different ids are one task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flywheel.stages.evaluate.cases import capped
+from flywheel.stats.paired import mcnemar_better
 
 GRAM = 4  # characters
 LIKE = 0.5  # texts that are certainly the same request in other words
 APART = 0.2  # how much more alike requests of one id must be than those of different ids
 WORDED = 0.8  # share of equal texts from which on texts count as verbatim
 STRANGERS = 0.15  # likeness of unrelated requests, where there are too few to measure it
+CHANCE = 0.001  # p-value of "requests behind equal numbers are alike by chance" below which the numbers agree
 _LOOKED_AT = 200
+_COUNTER = r"(?:(?:task|case|id|row|line|index|idx|item|sample|example|question|q|test)[\W_]*)?\d+"
+_COUNTS = re.compile(_COUNTER, re.IGNORECASE)
 
 Texts = Mapping[str, Sequence[str]]  # task id → normal texts of its attempts' first requests
 
@@ -76,14 +82,17 @@ class _Parts:
             self._parent[root] = roots[0]
 
 
-def match_tasks(old: Texts, new: Texts) -> Matching:
+def match_tasks(old: Texts, new: Texts, names: Mapping[str, str] | None = None) -> Matching:
     """Return the cases of two logs.
 
     Args:
         old: the old side's tasks with the normal texts of their first requests; [] where there is none.
         new: the new side's.
+        names: task id → what the logs call the task; the id itself by default.
     """
-    by_id, colliding = _trusted(old, new)
+    common = old.keys() & new.keys()
+    counting = {task for task in common if _COUNTS.fullmatch((names or {}).get(task, task).strip())}
+    by_id, colliding = _trusted(old, new, counting)
     if by_id == old.keys() == new.keys():
         return Matching([Case(task, (task,), (task,), "id") for task in sorted(by_id)], colliding)
     parts = _Parts()
@@ -108,7 +117,7 @@ def _named_apart(cases: list[Case]) -> list[Case]:
     return sorted(named)
 
 
-def _trusted(old: Texts, new: Texts) -> tuple[set[str], list[str]]:
+def _trusted(old: Texts, new: Texts, counting: Collection[str]) -> tuple[set[str], list[str]]:
     """Return the common ids that mean the same task on both sides, and those that do not."""
     common = sorted(old.keys() & new.keys())
     equal = {t for t in common if not old[t] or not new[t] or set(old[t]) & set(new[t])}
@@ -116,21 +125,26 @@ def _trusted(old: Texts, new: Texts) -> tuple[set[str], list[str]]:
     if not differing:
         return equal, []
     owners = (_owners(old), _owners(new))
-    needed = _needed(old, new, common, verbatim=len(equal) >= WORDED * len(common))
-    reworded = {t for t in differing if not _elsewhere(t, old, new, owners) and _alike(old[t], new[t]) >= needed}
-    return equal | reworded, [task for task in differing if task not in reworded]
+    verbatim = len(equal) >= WORDED * len(common)
+    doubted = {t for t in differing if verbatim or t in counting}
+    needed = _needed(old, new, common, verbatim=verbatim) if doubted else 0.0
+    moved = {t for t in differing if _elsewhere(t, old, new, owners)}
+    unlike = {t for t in doubted - moved if _alike(old[t], new[t]) < needed}
+    return {*common} - moved - unlike, sorted(moved | unlike)
 
 
 def _needed(old: Texts, new: Texts, common: list[str], *, verbatim: bool) -> float:
-    """Return how alike two differing requests of one id must be for the id to be trusted."""
+    """Return how alike two differing requests of one number must be for it to be trusted; 0 where the numbers agree."""
     if verbatim:
         return LIKE
     some = capped(common, _LOOKED_AT)
     own = [_alike(old[task], new[task]) for task in some]
-    neighbours = [(a, b) for a, b in zip(some, [*some[1:], *some[:1]], strict=True) if a != b]
-    others = [_alike(old[a], new[b]) for pair in neighbours for a, b in (pair, pair[::-1])]
+    others = [_alike(old[a], new[b]) for a, b in zip(some, [*some[1:], *some[:1]], strict=True) if a != b]
     strangers = sum(others) / len(others) if others else STRANGERS
-    return strangers if sum(own) / len(own) >= strangers + APART else LIKE
+    if sum(own) / len(own) >= strangers + APART:
+        return 0.0
+    more = sum(a > b for a, b in zip(own, others, strict=False))
+    return 0.0 if mcnemar_better(more, sum(a < b for a, b in zip(own, others, strict=False))) <= CHANCE else LIKE
 
 
 def _owners(tasks: Texts) -> dict[str, set[str]]:

@@ -63,6 +63,41 @@ def test_a_simulated_user_says_it_in_other_words() -> None:
     assert found.colliding == []
 
 
+OTHER_WORDS = [
+    "i can't fly this week any more", "the artist of that famous chapel in rome?",
+    "python: turn a sequence around", "you charged us two times in spring",
+    "what distance must a rocket go to our satellite", "where is the package you sent me",
+    "how would a finn say this", "2000 ** 0.5",
+]  # fmt: skip
+
+
+def test_an_id_that_somebody_gave_is_believed_whatever_the_words() -> None:
+    old, new = ({f"desk/{i}": [text] for i, text in enumerate(side)} for side in (QUESTIONS, OTHER_WORDS))
+
+    found = match_tasks(old, new)
+    assert len(pairs(found)) == 8
+    assert found.colliding == []
+    named = {f"{i}": f"desk/{i}" for i in range(8)}  # what the log calls them counts, not the table's id
+    assert len(pairs(match_tasks(tasks(*QUESTIONS), tasks(*OTHER_WORDS), named))) == 8
+    assert pairs(match_tasks(tasks(*QUESTIONS), tasks(*OTHER_WORDS))) == []  # these might be lines of two data sets
+    swapped = dict(zip(old, reversed(QUESTIONS), strict=True))
+    moved = match_tasks(old, {task: [text] for task, text in swapped.items()})
+    assert pairs(moved) == [((f"desk/{i}",), (f"desk/{7 - i}",)) for i in range(8)]
+
+
+def test_numbers_agree_where_requests_behind_them_are_more_alike_than_chance() -> None:
+    """A word in common is little, but thirty tasks have one each."""
+    things = [
+        f"{a}{b}" for a in ("sofa", "lamp", "desk", "door", "oven", "vase") for b in ("red", "old", "big", "new", "dim")
+    ]
+    old = tasks(*(f"i would like to return the {thing} that came this morning" for thing in things))
+    new = tasks(*(f"{thing}: wrong colour, money back please, you can keep asking but no" for thing in things))
+
+    assert len(pairs(match_tasks(old, new))) == 30
+    others = tasks(*(text.replace(thing, "it") for (text,), thing in zip(new.values(), things, strict=True)))
+    assert pairs(match_tasks(old, others)) == []
+
+
 def test_several_attempts_under_ids_of_their_own() -> None:
     old = {"a1": ["q"], "a2": ["q"], "b": ["r"]}
     new = {"x": ["q"], "y": ["r"], "z": ["r"], "w": ["other"]}
