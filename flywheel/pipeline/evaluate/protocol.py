@@ -1,15 +1,18 @@
 """What a round is evaluated and decided by, fixed when it is trained: nothing is chosen after its scores are seen.
 
-The manifest keeps the protocol: suites in order, the project's own cases by hash, slices, the sampling of actions, and
-`[gate]`. A round without one (of an older version) takes what the configuration holds when it is first evaluated.
+The manifest keeps the protocol: suites in order, the project's own cases by hash, slices, the sampling of actions,
+`[gate]`, the base model, and the code of rules and suites that are files of the project. A round without one (of an
+older version) takes what the configuration holds when it is first evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flywheel.config import Config, GateConfig
+from flywheel.io import files
+from flywheel.models.load import base_identity
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites, open_suite
 from flywheel.records import RoundManifest, content_id
@@ -24,12 +27,27 @@ def protocol_of(ctx: Context, suites: Sequence[Suite] | None = None) -> dict[str
     chosen = chosen_suites(ctx, None) if suites is None else suites
     drawn_by = _DRAWN_BY if ctx.config.eval.samples > 1 else ()
     evaluation = ctx.config.eval.model_dump(mode="json", include={*_SCORED_BY, *drawn_by})
+    own_code = code_of(ctx, [*ctx.config.gate.rules, *(suite.name for suite in chosen)])
     return {
         "suites": [{"name": s.name, "cases": s.depends_on if s.fixed else ""} for s in chosen],
         "eval": evaluation,
         "gate": ctx.config.gate.model_dump(mode="json"),
         "holdout": ctx.config.episodes.holdout_share,
-    }
+        "model": base_identity(ctx.config.model).sha256,
+    } | ({"code": own_code} if own_code else {})
+
+
+def code_of(ctx: Context, names: Iterable[str]) -> dict[str, str]:
+    """Return the hash of each module that is a file of the project, of names like `module:function`."""
+    modules = {name.partition(":")[0] for name in names if ":" in name}
+    paths = {module: ctx.project.joinpath(*module.split(".")).with_suffix(".py") for module in sorted(modules)}
+    return {module: files.hash_file(path) for module, path in paths.items() if path.is_file()}
+
+
+def as_registered(protocol: Mapping[str, Any], manifest: RoundManifest) -> dict[str, Any]:
+    """Return a protocol without what the version that trained a round did not register: base model and code."""
+    older = bool(manifest.protocol) and "model" not in manifest.protocol
+    return {part: value for part, value in protocol.items() if not (older and part in {"model", "code"})}
 
 
 def sha256_of(protocol: dict[str, Any]) -> str:

@@ -33,7 +33,7 @@ from flywheel.pipeline.evaluate.looks import (
     units_of,
 )
 from flywheel.pipeline.evaluate.off_policy import off_policy_rows
-from flywheel.pipeline.evaluate.protocol import protocol_of, registered, registered_suites, sha256_of
+from flywheel.pipeline.evaluate.protocol import as_registered, protocol_of, registered, registered_suites, sha256_of
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport, LedgerEntry, RoundManifest, content_id
@@ -126,7 +126,8 @@ def evaluate(
         raise EvalError(
             "no held-out tasks: nothing to evaluate on", hint="ingest more logs, or raise episodes.holdout_share"
         )
-    candidate = _registered(ctx, manifest, against_round, protocol_of(ctx, chosen))
+    protocol = as_registered(protocol_of(ctx, chosen), manifest)
+    candidate = _registered(ctx, manifest, against_round, protocol)
     scorer, sides = PolicyScorer(ctx, holdout), (number, against_round)
     scores, candidate = _look(ctx, scorer, candidate, chosen, sides)
     report = build_report(

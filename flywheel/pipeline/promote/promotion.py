@@ -14,7 +14,7 @@ from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import GateInput, load_extensions
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.looks import evidence_of
-from flywheel.pipeline.evaluate.protocol import differences, protocol_of, registered, sha256_of
+from flywheel.pipeline.evaluate.protocol import as_registered, code_of, differences, protocol_of, registered, sha256_of
 from flywheel.present import the_round
 from flywheel.records import EvalReport, Promotion, RoundManifest, Verdict
 from flywheel.registry.candidates import Candidate
@@ -71,6 +71,9 @@ def _problems(ctx: Context, report: EvalReport, manifest: RoundManifest) -> list
         problems.append(f"the protocol in the manifest of round {manifest.round} is not the one it was trained with")
     elif manifest.protocol and report.protocol_sha256 != sha256_of(manifest.protocol):
         problems.append(_other_protocol(ctx, report, manifest))
+    code = as_registered({"code": code_of(ctx, registered(ctx, manifest).gate.rules)}, manifest).get("code", {})
+    if manifest.protocol and not code.items() <= manifest.protocol.get("code", {}).items():
+        problems.append("a rule's code is not what the round was registered with when it was trained")
     retired = {p.round for p in ctx.registry.readable()[0] if p.decision == "rolled_back"}
     problems += [
         f"it descends from round {ancestor}, which was rolled back"
@@ -89,7 +92,11 @@ def _other_protocol(ctx: Context, report: EvalReport, manifest: RoundManifest) -
     """Return in which way a report was not made as the round was registered."""
     suites = [suite["name"] for suite in manifest.protocol["suites"]]
     looked_at = {name.partition(":")[0] for name in report.coverage}
-    differing = ["suites"] if looked_at != set(suites) else differences(manifest.protocol, protocol_of(ctx))
+    differing = (
+        ["suites"]
+        if looked_at != set(suites)
+        else differences(manifest.protocol, as_registered(protocol_of(ctx), manifest))
+    )
     what = f" ({', '.join(differing)})" if differing else ""
     return (
         f"it was evaluated by another protocol{what} than round {manifest.round} was registered with when it was "

@@ -153,6 +153,40 @@ def test_a_ledger_that_was_deleted_makes_no_new_start(looked: Path) -> None:
     assert lacking in Project(looked).registry.problems([1])
 
 
+def test_another_base_model_is_another_protocol(folder: Path, tmp_path: Path) -> None:
+    """The baseline of a first round is the base model: a worse one would make any round better."""
+    config = folder / "flywheel.toml"
+    base = next(line.partition('"')[2].rstrip('"') for line in config.read_text().splitlines() if "base =" in line)
+    worse = tmp_path / "worse"
+    shutil.copytree(base, worse)
+    settings = json.loads((worse / "config.json").read_text())
+    (worse / "config.json").write_text(json.dumps(settings | {"rope_theta": 1.0}))
+    config.write_text(config.read_text().replace(base, str(worse)))
+
+    found = decided(folder)
+    assert found.verdict == Verdict.BLOCKED
+    assert "another protocol (model)" in reason(found)
+
+
+def test_a_rule_of_the_project_that_was_edited_after_the_look_is_blocked(folder: Path) -> None:
+    (folder / "mine.py").write_text("from flywheel.stages.gate import superiority as rule\n")
+    config = folder / "flywheel.toml"
+    config.write_text(config.read_text() + '\n[gate]\nrules = ["validity", "mine:rule"]\n')
+    manifest = folder / "rounds" / "0001" / "manifest.json"
+    with Project(folder).locked("test") as ctx:  # as if the round had been trained with it
+        registered = json.loads(manifest.read_text()) | {"protocol": protocol_of(ctx)}
+        manifest.write_text(json.dumps(registered))
+        ledger_file = folder / "rounds" / "candidates.jsonl"
+        ledger_file.unlink()
+        ctx.registry.candidates.trained(1, registered["adapter_sha256"], sha256_of(registered["protocol"]))
+    Project(folder).evaluate(1)
+    (folder / "mine.py").write_text("from flywheel.stages.gate import off_policy as rule\n")
+
+    found = Project(folder).promote(1)
+    assert found.verdict == Verdict.BLOCKED
+    assert "a rule's code is not what the round was registered with" in reason(found)
+
+
 def test_looks_that_were_cut_off_the_ledger_are_missed(looked: Path) -> None:
     """A chain cannot show that its end is missing, and nothing was decided on these; the scores are still there."""
     path = looked / "rounds" / "candidates.jsonl"
