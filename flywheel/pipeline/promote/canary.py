@@ -3,8 +3,8 @@
 In: what both served since the last look. Out: a decision with its numbers, and one line in rounds/canary/<pair>.jsonl,
 which holds everything that was looked at before: attempts are counted once, however often their log is read. Looking
 often is safe: both verdicts come from e-processes, whose error holds over all looks together, and a user who comes back
-is one unit (`stages.gate.canary`). What the old policy did before the day on which the canary began is no part of the
-comparison: it tells which users are alike.
+is one unit (`stages.gate.canary`). What the old policy did before the day on which the canary began is not compared: it
+shows which users are alike.
 
     harm     E of "worse by the margin" reaches 1/HARM_ALPHA                         → roll back
     counts   the new side's share of users is not the configured one                 → roll back

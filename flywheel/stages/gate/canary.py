@@ -7,7 +7,7 @@ independent with mean zero, whatever users differ in.
 
 Like is paired with like: units are sorted into strata by how they did before the canary, and paired by chance within
 them. What was before is alike for both sides, so given the strata each unit of a pair could as well have been on the
-other side: the level holds exactly, whether the past tells much or nothing (blocking; Imbens and Rubin 2015, chapter
+other side: the level holds exactly, whether the past shows much or nothing (blocking; Imbens and Rubin 2015, chapter
 9). A stratum keeps differences in [-1, 1], which subtracting a prediction would not; and few strata lose few pairs.
 
 As in `stages.gate.evidence`, a part of the stake begins at the first, the seventh and the thirtieth night, with all
@@ -28,7 +28,7 @@ from flywheel.stats.paired import Interval
 
 STRATA = 5  # take nine tenths of the variance that many would take (Cochran 1968)
 _STRATUM = 20  # units that each stratum but one has on the smaller side: in small ones sides differ in size by chance
-_PRIOR = 5.0  # attempts that a unit's past is drawn to the mean by: users who differ by sd .2 around one half
+_PRIOR = 5.0  # attempts that pull a unit's past to the mean: users who differ by sd .2 around one half
 
 Sums = Mapping[str, Sequence[float]]  # unit → [sum of its scores, attempts]
 

@@ -4,7 +4,7 @@ In: each side's tasks with what was asked in them (normal text of the first requ
 with the old side's and the new side's tasks that it consists of.
 
 An id that somebody gave is believed: requests in other words under it are the same task, as real and simulated users
-word each attempt differently. Two things speak against it. The same request stands on the other side under another id:
+word each attempt differently. Two things speak against it. The other side has the same request under another id:
 then that is its task. Or the ids merely count, as lines of two data sets do, and the requests behind equal numbers are
 no more alike than those behind different ones; or nearly all requests are equal word for word, and this one is another.
 Where ids do not help, the text does: equal requests under different ids are one task.
