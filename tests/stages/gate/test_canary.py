@@ -78,7 +78,7 @@ def test_whatever_was_before_equal_policies_multiply_no_stake(monkeypatch: pytes
     for order in itertools.permutations(users):
         sides = [{f"u{i}": (order[i][0], 1) for i in half} for half in (range(3), range(3, 6))]
         past = {f"u{i}": sums for i, (_, sums) in enumerate(order) if sums is not None}
-        stakes.append(math.exp(log_e(differences([Sides(*sides, past)], 1))))
+        stakes.append(math.exp(log_e(differences([Sides(sides[0], sides[1], past)], 1))))
 
     assert math.fsum(stakes) / len(stakes) == pytest.approx(1.0)
     assert max(stakes) > 1.2
@@ -91,7 +91,7 @@ def test_like_users_are_compared() -> None:
     sides = [{f"u{i}": (float(rates[i]), 1) for i in range(side, 200, 2)} for side in (0, 1)]
     past = {f"u{i}": (20.0 * rates[i], 20) for i in range(200)}
 
-    by_chance, alike = (differences([Sides(*sides, before)], 1) for before in ({}, past))
+    by_chance, alike = (differences([Sides(sides[0], sides[1], before)], 1) for before in ({}, past))
     assert np.std(by_chance) > 0.5
     assert np.std(alike) < 0.25
     later = differences([Sides(*sides), Sides({}, {}, past)], 1)

@@ -57,9 +57,9 @@ def serve(
         rules: declared slices.
     """
     sides = (_by_task(old), _by_task(new))
-    named = {task: _names(sides, task) for task in sides[0].keys() & sides[1].keys()}
-    texts = [{t: sorted({a.request for a in attempts if a.request}) for t, attempts in s.items()} for s in sides]
-    matching = match_tasks(*texts, named)
+    names = {task: _names(sides, task) for task in sides[0].keys() & sides[1].keys()}
+    asked = [{t: sorted({a.request for a in attempts if a.request}) for t, attempts in s.items()} for s in sides]
+    matching = match_tasks(asked[0], asked[1], names)
     cases = {case.case_id: case for case in matching.cases}
     attempts = {name: (_all_of(case.old, sides[0]), _all_of(case.new, sides[1])) for name, case in cases.items()}
     scored = {name: tuple([a for a in side if a.score is not None] for side in both) for name, both in attempts.items()}
