@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flywheel.pipeline.admin.gc import Kept
+    from flywheel.pipeline.ingest.counts import ReadSoFar
     from flywheel.records import Plan, Promotion, RoundManifest
     from flywheel.results.data import (
         BuildAnswer,
@@ -186,7 +187,7 @@ class Project:
         reread: bool = False,
         dry_run: bool = False,
         strict: bool = True,
-        on_read: Callable[[int, int, int], None] = lambda *_: None,
+        on_read: Callable[[ReadSoFar], None] = lambda _: None,
     ) -> IngestAnswer:
         """Read new log lines into the store; lines that were ingested before change nothing.
 
@@ -199,7 +200,7 @@ class Project:
                 an older version of their reader read.
             dry_run: count everything, store nothing.
             strict: whether it is an error that nothing can be read.
-            on_read: called while reading, with the records and the files read so far, and all files.
+            on_read: called while reading.
 
         Raises:
             IngestError: no file was found, or nothing can be read.

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ import typer
 
 from flywheel import present
 from flywheel.cli.completing import stages
-from flywheel.cli.progress import working
+from flywheel.cli.progress import counted, working
 from flywheel.cli.render import columns, funnel_lines
 from flywheel.cli.session import Session, harmless, session
 from flywheel.errors import CommandLineError, UsageError
@@ -22,10 +23,13 @@ from flywheel.funnel import errors_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flywheel.cli.progress import Show
+    from flywheel.pipeline.ingest.counts import ReadSoFar
     from flywheel.results.data import IngestAnswer, PolicyRow, QuarantineAnswer, QueryAnswer, StageAnswer, StatusAnswer
 
 commands = typer.Typer()
 DetailedExit = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 99 when there was nothing to do.")]
+_MB = 1_000_000
 _MOST_FILES = 5  # of those set aside, without -v
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # begin what spreadsheets execute  # noqa: RUF001
 _CELL = 60  # characters of the widest cell in a printed table
@@ -77,21 +81,32 @@ def ingest(  # noqa: PLR0913 - one parameter an option
         options: dict[str, Any] = {"log_format": log_format, "policy": policy, "max_quarantine": max_quarantine}
         _follow(current, sources, interval=interval, options=options)
         return
-    with working(current.out, "reading logs") as far:
-        answer = current.project().ingest(
-            sources,
-            log_format=log_format,
-            policy=policy,
-            max_quarantine=max_quarantine,
-            reread=reread,
-            dry_run=dry_run,
-            on_read=lambda records, files, of: far(f"{records:,} records, {files:,} of {of:,} files"),
-        )
+    with counted(current.out, "reading logs", "MB") as show:
+        try:
+            answer = current.project().ingest(
+                sources,
+                log_format=log_format,
+                policy=policy,
+                max_quarantine=max_quarantine,
+                reread=reread,
+                dry_run=dry_run,
+                on_read=partial(_show_reading, show),
+            )
+        except KeyboardInterrupt as stopped:
+            current.out.say(f"stopped: {stopped}" if str(stopped) else "stopped")
+            raise typer.Exit(130) from None
     current.out.result(_ingest_lines(answer, verbose=current.out.verbose), answer)
     if answer.refused:
         raise typer.Exit(1)
     if detailed and answer.kept == 0 and not answer.quarantined:
         raise typer.Exit(99)
+
+
+def _show_reading(show: Show, far: ReadSoFar) -> None:
+    """Show how much is read; the rate is that of reading, so what was known before does not count."""
+    counts = f", {far.records:,} records, {far.files:,} of {far.all_files:,} files"
+    what = "reading logs" if far.bytes else "looking for what is new"
+    show(what, far.bytes // _MB, max(far.all_bytes // _MB, 1), counts)
 
 
 def _follow(current: Session, sources: list[Path], *, interval: float, options: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flywheel import present
 
@@ -49,14 +49,23 @@ def working(out: Output, text: str) -> Iterator[Callable[[str], None]]:
         yield lambda far: bar.update(task, description=f"{text}: {far}")
 
 
+class Show(Protocol):
+    """Takes how far counted work is: what is done, how much of how much, and a note."""
+
+    def __call__(self, what: str, done: int, of: int, note: str = "") -> None:
+        """Show it."""
+        ...
+
+
 @contextmanager
-def counted(out: Output, text: str) -> Iterator[Callable[[str, int, int], None]]:
+def counted(out: Output, text: str, unit: str = "") -> Iterator[Show]:
     """Yield a callback for counted work: on a terminal, a bar with what is done, the rate and the time left.
 
-    Elsewhere a line now and then, so that the log of a job shows that it lives.
+    Elsewhere a line now and then, so that the log of a job shows that it lives. What was done when the first call came
+    has no part in the rate.
     """
     if not out.live:
-        yield _Lines(out)
+        yield _Lines(out, unit)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -67,14 +76,16 @@ def counted(out: Output, text: str) -> Iterator[Callable[[str, int, int], None]]
     )  # fmt: skip
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(text, total=None, rate="")
-    began: dict[str, float] = {}
+    began: dict[str, tuple[float, int]] = {}
 
-    def show(what: str, done: int, of: int) -> None:
+    def show(what: str, done: int, of: int, note: str = "") -> None:
         if what not in began:
-            bar.reset(task, description=what, total=of, rate="")
-        seconds = time.monotonic() - began.setdefault(what, time.monotonic())
-        rate = f"{done / seconds:.1f}/s" if seconds > 0 else ""
-        bar.update(task, description=what, completed=done, total=of, rate=rate)
+            began[what] = time.monotonic(), done
+            bar.reset(task, description=what, total=of, completed=done, rate="")
+        at, first = began[what]
+        seconds = time.monotonic() - at
+        rate = f"{(done - first) / seconds:.1f}{f' {unit}' if unit else ''}/s" if done > first and seconds > 0 else unit
+        bar.update(task, description=what + note, completed=done, total=of, rate=rate)
 
     with _shown(bar):
         yield show
@@ -83,11 +94,11 @@ def counted(out: Output, text: str) -> Iterator[Callable[[str, int, int], None]]
 class _Lines:
     """Prints how far counted work is, at most every half minute."""
 
-    def __init__(self, out: Output) -> None:
-        self._out, self._what, self._first = out, "", 0
+    def __init__(self, out: Output, unit: str) -> None:
+        self._out, self._unit, self._what, self._first = out, f" {unit}" if unit else "", "", 0
         self._began = self._printed = time.monotonic()
 
-    def __call__(self, what: str, done: int, of: int) -> None:
+    def __call__(self, what: str, done: int, of: int, note: str = "") -> None:
         now = time.monotonic()
         if what != self._what:
             self._what, self._began, self._first = what, now, done
@@ -97,7 +108,7 @@ class _Lines:
         seconds = now - self._began
         speed = (done - self._first) / seconds if seconds > 0 else 0.0
         left = f", {present.duration((of - done) / speed)} left" if speed else ""
-        self._out.say(f"{what}: {done:,} of {of:,}, {speed:.1f}/s{left}")
+        self._out.say(f"{what}{note}: {done:,} of {of:,}{self._unit}, {speed:.1f}{self._unit}/s{left}")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -32,6 +33,7 @@ class Processes(ProcessPoolExecutor):
 
 
 def _begin(begin: Callable[..., object], given: tuple[object, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the parent decides what it means
     begin(*given)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from flywheel.pipeline.ingest.verdicts import Verdicts
 from flywheel.results.data import IngestAnswer, LostFields, NotRead, OlderReader, PolicyRow, RefusedSource, SetAside
@@ -17,6 +18,16 @@ from flywheel.stages.ingest.lost import LostCounts
 
 BAD_SOURCE = "bad_source"
 _SHOWN = 3
+
+
+class ReadSoFar(NamedTuple):
+    """How far ingest is; bytes are those of the files as they are."""
+
+    records: int
+    files: int
+    all_files: int
+    bytes: int
+    all_bytes: int
 
 
 @dataclass

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
-from flywheel.pipeline.ingest.counts import Counts
+from flywheel.pipeline.ingest.counts import Counts, ReadSoFar
 from flywheel.pipeline.ingest.intake import FORGOTTEN, Intake
 from flywheel.pipeline.ingest.policies import policies_of
 from flywheel.pipeline.ingest.reread import not_replaceable, older_files, older_readers, reader_of, stored_sources
 from flywheel.pipeline.ingest.verdicts import MEMBER, Tally, Verdicts, judge
 from flywheel.results.data import IngestAnswer, NotRead, RefusedSource, SetAside
 from flywheel.stages.conversations.policies import acts
-from flywheel.stages.ingest.batches import BAD_FILE
+from flywheel.stages.ingest.batches import BAD_FILE, Batch, Reached
 from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
 from flywheel.stages.ingest.sources import SourceState, reading_key, shown_path
@@ -64,7 +64,7 @@ class _Run:
     known: Mapping[str, SourceState]
     replaces: frozenset[str]  # files whose events are replaced by what is read of them now
     strict: bool
-    on_read: Callable[[int, int, int], None]
+    on_read: Callable[[ReadSoFar], None]
 
     @property
     def sources(self) -> dict[str, Path]:
@@ -86,6 +86,8 @@ class _Reading:
     tally: Tally
     states: dict[str, SourceState]
     acting: list[pl.DataFrame] = field(default_factory=list)
+    reached: Reached | None = None  # where Ctrl-C ended it
+    interrupted: bool = False
 
 
 def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
@@ -99,7 +101,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     again: frozenset[str] = frozenset(),
     reread: bool = False,
     strict: bool = True,
-    on_read: Callable[[int, int, int], None] = lambda *_: None,
+    on_read: Callable[[ReadSoFar], None] = lambda _: None,
 ) -> IngestAnswer:
     """Read log files into the store; the same files twice change nothing.
 
@@ -117,10 +119,11 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         reread: whether known files are read from their beginning too, and what is stored of them is replaced; without
             paths, those that an older version of their reader read. What cannot be read any more stays as it is.
         strict: whether it is an error that nothing can be read; otherwise policies are not looked for.
-        on_read: called while reading, with the records and the files read so far, and all files.
+        on_read: called while reading.
 
     Raises:
         IngestError: nothing was found, or nothing of it can be read.
+        KeyboardInterrupt: what was read is stored before, unless some of it is to be refused; the message has the outcome.
         StoreError: the disk refuses.
         UsageError: `reread` has no paths, and no file was read by an older reader.
     """
@@ -134,10 +137,12 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
         run, stored, frozenset(run.files.keys() & stored.keys() - kept.keys()) if reread else frozenset(), again
     )
     reading, verdicts, empty = _judged(run)
-    if unread := _unread(run, reading, verdicts, empty):
+    if not reading.interrupted and (unread := _unread(run, reading, verdicts, empty)):
         kept |= unread
         run = _anew(run, stored, run.replaces - unread.keys(), again)
         reading, verdicts, empty = _judged(run)
+    if reading.interrupted:
+        raise KeyboardInterrupt("" if dry_run else _so_far(run, reading, verdicts, empty, stored))
     new = {name: _finished(state, run, reading.tally, empty) for name, state in reading.states.items()}
     states = {**run.known, **new}
     set_aside = _set_aside(run, states, reading.tally, empty)
@@ -176,6 +181,8 @@ def _judged(run: _Run) -> tuple[_Reading, Verdicts, dict[str, str]]:
     reading = _read(run, Verdicts())
     own = {name: state for name, state in run.known.items() if name in run.sources}
     verdicts, empty = judge(reading.tally, run.sources, own, run.config.max_quarantine)
+    if reading.interrupted:
+        return reading, verdicts, empty
     if verdicts.files or verdicts.sources:
         if STDIN in run.found.sources and not (_STDIN_NAME in verdicts.files or verdicts.refuses(STDIN)):
             shown = next(iter(verdicts.files.values()), "") or verdicts.sources[0].refusal.reason
@@ -197,21 +204,69 @@ def _read(run: _Run, verdicts: Verdicts) -> _Reading:
     left_out = verdicts.leaves_out() | ({_STDIN_NAME} & verdicts.files.keys())  # which cannot be read again
     files = [file for name, file in run.files.items() if name not in left_out]
     refused = verdicts.files
-    for batch in ingest(
+    places = _places(files, run.project)
+    batches = ingest(
         files, root=run.project, known=run.known, cfg=run.config, key=run.key, readers=run.readers, refused=refused
-    ):
-        reading.intake.add(batch, reading.result)
-        reading.tally.add(batch)
-        reading.acting.append(acts(batch.events))
-        for state in batch.states:
-            reading.result.formats["set aside" if state.path in refused else state.format] += 1
-            reading.states[state.path] = state
-        run.on_read(reading.result.read, len(reading.states), len(files))
+    )
+    try:
+        run.on_read(ReadSoFar(0, 0, len(files), 0, _end(places)))
+        for batch in batches:
+            reading.intake.add(batch, reading.result)
+            reading.tally.add(batch)
+            reading.acting.append(acts(batch.events))
+            for state in batch.states:
+                reading.result.formats["set aside" if state.path in refused else state.format] += 1
+                reading.states[state.path] = state
+            reading.reached = batch.reached
+            run.on_read(_far(reading, batch, places))
+    except KeyboardInterrupt:
+        reading.interrupted = True
     if STDIN in files:
         reading.result.formats["standard input"] += 1
     unreadable = sum(why.startswith(UNREADABLE_FILE) for why in reading.tally.whole.values())
     reading.result.untouched = len(left_out) + unreadable
     return reading
+
+
+def _places(files: Sequence[Path], project: Path) -> dict[str, tuple[int, int]]:
+    """Return where each file begins and ends among the bytes of all, in the order of reading."""
+    at, places = 0, dict[str, tuple[int, int]]()
+    for file in files:
+        size = file.stat().st_size if file != STDIN and file.exists() else 0
+        places[shown_path(file, project)] = at, at + size
+        at += size
+    return places
+
+
+def _end(places: Mapping[str, tuple[int, int]]) -> int:
+    return max((end for _, end in places.values()), default=0)
+
+
+def _far(reading: _Reading, batch: Batch, places: Mapping[str, tuple[int, int]]) -> ReadSoFar:
+    """Return how far the reading is: all files before the one that a block ends in count as read."""
+    ends = [places[state.path][1] for state in batch.states if state.path in places]
+    if batch.reached is not None and batch.reached.path in places:
+        ends.append(places[batch.reached.path][0] + batch.reached.position)
+    return ReadSoFar(reading.result.read, len(reading.states), len(places), max(ends, default=0), _end(places))
+
+
+def _so_far(
+    run: _Run, reading: _Reading, verdicts: Verdicts, empty: Mapping[str, str], stored: Mapping[str, SourceState]
+) -> str:
+    """Store what was read before Ctrl-C, and return what to tell.
+
+    The file that it was in is known as if it ended there, so that the next reading goes on behind it, as in a log that
+    has grown. Where something is to be refused or replaced, all has to be read again, so nothing is stored.
+    """
+    if verdicts.files or verdicts.sources or run.replaces or STDIN in run.found.sources:
+        return "nothing was stored"
+    states = dict(reading.states)
+    if reading.reached is not None and reading.reached.state is not None:
+        states[reading.reached.path] = reading.reached.state
+    done = {name: _finished(state, run, reading.tally, empty) for name, state in states.items()}
+    reading.intake.finish()
+    _commit(run, reading, {name: state.to_dict() for name, state in {**stored, **done}.items()})
+    return f"{reading.result.kept:,} records are stored; the same command goes on behind them"
 
 
 def _finished(state: SourceState, run: _Run, tally: Tally, empty: Mapping[str, str]) -> SourceState:

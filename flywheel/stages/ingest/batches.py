@@ -7,10 +7,10 @@ batch read = accepted + ignored + quarantined, record by record; a record's even
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -38,12 +38,21 @@ class Segment:
     records: list[Framed] = field(default_factory=list)
 
 
+class Reached(NamedTuple):
+    """How far a file was read when a block was full."""
+
+    path: str
+    position: int  # bytes of the file
+    state: SourceState | None  # from which reading can go on; None where the file is not read line by line
+
+
 @dataclass
 class Block:
     """Segments to be worked on together, and the states of the files that end in them."""
 
     segments: list[Segment] = field(default_factory=list)
     states: list[SourceState] = field(default_factory=list)
+    reached: Reached | None = None  # None where its last record ends a file, or is one of those that show its format
 
 
 class BlockBuilder:
@@ -60,14 +69,20 @@ class BlockBuilder:
         """Go on with another file."""
         self._block.segments.append(Segment(path, source_format, columns, ignored))
 
-    def add(self, record: Framed) -> Block | None:
-        """Take in a record of the file that was opened last; return a block when it is full."""
+    def add(self, record: Framed, reached: Callable[[], Reached | None] = lambda: None) -> Block | None:
+        """Take in a record of the file that was opened last; return a block when it is full.
+
+        Args:
+            record: the record.
+            reached: gives how far the file was read with it.
+        """
         self._block.segments[-1].records.append(record)
         self._records += record.n_records if isinstance(record, Lines) else 1
         self._bytes += _size(record)
         if self._bytes < _BYTES and self._records < _RECORDS:
             return None
         last = self._block.segments[-1]
+        self._block.reached = reached()
         full = self.take()
         self.open(last.path, last.format, last.columns, last.ignored)
         return full
@@ -112,6 +127,7 @@ class Batch:
     redacted: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, LostCounts] = field(default_factory=dict)
     states: tuple[SourceState, ...] = ()
+    reached: Reached | None = None
 
     @classmethod
     def of(

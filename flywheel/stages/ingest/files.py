@@ -20,7 +20,7 @@ from flywheel.config import IngestConfig
 from flywheel.extensions import Reader, Sample
 from flywheel.io.files import hash_text
 from flywheel.stages.ingest.archives import archive_kind, member_beside, members
-from flywheel.stages.ingest.batches import BAD_FILE, Block, BlockBuilder
+from flywheel.stages.ingest.batches import BAD_FILE, Block, BlockBuilder, Reached
 from flywheel.stages.ingest.detect import (
     SAMPLE_RECORDS,
     TEXT_FILE,
@@ -48,6 +48,7 @@ class _Place(NamedTuple):
     name: str
     size_bytes: int
     sha256: str
+    framing: Framing | None = None  # of a whole file, which can be read on from where a block ends
 
 
 class FileReading:
@@ -128,7 +129,7 @@ class FileReading:
         known = Detection(before.format, 1.0) if before is not None else None
         detection = known or self._detect(content.name, head)
         columns = self._columns(detection.format)
-        place = _Place(self._name, self._start.size_bytes, self._start.sha256)
+        place = _Place(self._name, self._start.size_bytes, self._start.sha256, framing)
         yield from self._records_of(place, detection, columns, head, records, builder)
         if content.size < 0:
             return
@@ -165,9 +166,31 @@ class FileReading:
             yield from filled(builder.add(Bad(0, BAD_FILE, detail, max(place.size_bytes, 0), place.sha256)))
             return
         builder.open(place.name, found.format, columns, found.reason or columns.get("ignored", ""))
-        for record in chain(head, records):
+        for first in head:
+            self._records += 1
+            yield from filled(builder.add(first))
+        for record in records:
             self._records += record.n_records if isinstance(record, Lines) else 1
-            yield from filled(builder.add(record))
+            yield from filled(builder.add(record, lambda: self._reached(found.format, columns, place.framing)))
+
+    def _reached(self, source_format: str, columns: Mapping[str, str], framing: Framing | None) -> Reached | None:
+        """Return how far the file is read, with the state that it would have if it ended here."""
+        if framing is None or self._start.size_bytes < 0:
+            return None
+        if not framing.offset:
+            return Reached(self._name, framing.position, None)
+        digest = framing.digest
+        state = self._state(
+            source_format,
+            offset=framing.offset,
+            lines=framing.whole_lines,
+            numbered=framing.whole_records,
+            prefix=digest,
+            columns=columns,
+        )
+        shorter = min(framing.offset, self._start.size_bytes - 1)
+        so_far = replace(state, sha256=digest, content_sha256="", size_bytes=shorter)
+        return Reached(self._name, framing.position, so_far)
 
     def _mended(self, content: Content) -> tuple[bytes, bytes] | None:
         """Return a file's first line and the complete line, whose beginning is in a file next to this one."""

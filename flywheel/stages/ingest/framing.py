@@ -45,9 +45,10 @@ class Limits:
 class Framing:
     """The records of one content, once, in order.
 
-    After the iteration `offset`, `whole_lines` and `whole_records` say up to where it was read for good: its whole
-    lines, without an unfinished last one, which a growing file may go on with; `digest` is the SHA-256 of these bytes.
-    `offset` stays 0 for what is not read line by line. Offsets are of the decompressed bytes.
+    With each record, and after the last, `offset`, `whole_lines` and `whole_records` say up to where it was read for
+    good: its whole lines, without an unfinished last one, which a growing file may go on with; `digest` is the SHA-256
+    of these bytes. `offset` stays 0 for what is not read line by line. Offsets are of the decompressed bytes;
+    `position` is of the bytes as they are.
 
     Args:
         content: what to read.
@@ -62,16 +63,23 @@ class Framing:
         self._rest = b""
         self._singly = 0
         self._unwrap: Callable[[bytes], bytes] = bytes.strip
+        self._opened: Opened | None = None
 
     @property
     def digest(self) -> str:
         """SHA-256 of the bytes up to `offset`."""
         return self._hash.hexdigest()
 
+    @property
+    def position(self) -> int:
+        """How many of the content's bytes were taken, of compressed ones as they are."""
+        return self._opened.position if self._opened is not None else 0
+
     def __iter__(self) -> Iterator[Framed]:
         if self._content.size == 0:
             return
         with Opened(self._content, start=self.offset, max_ratio=self._limits.expand_ratio) as opened:
+            self._opened = opened
             other = foreign_file(opened.head)
             if other and not self.offset:
                 yield self._unknown(opened, other)
@@ -150,9 +158,10 @@ class Framing:
             raws = whole[:-1].split(b"\n")
             blank = raws.count(b"") + sum(map(bytes.isspace, raws))
             count, exact = len(raws) - blank, not has_large_numbers(whole)
-            yield Lines(self.lines + 1, raws, count, len(whole), self.whole_records + 1, exact=exact)
+            lines = Lines(self.lines + 1, raws, count, len(whole), self.whole_records + 1, exact=exact)
             self.lines += len(raws)
             self._read_for_good(whole, len(raws), count)
+            yield lines
 
     def _too_long(self, stream: Opened, raw: bytes) -> Bad:
         """Skip the rest of a line that is longer than allowed."""

@@ -56,7 +56,12 @@ class _Window(io.RawIOBase):
     def __init__(self, path: Path, start: int, end: int) -> None:
         self._file: BinaryIO = path.open("rb", buffering=0)
         self._file.seek(start)
-        self._left = end - start
+        self._end, self._left = end, end - start
+
+    @property
+    def position(self) -> int:
+        """The offset of the next byte."""
+        return self._end - self._left
 
     def readable(self) -> bool:
         return True
@@ -219,6 +224,11 @@ class Opened(io.BufferedReader):
     def _skip(self, size: int) -> None:
         while size > 0 and (piece := self.read(min(size, _BUFFER))):
             size -= len(piece)
+
+    @property
+    def position(self) -> int:
+        """How many of the content's bytes were read, before they were decompressed."""
+        return self._told.position if isinstance(self._told, _Window) else 0
 
     @property
     def fault(self) -> str:

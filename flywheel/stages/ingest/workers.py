@@ -127,7 +127,7 @@ def batches_of(
     if pickled is None:
         worker = Worker(cfg, key, readers)
         for block in blocks:
-            yield replace(worker.work(block.segments), states=tuple(block.states))
+            yield replace(worker.work(block.segments), states=tuple(block.states), reached=block.reached)
         return
     with Processes(workers - 1, _begin, pickled) as pool:
         yield from _in_order(pool, Worker(cfg, key, readers), blocks, workers - 1)
@@ -142,22 +142,28 @@ def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> by
 
 
 def _in_order(pool: Processes, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
-    """Give the others what keeps them busy, and work on the rest here: above all while they start."""
+    """Give the others what keeps them busy, and work on the rest here; on everything while they start.
+
+    So the first batches come at once, whatever starting takes.
+    """
     waiting: deque[tuple[Block, Future[Batch]]] = deque()
-    ahead = others
+    started = [pool.submit(_is_prepared) for _ in range(others)]
     try:
         for block in blocks:
+            ready = sum(one.done() for one in started)
             busy = sum(not future.done() for _, future in waiting)
-            elsewhere = busy < ahead
+            elsewhere = busy < ready * _AHEAD
             waiting.append((block, pool.submit(_work, block.segments) if elsewhere else _here(here, block.segments)))
             while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + others):
                 yield _next(waiting)
-                ahead = others * _AHEAD  # they have started
         while waiting:
             yield _next(waiting)
     except BrokenProcessPool:
         hint = "it was killed, perhaps for lack of memory; set ingest.workers to a smaller number"
         raise IngestError("a process that reads logs died", hint=hint) from None
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def _here(worker: Worker, segments: Sequence[Segment]) -> Future[Batch]:
@@ -168,13 +174,17 @@ def _here(worker: Worker, segments: Sequence[Segment]) -> Future[Batch]:
 
 def _next(waiting: deque[tuple[Block, Future[Batch]]]) -> Batch:
     block, future = waiting.popleft()
-    return replace(future.result(), states=tuple(block.states))
+    return replace(future.result(), states=tuple(block.states), reached=block.reached)
 
 
 def _begin(given: bytes) -> None:
     """Prepare a worker process."""
     global _worker  # noqa: PLW0603 - a pool's process has no other place to keep something
     _worker = Worker(*pickle.loads(given))  # noqa: S301 - made by this program a moment ago
+
+
+def _is_prepared() -> bool:
+    return _worker is not None
 
 
 def _work(segments: Any) -> Batch:

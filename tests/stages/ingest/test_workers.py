@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def test_processes_give_the_same_batches_in_the_same_order(
 
 
 class Deadly:
-    """A plugin that takes its process with it."""
+    """A plugin that takes its process with it, unless that is the first one."""
 
     name = "deadly"
     version = 1
@@ -54,15 +55,20 @@ class Deadly:
 
     def read(self, record: object, line: int) -> list[dict[str, Any]]:
         assert line
-        os.kill(os.getpid(), signal.SIGKILL)
+        if parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.01)
         return [{"record": record}]
 
 
-def test_a_worker_that_dies_is_an_error_with_a_hint(write: Callable[..., Path], tmp_path: Path) -> None:
-    path = write("a.jsonl", [{"a": 1}])
+def test_a_worker_that_dies_is_an_error_with_a_hint(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flywheel.stages.ingest.batches._RECORDS", 10)  # blocks until the other process has started
+    paths = [write(f"{file}.jsonl", [{"a": [file, n]} for n in range(10)]) for file in range(300)]
     cfg = IngestConfig(workers=2)
     with pytest.raises(IngestError, match="a process that reads logs died"):
-        list(ingest([path], root=tmp_path, known={}, cfg=cfg, key=b"k", readers={"deadly": Deadly()}))
+        list(ingest(paths, root=tmp_path, known={}, cfg=cfg, key=b"k", readers={"deadly": Deadly()}))
 
 
 PARENT = """
