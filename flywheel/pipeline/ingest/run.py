@@ -123,7 +123,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
 
     Raises:
         IngestError: nothing was found, or nothing of it can be read.
-        KeyboardInterrupt: what was read is stored before, unless some of it is to be refused; the message has the outcome.
+        KeyboardInterrupt: what was read is stored before, unless some of it is to be refused; its text has the outcome.
         StoreError: the disk refuses.
         UsageError: `reread` has no paths, and no file was read by an older reader.
     """
