@@ -1,0 +1,58 @@
+"""Google ADK: sessions with their events, as `adk web`, the API server and the session services give them.
+
+A record is a session: who wrote an event is its `author`, the user or an agent, and its content is Gemini's. Pieces of
+a stream (`partial`) are repeated whole by the event after them. Names are in camel or snake case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.reading.events import Event
+from flywheel.reading.messages import with_origins
+from flywheel.reading.reader import reader
+from flywheel.reading.rollout import Rollout, rollout_events
+from flywheel.reading.shapes.turns import Turn, turns_of
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, first, ident, present, text, when
+
+_APP, _USER = ("appName", "app_name"), ("userId", "user_id")
+
+
+def _read(record: Any) -> Iterator[Event]:
+    """Yield the messages of a session."""
+    written = [as_dict(event) for event in record["events"]]
+    events = [event for event in written if as_dict(event.get("content")).get("parts") and not event.get("partial")]
+    history, origins = with_origins(events, _turns)
+    facts = {position: _facts(event, history[position]["role"]) for position, event in origins.items()}
+    rollout = Rollout(
+        conversation=ident(record.get("id")) or "",
+        policy=text(first(record, _APP)),
+        messages=history,
+        facts=facts,
+        started=next((fields["ts"] for fields in facts.values() if "ts" in fields), None),
+    )
+    user = ident(first(record, _USER))
+    yield from ({**event, "user": user} for event in rollout_events(rollout))
+
+
+def _turns(event: Mapping[str, Any]) -> list[Turn]:
+    content = as_dict(event.get("content"))
+    role = text(content.get("role")) or ("user" if event.get("author") == "user" else "model")
+    return turns_of([{**content, "role": role}])
+
+
+def _facts(event: Mapping[str, Any], role: str) -> dict[str, Any]:
+    usage = as_dict(first(event, ("usageMetadata", "usage_metadata"))) if role == "assistant" else {}
+    model = text(first(event, ("modelVersion", "model_version"))) if role == "assistant" else None
+    return present(ts=when(event.get("timestamp")), model=model, **token_counts(usage))
+
+
+def _is_session(record: Any) -> bool:
+    session = as_dict(record)
+    events = [as_dict(event) for event in as_list(session.get("events"))]
+    return first(session, _APP) is not None and all("author" in event for event in events) and bool(events)
+
+
+READER = reader("adk", 1, "sessions of Google ADK", marks=_is_session, refusal="no session with events", read=_read)
