@@ -108,7 +108,9 @@ class TrainConfig(Section):
     max_steps: int = Field(default=-1, ge=-1, description="Optimiser steps; -1 follows the epochs.")
     sft_epochs: float = Field(default=2.0, gt=0, description="Passes of SFT over the rows.")
     dpo_epochs: float = Field(default=1.0, gt=0, description="Passes of DPO over the rows.")
-    grpo_epochs: float = Field(default=1.0, gt=0, description="Passes of GRPO over the groups.")
+    grpo_epochs: float = Field(
+        default=1.0, gt=0, description="Passes of GRPO over the groups, of hindsight over the actions."
+    )
     batch_size: int = Field(
         default=4,
         ge=1,
@@ -149,10 +151,10 @@ class TrainConfig(Section):
         "pairs.",
     )
     grpo_learning_rate: float = Field(
-        default=0.0, ge=0, description="Peak learning rate of GRPO; 0: by docs/training.md's rule."
+        default=0.0, ge=0, description="Peak learning rate of GRPO and hindsight; 0: by docs/training.md's rule."
     )
     grpo_kl: float = Field(
-        default=0.02, ge=0, description="Weight of GRPO's penalty on leaving the reference (k3 on the logged tokens)."
+        default=0.02, ge=0, description="Weight of GRPO's and hindsight's penalty on leaving the reference (k3)."
     )
     grpo_mask_kl: float = Field(
         default=0.5,
@@ -164,6 +166,15 @@ class TrainConfig(Section):
         ge=0,
         le=1,
         description="Least effective sample size and overlap of attempts with known behaviour, as shares.",
+    )
+    hindsight_weight: float = Field(
+        default=1.0, ge=0, description="Weight of what a hint makes likelier, in a token's advantage."
+    )
+    hindsight_reward: float = Field(
+        default=0.0, ge=0, description="Weight of the action's own outcome in addition to it, in [-1, 1]."
+    )
+    hindsight_limit: float = Field(
+        default=2.0, gt=0, description="Nats at which the log-ratio of the hinted and the plain parent is cut off."
     )
     replay_attempts: int = Field(default=8, ge=2, description="Attempts at each scenario of the replay environment.")
     replay_tokens: int = Field(

@@ -74,7 +74,7 @@ class Dataset:
         exported: its form in `flywheel export`; "" where it has none.
     """
 
-    name: Literal["examples", "pairs", "actions", "groups", "scenarios"]
+    name: Literal["examples", "pairs", "actions", "groups", "scenarios", "hints"]
     table: TrainedTable
     inputs: tuple[str, ...] = ()
     sides: tuple[str, ...] = ()
@@ -87,7 +87,9 @@ ACTIONS = Dataset("actions", _EXAMPLES, sides=("completion",), exported="unpaire
 GROUPS = Dataset("groups", _GROUPS, inputs=("groups",), exported="groups")
 SCENARIOS = Dataset("scenarios", _SCENARIOS, inputs=("fixtures", "scenarios"))
 
-DATASETS = (EXAMPLES, PAIRS, ACTIONS, GROUPS, SCENARIOS)
+HINTS = Dataset("hints", _EXAMPLES, sides=("completion",))
+
+DATASETS = (EXAMPLES, PAIRS, ACTIONS, GROUPS, SCENARIOS, HINTS)
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,15 @@ METHODS: dict[str, TrainingMethod] = {
         peak=1e-4,
         max_kl=0.25,
         many_processes=False,
+    ),
+    "hindsight": TrainingMethod(
+        HINTS,
+        "the start policy's own actions and what was learned about them afterwards",
+        "flywheel.stages.train.hindsight:train",
+        epochs="grpo_epochs",
+        rate="grpo_learning_rate",
+        peak=1.5e-4,
+        max_kl=0.25,
     ),
 }
 

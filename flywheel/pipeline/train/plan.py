@@ -20,7 +20,7 @@ from flywheel.models.load import base_identity, weights_type
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, served_rounds
 from flywheel.pipeline.evaluate.holdout import evaluation_texts
 from flywheel.pipeline.train.attempts import attempted
 from flywheel.pipeline.train.card import make_card
@@ -36,6 +36,7 @@ from flywheel.stages.evaluate.probe import well_formed
 from flywheel.stages.selection.decontaminate import CROSSES, EvaluationTexts, clear
 from flywheel.stages.selection.golden import golden_rows
 from flywheel.stages.selection.groups import select_actions, select_groups, select_scenarios
+from flywheel.stages.selection.hints import select_hints
 from flywheel.stages.selection.method import choose_method
 from flywheel.stages.selection.mix import Before
 from flywheel.stages.selection.rows import (
@@ -68,6 +69,8 @@ def round_config(ctx: Context) -> dict[str, Any]:
         del train[name]
     if "attempts" not in train:
         del train["attempt_tasks"], train["world"]
+    for name in [name for name in train if name.startswith("hindsight_") and ctx.config.train.method != "hindsight"]:
+        del train[name]
     model = ctx.config.model.model_dump(mode="json") | {"dtype": weights_type(ctx.config.model)}
     return {"model": model, "train": train}
 
@@ -215,9 +218,25 @@ def _select(ctx: Context, dataset: Dataset, known: _Known) -> _Selected:
         case "scenarios":
             least = ctx.config.groups.min_range
             rows = select_scenarios(table("scenarios"), table("fixtures"), train, least, funnel, texts)
+        case "hints":
+            rows = select_hints(
+                {name: table(name) for name in ("examples", "episodes", "steps")},
+                train,
+                funnel,
+                policies=_names(ctx, before.start or None),
+                min_users=ctx.config.pairs.min_users,
+                users=users,
+                before=before,
+                texts=texts,
+            )
         case _:
             assert_never(dataset.name)
     return _Selected(rows, funnel)
+
+
+def _names(ctx: Context, parent: int | None) -> set[str]:
+    """Return the names under which logs may give the policy that a round starts from."""
+    return {"base"} if parent is None else {name for name, number in served_rounds(ctx).items() if number == parent}
 
 
 def _complete(

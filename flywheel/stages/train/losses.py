@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 
+RATIO_CLIP = 0.2  # by which PPO's surrogate lets a token's ratio to its behaviour leave 1
 RATIO_LIMIT = 20.0  # a log-ratio beyond is as good as this one, and exp of it is still a number
 
 
@@ -68,6 +69,29 @@ def topr_weights(advantages: torch.Tensor, log_ratios: torch.Tensor, known: torc
     ratios = log_ratios.detach().clamp(-RATIO_LIMIT, RATIO_LIMIT).exp()
     tapered = torch.where(known, ratios.clamp(max=1.0), torch.zeros_like(ratios))
     return torch.where(advantages >= 0, torch.ones_like(ratios), tapered)
+
+
+def hindsight_advantages(
+    parent: torch.Tensor, hinted: torch.Tensor, reward: float, *, hint_weight: float, reward_weight: float, limit: float
+) -> torch.Tensor:
+    """Return the advantage of each token of an action: what a hint makes likelier, and the outcome; no gradient.
+
+    Args:
+        parent: log-probabilities of the tokens under the policy that drew them.
+        hinted: the same where it is shown the hint.
+        reward: of the action, in [-1, 1].
+        hint_weight: of the log-ratio.
+        reward_weight: of the reward.
+        limit: nats at which the log-ratio is cut off.
+    """
+    ratio = (hinted - parent).detach().clamp(-limit, limit)
+    return hint_weight * ratio + reward_weight * reward
+
+
+def clipped(tokens: torch.Tensor, behaviour: torch.Tensor, advantages: torch.Tensor, *, clip: float) -> torch.Tensor:
+    """Return PPO's clipped loss of each token, from log-probabilities under the policy and under its behaviour."""
+    ratio = (tokens - behaviour).clamp(-RATIO_LIMIT, RATIO_LIMIT).exp()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
 
 
 def effective_share(weights: torch.Tensor) -> float:
