@@ -13,7 +13,7 @@ Where ids do not help, the text does: equal requests under different ids are one
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -90,9 +90,7 @@ def match_tasks(old: Texts, new: Texts, names: Mapping[str, str] | None = None) 
         new: the new side's.
         names: task id → what the logs call the task; the id itself by default.
     """
-    common = old.keys() & new.keys()
-    counting = {task for task in common if _COUNTS.fullmatch((names or {}).get(task, task).strip())}
-    by_id, colliding = _trusted(old, new, counting)
+    by_id, colliding = _trusted(old, new, names or {})
     if by_id == old.keys() == new.keys():
         return Matching([Case(task, (task,), (task,), "id") for task in sorted(by_id)], colliding)
     parts = _Parts()
@@ -117,7 +115,7 @@ def _named_apart(cases: list[Case]) -> list[Case]:
     return sorted(named)
 
 
-def _trusted(old: Texts, new: Texts, counting: Collection[str]) -> tuple[set[str], list[str]]:
+def _trusted(old: Texts, new: Texts, names: Mapping[str, str]) -> tuple[set[str], list[str]]:
     """Return the common ids that mean the same task on both sides, and those that do not."""
     common = sorted(old.keys() & new.keys())
     equal = {t for t in common if not old[t] or not new[t] or set(old[t]) & set(new[t])}
@@ -126,7 +124,7 @@ def _trusted(old: Texts, new: Texts, counting: Collection[str]) -> tuple[set[str
         return equal, []
     owners = (_owners(old), _owners(new))
     verbatim = len(equal) >= WORDED * len(common)
-    doubted = {t for t in differing if verbatim or t in counting}
+    doubted = {t for t in differing if verbatim or _COUNTS.fullmatch(names.get(t, t).strip())}
     needed = _needed(old, new, common, verbatim=verbatim) if doubted else 0.0
     moved = {t for t in differing if _elsewhere(t, old, new, owners)}
     unlike = {t for t in doubted - moved if _alike(old[t], new[t]) < needed}
