@@ -190,6 +190,8 @@ def _refusal_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     lines += [f"refused    {one.source}: nothing of it is stored: {one.reason}" for one in a.refused]
     if a.set_aside:
         lines.append("           tried again when they, the readers or --max-quarantine change: flywheel readers FILE")
+    if any("no reader knows its records" in one.detail for one in a.set_aside):
+        lines.append("           a reader of your own takes some 30 lines: docs/extending.md")
     return lines
 
 
