@@ -89,6 +89,17 @@ def test_a_user_counts_once_in_an_action_however_many_tasks(frames: Make) -> Non
     assert set(valued(frames(crowd(40))).cells[1]["voters"]) == {20}
 
 
+def test_noise_is_of_single_outcomes_within_a_state(frames: Make) -> None:
+    """Neither a user's mean nor what an action explains makes chance look smaller: outcomes are -.9 and .9.
+
+    In half of the states, those after the first call, all outcomes are alike.
+    """
+    for more in ({}, {"user": "ann"}):
+        model = valued(frames(crowd(60, **more))).model
+        assert model.widest == pytest.approx(0.81, abs=0.02)
+        assert model.noise[1] > 0.4
+
+
 def test_a_step_is_judged_without_its_own_attempt(frames: Make) -> None:
     made = frames([*crowd(24), attempt("one", "third", 0.05, task="t99", user_says="Cancel order 7")])
     found = skills(*made, valued(made), CFG).filter(pl.col("step") == 0)
