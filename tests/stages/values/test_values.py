@@ -94,8 +94,8 @@ def test_noise_is_of_single_outcomes_within_a_state(frames: Make) -> None:
 
     In half of the states, those after the first call, all outcomes are alike.
     """
-    for more in ({}, {"user": "ann"}):
-        model = valued(frames(crowd(60, **more))).model
+    for rows in (crowd(60), crowd(60, user="ann")):
+        model = valued(frames(rows)).model
         assert model.widest == pytest.approx(0.81, abs=0.02)
         assert model.noise[1] > 0.4
 
