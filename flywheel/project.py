@@ -23,7 +23,7 @@ from flywheel.errors import UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
-from flywheel.registry.registry import Registry
+from flywheel.registry.registry import LINK, Registry
 from flywheel.store import FORGETTING, Store
 
 if TYPE_CHECKING:
@@ -99,11 +99,13 @@ class Project:
         Raises:
             BusyError: another process holds the lock.
         """
-        for folder in (self.store.root, self.registry.root):
-            files.refuse_links(folder)
+        files.refuse_links(self.store.root)
+        files.refuse_links(self.registry.root, besides=LINK)
         with files.ProjectLock(self.store.root, command):
             self.store.create()
             files.remove_partials(self.registry.root)
+            for problem in self.registry.misplaced():
+                self._say(f"{problem}: set again from the decisions")
             self.registry.recover()
             if (self.store.root / FORGETTING).exists():
                 from flywheel.pipeline.privacy.forget import resume

@@ -46,7 +46,8 @@ def _stages() -> Iterator[str]:
 def _rounds() -> Iterator[str]:
     from flywheel.config import CONFIG_FILE, load_config
     from flywheel.errors import FlywheelError
-    from flywheel.registry.registry import ALIASES, Registry
+    from flywheel.registry.aliases import ALIASES
+    from flywheel.registry.registry import Registry
 
     folder = _folder()
     try:

@@ -46,6 +46,11 @@ def champion(ctx: typer.Context) -> None:
         ["base", f"{a.base_model} @ {a.base_model_sha256[:12]}"],
         *([["adapter", a.adapter], ["sha256", a.adapter_sha256]] if a.adapter else []),
         *([["decision", f"{a.decision} at {a.decided_at}: {a.reason}"]] if a.decision else []),
+        *(
+            [["decisions", f"{a.decisions_sha256}  (keep it elsewhere: a rewrite changes it)"]]
+            if a.decisions_sha256
+            else []
+        ),
         ["name", f"{a.name}  ({_POLICY})"],
     ]
     current.out.result(columns(rows), a)

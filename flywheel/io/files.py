@@ -243,8 +243,12 @@ def remove_partials(folder: Path) -> int:
     return len(left)
 
 
-def refuse_links(folder: Path) -> None:
+def refuse_links(folder: Path, *, besides: str = "") -> None:
     """Refuse a folder with a link that leads out of it: what is written or removed there would be elsewhere.
+
+    Args:
+        folder: the folder.
+        besides: name of a link directly in it that is never written through.
 
     Raises:
         StoreError: there is such a link.
@@ -257,7 +261,7 @@ def refuse_links(folder: Path) -> None:
             continue  # removed meanwhile, or not there yet
         for entry in entries:
             if entry.is_symlink():
-                if not Path(entry.path).resolve().is_relative_to(inside):
+                if entry.path != str(folder / besides) and not Path(entry.path).resolve().is_relative_to(inside):
                     raise StoreError(
                         f"`{entry.path}` is a link that leads out of `{folder}`",
                         hint="remove the link; only a whole store or rounds folder can be elsewhere",

@@ -31,8 +31,8 @@ def head_of(path: Path) -> str:
     return files.hash_text(lines[-1]) if lines else ""
 
 
-def append(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
-    """Append an entry and return the new head.
+def line_of(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
+    """Return the line that `append` would add.
 
     Args:
         path: the file.
@@ -40,7 +40,12 @@ def append(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
         head: the kept head; None where there is none yet.
     """
     previous = head_of(path) if head is None else head
-    line = files.encodable(canonical_json({**entry, "previous_sha256": previous}))
+    return files.encodable(canonical_json({**entry, "previous_sha256": previous}))
+
+
+def append(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
+    """Append an entry, as `line_of` makes it, and return the new head."""
+    line = line_of(path, entry, head=head)
     files.append_line(path, line)
     return files.hash_text(line)
 
@@ -52,7 +57,7 @@ def breaks(path: Path, *, head: str | None) -> list[str]:
         path: the file.
         head: the kept head; None to leave the end unchecked.
     """
-    before, broken = "", []
+    before, broken, end = "", [], 0
     for number, line in enumerate(lines_of(path), 1):
         previous = _previous(line)
         if previous is None:
@@ -60,8 +65,10 @@ def breaks(path: Path, *, head: str | None) -> list[str]:
         elif previous != before:
             broken.append(f"{path.name} line {number} does not follow from the line before")
         before = files.hash_text(line)
+        end = number if before == head else end
     if head is not None and before != head:
-        broken.append(f"the end of {path.name} was changed or cut off")
+        more = f"{path.name} has lines that flywheel did not write: remove those after line {end}"
+        broken.append(more if end else f"the end of {path.name} was changed or cut off; restore it from a backup")
     return broken
 
 

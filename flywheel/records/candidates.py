@@ -21,6 +21,7 @@ class LedgerEntry(Record):
     round: int = Field(ge=1)
     baseline: str = Field(default="", description="Registered: 'base' or the round that it is compared with.")
     candidate_sha256: str = Field(default="", description="Trained, registered: its adapter.")
+    files_sha256: str = Field(default="", description="Trained: hash over all files of its adapter and their names.")
     baseline_sha256: str = Field(default="", description="Registered: the baseline's adapter; '' for the base model.")
     protocol_sha256: str = Field(default="", description="Trained, registered: suites, slices and rules.")
     level: float = Field(default=0.0, ge=0, le=1, description="Registered: it is promoted when E reaches 1 / level.")

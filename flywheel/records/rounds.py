@@ -310,6 +310,7 @@ class Promotion(Document):
     rules: list[RuleResult] = Field(default_factory=list)
     report_sha256: str = Field(default="", description="Hash of the evaluation report that was decided on.")
     adapter_sha256: str = Field(default="", description="Adapter that the champion alias now names.")
+    files_sha256: str = Field(default="", description="Hash over all its files and their names; '' in older decisions.")
     by: str = Field(description="Command that decided.")
     at: datetime
     reason: str = ""

@@ -153,14 +153,24 @@ class CandidateLedger:
         """Append a line and return its hash."""
         return hash_chain.append(self._path, entry.model_dump(mode="json", exclude={"previous_sha256"}), head=None)
 
-    def trained(self, number: int, candidate_sha256: str, protocol_sha256: str) -> None:
-        """Record what a round will be decided by, once an adapter."""
+    def trained(self, number: int, candidate_sha256: str, protocol_sha256: str, files_sha256: str = "") -> None:
+        """Record what training left and what it will be decided by, once an adapter."""
         if self.protocol_of(candidate_sha256) is None:
             self.append(
                 LedgerEntry(
-                    event="trained", round=number, candidate_sha256=candidate_sha256, protocol_sha256=protocol_sha256
+                    event="trained",
+                    round=number,
+                    candidate_sha256=candidate_sha256,
+                    protocol_sha256=protocol_sha256,
+                    files_sha256=files_sha256,
                 )
             )
+
+    def left_by_training(self, number: int) -> list[tuple[str, str]]:
+        """Return the hashes of the weights and of all files that trainings of a round left; [] for older rounds."""
+        lines = (line for line in hash_chain.lines_of(self._path) if '"event":"trained"' in line)
+        entries = (LedgerEntry.model_validate_json(line) for line in lines)
+        return [(entry.candidate_sha256, entry.files_sha256) for entry in entries if entry.round == number]
 
     def protocol_of(self, candidate_sha256: str) -> str | None:
         """Return the hash of the protocol that an adapter was trained with; None where none was recorded."""

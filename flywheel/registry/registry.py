@@ -10,7 +10,8 @@
 
 A decision is written to promotions.jsonl first and the alias moves second; `recover` finishes a move that a kill cut
 off. The champion alias is therefore valid at every instant: it names the old round or the new one. The pointer's file
-also keeps the hash of the decision that moved it, so that decisions cannot be changed or cut off unseen.
+also keeps the hash of the decision that moved it, so that decisions cannot be changed or cut off unseen; which rounds
+it names follows from the decisions (`flywheel.registry.aliases`).
 """
 
 from __future__ import annotations
@@ -22,13 +23,30 @@ from pydantic import ValidationError
 
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files, hash_chain
-from flywheel.records import Certificate, EvalReport, Promotion, RoundManifest, Verdict
+from flywheel.records import Certificate, EvalReport, Promotion, RoundManifest, Verdict, canonical_json
+from flywheel.registry.aliases import (
+    ALIASES,
+    COMING,
+    HEAD,
+    LOST,
+    Aliases,
+    decided,
+    differences,
+    moved,
+    replayed,
+    written,
+)
 from flywheel.registry.candidates import Candidate, CandidateLedger
 
-ALIASES = ("champion", "challenger", "previous")
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 DATASET = "data/train.jsonl"  # a round's training rows
-_HEAD = "decisions_sha256"
+LINK = "champion"
+
+
+def files_sha256(manifest: RoundManifest) -> str:
+    """Return the hash over an adapter's files and their names, as a manifest has them; '' where it lists none."""
+    listed = sorted([file.path, file.sha256] for file in manifest.outputs)
+    return files.hash_text(canonical_json(listed)) if listed else ""
 
 
 class Registry:
@@ -41,6 +59,7 @@ class Registry:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.candidates = CandidateLedger(root)
+        self._known: tuple[object, Aliases] | None = None
 
     def folder(self, number: int) -> Path:
         """Return a round's folder."""
@@ -116,18 +135,39 @@ class Registry:
     # --- aliases --------------------------------------------------------------------------------------------------
 
     def _pointer(self) -> dict[str, int | str | None]:
-        path = self.root / "aliases.json"
-        return dict(files.read_json(path)) if path.exists() else {}
+        return dict(files.read_json(self._pointer_file)) if self._pointer_file.exists() else {}
 
-    def aliases(self) -> dict[str, int | None]:
-        """Return the round of each alias, or None."""
-        pointer = self._pointer()
-        return {name: number if isinstance(number := pointer.get(name), int) else None for name in ALIASES}
+    def aliases(self) -> Aliases:
+        """Return the round of each alias, or None, as the decisions have it; no alias names a tainted round.
+
+        Where the pointer's last decision is not in the file, which `problems` reports, it is what the pointer names.
+        """
+        stamps = [_stamp(path) for path in (self._pointer_file, self._decisions, self._forgotten)]
+        if self._known is None or self._known[0] != stamps:
+            decisions = decided(hash_chain.lines_of(self._decisions), self._head())
+            aliases = replayed(decisions) if decisions is not None else written(self._pointer())
+            tainted = self.tainted
+            self._known = stamps, {k: n if k == "champion" or n not in tainted else None for k, n in aliases.items()}
+        return dict(self._known[1])
+
+    @property
+    def _pointer_file(self) -> Path:
+        return self.root / "aliases.json"
 
     def _head(self) -> str | None:
         """Return the hash of the decision that set the aliases, or None."""
-        head = self._pointer().get(_HEAD)
+        head = self._pointer().get(HEAD)
         return head if isinstance(head, str) else None
+
+    @property
+    def head(self) -> str:
+        """The hash of the last decision, which covers all before it; '' before the first."""
+        return self._head() or ""
+
+    def _coming(self) -> bool:
+        """Return whether the last line is a decision that a kill kept from moving the aliases."""
+        last, coming = hash_chain.head_of(self._decisions), self._pointer().get(COMING)
+        return bool(last) and last == coming != self._head()
 
     def point(self, *, decided: str | None = None, **moves: int | None) -> None:
         """Move aliases, all in one atomic write.
@@ -137,15 +177,30 @@ class Registry:
             moves: alias → round.
         """
         before = self._pointer()
-        after = {**before, **self.aliases(), **moves} | ({_HEAD: decided} if decided is not None else {})
+        after = {**before, **self.aliases(), **moves}
+        if decided is not None:
+            after = {**after, HEAD: decided}
+            after.pop(COMING, None)
         if after != before:
-            files.write_json(self.root / "aliases.json", after)
-        self._link()
+            files.write_json(self._pointer_file, after)
+        self._link(moves.get("champion", self.champion))
 
-    def _link(self) -> None:
+    def _link(self, champion: int | None) -> None:
         """Keep `rounds/champion` a link to the champion's adapter; no link while the base model serves."""
-        adapter = self.adapter(self.champion)
-        files.point_to(self.root / "champion", adapter.relative_to(self.root) if adapter is not None else None)
+        files.point_to(self.root / LINK, self._link_target(champion))
+
+    def _link_target(self, champion: int | None) -> Path | None:
+        adapter = self.adapter(champion)
+        return adapter.relative_to(self.root) if adapter is not None else None
+
+    def misplaced(self) -> list[str]:
+        """Return where the pointer's file and the champion's link differ from the decisions; `recover` mends it."""
+        link, target = self.root / LINK, self._link_target(self.champion)
+        leads = link.readlink() if link.is_symlink() else None
+        elsewhere = leads != target if leads is not None else link.exists()
+        wrong = [f"`{link.name}` in the rounds does not lead to the champion's adapter"] if elsewhere else []
+        pointer = self._pointer()
+        return (differences(pointer, self.aliases()) if pointer else []) + wrong
 
     @property
     def champion(self) -> int | None:
@@ -229,8 +284,14 @@ class Registry:
         return decisions, bad
 
     def decide(self, promotion: Promotion) -> Promotion:
-        """Append a decision, chained to the one before, then set its round's state and move the aliases it implies."""
-        head = hash_chain.append(self._decisions, promotion.model_dump(mode="json"), head=self._head())
+        """Append a decision, chained to the one before, then set its round's state and move the aliases it implies.
+
+        The pointer first takes down which line is coming, so that only a line of ours is ever carried out.
+        """
+        entry, head = promotion.model_dump(mode="json"), self._head()
+        coming = files.hash_text(hash_chain.line_of(self._decisions, entry, head=head))
+        files.write_json(self._pointer_file, {**self.aliases(), **self._pointer(), COMING: coming})
+        head = hash_chain.append(self._decisions, entry, head=head)
         chained = Promotion.model_validate_json(hash_chain.lines_of(self._decisions)[-1])
         self._apply(chained, head)
         return chained
@@ -240,33 +301,20 @@ class Registry:
         if promotion.round in self.numbers():  # its folder may be gone; the decision is not
             manifest = self.manifest(promotion.round)
             self.save(manifest.model_copy(update={"state": states.get(promotion.decision, "retired")}))
-        moves: dict[str, int | None] = {"champion": promotion.champion_after}
-        if promotion.champion_after != promotion.champion_before:
-            moves["previous"] = promotion.champion_before if promotion.decision != "forgotten" else None
-        challenger = self.aliases()["challenger"]
-        if promotion.decision == "held":
-            moves["challenger"] = promotion.round
-        elif challenger == promotion.champion_after:
-            moves["challenger"] = None
-        self.point(decided=head, **moves)
+        self.point(decided=head, **moved(self.aliases(), promotion.model_dump()))
 
     def recover(self) -> bool:
         """Finish what a kill left undone after a decision, the pointer last; return whether there was any.
 
-        Only a decision chained to the one that set the aliases moves them: one changed or added by hand does not.
+        Only the decision that the pointer announced moves the aliases: one changed or added by hand does not. A pointer
+        or a link that was edited is set again from the decisions.
         """
-        self._link()
-        (decisions, bad), head = self.readable(), self._head()
-        if not decisions or bad or hash_chain.head_of(self._decisions) == head:
-            return False
-        last = decisions[-1]
-        if head is not None:
-            follows = last.previous_sha256 == head
-        else:  # nothing was decided before, or by a version that did not record it
-            follows = not self._pointer() or self.champion != last.champion_after
-        if follows and not hash_chain.breaks(self._decisions, head=None):
-            self._apply(last, hash_chain.head_of(self._decisions))
+        decisions, bad = self.readable()
+        if decisions and not bad and self._coming() and not hash_chain.breaks(self._decisions, head=None):
+            self._apply(decisions[-1], hash_chain.head_of(self._decisions))
             return True
+        if self._pointer():
+            self.point()
         return False
 
     # --- candidates -----------------------------------------------------------------------------------------------
@@ -332,7 +380,9 @@ class Registry:
         """Return the problems of the chained logs and of the given rounds' files, in words; empty if there are none."""
         _, bad = self.readable()
         problems = [f"{self._decisions.name} line {number} does not fit its schema" for number in bad]
-        breaks = hash_chain.breaks(self._decisions, head=self._head())
+        breaks = hash_chain.breaks(self._decisions, head=None if self._coming() else self._head())
+        if self.pointer_is_lost:
+            problems.append(LOST)
         problems += [b for b in breaks if not bad or hash_chain.NOT_AN_ENTRY not in b]
         problems += self.candidates.problems(p.ledger_sha256 for p in self.readable()[0])
         problems += [f"candidates.jsonl lacks a candidate that round {number} was" for number in self._cut_off()]
@@ -349,6 +399,11 @@ class Registry:
         places = {(n, int(path.name.partition("-")[0])) for n, scores in looks.items() for path in scores}
         return sorted({number for number, _ in places - registered})
 
+    @property
+    def pointer_is_lost(self) -> bool:
+        """Whether there are decisions, and nothing that shows which was the last."""
+        return self._head() is None and bool(hash_chain.lines_of(self._decisions)) and not self._coming()
+
     def _file_problems(self, number: int) -> list[str]:
         manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS
         if manifest.erased:
@@ -359,4 +414,35 @@ class Registry:
             return [f"round {number}: the adapter file is not the one its manifest names"]
         others = ((o, self.folder(number) / o.path) for o in manifest.outputs if not o.path.endswith(ADAPTER_WEIGHTS))
         changed = sorted(o.path for o, path in others if not path.exists() or files.hash_file(path) != o.sha256)
-        return [f"round {number}: `{path}` is not the file its manifest names" for path in changed]
+        problems = [f"round {number}: `{path}` is not the file its manifest names" for path in changed]
+        listed = {output.path for output in manifest.outputs} | {f"adapter/{ADAPTER_WEIGHTS}"}
+        inside = {path.relative_to(self.folder(number)).as_posix(): path for path in weights.parent.rglob("*")}
+        links = {name for name, path in {**inside, "adapter": weights.parent}.items() if path.is_symlink()}
+        others = {name for name, path in inside.items() if name not in listed and (path.is_file() or name in links)}
+        added = others if manifest.outputs else set()
+        problems += [f"round {number}: `{name}` is not a file of its manifest; remove it" for name in sorted(added)]
+        problems += [f"round {number}: `{name}` is a link, not a file" for name in sorted(links - added)]
+        return problems + self._manifest_problems(manifest)
+
+    def _manifest_problems(self, manifest: RoundManifest) -> list[str]:
+        """Return whether a manifest names other files than were trained, or decided on."""
+        mine = manifest.adapter_sha256, files_sha256(manifest)
+        lines = hash_chain.lines_of(self._decisions)
+        decisions = decided(lines, self._head()) or decided(lines, None) or []
+        chosen = [d for d in decisions if d.get("champion_after") == manifest.round and d.get("adapter_sha256")]
+        known = [("was decided on", (d["adapter_sha256"], d.get("files_sha256", ""))) for d in chosen[-1:]]
+        known += [("training left", hashes) for hashes in self.candidates.left_by_training(manifest.round)[-1:]]
+        return [
+            f"round {manifest.round}: its manifest names other files than {what}; restore the round from a backup"
+            for what, hashes in known
+            if any(there and there != here for there, here in zip(hashes, mine, strict=True))
+        ]
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes with a file, which is always replaced by another."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -25,6 +25,9 @@ class ChampionAnswer(Document):
     decision: str = Field(description="The decision that made it champion: promoted, forced, rolled_back, or ''.")
     decided_at: str = Field(description="When; ISO time, or ''.")
     reason: str = Field(description="The gate's verdict, or the given reason.")
+    decisions_sha256: str = Field(
+        default="", description="Hash of the last decision; kept elsewhere, it shows a rewrite."
+    )
 
 
 class CanaryAnswer(Document):

@@ -83,22 +83,30 @@ def test_promotion_hold_and_rollback_move_the_aliases(registry: Registry) -> Non
     assert registry.aliases() == {"champion": 1, "challenger": 2, "previous": 3}
 
 
-def test_a_kill_between_decision_and_pointer_is_finished_later(registry: Registry) -> None:
+def _killed(registry: Registry, decision: Promotion, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a decision, and end before it moves an alias."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Registry, "_apply", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            registry.decide(decision)
+
+
+def test_a_kill_between_decision_and_pointer_is_finished_later(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry.decide(_decision(1, None, 1))
-    before = (registry.root / "aliases.json").read_text()
-    registry.decide(_decision(2, 1, 2))
-    (registry.root / "aliases.json").write_text(before)
+    _killed(registry, _decision(2, 1, 2), monkeypatch)
     assert registry.champion == 1
+    assert registry.problems([1]) == registry.misplaced() == []
 
     assert registry.recover()
     assert registry.aliases() == {"champion": 2, "challenger": None, "previous": 1}
     assert not registry.recover()
 
 
-def test_the_first_decision_is_finished_too_when_it_held(registry: Registry) -> None:
-    """There is no pointer yet, and the champion is the base model before and after it."""
-    registry.decide(_decision(1, None, None, "held"))
-    (registry.root / "aliases.json").unlink()
+def test_the_first_decision_is_finished_too_when_it_held(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The champion is the base model before and after it."""
+    _killed(registry, _decision(1, None, None, "held"), monkeypatch)
 
     assert registry.recover()
     assert registry.aliases() == {"champion": None, "challenger": 1, "previous": None}

@@ -183,9 +183,13 @@ def _rounds(ctx: Context) -> Iterator[DoctorCheck]:
     problems = ctx.registry.problems(trained)
     for problem in problems:
         yield DoctorCheck(name="rounds", state=FAILED, says=problem, fix="flywheel rollback returns to an intact round")
+    misplaced = ctx.registry.misplaced()
+    for problem in misplaced:
+        fix = "the next command that writes, such as `flywheel build`, mends it"
+        yield DoctorCheck(name="rounds", state=FAILED, says=problem, fix=fix)
     champion = ctx.registry.champion
     who = "no champion: the base model is served" if champion is None else f"round {champion} is champion"
-    if not problems:
+    if not problems and not misplaced:
         yield _check("rounds", f"{len(trained)} trained, every adapter matches its manifest; {who}")
 
 

@@ -129,6 +129,9 @@ def champion(ctx: Context) -> ChampionAnswer:
 
     number = ctx.registry.champion
     problems = ctx.registry.problems([number] if number is not None else [])
+    misplaced = ctx.registry.misplaced()
+    if misplaced and not problems:
+        raise StoreError("; ".join(misplaced), hint="the next command that writes, such as `flywheel build`, mends it")
     if problems:
         raise StoreError("; ".join(problems), hint="`flywheel rollback --yes` moves the champion to a sound round")
     manifest = ctx.registry.manifest(number) if number is not None else None
@@ -145,4 +148,5 @@ def champion(ctx: Context) -> ChampionAnswer:
         decision=decisions[-1].decision if decisions else "",
         decided_at=decisions[-1].at.isoformat() if decisions else "",
         reason=(decisions[-1].reason or str(decisions[-1].verdict or "")) if decisions else "",
+        decisions_sha256=ctx.registry.head,
     )

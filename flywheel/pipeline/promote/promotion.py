@@ -17,7 +17,9 @@ from flywheel.pipeline.evaluate.looks import evidence_of
 from flywheel.pipeline.evaluate.protocol import as_registered, code_of, differences, protocol_of, registered, sha256_of
 from flywheel.present import the_round
 from flywheel.records import EvalReport, Promotion, RoundManifest, Verdict
+from flywheel.registry.aliases import LOST
 from flywheel.registry.candidates import Candidate
+from flywheel.registry.registry import files_sha256
 from flywheel.stages.gate import decide, rule_names
 
 
@@ -37,7 +39,9 @@ def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
     champion = ctx.registry.champion
     gate = registered(ctx, manifest).gate
     inputs = GateInput(report, manifest, history, _problems(ctx, report, manifest))
-    decision = decide(inputs, load_extensions("gates", rule_names(gate), search=ctx.project), gate)
+    names = rule_names(gate)
+    names += ["validity"] if inputs.problems and "validity" not in names else []  # damage blocks under any rules
+    decision = decide(inputs, load_extensions("gates", names, search=ctx.project), gate)
     promoted = decision.verdict == Verdict.PROMOTE
     return _record(
         ctx,
@@ -113,13 +117,15 @@ def _record(
     by: str,
     extra: dict[str, Any],
 ) -> Promotion:
+    after = ctx.registry.manifest(champion_after) if champion_after is not None else None
     promotion = Promotion(
         round=number,
         decision=decision,
         champion_before=ctx.registry.champion,
         champion_after=champion_after,
         report_sha256=ctx.registry.report_sha256(number),
-        adapter_sha256=ctx.registry.manifest(champion_after).adapter_sha256 if champion_after is not None else "",
+        adapter_sha256=after.adapter_sha256 if after is not None else "",
+        files_sha256=files_sha256(after) if after is not None else "",
         ledger_sha256=_looked_at(ctx, number),
         by=by,
         at=ctx.clock(),
@@ -160,7 +166,7 @@ def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:
     decisions = ctx.registry.promotions()
     if decisions and (decisions[-1].round, decisions[-1].decision, decisions[-1].reason) == (number, "forced", reason):
         return decisions[-1]
-    problems = ctx.registry.problems([number])
+    problems = [problem for problem in ctx.registry.problems([number]) if problem != LOST]  # it is decided here
     if problems:
         raise UsageError("; ".join(problems), hint="a damaged round is never promoted, not even by force")
     return _record(ctx, number, decision="forced", champion_after=number, by=by, extra={"reason": reason})
@@ -173,6 +179,8 @@ def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotio
         UsageError: there is no champion, or nothing to go back to.
     """
     champion = ctx.registry.champion
+    if champion is None and ctx.registry.pointer_is_lost:
+        champion = ctx.registry.promotions()[-1].round
     if champion is None:
         raise UsageError("there is no champion: the base model serves", hint="`flywheel log` shows the rounds")
     target = ctx.registry.resolve(to) if to is not None else ctx.registry.aliases()["previous"]

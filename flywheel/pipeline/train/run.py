@@ -23,7 +23,7 @@ from flywheel.pipeline.train.monitors import refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import METHODS, FileHash, KlPoint, Plan, RoundManifest
-from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET
+from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET, files_sha256
 from flywheel.stages.train.process.spec import launch
 
 
@@ -149,7 +149,9 @@ def _execute(ctx: Context, manifest: RoundManifest, on_metrics: Callable[[dict[s
     finally:
         _keep_logs(folder)
     trained = _finished(manifest, folder, result, time.monotonic() - started)
-    ctx.registry.candidates.trained(trained.round, trained.adapter_sha256, sha256_of(trained.protocol))
+    ctx.registry.candidates.trained(
+        trained.round, trained.adapter_sha256, sha256_of(trained.protocol), files_sha256(trained)
+    )
     ctx.registry.save(trained)
     shutil.rmtree(spec.work_dir, ignore_errors=True)
     return trained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,7 @@ from flywheel.errors import BusyError
 from flywheel.io import files
 from flywheel.pipeline.admin.gc import Kept
 from flywheel.project import Project
-from flywheel.records import TABLES
+from flywheel.records import TABLES, Promotion
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.reports import manifest
 
@@ -110,9 +111,15 @@ def test_a_round_that_is_being_trained_keeps_its_checkpoints(project: Project) -
     assert (folder / "work").exists()
 
 
+def decide(project: Project, before: int | None, after: int | None) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    moved = Promotion(round=1, decision="forced", champion_before=before, champion_after=after, by="test", at=at)
+    project.registry.decide(moved)
+
+
 def test_adapters_of_older_rounds_go_but_no_aliases_and_no_ancestors(project: Project) -> None:
     adapters = [round_of(project, n, parent=1 if n == 2 else None) for n in range(1, 6)]
-    project.registry.point(champion=2)
+    decide(project, None, 2)
 
     answer = project.gc(Kept(rounds=1))
 
@@ -142,9 +149,9 @@ def test_the_champion_is_a_link(project: Project) -> None:
     adapters = [round_of(project, n) for n in (1, 2)]
     link = project.registry.root / "champion"
 
-    project.registry.point(champion=1)
+    decide(project, None, 1)
     assert (link.is_symlink(), link.resolve()) == (True, adapters[0])
-    project.registry.point(champion=2)
+    decide(project, 1, 2)
     assert (link / ADAPTER_WEIGHTS).read_text() == "weights 2"
     link.unlink()
     with project.locked("anything"):
@@ -153,5 +160,5 @@ def test_the_champion_is_a_link(project: Project) -> None:
     link.mkdir()  # as a copy that followed links has it
     with project.locked("anything"):
         assert link.resolve() == adapters[1]
-    project.registry.point(champion=None)
+    decide(project, 2, None)
     assert not link.is_symlink()
