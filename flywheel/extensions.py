@@ -439,10 +439,14 @@ def load_extension(group: str, name: str, *, search: Path | None = None) -> Any:
 
     Raises:
         ExtensionError: nothing has that name, or importing it fails.
+        ConfigError: a module:attribute was not approved on this machine.
     """
     if ":" in name:
         module, _, attribute = name.partition(":")
         if search is not None:
+            from flywheel.config.approval import refuse_code
+
+            refuse_code(search, name)
             safe_path.search(search)
         return _resolve(group, name, module, attribute)
     return _from_entries(group, name, _entries(group))

@@ -7,7 +7,6 @@ project.ingest(["logs"]); project.build(); project.train(); project.evaluate(pro
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import sys
@@ -19,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import CONFIG_FILE, Config, load_config
+from flywheel.config.approval import refuse_unapproved
 from flywheel.errors import UsageError
 from flywheel.io import files
+from flywheel.pipeline import redaction_key
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.registry.registry import LINK, Registry
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from flywheel.results.operations import ForgetAnswer, GcAnswer, RunAnswer
     from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
     from flywheel.results.rounds import DiffAnswer, EvalAnswer, LogAnswer, LogsEvalAnswer
-    from flywheel.results.setup import ConfigAnswer, DoctorAnswer, InitAnswer, PluginsAnswer
+    from flywheel.results.setup import ConfigAnswer, DoctorAnswer, InitAnswer, PluginsAnswer, TrustAnswer
 
 KEY_FILE = ".flywheel.key"
 
@@ -72,7 +73,7 @@ class Project:
         say: receives progress messages.
 
     Raises:
-        ConfigError: flywheel.toml is not valid.
+        ConfigError: flywheel.toml is not valid, or names what was not approved on this machine.
         StoreError: the store has another layout.
     """
 
@@ -83,6 +84,7 @@ class Project:
         if not self.folder.is_dir():
             raise UsageError(f"`{folder}` is not a folder", hint="pass the project's folder with -C")
         self.config = config if config is not None else load_config(self.folder / CONFIG_FILE)
+        refuse_unapproved(self.folder, self.config)
         self.store = Store(self.folder / self.config.store)
         self.registry = Registry(self.folder / self.config.rounds)
         self._say = say
@@ -113,20 +115,32 @@ class Project:
                 resume(self.context)
             yield self.context
 
-    def key(self) -> bytes:
-        """Return the redaction key: FLYWHEEL_KEY, else the project's key file, created on first use."""
-        if key := os.environ.get("FLYWHEEL_KEY"):
-            return key.encode()
-        path = self.folder / KEY_FILE
-        if not path.exists():
-            files.atomic_write(path, secrets.token_hex(32) + "\n")
-            path.chmod(0o600)
-        return path.read_text(encoding="ascii").strip().encode()
+    def key(self, *, make: bool = True) -> bytes:
+        """Return the redaction key, FLYWHEEL_KEY or the key file, by which the store's pseudonyms were made.
+
+        Args:
+            make: write a key file for a store without any event, and take down the key's fingerprint; call under the
+                lock. Otherwise an empty store gets a key that is used once.
+
+        Raises:
+            StoreError: the store's pseudonyms were made with another key, or theirs is missing.
+        """
+        key = redaction_key.given(self.folder / KEY_FILE)
+        redaction_key.refuse_other(key, self.store, self.folder / KEY_FILE)
+        if not make:
+            return key or secrets.token_hex(32).encode()
+        key = key or redaction_key.made(self.folder / KEY_FILE)
+        if not self.store.key_fingerprint:
+            self.store.keep_fingerprint(redaction_key.fingerprint(key))
+        return key
 
     def _key_for_reading(self) -> bytes:
-        """Return the redaction key, or a random one where there is none: a read-only command leaves no file behind."""
-        has_key = os.environ.get("FLYWHEEL_KEY") or (self.folder / KEY_FILE).exists()
-        return self.key() if has_key else secrets.token_hex(32).encode()
+        """Return the redaction key for the store's pseudonyms, writing nothing."""
+        return self.key(make=False)
+
+    def _any_key(self) -> bytes:
+        """Return a key for what is read and not stored: the project's, or a random one."""
+        return redaction_key.given(self.folder / KEY_FILE) or secrets.token_hex(32).encode()
 
     def _log_to_mlflow(self) -> None:
         """Log rounds to MLflow where [mlflow] names a server; a failure there fails no command."""
@@ -147,6 +161,22 @@ class Project:
         from flywheel.pipeline.admin.setup import init
 
         return init(Path(folder).resolve(), demo=demo)
+
+    @staticmethod
+    def trust(folder: Path | str = ".", *, outside: bool = False, dry_run: bool = False) -> TrustAnswer:
+        """Approve the code, the commands and the addresses that a project names, for this user on this machine.
+
+        Args:
+            folder: the project's folder, which need not be trusted yet.
+            outside: also approve a store and rounds outside of it.
+            dry_run: only list them.
+
+        Raises:
+            ConfigError: flywheel.toml or a pipeline's file is not valid.
+        """
+        from flywheel.pipeline.admin.setup import trust
+
+        return trust(Path(folder).resolve(), outside=outside, dry_run=dry_run)
 
     def settings(self, file: Path | None = None) -> ConfigAnswer:
         """Return every configuration value with its origin; `file` replaces flywheel.toml."""
@@ -283,7 +313,7 @@ class Project:
         config, answer = self.config.ingest, readers(self.config.ingest, self.folder, file)
         if file is None:
             return answer
-        seen = look(config, self.folder, file, self._key_for_reading())
+        seen = look(config, self.folder, file, self._any_key())
         verdict = f"{answer.verdict}; {seen.unreadable}" if seen.unreadable else answer.verdict
         more = {"events": first_events(seen, events), "verdict": verdict, "policies": policies_of([seen.events])}
         return answer.model_copy(update=more)
@@ -508,7 +538,7 @@ class Project:
         """
         from flywheel.pipeline.evaluate.compare_logs import compare_logs
 
-        return compare_logs(self.context, [Path(p) for p in logs], old, new, self._key_for_reading())
+        return compare_logs(self.context, [Path(p) for p in logs], old, new, self._any_key())
 
     def promote(self, number: int, *, force: bool = False, reason: str = "") -> Promotion:
         """Apply the gate to a stored report; or, with `force` and a reason, move the champion without it.
@@ -746,7 +776,7 @@ class Project:
         from flywheel.pipeline.privacy.forget import forget
 
         with self.locked("forget") as ctx:
-            answer = forget(ctx, user, key=self.key(), dry_run=dry_run)
+            answer = forget(ctx, user, key=self.key(make=False), dry_run=dry_run)
             if not dry_run:
                 self._log_to_mlflow()
             return answer

@@ -2,7 +2,7 @@
 
 Layout under the store's folder:
 
-    store.json                       layout version and number of partitions
+    store.json                       layout version, number of partitions, fingerprint of the redaction key
     tables/<table>/p<NN>/part-<sha>.parquet     immutable, named by content
     snapshots/<stage>/<n>.json       what a stage's output consists of; the highest n is current, the last 20 are kept
     cache/                           recomputable values by content key
@@ -132,7 +132,7 @@ class Store:
         self._snapshots: dict[tuple[str, int], Snapshot] = {}
         self._sound: set[str] = set()  # parts whose hash was checked
         header = root / "store.json"
-        self.partitions = PARTITIONS
+        self.partitions, self.key_fingerprint = PARTITIONS, ""
         if header.exists():
             layout = files.read_json(header)
             number = layout.get("layout") if isinstance(layout, dict) else None
@@ -145,12 +145,19 @@ class Store:
             if type(partitions) is not int or not 1 <= partitions <= _MOST_PARTITIONS:
                 raise StoreError(f"`{header}` is damaged: no number of partitions", hint="restore it from a backup")
             self.partitions = partitions
+            self.key_fingerprint = str(layout.get("key", ""))
 
     def create(self) -> None:
         """Create the store's folder and header if missing, and remove the leftovers of interrupted writes."""
         if not (self.root / "store.json").exists():
             files.write_json(self.root / "store.json", {"layout": LAYOUT, "partitions": self.partitions})
         files.remove_partials(self.root)
+
+    def keep_fingerprint(self, fingerprint: str) -> None:
+        """Write down which redaction key this store's pseudonyms are made with, for good; call under the lock."""
+        self.key_fingerprint = fingerprint
+        header = {"layout": LAYOUT, "partitions": self.partitions, "key": fingerprint}
+        files.write_json(self.root / "store.json", header)
 
     def partition(self, conversation_id: str) -> int:
         """Return the partition of a conversation's events."""

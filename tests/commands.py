@@ -21,6 +21,7 @@ __all__ = ["FLYWHEEL", "REAL", "flywheel", "killed_everywhere"]
 
 # One key and no network for every test and every process that a test starts.
 os.environ["FLYWHEEL_KEY"] = "test-key"
+os.environ["FLYWHEEL_TRUST"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -42,6 +43,7 @@ def _prepared() -> str:
         (folder / "flywheel").chmod(0o700)
         server = (sys.executable, str(_FORKED / "server.py"), REAL, str(os.getpid()))
         (folder / "server").write_bytes("\0".join(server).encode())
+        os.environ["XDG_STATE_HOME"] = str(folder / "state")
         (folder / "environment").write_bytes(b"\0".join(name + b"=" + value for name, value in os.environb.items()))
         os.environ[_FOLDER] = str(folder)
     return str(Path(os.environ[_FOLDER]) / "flywheel")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flywheel.cli.render import columns, mark
-from flywheel.cli.session import session
+from flywheel.cli.session import confirm, session
 
 commands = typer.Typer()
 
@@ -31,6 +31,31 @@ def init(
     answer = Project.init((current.folder or Path()) / directory, demo=demo)
     lines = [f"wrote  {name}" for name in answer.made] + ["next   flywheel ingest" + ("" if demo else " LOGS")]
     current.out.result(lines, answer)
+
+
+@commands.command()
+def trust(
+    ctx: typer.Context,
+    *,
+    outside: Annotated[bool, typer.Option("--outside", help="Also approve a store or rounds outside of it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Approve the code that a project names.
+
+    A project of another owner, or one that names functions, commands or addresses, is refused until you have looked at
+    it and approved it on this machine. Code that changes is asked about again.
+    """
+    from flywheel.project import Project, find_project
+
+    current = session(ctx)
+    folder = current.folder if current.folder is not None else find_project(Path.cwd())
+    wish = Project.trust(folder, outside=outside, dry_run=True)
+    lines = [f"runs      {name}" for name in wish.names] + [f"writes to {place}" for place in wish.outside]
+    lines += [f"belongs to uid {wish.owner}"] if wish.owner is not None else []
+    current.out.result([wish.folder, *(f"  {line}" for line in lines)], wish) if not current.out.as_json else None
+    confirm("Approve this on this machine?", yes=yes)
+    answer = Project.trust(folder, outside=outside)
+    current.out.result([f"approved  {answer.record}"], answer)
 
 
 @commands.command()

@@ -25,6 +25,9 @@ class RedactConfig(Section):
         default=[], description="Domains whose e-mail addresses are kept, those of their subdomains too."
     )
     deny: list[str] = Field(default=[], description="Regular expressions whose matches are always replaced.")
+    plus_addressing: bool = Field(
+        default=False, description="Whether `name+tag@host` is the user `name@host`; case never makes another user."
+    )
     presidio: bool = Field(
         default=False, description="Presidio looks for names of persons and places too; needs flywheel-rl[presidio]."
     )

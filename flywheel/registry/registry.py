@@ -418,8 +418,8 @@ class Registry:
         listed = {output.path for output in manifest.outputs} | {f"adapter/{ADAPTER_WEIGHTS}"}
         inside = {path.relative_to(self.folder(number)).as_posix(): path for path in weights.parent.rglob("*")}
         links = {name for name, path in {**inside, "adapter": weights.parent}.items() if path.is_symlink()}
-        others = {name for name, path in inside.items() if name not in listed and (path.is_file() or name in links)}
-        added = others if manifest.outputs else set()
+        unlisted = {name for name, path in inside.items() if name not in listed and (path.is_file() or name in links)}
+        added = unlisted if manifest.outputs else set()
         problems += [f"round {number}: `{name}` is not a file of its manifest; remove it" for name in sorted(added)]
         problems += [f"round {number}: `{name}` is a link, not a file" for name in sorted(links - added)]
         return problems + self._manifest_problems(manifest)

@@ -33,6 +33,18 @@ class InitAnswer(Document):
     made: list[str] = Field(description="Files written.")
 
 
+class TrustAnswer(Document):
+    """`flywheel trust`: what a project may run on this machine."""
+
+    document: ClassVar[str] = "cli/trust"
+
+    folder: str = Field(description="The project's folder.")
+    owner: int | None = Field(description="Who owns its files (uid), where that is somebody else; else null.")
+    names: list[str] = Field(description="Functions, commands and addresses that its configuration names.")
+    outside: list[str] = Field(description="Store or rounds outside of it; approved with --outside only.")
+    record: str = Field(description="File with the approval: remove it to withdraw it. '' where nothing was approved.")
+
+
 class ConfigValue(Record):
     """One value of the configuration."""
 

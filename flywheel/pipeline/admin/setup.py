@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
-from flywheel.config import CONFIG_FILE, Config, origins, render_default_config
-from flywheel.errors import UsageError
+from flywheel.config import CONFIG_FILE, Config, load_config, origins, render_default_config
+from flywheel.config.approval import Wish, approve, with_pipelines
+from flywheel.errors import FlywheelError, UsageError
 from flywheel.extensions import list_extensions
 from flywheel.io import files
-from flywheel.results.setup import ConfigAnswer, ConfigValue, InitAnswer, PluginsAnswer
+from flywheel.results.setup import ConfigAnswer, ConfigValue, InitAnswer, PluginsAnswer, TrustAnswer
 
 _IGNORED = """# flywheel: the store, the redaction key, and large files of rounds
 .flywheel/
@@ -42,7 +44,22 @@ def init(folder: Path, *, demo: bool) -> InitAnswer:
                 shutil.copyfile(source, folder / "logs" / source.name)
                 written.append(f"logs/{source.name}")
     files.atomic_write(folder / CONFIG_FILE, render_default_config())
+    with contextlib.suppress(FlywheelError, OSError):  # without a state folder the project asks like any other
+        approve(folder, Wish({}, [], None), made_here=True)
     return InitAnswer(made=[CONFIG_FILE, *written])
+
+
+def trust(folder: Path, *, outside: bool, dry_run: bool) -> TrustAnswer:
+    """Approve what a project names, or list it.
+
+    Raises:
+        ConfigError: flywheel.toml or a pipeline's file is not valid.
+    """
+    wish = with_pipelines(folder, load_config(folder / CONFIG_FILE))
+    record = "" if dry_run else str(approve(folder, wish, outside=outside))
+    return TrustAnswer(
+        folder=str(folder), owner=wish.owner, names=sorted(wish.code), outside=wish.outside, record=record
+    )
 
 
 def settings(config: Config, file: Path) -> ConfigAnswer:

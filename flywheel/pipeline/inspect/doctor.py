@@ -18,6 +18,7 @@ from flywheel.errors import FlywheelError, where
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.io import files
 from flywheel.models.load import base_identity, describe_device
+from flywheel.pipeline import redaction_key
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
 from flywheel.results.setup import DoctorAnswer, DoctorCheck
@@ -39,7 +40,7 @@ def doctor(ctx: Context, key_file: Path) -> DoctorAnswer:
         ("packages", _packages),
         ("device", _device),
         ("disk", lambda: _disk(ctx)),
-        ("key", lambda: _key(key_file)),
+        ("key", lambda: _key(ctx, key_file)),
         ("store", lambda: _store(ctx)),
         ("clock", lambda: _clock(ctx)),
         ("model", lambda: _model(ctx)),
@@ -101,8 +102,9 @@ def _disk(ctx: Context) -> Iterator[DoctorCheck]:
             )
 
 
-def _key(path: Path) -> Iterator[DoctorCheck]:
-    if os.environ.get("FLYWHEEL_KEY"):
+def _key(ctx: Context, path: Path) -> Iterator[DoctorCheck]:
+    redaction_key.refuse_other(redaction_key.given(path), ctx.store, path)
+    if os.environ.get(redaction_key.VARIABLE):
         yield _check("key", "pseudonyms use FLYWHEEL_KEY")
     elif not path.exists():
         yield _check("key", "no key yet: the first ingest creates one")

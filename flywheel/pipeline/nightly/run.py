@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from flywheel.config import merge_overrides
+from flywheel.config.approval import refuse_unapproved
 from flywheel.errors import EvidenceError, ExitCode, UsageError
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
@@ -201,6 +202,7 @@ def run_recipe(
     """
     pipeline = find_recipe(ctx.project, name)
     ctx = replace(ctx, config=merge_overrides(ctx.config, pipeline.overrides))
+    refuse_unapproved(ctx.project, ctx.config)
     names = stages_between(pipeline.stages, since, until)
     journal = Journal(ctx, pipeline.name, trains="train" in names)
     run = _Run(ctx, key, journal, trains="train" in names)

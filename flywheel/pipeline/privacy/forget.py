@@ -13,6 +13,7 @@ user: it is the round that would have been trained had the user never existed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,12 @@ def forget(ctx: Context, user: str, *, key: bytes, dry_run: bool = False) -> For
     Raises:
         UsageError: the project has never had data of this user.
     """
-    mine = belongings(ctx, Redactor(ctx.config.ingest.redact, key).user(user))
-    if not mine.counts:
-        return _nothing(ctx, mine.user)
+    names = Redactor(ctx.config.ingest.redact, key).users.pseudonyms(user)
+    answers = [_forget(ctx, mine, key, dry_run=dry_run) for name in names if (mine := belongings(ctx, name)).counts]
+    return answers[0] if answers else _nothing(ctx, names)
+
+
+def _forget(ctx: Context, mine: Belongings, key: bytes, *, dry_run: bool) -> ForgetAnswer:
     lines = erase.audit_lines(ctx, mine, key)
     certificate = _planned(ctx, mine, audits=sum(map(len, lines.values())))
     if not dry_run:
@@ -56,14 +60,16 @@ def forget(ctx: Context, user: str, *, key: bytes, dry_run: bool = False) -> For
     return ForgetAnswer(user=mine.user, dry_run=dry_run, already=False, certificate=certificate)
 
 
-def _nothing(ctx: Context, user: str) -> ForgetAnswer:
+def _nothing(ctx: Context, names: Sequence[str]) -> ForgetAnswer:
     """Return the certificate of a user who was forgotten before."""
-    earlier = [c for c in ctx.registry.certificates() if c.user_sha256 == user_mark(user)]
+    marks = {user_mark(name): name for name in names}
+    earlier = [c for c in ctx.registry.certificates() if c.user_sha256 in marks]
     if not earlier:
         raise UsageError(
             "the store has no data of this user",
             hint="pass an id as in the logs, or a pseudonym: flywheel query 'SELECT DISTINCT user FROM episodes'",
         )
+    user = marks[earlier[-1].user_sha256]
     return ForgetAnswer(user=user, dry_run=False, already=True, certificate=earlier[-1])
 
 

@@ -28,10 +28,9 @@ from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find, Kind, Sc
 from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
 from flywheel.stages.ingest.patterns.kinds import DIGITS
 from flywheel.stages.ingest.patterns.structure import in_columns, in_field, in_list, in_object, login_in
+from flywheel.stages.ingest.users import Users
 
 _HEX = 8
-_USER_HEX = 16
-_USER = re.compile(rf"user_[0-9a-f]{{{_USER_HEX}}}\Z")
 _CACHE = 1 << 16
 _SHORTEST = 5
 _NAME_SHORTEST = 15  # of what could be data and an identifier at once: Norway's IBAN, a token behind its prefix
@@ -87,6 +86,7 @@ class Redactor:
             raise ConfigError(f"ingest.redact.kinds: unknown kind `{unknown[0]}`", hint=f"known: {', '.join(known)}")
         self.counts: Counter[str] = Counter()
         self._key = key
+        self.users = Users(key, plus_addressing=cfg.plus_addressing)
         self._allowed = Allowed(cfg)
         self._coded, self._blobbed = _Kind(CODED), _Kind(BLOBBED)
         decoded = (self._coded, self._blobbed) if cfg.kinds else ()
@@ -103,7 +103,6 @@ class Redactor:
         self._short: dict[str, str] = {}
         self._harmless: set[str] = set()  # of one call of `expect`
         self._suspected: dict[str, tuple[_Kind, ...]] = {}  # the same: what others may hold
-        self._users: dict[str, str] = {}
 
     def payloads(self, texts: Sequence[str]) -> list[str]:
         """Return JSON texts redacted: their strings, and the names of their fields; canonical as they were.
@@ -181,15 +180,7 @@ class Redactor:
 
     def user(self, user: str) -> str:
         """Return the pseudonym of a user: always one, whatever the name looks like."""
-        name = user.strip()
-        if _USER.match(name):
-            return name
-        known = self._users.get(name)
-        if known is None:
-            known = f"user_{self._digest('user', name)[:_USER_HEX]}"
-            if len(self._users) < _CACHE:
-                self._users[name] = known
-        return known
+        return self.users.pseudonym(user)
 
     def _walk(self, value: Any, kinds: tuple[_Kind, ...], name: str = "") -> Any:
         """Redact a field's value; what is a secret by its place in the structure is replaced first."""

@@ -46,7 +46,7 @@ def test_a_sound_project_is_healthy(folder: Path) -> None:
 
 def test_a_key_that_others_can_read_is_a_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLYWHEEL_KEY", raising=False)
-    (folder / KEY_FILE).write_text("k\n")
+    (folder / KEY_FILE).write_text("test-key\n")
     (folder / KEY_FILE).chmod(0o644)
 
     assert wrong(folder)["key"].state == "warning"

@@ -1,0 +1,188 @@
+"""Whose project this is, and whether this user has approved the code that it names, on this machine.
+
+As with git and direnv, a folder that somebody else wrote must not run code because a command was typed in it, nor send
+anything anywhere. Code is what a configuration names as `module:function`, and `notify.command`; addresses and folders
+of models that run code as they load count as well. An approval is a file of the user's state folder
+and holds the hash of each function's source, so that changed code is asked about again. It also holds which store or
+rounds folder outside of the project was approved, and that a project was made here by `flywheel init`.
+
+`FLYWHEEL_TRUST=1` approves everything, for machines that check out what was reviewed, such as CI.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from flywheel.config.files import CONFIG_FILE, load_pipeline, merge_overrides
+from flywheel.config.root import Config
+from flywheel.errors import ConfigError, FlywheelError
+from flywheel.io import files
+from flywheel.io.user_files import read_text
+
+VARIABLE = "FLYWHEEL_TRUST"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a project asks for: functions and a command with the hash of their source, and folders outside of it."""
+
+    code: dict[str, str]
+    outside: list[str]
+    owner: int | None  # of its files, where that is somebody else
+
+
+def wish_of(folder: Path, config: Config) -> Wish:
+    """Return what a project asks for, by its configuration."""
+    named = {name: _source(folder, name) for name in sorted(set(_named(config))) if ":" in name}
+    named |= dict.fromkeys(_started(folder, config), "")
+    places = (str((folder / place).resolve()) for place in (config.store, config.rounds))
+    outside = sorted(place for place in places if not Path(place).is_relative_to(folder.resolve()))
+    return Wish(named, outside, _other_owner(folder, config))
+
+
+def with_pipelines(folder: Path, config: Config) -> Wish:
+    """Return what a project asks for, by its configuration and the overrides of its pipelines.
+
+    Raises:
+        ConfigError: a pipeline's file does not fit.
+    """
+    wish = wish_of(folder, config)
+    code, outside = dict(wish.code), set(wish.outside)
+    for path in sorted((folder / "pipelines").glob("*.toml")):
+        overrides = load_pipeline(read_text(path, ConfigError), path.name).overrides
+        more = wish_of(folder, merge_overrides(config, overrides))
+        code, outside = code | more.code, outside | set(more.outside)
+    return Wish(code, sorted(outside), wish.owner)
+
+
+def approve(folder: Path, wish: Wish, *, outside: bool = False, made_here: bool = False) -> Path:
+    """Take down what is approved, and return the file.
+
+    Args:
+        folder: the project's.
+        wish: what it asks for.
+        outside: whether its folders outside of it are approved too.
+        made_here: whether the project was made by this user here: what it names later needs no approval.
+    """
+    path = _record(folder)
+    earlier = _approved(folder)
+    kept = {
+        "folder": str(folder.resolve()),
+        "code": wish.code,
+        "outside": wish.outside if outside else earlier.get("outside", []),
+        "owner": wish.owner,
+        "made_here": _identity(folder) if made_here else earlier.get("made_here"),
+    }
+    files.write_json(path, kept)
+    return path
+
+
+def refuse_unapproved(folder: Path, config: Config) -> None:
+    """Refuse a project of another owner, or one that asks for what was not approved here.
+
+    Raises:
+        ConfigError: names what was not approved, and how to approve it.
+    """
+    wish = wish_of(folder, config)
+    if _everything() or not (wish.code or wish.outside or wish.owner is not None):
+        return
+    approved = _approved(folder)
+    hint = f"look at what it names, then approve it with `flywheel -C {folder} trust`; in CI set {VARIABLE}=1"
+    if wish.owner is not None and approved.get("owner") != wish.owner:
+        raise ConfigError(f"the project `{folder}` belongs to another user (uid {wish.owner})", hint=hint)
+    if missing := [name for name, source in wish.code.items() if not _has(approved, folder, name, source)]:
+        raise ConfigError(f"`{CONFIG_FILE}` names code that was not approved here: {', '.join(missing)}", hint=hint)
+    if elsewhere := [place for place in wish.outside if place not in approved.get("outside", [])]:
+        hint = f"approve it with `flywheel -C {folder} trust --outside`; in CI set {VARIABLE}=1"
+        raise ConfigError(f"the store or the rounds are outside of the project: {', '.join(elsewhere)}", hint=hint)
+
+
+def refuse_code(folder: Path, name: str) -> None:
+    """Refuse a `module:function` that was not approved, wherever the name comes from: a round, a case, a pipeline.
+
+    Raises:
+        ConfigError: it was not approved here.
+    """
+    if not _everything() and not _has(_approved(folder), folder, name, _source(folder, name)):
+        raise ConfigError(
+            f"`{name}` was not approved here",
+            hint=f"name it in {CONFIG_FILE}, look at it, then approve it with `flywheel -C {folder} trust`",
+        )
+
+
+def _everything() -> bool:
+    return os.environ.get(VARIABLE, "").lower() in {"1", "true", "yes", "on"}
+
+
+def _has(approved: dict[str, Any], folder: Path, name: str, source: str) -> bool:
+    made_here = approved.get("made_here")
+    if made_here is not None and made_here == _identity(folder):
+        return True
+    return bool(approved.get("code", {}).get(name) == source)
+
+
+def _named(config: Config) -> Iterator[str]:
+    """Yield the names of extensions in a configuration."""
+    yield from (*config.rewards.signals, *config.pairs.builders, *config.gate.rules, *config.eval.suites)
+    yield from (config.train.trainer, config.episodes.embedding, config.ingest.format, *config.eval.checks.values())
+
+
+def _started(folder: Path, config: Config) -> Iterator[str]:
+    """Yield the programs that a configuration starts, and the addresses that it sends to, each under its name."""
+    if config.notify.command:
+        yield f"notify.command = {config.notify.command}"
+    if config.notify.webhook:
+        yield f"notify.webhook = {config.notify.webhook}"
+    if config.rewards.judge.url:
+        yield f"rewards.judge.url = {config.rewards.judge.url}"
+    if urlsplit(config.mlflow.tracking_uri).scheme.startswith("http"):
+        yield f"mlflow.tracking_uri = {config.mlflow.tracking_uri}"
+    model = config.ingest.redact.presidio_model
+    if config.ingest.redact.presidio and model and (folder / model).exists():
+        yield f"ingest.redact.presidio_model = {model}"
+
+
+def _source(folder: Path, name: str) -> str:
+    """Return the hash of the files of a name's module in the project's folder; '' where it is installed elsewhere."""
+    package = folder / name.partition(":")[0].split(".")[0]
+    sources = [package.with_suffix(".py"), *sorted(package.rglob("*.py"))] if package.name else []
+    digest = hashlib.sha256()
+    for path in (path for path in sources if path.is_file()):
+        digest.update(f"{path.relative_to(folder)} {files.hash_file(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _other_owner(folder: Path, config: Config) -> int | None:
+    """Return the owner of a project's files where that is neither this user nor the machine's administrator."""
+    if not hasattr(os, "getuid"):
+        return None
+    mine = {0, os.getuid()} | ({int(sudo)} if (sudo := os.environ.get("SUDO_UID", "")).isdigit() else set())
+    places = [folder / name for name in (CONFIG_FILE, "pipelines", config.store, config.rounds)]
+    owners = {place.lstat().st_uid for place in places if os.path.lexists(place)}
+    return min(owners - mine, default=None)
+
+
+def _identity(folder: Path) -> list[int]:
+    """Return what a folder of the same name that is put in its place does not have."""
+    stat = folder.stat()
+    return [stat.st_dev, stat.st_ino]
+
+
+def _record(folder: Path) -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "flywheel" / "trusted" / f"{files.hash_text(str(folder.resolve()))[:32]}.json"
+
+
+def _approved(folder: Path) -> dict[str, Any]:
+    """Return what was approved; nothing where there is no record, or a damaged one."""
+    try:
+        approved = files.read_json(_record(folder))
+    except (FlywheelError, OSError, RuntimeError):
+        return {}
+    return approved if isinstance(approved, dict) and approved.get("folder") == str(folder.resolve()) else {}

@@ -1,0 +1,144 @@
+"""A lost or another redaction key is never silent, and a user is known however a log writes the name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flywheel.config import RedactConfig
+from flywheel.errors import StoreError, UsageError
+from flywheel.pipeline import redaction_key
+from flywheel.project import KEY_FILE, Project
+from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.users import Users, normal_form
+from hypothesis import given
+from hypothesis import strategies as st
+
+USER = "Ann.Lee@Shop.example"
+SAID = [{"role": "user", "content": "How many?"}, {"role": "assistant", "content": "Four."}]
+
+
+def _logged(folder: Path, *users: str) -> Project:
+    (folder / "logs").mkdir(exist_ok=True)
+    requests = [
+        {
+            "conversation_id": f"c{number}", "event": "request", "user": user, "messages": SAID, "model": "m",
+            "user_id": user, "at": "2026-01-01T00:00:00Z",
+        }
+        for number, user in enumerate(users)
+    ]  # fmt: skip
+    (folder / "logs" / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in requests))
+    project = Project(folder)
+    project.ingest()
+    return Project(folder)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with a key file and one user."""
+    monkeypatch.delenv("FLYWHEEL_KEY", raising=False)
+    return _logged(tmp_path, USER)
+
+
+def _key_check(project: Project) -> str:
+    (check,) = (check for check in Project(project.folder).doctor().checks if check.name == "key")
+    return f"{check.state}: {check.says}; {check.fix}"
+
+
+@pytest.mark.parametrize("lost", ["missing", "another", "in the environment", "empty"])
+def test_a_lost_key_is_refused_by_whatever_needs_it(
+    project: Project, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project.folder / KEY_FILE
+    before = path.read_text()
+    if lost == "missing":
+        path.unlink()
+    elif lost == "in the environment":
+        monkeypatch.setenv("FLYWHEEL_KEY", "another")
+    else:
+        path.write_text("another\n" if lost == "another" else "\n")
+
+    with pytest.raises(StoreError, match=r"key|empty") as caught:
+        Project(project.folder).forget(USER)
+    assert "FLYWHEEL_KEY" in caught.value.hint
+    commands: tuple[Callable[[Project], object], ...] = (
+        lambda p: p.forget(USER, dry_run=True),
+        lambda p: p.ingest(),
+        lambda p: p.run(),
+        lambda p: p.context.key() if p.context.key else None,
+    )
+    for command in commands:
+        with pytest.raises(StoreError, match=r"key|empty"):
+            command(Project(project.folder))
+    assert "failed" in _key_check(project)
+    assert path.exists() == (lost != "missing")
+
+    monkeypatch.delenv("FLYWHEEL_KEY", raising=False)
+    path.write_text(before)
+    assert Project(project.folder).forget(USER).certificate.removed["conversations"] == 1
+
+
+def test_forgetting_in_an_empty_project_makes_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLYWHEEL_KEY", raising=False)
+    with pytest.raises(UsageError, match="no data of this user"):
+        Project(tmp_path).forget(USER)
+    assert not (tmp_path / KEY_FILE).exists()
+
+
+def test_the_store_keeps_no_key_and_an_older_store_takes_the_fingerprint_at_first_use(project: Project) -> None:
+    header, key = project.store.root / "store.json", redaction_key.given(project.folder / KEY_FILE)
+    assert key is not None
+    assert key.decode() not in header.read_text()
+    kept = json.loads(header.read_text())
+    assert kept.pop("key") == redaction_key.fingerprint(key)
+    header.write_text(json.dumps(kept))
+
+    (project.folder / KEY_FILE).unlink()
+    with pytest.raises(StoreError, match="the redaction key of this store is missing"):
+        Project(project.folder).forget(USER)
+    (project.folder / KEY_FILE).write_text(key.decode())
+    Project(project.folder).ingest()
+    assert json.loads(header.read_text())["key"] == redaction_key.fingerprint(key)
+
+
+WRITTEN = ("ann.lee@shop.example", "ANN.LEE@SHOP.EXAMPLE", "ann\u200b.lee@shop.example", "ａｎｎ.lee@shop.example")  # noqa: RUF001
+
+
+def test_forget_knows_a_user_however_the_log_writes_the_name(tmp_path: Path) -> None:
+    project = _logged(tmp_path, *WRITTEN, "ann.leigh@shop.example")
+
+    answer = project.forget("\ufeffAnn.Lee@shop.EXAMPLE ")
+
+    assert answer.certificate.removed["conversations"] == len(WRITTEN)
+    with pytest.raises(UsageError, match="no data of this user"):
+        project.forget("ann.le@shop.example")
+
+
+def test_forget_also_finds_what_an_earlier_version_stored_under_the_name_as_written(tmp_path: Path) -> None:
+    legacy = Users(b"test-key", plus_addressing=False).pseudonyms(USER)[1]
+    project = _logged(tmp_path, legacy, USER)
+
+    assert project.forget(USER).certificate.removed["conversations"] == 1
+    with pytest.raises(UsageError, match="no data of this user"):
+        project.forget("somebody@else.example")
+    assert project.forget(USER).already
+    assert project.forget(legacy).already
+
+
+@pytest.mark.parametrize(("plus", "same"), [(False, False), (True, True)])
+def test_plus_addressing_is_a_setting(plus: bool, same: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    redactor = Redactor(RedactConfig(plus_addressing=plus), b"key")
+    assert (redactor.user("ann+shop@x.example") == redactor.user("ann@x.example")) is same
+    assert redactor.user("+x@y.example") != redactor.user("@y.example")
+
+
+@given(st.text())
+def test_the_normal_form_is_one(name: str) -> None:
+    form = normal_form(name)
+    assert normal_form(form) == form or form == name
+    assert normal_form(name.upper()) == normal_form(name.upper().casefold())
+    assert bool(form) == bool(name)
+    if name.isascii() and name == name.lower().strip():
+        assert form == name
