@@ -102,7 +102,7 @@ class Project:
             BusyError: another process holds the lock.
         """
         files.refuse_links(self.store.root)
-        files.refuse_links(self.registry.root, besides=LINK)
+        files.refuse_links(self.registry.root, besides=LINK, foreign="tracking")
         with files.ProjectLock(self.store.root, command):
             self.store.create()
             files.remove_partials(self.registry.root)

@@ -243,12 +243,13 @@ def remove_partials(folder: Path) -> int:
     return len(left)
 
 
-def refuse_links(folder: Path, *, besides: str = "") -> None:
+def refuse_links(folder: Path, *, besides: str = "", foreign: str = "") -> None:
     """Refuse a folder with a link that leads out of it: what is written or removed there would be elsewhere.
 
     Args:
         folder: the folder.
         besides: name of a link directly in it that is never written through.
+        foreign: name of folders in which other programs keep what they like.
 
     Raises:
         StoreError: there is such a link.
@@ -266,7 +267,7 @@ def refuse_links(folder: Path, *, besides: str = "") -> None:
                         f"`{entry.path}` is a link that leads out of `{folder}`",
                         hint="remove the link; only a whole store or rounds folder can be elsewhere",
                     )
-            elif entry.is_dir():
+            elif entry.is_dir() and entry.name != foreign:
                 waiting.append(entry.path)
 
 

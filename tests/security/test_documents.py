@@ -81,6 +81,14 @@ def test_a_link_out_of_the_store_or_the_rounds_is_refused(project: Project, at: 
     assert (elsewhere / "old").read_text() == "mine"
 
 
+def test_links_of_trackers_are_theirs(project: Project, tmp_path: Path) -> None:
+    """Weights & Biases links to its own cache."""
+    logs = project.registry.folder(1) / "tracking" / "wandb" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "debug-core.log").symlink_to(tmp_path)
+    assert project.gc(dry_run=True)
+
+
 def test_a_link_where_a_file_is_written_is_not_written_through(tmp_path: Path) -> None:
     from flywheel.io.files import atomic_write
 
