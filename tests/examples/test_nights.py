@@ -1,0 +1,58 @@
+"""The benchmark of nights: its figures from known lines; and, in `make e2e`, that both worlds run through."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import nights_figure
+
+
+def line(
+    arm: str, night: int, success: float, *, seed: int = 0, better: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    promoted = {"won": better[0], "lost": better[1], "p": 0.1} if better else None
+    return {
+        "world": "warehouse", "arm": arm, "seed": seed, "night": night, "better": promoted, "seconds": 10.0,
+        "production": {"success": success, "harm": 0.0, "interval": [0.0, 1.0]},
+        "held_out": {"success": success, "kl": 0.1, "perplexity": 20.0},
+        "learned": {"outcome": "promoted" if better else "held", "trained_tokens": 100},
+    }  # fmt: skip
+
+
+def test_the_area_is_paired_by_seed_and_night_and_leaves_the_scripts_night_out() -> None:
+    ours = [line("flywheel", night, night / 10, seed=seed) for seed in (0, 1) for night in (1, 2, 3)]
+    theirs = [line("sft", night, night / 10 - 0.1, seed=seed) for seed in (0, 1) for night in (1, 2, 3, 4)]
+    theirs[0]["production"]["success"] = 1.0
+    over = nights_figure.area_over(ours, theirs)
+    assert over is not None
+    assert over == pytest.approx((0.1, 0.1, 0.1))
+    assert nights_figure.area_over(ours, []) is None
+
+
+def test_the_table_counts_what_promotions_were_worth_and_the_figure_is_the_same_bytes(tmp_path: Path) -> None:
+    lines = [line("flywheel", 1, 0.8), line("flywheel", 2, 0.3, better=(5, 1)), line("flywheel", 3, 0.5, better=(1, 2))]
+    cells = [cell.strip() for cell in nights_figure.table([*lines, line("sft", 2, 0.2)]).splitlines()[2].split("|")]
+    assert cells[5] == "0.400"
+    assert cells[10] == "1, 0, 1"
+    assert cells[13] == "300"
+    for name in ("one.svg", "two.svg"):
+        nights_figure.plot(lines, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+@pytest.mark.e2e
+def test_four_nights_in_both_worlds(root: Path, tmp_path: Path) -> None:
+    command = [sys.executable, root / "benchmarks" / "nights.py", "--quick", "--work", tmp_path]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(text) for text in (tmp_path / "quick" / "nights.jsonl").read_text().splitlines()]
+    assert {(one["world"], one["night"]) for one in lines} == {
+        (w, n) for w in ("warehouse", "desk") for n in range(1, 5)
+    }
+    again = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert again.stdout == done.stdout  # nothing is done twice
