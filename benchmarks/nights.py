@@ -50,7 +50,7 @@ WORLDS = {
     "desk": ("flywheel_desk.serve", "desk", "hasty"),
 }
 ARMS = ("flywheel", "sft", "dpo", "oracle", "frozen")
-HELD, WAITING = 3, 99
+FAILED, HELD, WAITING = 1, 3, 99
 KEY = ("world", "arm", "seed", "night")
 
 
@@ -186,9 +186,11 @@ class Arm:
     def _learn(self) -> dict[str, Any]:
         """Run the night as shipped; return what it did."""
         flywheel = Path(sys.executable).with_name("flywheel")
-        _run([flywheel, "-C", self.folder, "run", "nightly"], allow=(0, HELD, WAITING))
+        _run([flywheel, "-C", self.folder, "run", "nightly"], allow=(0, FAILED, HELD, WAITING))
         journal = files.read_json(self.folder / ".flywheel" / "night.json")
-        learned = {name: journal[name] for name in ("outcome", "round", "champion", "verdict", "text")}
+        learned = {name: journal[name] for name in ("outcome", "round", "champion", "verdict", "text", "error")}
+        if learned["outcome"] == "failed":  # a monitor is red, say: the champion serves on, and the line shows why
+            return learned
         if journal["round"] is not None:
             project = Project(self.folder)
             manifest = project.registry.manifest(journal["round"])
