@@ -118,7 +118,7 @@ def test_ten_won_cases_of_two_tasks_are_two_wins() -> None:
 
 
 def test_null_candidates_are_seldom_promoted_however_often_they_are_looked_at() -> None:
-    rng, promoted, runs = np.random.default_rng(5), 0, 300
+    rng, promoted, runs = np.random.default_rng(5), 0, 150
     for _ in range(runs):
         looks = [
             {f"{night} {i}": (float(d), 1) for i, d in enumerate(rng.choice([1.0, -1.0, 0.0], 20, p=[0.1, 0.1, 0.8]))}
