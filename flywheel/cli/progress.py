@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DELAY_S = 2.0
 _EVERY_S = 30.0
+_TRAINING = {"loss": "loss", "rewards/margins": "margin", "kl_parent": "KL"}  # metrics at the bar, and their names
 
 
 @contextmanager
@@ -124,9 +125,14 @@ def training(out: Output) -> Iterator[Callable[[dict[str, Any]], None]]:
     bar = Progress(text, BarColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     task = bar.add_task("loading the model", total=None)
 
+    newest: dict[str, float] = {}  # a line of metrics has not all of them
+
     def show(metrics: dict[str, Any]) -> None:
-        words = [f"{k} {metrics[k]:.3g}" for k in ("loss", "rewards/margins", "tokens_per_s") if k in metrics]
-        bar.update(task, completed=metrics.get("step", 0), total=metrics.get("of"), description="  ".join(words))
+        newest.update((name, value) for name, value in metrics.items() if isinstance(value, int | float))
+        words = [f"{text} {newest[name]:.3g}" for name, text in _TRAINING.items() if name in newest]
+        words += [f"step {newest['step']:,.0f} of {newest['of']:,.0f}"] if {"step", "of"} <= newest.keys() else []
+        words += [f"{newest['tokens_per_s']:,.0f} tokens/s"] if "tokens_per_s" in newest else []
+        bar.update(task, completed=newest.get("step", 0), total=newest.get("of"), description="  ".join(words))
 
     with _shown(bar):
         yield show

@@ -1,6 +1,6 @@
 """The report's plots: numbers in, inline SVG text out; '' where there is nothing to draw.
 
-Each plot has its numbers as a table in the page, so a plot may leave out what it has no room for. A narrow one fits a
+Each plot has its numbers as a table in the page, so a plot may leave out what it has no room for. All are as wide as a
 phone: text that shrinks with its picture cannot be read. matplotlib is used without pyplot (no global figures) and only
 inside `drawing()`.
 """
@@ -8,8 +8,8 @@ inside `drawing()`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flywheel.present import count, difference
 from flywheel.records import MetricRow
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTH_IN, _NARROW_IN, _ROW_IN = 7.2, 3.9, 0.28
-_LABEL, _NARROW_LABEL = 30, 19  # characters of a row's name
-_MOST_ROWS = 24
+_WIDTH_IN, _ROW_IN = 3.9, 0.28
+_LABEL = 19  # characters of a row's name
+_MOST_ROWS, _MOST_TICKS = 24, 8
 
 CURVES: dict[str, str] = {
     "loss": "Loss",
@@ -38,23 +38,10 @@ CURVES: dict[str, str] = {
 _MOST_PANELS = 6
 
 
-class Plot(NamedTuple):
-    """One picture in two widths, each '' where there is nothing to draw."""
-
-    wide: str
-    narrow: str
-
-
-def both(draw: Callable[..., str], *numbers: Any, name: str, **options: Any) -> Plot:
-    """Return a plot for a wide and for a narrow page."""
-    narrow = draw(*numbers, name=f"{name}-narrow", narrow=True, **options)
-    return Plot(draw(*numbers, name=name, narrow=False, **options), narrow)
-
-
-def _figure(height_in: float, *, narrow: bool) -> Figure:
+def _figure(height_in: float) -> Figure:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(_NARROW_IN if narrow else _WIDTH_IN, height_in))
+    return Figure(figsize=(_WIDTH_IN, height_in))
 
 
 def _axes(figure: Figure, box_in: tuple[float, float, float, float]) -> Axes:
@@ -64,20 +51,20 @@ def _axes(figure: Figure, box_in: tuple[float, float, float, float]) -> Axes:
     return figure.add_axes((left / width, bottom / height, (width - left - right) / width, 1 - (bottom + top) / height))
 
 
-def _short(text: str, most: int = _LABEL) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _short(text: str) -> str:
+    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
-def _rows(names: Sequence[str], left: float, right: float, *, narrow: bool) -> tuple[Figure, Axes, dict[str, str]]:
+def _rows(names: Sequence[str], left: float, right: float) -> tuple[Figure, Axes, dict[str, str]]:
     """Return a figure with a row for each name, first on top: figure, axes, and the name behind each placeholder."""
-    figure = _figure(0.75 + _ROW_IN * len(names), narrow=narrow)
+    figure = _figure(0.75 + _ROW_IN * len(names))
     ax = _axes(figure, (left, 0.55, right, 0.1))
-    labels = {f"@row{i}": _short(name, _NARROW_LABEL if narrow else _LABEL) for i, name in enumerate(names)}
+    labels = {f"@row{i}": _short(name) for i, name in enumerate(names)}
     ax.set_yticks(range(len(names)), list(labels))
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-    ax.locator_params(axis="x", nbins=4 if narrow else 8)
+    ax.locator_params(axis="x", nbins=4)
     return figure, ax, labels
 
 
@@ -96,7 +83,7 @@ def _tone(low: float, high: float) -> str:
     return BAD if high < 0 else INK
 
 
-def forest(rows: Sequence[MetricRow], *, binary: bool, name: str, narrow: bool = False) -> str:
+def forest(rows: Sequence[MetricRow], *, binary: bool, name: str) -> str:
     """Return the differences to the baseline with their intervals, a row each; a row is green or red only if sure."""
     drawn = [r for r in rows if r.binary == binary and r.n and math.isfinite(_finite(r.delta))][:_MOST_ROWS]
     if not drawn:
@@ -104,13 +91,13 @@ def forest(rows: Sequence[MetricRow], *, binary: bool, name: str, narrow: bool =
     scale = 100.0 if binary else 1.0
     with drawing():
         names = [r.metric if r.slice == "all" else r.slice for r in drawn]
-        figure, ax, labels = _rows(names, *((1.45, 0.75) if narrow else (2.2, 1.0)), narrow=narrow)
+        figure, ax, labels = _rows(names, 1.45, 0.75)
         ax.axvline(0, color=LINE, linewidth=1, linestyle=(0, (3, 3)))
         for y, row in enumerate(drawn):
             _interval_row(ax, y, row, scale)
         ax.margins(x=0.08)
         unit = "percentage points" if binary else "metric's unit"
-        ax.set_xlabel(unit if narrow else f"difference to the baseline, {unit}")
+        ax.set_xlabel(unit)
         return to_svg(figure, name=name, title="Differences to the baseline with 95 % intervals", labels=labels)
 
 
@@ -123,13 +110,13 @@ def _interval_row(ax: Axes, y: int, row: MetricRow, scale: float) -> None:
     _beside(ax, y, typeset(difference(row.delta, binary=row.binary)))
 
 
-def return_histogram(histogram: Histogram | None, *, name: str = "returns", narrow: bool = False) -> str:
+def return_histogram(histogram: Histogram | None, *, name: str = "returns") -> str:
     """Return the distribution of episode returns as shares, one outline a split."""
     if histogram is None or not any(sum(c) for c in histogram.counts.values()):
         return ""
     with drawing():
-        figure = _figure(2.3, narrow=narrow)
-        ax = _axes(figure, (0.6 if narrow else 0.7, 0.5, 0.2, 0.3))
+        figure = _figure(2.3)
+        ax = _axes(figure, (0.6, 0.5, 0.2, 0.3))
         labels = {}
         for i, (split, counts) in enumerate(sorted(histogram.counts.items(), reverse=True)):
             total = sum(counts)
@@ -141,7 +128,7 @@ def return_histogram(histogram: Histogram | None, *, name: str = "returns", narr
             ax.stairs(shares, list(histogram.edges), color=colour, linewidth=1.6, zorder=3)
             if len(labels) == 1:
                 ax.stairs(shares, list(histogram.edges), color=colour, fill=True, alpha=0.18)
-            _key(ax, (105 if narrow else 150) * (len(labels) - 1), f"@split{i}", colour)
+            _key(ax, 105 * (len(labels) - 1), f"@split{i}", colour)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("return of an episode")
         ax.set_ylabel("% of episodes")
@@ -160,14 +147,14 @@ def _key(ax: Axes, at: int, label: str, colour: str) -> None:
         )  # fmt: skip
 
 
-def signal_scores(rows: Sequence[SignalRow], *, name: str = "signals", narrow: bool = False) -> str:
+def signal_scores(rows: Sequence[SignalRow], *, name: str = "signals") -> str:
     """Return each signal's mean score as a bar from zero; costs have units of their own, and are left out."""
     drawn = [r for r in rows if r.n and r.kind != "cost" and math.isfinite(_finite(r.mean))][:_MOST_ROWS]
     if not drawn:
         return ""
     with drawing():
         signals = [r.signal for r in drawn]
-        figure, ax, labels = _rows(signals, *((1.45, 0.8) if narrow else (2.2, 1.0)), narrow=narrow)
+        figure, ax, labels = _rows(signals, 1.45, 0.8)
         means = [_finite(r.mean) for r in drawn]
         against = [r.kind == "risk" for r in drawn]
         colours = [SECOND if cost else ACCENT for cost in against]
@@ -180,7 +167,7 @@ def signal_scores(rows: Sequence[SignalRow], *, name: str = "signals", narrow: b
         return to_svg(figure, name=name, title="Mean score of each reward signal", labels=labels)
 
 
-def signal_spread(rows: Sequence[SignalRow], *, name: str = "spread", narrow: bool = False) -> str:
+def signal_spread(rows: Sequence[SignalRow], *, name: str = "spread") -> str:
     """Return how each signal's scores are spread, as shares of its opinions from lowest to highest."""
     drawn = [r for r in rows if sum(r.counts)][:_MOST_ROWS]
     if not drawn:
@@ -189,7 +176,7 @@ def signal_spread(rows: Sequence[SignalRow], *, name: str = "spread", narrow: bo
     harms = [(SOFT, 0.5), (SOFT, 0.5), (SOFT, 0.5), (SECOND, 0.45), (SECOND, 1.0)]
     with drawing():
         signals = [r.signal for r in drawn]
-        figure, ax, labels = _rows(signals, *((1.45, 0.8) if narrow else (2.2, 1.0)), narrow=narrow)
+        figure, ax, labels = _rows(signals, 1.45, 0.8)
         for y, row in enumerate(drawn):
             left = 0.0
             for n, (colour, alpha) in zip(row.counts, harms if row.kind == "risk" else votes, strict=True):
@@ -202,14 +189,14 @@ def signal_spread(rows: Sequence[SignalRow], *, name: str = "spread", narrow: bo
         return to_svg(figure, name=name, title="Spread of each signal's scores", labels=labels)
 
 
-def agreements(rows: Sequence[Agreement], *, name: str = "agreements", narrow: bool = False) -> str:
+def agreements(rows: Sequence[Agreement], *, name: str = "agreements") -> str:
     """Return how often signals agree, a row for every two, with intervals; the broken line is a coin."""
     drawn = rows[:_MOST_ROWS]
     if not drawn:
         return ""
     with drawing():
         pairs = [f"{r.first} · {r.second}" for r in drawn]
-        figure, ax, labels = _rows(pairs, *((1.45, 0.8) if narrow else (2.9, 1.0)), narrow=narrow)
+        figure, ax, labels = _rows(pairs, 1.45, 0.8)
         ax.axvline(50, color=LINE, linewidth=1, linestyle=(0, (3, 3)))
         for y, row in enumerate(drawn):
             colour = _tone(row.low - 0.5, row.high - 0.5)
@@ -217,25 +204,22 @@ def agreements(rows: Sequence[Agreement], *, name: str = "agreements", narrow: b
             ax.plot([100 * row.share], [y], marker="o", markersize=6, color=colour, linestyle="none")
             _beside(ax, y, f"n = {count(row.n)}")
         ax.set_xlim(-3, 103)
-        ax.set_xlabel("% agreement" if narrow else "% agreement, of the episodes on which both voted")
+        ax.set_xlabel("% agreement")
         return to_svg(figure, name=name, title="How often signals agree", labels=labels)
 
 
-def training_curves(metrics: Sequence[Mapping[str, Any]], *, name: str = "training", narrow: bool = False) -> str:
+def training_curves(metrics: Sequence[Mapping[str, Any]], *, name: str = "training") -> str:
     """Return one small panel for each known metric that was logged."""
     series = {key: _series(metrics, key) for key in CURVES}
     drawn = [key for key, points in series.items() if len(points) > 1][:_MOST_PANELS]
     if not drawn:
         return ""
-    columns = 1 if narrow else 2
     with drawing():
-        height = 1.75 * math.ceil(len(drawn) / columns)
-        figure = _figure(height, narrow=narrow)
-        width = figure.get_size_inches()[0] / columns
-        for i, key in enumerate(drawn):
-            row, column = divmod(i, columns)
-            left, top = 0.55 + width * column, 0.3 + 1.75 * row
-            ax = _axes(figure, (left, height - top - 1.2, width * (columns - column) - width + 0.15, top))
+        height = 1.75 * len(drawn)
+        figure = _figure(height)
+        for row, key in enumerate(drawn):
+            top = 0.3 + 1.75 * row
+            ax = _axes(figure, (0.55, height - top - 1.2, 0.15, top))
             steps, values = zip(*series[key], strict=True)
             ax.plot(steps, values, color=ACCENT, linewidth=1.6)
             ax.set_title(CURVES[key], fontweight="bold")
@@ -253,7 +237,7 @@ def _series(metrics: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float,
     return points
 
 
-def funnel(funnels: Mapping[str, Mapping[str, int]], *, name: str = "funnel", narrow: bool = False) -> str:
+def funnel(funnels: Mapping[str, Mapping[str, int]], *, name: str = "funnel") -> str:
     """Return what each stage kept and dropped as shares of what it considered."""
     drawn = [(stage, c.get("considered", 0), c.get("kept", 0)) for stage, c in funnels.items()]
     drawn = [row for row in drawn if row[1] > 0][:_MOST_ROWS]
@@ -261,18 +245,18 @@ def funnel(funnels: Mapping[str, Mapping[str, int]], *, name: str = "funnel", na
         return ""
     with drawing():
         stages = [stage for stage, _, _ in drawn]
-        figure, ax, labels = _rows(stages, *((0.95, 1.5) if narrow else (1.5, 1.7)), narrow=narrow)
+        figure, ax, labels = _rows(stages, 0.95, 1.5)
         shares = [100 * kept / considered for _, considered, kept in drawn]
         ax.barh(range(len(drawn)), [100] * len(drawn), height=0.55, color=SOFT, alpha=0.35)
         ax.barh(range(len(drawn)), shares, height=0.55, color=ACCENT)
         for y, (_, considered, kept) in enumerate(drawn):
             _beside(ax, y, f"{count(kept)} of {count(considered)}")
         ax.set_xlim(0, 100)
-        ax.set_xlabel("% kept" if narrow else "% kept of what the stage considered")
+        ax.set_xlabel("% kept")
         return to_svg(figure, name=name, title="Share kept by each stage", labels=labels)
 
 
-def drift(rounds: Sequence[PastRound], *, current: int, name: str = "drift", narrow: bool = False) -> str:
+def drift(rounds: Sequence[PastRound], *, current: int, name: str = "drift") -> str:
     """Return the primary metric over rounds; the current round is filled, others are open."""
     points = [r for r in rounds if math.isfinite(_finite(r.value))]
     if not points:
@@ -280,7 +264,7 @@ def drift(rounds: Sequence[PastRound], *, current: int, name: str = "drift", nar
     binary = all(r.binary for r in points)
     scale = 100.0 if binary else 1.0
     with drawing():
-        figure = _figure(2.3, narrow=narrow)
+        figure = _figure(2.3)
         ax = _axes(figure, (0.7, 0.5, 0.2, 0.15))
         values = [scale * _finite(r.value) for r in points]
         ax.plot([r.round for r in points], values, color=SOFT, linewidth=1.2, zorder=1)
@@ -290,7 +274,7 @@ def drift(rounds: Sequence[PastRound], *, current: int, name: str = "drift", nar
                 ax.plot([row.round] * 2, [low, high], color=ACCENT, linewidth=1.6, solid_capstyle="butt")
             face = ACCENT if row.round == current else PAPER
             ax.plot([row.round], [value], marker="o", markersize=7, color=ACCENT, markerfacecolor=face, linestyle="")
-        ax.set_xticks(sorted({r.round for r in points})[-(_MOST_ROWS // (3 if narrow else 1)) :])
+        ax.set_xticks(sorted({r.round for r in points})[-_MOST_TICKS:])
         ax.margins(x=0.1, y=0.15)
         ax.set_xlabel("round")
         ax.set_ylabel("primary metric" + (", %" if binary else ""))

@@ -24,9 +24,7 @@ def _all(data: ReportData) -> dict[str, str]:
         "returns": plots.return_histogram(data.returns),
         "training": plots.training_curves(data.training),
         "drift": plots.drift(data.history, current=data.round),
-        "phone": plots.both(plots.training_curves, data.training, name="phone").narrow,
-        "phone-returns": plots.return_histogram(data.returns, name="phone-returns", narrow=True),
-        "phone-agreements": plots.agreements(data.agreements, name="phone-agreements", narrow=True),
+        "agreements": plots.agreements(data.agreements),
     }
 
 
