@@ -130,7 +130,13 @@ def _has(approved: dict[str, Any], folder: Path, name: str, source: str) -> bool
 def _named(config: Config) -> Iterator[str]:
     """Yield the names of extensions in a configuration."""
     yield from (*config.rewards.signals, *config.pairs.builders, *config.gate.rules, *config.eval.suites)
-    yield from (config.train.trainer, config.episodes.embedding, config.ingest.format, *config.eval.checks.values())
+    yield from (
+        config.train.trainer,
+        config.train.world,
+        config.episodes.embedding,
+        config.ingest.format,
+        *config.eval.checks.values(),
+    )
 
 
 def _started(folder: Path, config: Config) -> Iterator[str]:

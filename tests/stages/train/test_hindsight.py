@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from flywheel.config import TrainConfig
 from flywheel.contracts import polars_schema
-from flywheel.errors import TrainError
+from flywheel.errors import ConfigError, TrainError
 from flywheel.funnel import Funnel
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
@@ -20,6 +21,7 @@ from flywheel.stages.selection.hints import select_hints
 from flywheel.stages.selection.mix import NOTHING_BEFORE
 from flywheel.stages.train import hindsight, losses
 from flywheel.stages.train.offline import Order, prepare_items
+from flywheel.stages.train.process.worker import trainer_of
 from flywheel.stages.train.rows import answers, tokenise
 from flywheel.stages.train.trl_common import prepare, with_adapter
 from safetensors.torch import load_file
@@ -194,3 +196,14 @@ def test_one_users_words_teach_nothing_and_a_success_shows_the_way() -> None:
     assert shown["x0"].startswith("Another attempt succeeded after this action: ")
     assert '"find"' in shown["x0"]
     assert "Praise" not in shown["x0"]
+
+
+def test_only_a_projects_own_trainer_needs_an_approval(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FLYWHEEL_TRUST", raising=False)
+    made = dataclasses.replace(spec(tmp_path, tiny_model, [row(0, "")], "hindsight"), project_dir=tmp_path)
+    assert trainer_of(made) is hindsight.train
+    own = spec(tmp_path, tiny_model, [row(0, "")], "hindsight", trainer="flywheel.stages.train.hindsight:train")
+    with pytest.raises(ConfigError, match="not approved here"):
+        trainer_of(dataclasses.replace(own, project_dir=tmp_path))

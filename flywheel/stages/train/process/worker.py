@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 
 from flywheel.errors import FlywheelError
-from flywheel.extensions import load_extension
+from flywheel.extensions import Trainer, TrainSpec, load_extension
 from flywheel.io.files import write_json
 from flywheel.records import METHODS
 from flywheel.stages.train.process.distributed import die_with, first
@@ -23,13 +23,26 @@ def _explained(error: Exception, log: Path) -> dict[str, str]:
     return {"message": f"training failed: {type(error).__name__}", "hint": f"see `{log}`"}
 
 
+def trainer_of(spec: TrainSpec) -> Trainer:
+    """Return what trains a round: the method's own trainer, or the one that the project names and that was approved.
+
+    Raises:
+        ExtensionError: nothing has that name, or importing it fails.
+        ConfigError: the project's was not approved on this machine.
+    """
+    own = spec.config.train.trainer
+    trainer: Trainer = load_extension(
+        "trainers", own or METHODS[spec.method].trainer, search=spec.project_dir if own else None
+    )
+    return trainer
+
+
 def main(spec_path: Path, parent: int) -> int:
     """Train what the spec describes; leave result.json, or error.json with a message for the user."""
     die_with(parent)
     spec = read_spec(spec_path)
     try:
-        trainer = spec.config.train.trainer or METHODS[spec.method].trainer
-        result = load_extension("trainers", trainer, search=spec.project_dir)(spec)
+        result = trainer_of(spec)(spec)
     except FlywheelError as error:
         write_json(spec.work_dir / "error.json", {"message": error.message, "hint": error.hint})
         return 1
