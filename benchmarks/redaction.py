@@ -69,9 +69,10 @@ def found(times: int) -> None:
     from flywheel.stages.ingest.redact import Redactor
 
     sys.path.insert(0, str(ROOT))
-    from benchmarks.needles import FAMILIES, FOURTH, HELD_OUT, THIRD, harmless, recall
+    from benchmarks.needles import FAMILIES, FIFTH, FOURTH, HELD_OUT, SIXTH, THIRD, harmless, recall
 
-    for name, families in (("known", FAMILIES), ("held out", HELD_OUT), ("third", THIRD), ("unseen", FOURTH)):
+    looked_at = {"known": FAMILIES, "held out": HELD_OUT, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
+    for name, families in (*looked_at.items(), ("unseen", SIXTH)):
         for group, result in recall(families, times, 1, Redactor(RedactConfig(), b"key").payloads).items():
             missed = ", ".join(
                 f"{family} {count}" for family, count in result.missed.most_common(5) * (name != "unseen")

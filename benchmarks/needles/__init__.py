@@ -2,7 +2,8 @@
 
 A family makes texts or JSON values around needles, which must not be found again. `FAMILIES` were used to write the
 patterns. `HELD_OUT` and `THIRD` were written apart from them; what the first look at these gave is in docs/figures.md,
-after which they were looked at too. `FOURTH` is only measured: no pattern is mended by it.
+after which they were looked at too. `FIFTH` and `SIXTH` were written before anyone looked at the patterns for them;
+`SIXTH` is only measured: no pattern is mended by it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,22 @@ from .personal import PERSONAL
 from .places import PLACES
 from .real import FOURTH, THIRD
 from .unlike import harmless
+from .unseen import FIFTH, SIXTH
 from .vendors import VENDORS
 
-__all__ = ["FAMILIES", "FOURTH", "HELD_OUT", "THIRD", "Family", "Made", "Recall", "harmless", "recall"]
+__all__ = [
+    "FAMILIES",
+    "FIFTH",
+    "FOURTH",
+    "HELD_OUT",
+    "SIXTH",
+    "THIRD",
+    "Family",
+    "Made",
+    "Recall",
+    "harmless",
+    "recall",
+]
 
 HELD_OUT: tuple[Family, ...] = (*FIRST, *MORE)
 FAMILIES: tuple[Family, ...] = (*VENDORS, *PLACES, *ENCODED, *PERSONAL)

@@ -198,7 +198,8 @@ def _plain(rng: random.Random) -> str:
     return next(pw for pw in iter(lambda: password(rng), None) if not set(pw) & set("#%+*!?^~"))
 
 
-def _place(name: str, text: str) -> Family:
+def placed(name: str, text: str) -> Family:
+    """Return the family of a text; {url} in it is a password that needs no escapes in a URL."""
     if "{url}" not in text:
         return template(name, "place", text)
     base = template(name, "place", text.replace("{url}", "\0"))
@@ -254,7 +255,7 @@ def _cookies(value: str) -> list[dict[str, object]]:
 
 _QUERY = "mutation Login($email: String!, $password: String!) { login(email: $email, password: $password) { id } }"
 _ALL: tuple[Family, ...] = (
-    *(_place(name, text) for name, text in _PLACES.items()),
+    *(placed(name, text) for name, text in _PLACES.items()),
     structure("graphql", "place", lambda v: {"query": _QUERY, "variables": {"email": "x", "password": v}}, password),
     structure("graphql-input", "place", lambda v: {"variables": {"input": {"login": "x", "newPassword": v}}}, password),
     structure("twice-nested", "place", lambda v: {"body": json.dumps({"auth": json.dumps({"secret": v})})}, password),
