@@ -26,7 +26,7 @@ from flywheel.stages.ingest.allowed import Allowed, denied
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find, Kind, Scan
 from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
-from flywheel.stages.ingest.patterns.kinds import DIGITS
+from flywheel.stages.ingest.patterns.hints import DIGITS
 from flywheel.stages.ingest.patterns.structure import in_columns, in_field, in_list, in_object, login_in
 from flywheel.stages.ingest.users import Users
 
@@ -57,14 +57,23 @@ class _Kind:
         self.kind, self.name, self.finds = kind, kind.name, kind.finds
         self.holds_number = re.compile(kind.numbers).search if kind.numbers else None
 
-    def worthwhile(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
-        """Return those places of payloads whose trigger is there that may hold this kind."""
-        if not self.kind.tokens or not len(rows):
+    def among(self, texts: pl.Series) -> pl.Series:
+        """Return the places of those payloads that may hold this kind, by its trigger."""
+        triggered = texts.str.contains(self.kind.trigger).arg_true()
+        if not self.kind.tokens:
+            return triggered
+        near = self.kind.near if isinstance(self.kind, Scan) else ""
+        if not near:
+            return self._worthwhile(texts, triggered)
+        return triggered.append(self._worthwhile(texts, texts.str.contains(near).arg_true()))
+
+    def _worthwhile(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
+        """Return those places where a token is worth looking at its surroundings."""
+        if not len(rows):
             return rows
         tokens = pl.DataFrame({"row": rows, "token": texts.gather(rows)})
         tokens = tokens.with_columns(pl.col("token").str.extract_all(self.kind.tokens)).explode("token")
-        tokens = tokens.filter(pl.col("token").str.contains(self.kind.trigger))
-        worth = [token for token in tokens["token"].unique() if self.kind.worth(token)]
+        worth = [token for token in tokens["token"].drop_nulls().unique() if self.kind.worth(token)]
         return tokens.filter(pl.col("token").is_in(worth))["row"].unique()
 
 
@@ -131,11 +140,8 @@ class Redactor:
             if not len(rows):
                 continue
             some = series.gather(rows)
-            triggered = some.to_frame("text").select(
-                pl.col("text").str.contains(kind.kind.trigger).alias(str(n)) for n, kind in enumerate(kinds)
-            )
-            for kind, here in zip(kinds, triggered.iter_columns(), strict=True):
-                for row in rows.gather(kind.worthwhile(some, here.arg_true())):
+            for kind in kinds:
+                for row in rows.gather(kind.among(some)):
                     wanted.setdefault(row, []).append(kind)
         return wanted
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from flywheel.stages.ingest.patterns.kinds import WORDS, Find, Scan, digits_of
+from flywheel.stages.ingest.patterns.hints import WORDS
+from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of
 
 _PHONE_WORDS = (
     r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móvil|movil|\bhandy|rufnummer|durchwahl|festnetz"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flywheel.stages.ingest.patterns.kinds import WORDS, Find, Kind, Scan, whole
+from flywheel.stages.ingest.patterns.hints import MARKS
+from flywheel.stages.ingest.patterns.kinds import Find, Kind, Scan, whole
 from flywheel.stages.ingest.patterns.structure import basic_password
 
 # By service: OpenAI and those that copy it, Groq, xAI, Perplexity, Replicate, Hugging Face, NVIDIA, Tavily, LangSmith,
@@ -125,5 +126,5 @@ def _sent(match: re.Match[str], _name: str) -> Find | None:
     return whole(match, match[0])
 
 
-MARKED = Scan("secret", _MARKS_TRIGGER, _marked, hint=WORDS)
-SENT = Kind("secret", _SENT_TRIGGER, _SENT, _sent, hint=WORDS)
+MARKED = Scan("secret", _MARKS_TRIGGER, _marked, hint=MARKS)
+SENT = Kind("secret", _SENT_TRIGGER, _SENT, _sent, hint=MARKS)

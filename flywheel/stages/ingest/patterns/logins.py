@@ -25,7 +25,7 @@ _LOGIN_FLAG = re.compile(
     r"(?P<login>[A-Za-z][\w.@+-]{0,63}:[^\s\"'`<>|;&]{4,128})"
 )
 _SLASHED = re.compile(
-    r"(?:sqlplus|rman|expdp|impdp|sqlldr|oracle:thin:)[ \t]{0,4}(?:-\w[ \t]{1,4}){0,3}[\"']?\w{1,64}/"
+    r"(?:sqlplus|rman|expdp|impdp|sqlldr|oracle:thin:)[ \t]{0,4}(?:-\w[ \t]{1,4}){0,3}[\"']?[\w.-]{1,64}/"
     r"[\"']?(?P<bare>[^\s\"'@/]{4,128})[\"']?@"
 )
 _HASHED = re.compile(

@@ -25,7 +25,7 @@ _GLUED = (
 )
 _PASSWORDS = (
     rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|{_GLUED}?pass|{_GLUED}?pw"
-    r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|senha|wachtwoord|assword"
+    r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|mdp|senha|wachtwoord|hasło|haslo|lösenord|пароль|密码|密碼|パスワード|비밀번호|assword"
 )
 _KEYS = (
     r"api|access|secret|private|signing|encrypt(?:ion)?|decrypt(?:ion)?|account|master|auth|app|application|service|storage"
@@ -35,7 +35,7 @@ _KEYS = (
 _SECRETS = (
     rf"(?:{_KEYS})[_ -]?keys?|[a-z_-]{{0,40}}secret|[a-z_-]{{0,40}}token|credentials?|creds|secret[_-]?key[_-]?base"
     r"|authorization|auth|[a-z]{0,12}auth|api[_ -]?schl(?:ü|ue)ssel|(?:netzwerk|wlan|sicherheits|zugangs)[_ -]?schl(?:ü|ue)ssel"
-    r"|x[_-]api[_-]key|sas[_-]?token|seed[_ -]?phrase|mnemonic|private[_ -]?key|dsn"
+    r"|x[_-]api[_-]key|sas[_-]?token|seed[_ -]?phrase|mnemonic|private[_ -]?key|dsn|pat|clé[_ -]?api"
 )
 _IS_PASSWORD = re.compile(rf"(?:.{{0,64}}{_START})?(?i:{_PASSWORDS}){_SUFFIX}{{0,3}}\Z", re.DOTALL)
 _IS_SECRET = re.compile(rf"(?:.{{0,64}}{_START})?(?i:{_SECRETS}){_SUFFIX}{{0,3}}\Z", re.DOTALL)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flywheel.stages.ingest.patterns import checksums as check
-from flywheel.stages.ingest.patterns.kinds import DIGITS, WORDS, Find, Kind, whole
+from flywheel.stages.ingest.patterns.hints import DIGITS, WORDS
+from flywheel.stages.ingest.patterns.kinds import Find, Kind, whole
 
 _BEFORE, _AFTER = 48, 24  # characters in which a word may name a number
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from flywheel.stages.ingest.patterns.kinds import DIGITS, WORDS, Find, Kind, digits_of, luhn, whole
+from flywheel.stages.ingest.patterns.hints import DIGITS, WORDS
+from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
 _LOCAL = r"[\w.%+-](?:[\w.%+'-]{0,126}[\w%+-])?"
 _DOMAIN = r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])"

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 
 from flywheel.stages.ingest.patterns.commands import in_commands
-from flywheel.stages.ingest.patterns.kinds import GIVEN, WORDS, Find, Scan, lowered
+from flywheel.stages.ingest.patterns.hints import NEAR, WORDS
+from flywheel.stages.ingest.patterns.kinds import GIVEN, Find, Scan, lowered
 from flywheel.stages.ingest.patterns.logins import LOGINS, in_logins
 from flywheel.stages.ingest.patterns.names import (
     COOKIE,
@@ -23,6 +24,7 @@ from flywheel.stages.ingest.patterns.names import (
     is_word,
     kind_of_name,
 )
+from flywheel.stages.ingest.patterns.near import TOKENS, is_worthy, near
 from flywheel.stages.ingest.patterns.sentences import in_sentences
 from flywheel.stages.ingest.patterns.structure import basic_password
 from flywheel.stages.ingest.patterns.tables import in_tables
@@ -31,8 +33,8 @@ _ESCAPED = re.compile(r"\\+[\"'/`nr]")
 _LETTERS = {"n": "\n", "r": "\r"}
 # Literals only: a search for these is fast.
 _WORD = re.compile(
-    r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|kennwort|contrase|senha|wachtwoord|mot de passe|secret|token"
-    r"|key|credential|creds|auth|cookie|schlüssel|schluessel|sas_|sas-|sastoken|seed|mnemonic|dsn|pin\b|pin_|cvv|cvc"
+    r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|kennwort|contrase|senha|wachtwoord|mot de passe|mdp|hasł|haslo|lösenord|парол|密码|密碼|パスワード|비밀번호|clé|secret|token"
+    r"|key|credential|creds|auth|cookie|schlüssel|schluessel|sas_|sas-|sastoken|seed|mnemonic|dsn|pat\b|pin\b|pin_|cvv|cvc"
 )
 _BEFORE = re.compile(r"[\w-]{0,48}\Z")
 _AFTER = re.compile(r"[\w-]{0,40}")
@@ -60,6 +62,7 @@ _PAIRED = re.compile(
 )
 _PART = re.compile(r"""["']?[^\n]{0,80}(?:\n[^\n]{1,120}){0,3}?\n[ \t\r]{0,24}\n[ \t]{0,24}(?P<bare>[^\r\n]{1,512})""")
 _OUTPUT = ("PASS", "pwd")  # what tests and shells print before a colon
+_LOGIN, _SECOND = re.compile(r"(?i)cred(?:ential)?s"), re.compile(r"[ \t]{1,3}[^\s]{5,}")  # a user, then a password
 _CALLED = ("password", "old_password", "db_password", "passwd", "pwdencrypt")
 _SHORT, _LONG = 6, 20
 _FOLLOWS = re.compile(r"[ \t]{1,4}(?P<bare>[^\s\"'`<>=(){}\[\]/\\:,;-][^\s\"'`<>=(){}\[\]/\\]{5,255})(?=\s|\Z|[\"'`])")
@@ -92,6 +95,7 @@ _URL = re.compile(r"://(?P<user>[^/\s:@<>\"'`\\]{0,64}):(?P<login>[^\s<>\"'`\\]{
 _PGPASS = re.compile(
     r"(?m)^[ ]{0,8}[\w.*-]{1,128}:(?:[0-9]{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:(?P<quoted>[^\s:]{4,128})[ \"]{0,8}$"
 )
+_SERVED = re.compile(r"(?m):[0-9]{2,5}[ \t:]{1,4}[A-Za-z][\w.@+-]{0,63}:(?P<quoted>[^\s:/]{6,128})[ \"]{0,4}$")
 _PORT = re.compile(r"[0-9]{1,5}(?:[/?#]|\Z)")
 _CREDENTIALS = re.compile(r"""(?:[A-Za-z][\w-]{0,24}[ \t]{1,4})?(?P<bare>[^\s"'`,;<>]{6,4096})""")
 _SEPARATED = re.compile(r"""(?:["'`]\s{0,4},|["'`]?\s{0,4}[:=]{1,2})\s{0,8}["'`\[]{0,3}\s{0,2}["'`]?""")
@@ -123,13 +127,14 @@ def places(text: str, _name: str) -> Iterator[Find]:
     """Yield the secrets that their place gives away."""
     shown = flat(text)
     small = lowered(shown)
-    for word in _WORD.finditer(small):
-        yield from _at(shown, word)
-    yield from _alone(shown, small)
-    yield from in_commands(shown)
-    yield from in_logins(shown)
-    yield from in_sentences(shown, small)
-    yield from in_tables(shown, small)
+    finds = [find for word in _WORD.finditer(small) for find in _at(shown, word)]
+    finds += _alone(shown, small)
+    finds += in_commands(shown)
+    finds += in_logins(shown)
+    finds += in_sentences(shown, small)
+    finds += in_tables(shown, small)
+    yield from finds
+    yield from near(shown, small, finds)
 
 
 def _at(text: str, word: re.Match[str]) -> Iterator[Find]:
@@ -174,7 +179,9 @@ def _assigned(text: str, start: int, end: int, kind: str) -> Find | None:  # noq
             return None
         return _find(match["quoted"], match.start("quoted")) if fits(kind, match["quoted"], quoted=True) else None
     bare, at = match["bare"], match.start("bare")
-    if match["sep"] == ":" and text[start:end] in _OUTPUT:
+    if match["sep"] == ":" and (
+        text[start:end] in _OUTPUT or (_LOGIN.fullmatch(text[start:end]) and _SECOND.match(text, match.end()))
+    ):
         return None
     cut = _CUT.search(bare)
     closed = cut is not None and cut[0][0] in ")],"
@@ -344,6 +351,7 @@ def _alone(text: str, small: str) -> Iterator[Find]:
         ("ftp", _PROTOCOL),
         ("login ", _PROTOCOL),
         ("pass", _PROTOCOL),
+        (":", _SERVED),
         ("auth", _LOGIN_PAIR),
         ("(", _CONNECT),
     ):
@@ -354,14 +362,16 @@ def _alone(text: str, small: str) -> Iterator[Find]:
 
 
 _TRIGGER = (
-    r"(?i:assword|passw|passe |psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|[^a-z]pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
+    r"(?i:assword|passw|passe |senha|wachtwoord|has(?:ł|l)o|парол|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|[^a-z]pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
     r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
     r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
     r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|secret set|put-parameter|secret-string|put-secret"
     r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|[^a-z](?:pin|t?otp)[^a-z]|cv[vc]2?[^a-z]"
-    r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|tan: ?[0-9]|einmalcode"
+    r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|tan: ?[0-9]|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|(?:backup|recovery)[ -]codes"
     r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp[> ]|twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|[^a-z](?:un)?rar |rabbitmqctl|ldap|smbclient|sqlcmd|mongo|[^a-z](?:un)?zip [^\"]*-P|[^a-z]7za? |net use|chpasswd|sudo|openssl|lftp|htpasswd"
     r"|ipmitool|mosquitto|snmp|plink|pscp|psexec|securestring|getconnection)"
-    r"|://[^/:@<>\"]*:[^:<>\" ]*@|:(?:543[0-9]|6432|\*):[^:\" ]+:[^:\" ]+:|"
+    r"|://[^/:@<>\"]*:[^:<>\" ]*@|:(?:543[0-9]|6432|\*):[^:\" ]+:[^:\" ]+:"
+    r"| -[NP][ =][\"']|"
 ) + LOGINS
-PLACED = Scan("secret", _TRIGGER, places, early=True, hint=WORDS)
+# Where none of these joins a name and a value, a value may be near a name: one that is worth enough.
+PLACED = Scan("secret", _TRIGGER, places, early=True, hint=WORDS, near=NEAR, tokens=TOKENS, worth=is_worthy)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from flywheel.stages.ingest.patterns.kinds import Find, windows
 from flywheel.stages.ingest.patterns.names import PASSWORD, SECRET, fits, is_placeholder
 
-_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|mots? de passe|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|zugangscode|pwd|\bpw\b|\bpass(?=\s)|logins?\b|credentials?|zugangsdaten"
+_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|mots? de passe|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|zugangscode|pwd|\bpw\b|\bpass(?=\s)"
 _SECRETS = (
     r"api[ -]?(?:key|token|secret)|(?:access|secret|auth(?:entication)?|bearer|personal access|refresh|session|bot|deploy|signing|webhook|client|license|totp|private|wallet|eth(?:ereum)?(?: private)?|encryption)[ -](?:key|token|secret)"
     r"|\btoken\b|\bsecret\b|(?:api|wlan|netzwerk|zugangs|sicherheits|lizenz|wifi|wi-fi)[ -]?schl(?:ü|ue)ssel|\bPAT\b|totp secret"
@@ -39,13 +39,17 @@ _PAIR = re.compile(
     r"(?i)(?:credentials?|login|logins|(?:log|sign) in with|zugangsdaten|user(?:name)?\s?/\s?pass(?:word)?)\b[^\n:]{0,40}:?\s{1,3}(?P<user>[\w.@+-]{2,64})\s{0,2}[/:|]\s{0,2}(?P<bare>[^\s\"'`<>,;]{5,128})"
 )
 _CODES = (
-    r"(?:verification|security|one[ -]time|sms|2fa|mfa)[ -](?:pass)?code|(?:use|enter) (?:the )?code|(?:pass|one-time )code|t?otp"
-    r"|(?:bestätigungs|sicherheits|verifizierungs|einmal)[ -]?(?:code|pin)|code (?:de |d')?(?:vérification|sécurité|pin)"
-    r"|código (?:de )?(?:verificación|seguridad|pin)"
+    r"(?:verification|security|one[ -]time|sms|2fa|mfa|two[ -]factor|authenticat(?:or|ion)|login|log-?in|access|alarm|door|gate|entry|unlock|recovery|backup|pairing)[ -](?:pass)?codes?|(?:use|enter) (?:the )?code|(?:pass|one-time )code|t?otp"
+    r"|(?:bestätigungs|sicherheits|verifizierungs|einmal|zugangs|tür)[ -]?(?:code|pin)|code (?:de |d')?(?:la )?(?:vérification|sécurité|connexion|accès|pin)"
+    r"|código (?:de )?(?:la )?(?:verificación|seguridad|acceso|pin)"
 )
 _PIN = re.compile(
-    rf"(?i)(?<![\w-])(?:pin(?:[ -]?(?:code|number|nummer))?|cv[vc]2?|{_CODES}|geheimzahl|tan)['\"]?(?:\s(?:for|of|für|von|de|du|pour|para)\s[\w\s]{{1,24}}?)?\s{{0,3}}(?:{_IS})?\s{{0,3}}(?:le |el |o )?[\"'#]?(?P<bare>[0-9]{{3,8}})(?![\w.,-]?[0-9A-Za-z])"
+    rf"(?i)(?<![\w-])(?:pin(?:[ -]?(?:code|number|nummer))?|cv[vc]2?|{_CODES}|geheimzahl|tan)['\"]?(?:\s(?:for|of|on|für|von|de|du|pour|para)\s[\w\s]{{1,24}}?)?\s{{0,3}}(?:{_IS})?\s{{0,3}}(?:le |el |o )?[\"'#]?(?P<bare>[0-9]{{3,8}})(?![\w.,-]?[0-9A-Za-z])"
 )
+_BACKUP = re.compile(
+    r"(?i)(?:backup|recovery|rescue|scratch|wiederherstellungs)[ -]?codes?[^\n]{0,40}:(?P<codes>(?:[\s,;*0-9.)-]{1,6}(?=[a-z0-9-]{0,12}[0-9])[a-z0-9]{4,8}(?:-[a-z0-9]{4,8}){0,3}){1,16})"
+)
+_BACKUP_CODE = re.compile(r"(?i)(?=[a-z0-9-]{0,12}[0-9])[a-z0-9]{4,8}(?:-[a-z0-9]{4,8}){0,3}")
 _CODE_FIRST = re.compile(
     r"(?i)(?<![\w.,#-])(?P<bare>[0-9]{4,8}) (?:is|ist|est|es) (?:your|the|ihr|dein|votre|su|tu)(?: [\w-]{1,20}){0,3}? (?:pass)?(?:code|pin|otp|tan|código)\b"
 )
@@ -55,7 +59,7 @@ _PROMPT = re.compile(
 # With the characters before and after a word of `_SAYING` that they need.
 _WAYS = ((_AS, 160, 12), (_NETRC, 160, 260), (_PROMPT, 64, 160), (_PAIR, 12, 240))
 _DONE = ".,;:)]}\u2026"
-_PINS = re.compile(r"pin\b|pin[ -]|cvv|cvc|code\b|código|otp\b|geheimzahl|tan\b")
+_PINS = re.compile(r"pin\b|pin[ -]|cvv|cvc|codes?\b|código|otp\b|geheimzahl|tan\b")
 _SAYING = re.compile(
     r"pass|kennwort|contrase|senha|log in|sign in|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
 )
@@ -68,10 +72,7 @@ def in_sentences(text: str, small: str) -> Iterator[Find]:
         text: where to look.
         small: the same in small letters.
     """
-    for start, end in windows(_PINS.finditer(small), 48, 64):
-        for pattern in (_PIN, _CODE_FIRST):
-            for match in pattern.finditer(text, start, end):
-                yield Find(match["bare"], *match.span("bare"))
+    yield from _codes(text, small)
     words = list(_SAYING.finditer(small))
     for start, end in windows(words, 24, 12):
         for word in _KEY.finditer(text, start, end):
@@ -80,6 +81,17 @@ def in_sentences(text: str, small: str) -> Iterator[Find]:
         for start, end in windows(words, before, after):
             for match in pattern.finditer(text, start, end):
                 yield from _of(match, netrc=pattern is _NETRC)
+
+
+def _codes(text: str, small: str) -> Iterator[Find]:
+    """Yield PINs, codes that are sent, and lists of codes for later."""
+    for start, end in windows(_PINS.finditer(small), 48, 64):
+        for pattern in (_PIN, _CODE_FIRST):
+            for match in pattern.finditer(text, start, end):
+                yield Find(match["bare"], *match.span("bare"))
+        for match in _BACKUP.finditer(text, start, end + 240):
+            for code in _BACKUP_CODE.finditer(text, *match.span("codes")):
+                yield Find(code[0], *code.span())
 
 
 def _of(match: re.Match[str], *, netrc: bool) -> Iterator[Find]:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.stages.ingest.patterns.commands import in_arguments
-from flywheel.stages.ingest.patterns.kinds import GIVEN, Find
+from flywheel.stages.ingest.patterns.kinds import GIVEN, Find, lowered
 from flywheel.stages.ingest.patterns.names import COOKIE, HEADER, PASSWORD, PIN, SECRET, fits, is_word, kind_of_name
+from flywheel.stages.ingest.patterns.near import near
 
 _NAMING = (
     "name", "key", "field", "selector", "element", "label", "id", "xpath", "css", "locator", "placeholder", "header", "target",
@@ -62,6 +63,8 @@ def in_object(fields: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, 
             value = fields.get(key)
             if isinstance(value, str) and not GIVEN.search(value) and (find := _whole(kind, value)) is not None:
                 yield key, find
+    read = [(text, key) for key, text in fields.items() if isinstance(text, str)]
+    yield from ((key, find) for key, find in _near(read, name, _COLON))
     if keys.keys().isdisjoint(_VALUED):
         return
     naming = [text for key in _NAMING if key in keys for text in _texts(fields[keys[key]])]
@@ -108,6 +111,27 @@ def in_list(items: Sequence[Any], name: str) -> Iterator[tuple[int, Find]]:
         ):
             yield n + 1, Find(following, 0, len(following))
     yield from in_arguments(texts)
+    for n, find in _near([(text, n) for n, text in enumerate(texts) if text], name, ""):
+        yield n, find
+
+
+_COLON = ": "
+_MOST_READ = 1000  # characters of an object or a list that are read as one text
+
+
+def _near(items: Sequence[tuple[str, Any]], name: str, joint: str) -> Iterator[tuple[Any, Find]]:
+    """Yield what is near a word that announces it when an object or a list is read as a text, each with its place."""
+    if len(items) < 1 + (not name) or sum(len(text) for text, _ in items) > _MOST_READ:
+        return
+    shown, places = f"{name}: " if name else "", {}
+    for text, place in items:
+        shown += f"{place}{joint}" if joint else ""
+        places[len(shown) + 1] = text, place
+        shown += f'"{text}", '
+    for find in near(shown, lowered(shown), ()):
+        text, place = places.get(find.start, ("", None))
+        if text and text == find.value:
+            yield place, Find(text, 0, len(text))
 
 
 def in_columns(fields: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
