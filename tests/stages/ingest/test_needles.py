@@ -8,7 +8,7 @@ import re
 import time
 
 import pytest
-from benchmarks.needles import FAMILIES, FOURTH, HELD_OUT, THIRD, Family, harmless, recall
+from benchmarks.needles import FAMILIES, FIFTH, FOURTH, HELD_OUT, SIXTH, THIRD, Family, harmless, recall
 from flywheel.config import RedactConfig
 from flywheel.records import canonical_json
 from flywheel.stages.ingest.redact import Redactor
@@ -26,15 +26,17 @@ def redacted(*texts: str) -> list[str]:
     return [json.loads(payload)["content"] for payload in payloads]
 
 
-@pytest.mark.parametrize("families", [FAMILIES, HELD_OUT, THIRD], ids=["known", "held out", "third"])
+@pytest.mark.parametrize(
+    "families", [FAMILIES, HELD_OUT, (*THIRD, *FOURTH, *FIFTH)], ids=["known", "held out", "looked at since"]
+)
 def test_planted_needles_are_gone(families: tuple[Family, ...]) -> None:
     redactor = Redactor(RedactConfig(), b"key")
-    for group, found in recall(families, 2, 11, redactor.payloads).items():
-        assert found.share >= BARS[group] - 0.01 * (families is THIRD), (group, found.missed)
+    for group, found in recall(families, 1, 11, redactor.payloads).items():
+        assert found.share >= BARS[group] - 0.02 * (families not in (FAMILIES, HELD_OUT)), (group, found.missed)
 
 
 def test_most_of_what_no_pattern_was_written_for_is_gone_too() -> None:
-    for group, found in recall(FOURTH, 1, 11, Redactor(RedactConfig(), b"key").payloads).items():
+    for group, found in recall(SIXTH, 1, 11, Redactor(RedactConfig(), b"key").payloads).items():
         assert found.share >= UNSEEN, group
 
 
@@ -83,6 +85,39 @@ def test_only_what_is_secret_goes_out_of_base64() -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        "order number 4012888888881881 shipped", "invoice 371449635398431 paid", "tweet id 6011000990139424",
+        {"order_id": "4012888888881881"}, {"tracking_number": 4012888888881881},
+        "part 415-555-0132 in stock", "Part no. 415.555.0132", "model 030-1234-5678", {"part_number": "415-555-0132"},
+        "SKU 219-09-9999", {"sku": "219-09-9999"},
+        "git clone git@gitlab.acme.io:acme/shop.git", "ssh://git@gitlab.acme.io:2222/acme/shop.git",
+        "see 3.52.14.7 for details", "4.58.9.41 Scope of the agreement", "siehe Abschnitt 7.44.3.50",
+        "created document V1StGXR8_Z5jdHi6B-myT", {"uid": "kT9vW2xQ7mL4pR8nB3cF6hJ1sD5g"},
+        {"docId": "Xk29fLmQ8aVb4TzR7nPc"},
+        "doc Xk29fLmQ8aVb4TzR7nPc updated", "-NqL2kV8xT4mR9wZ1pYb", "The ticket Xk29fLmQ8aVb4TzR7nPc was opened",
+    ],
+)  # fmt: skip
+def test_context_makes_numbers_and_random_texts_something_else(value: object) -> None:
+    payload = canonical_json({"message": value})
+    assert Redactor(RedactConfig(), b"key").payloads([payload]) == [payload]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "order 4711, card 4012888888881881", "order paid with 4012 8888 8888 1881",
+        "part of it: call me at 415-555-0132",
+        "from 3.52.14.107", "connect to 198.51.100.7", "mail joe@gitlab.acme.io", "Cookie: a=1; t=x; sid=k7Zsq8",
+        "curl -b 'l=de; sid=abc123def456' https://h.example", 'Cookie: a=; b="x1 y2z3"; c=1',
+    ],
+)  # fmt: skip
+def test_context_takes_nothing_from_what_is_one(text: str) -> None:
+    assert not set(re.findall(r"\w{6,}\d|k7Zsq8|y2z3", text)) & set(re.findall(r"\w+", redacted(text)[0]))
+    assert redacted(text) != [text]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "version 1.2.3.4",
@@ -104,7 +139,7 @@ def test_versions_sections_and_masks_are_no_addresses(text: str) -> None:
         "The password must have 12 characters.", "Das Passwort ist falsch.", "PASSWORD=${DB_PASSWORD}",
         "api_key: <your-api-key>",
         "find / -name mysql -print", "pass --password to set it", "secret: null",
-        "git log --author=anna -p src/token.py",
+        "git log --author=anna -p src/token.py", "Cookie: id=7; l=de", "cookie = make_cookie(name=session)",
     ],
 )  # fmt: skip
 def test_words_about_secrets_stay(text: str) -> None:

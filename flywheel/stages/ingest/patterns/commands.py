@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from flywheel.stages.ingest.patterns.kinds import GIVEN, Find
-from flywheel.stages.ingest.patterns.names import is_placeholder
+from flywheel.stages.ingest.patterns.names import COOKIE, fits, is_placeholder
 
 
 class Word(NamedTuple):
@@ -26,11 +26,12 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class _Tool:
-    """Flags of a tool: `next` word is the password, `glued` to the flag, `login` user:password after it."""
+    """Flags of a tool: `next` word is the password, `glued` to the flag, `login` user:password or `cookies` after it."""
 
     next: tuple[str, ...] = ()
     glued: tuple[str, ...] = ()
     login: tuple[str, ...] = ()
+    cookies: tuple[str, ...] = ()
     separator: str = ":"
     last: bool = False  # the last word is a password, after at least `least` others
     least: int = 2
@@ -46,7 +47,7 @@ _TOOLS: dict[str, _Tool] = {
     "mariadb": _Tool(glued=("-p",)),
     "mariadb-dump": _Tool(glued=("-p",)),
     "mycli": _Tool(glued=("-p",)),
-    "curl": _Tool(login=("-u", "--user", "--proxy-user", "-U")),
+    "curl": _Tool(login=("-u", "--user", "--proxy-user", "-U"), cookies=("-b", "--cookie")),
     "sshpass": _Tool(next=("-p",), glued=("-p",)),
     "docker": _Tool(next=("-p",), only=("login",)),
     "podman": _Tool(next=("-p",), only=("login",)),
@@ -189,7 +190,9 @@ def _taken(tool: _Tool, words: list[Word]) -> Iterator[Find]:
         return
     for n, word in enumerate(words):
         following = words[n + 1] if n + 1 < len(words) else None
-        if word.text in tool.next and following is not None and _is_secret(following.text):
+        is_password = word.text in tool.next and following is not None and _is_secret(following.text)
+        is_cookie = word.text in tool.cookies and following is not None and fits(COOKIE, following.text)
+        if following is not None and (is_password or is_cookie):
             yield _find(following)
         elif word.text in tool.login and following is not None:
             yield from _login(following, tool.separator, 0)

@@ -19,6 +19,7 @@ from base64 import b64decode
 from functools import lru_cache
 from itertools import pairwise
 
+from flywheel.stages.ingest.patterns.ids import is_other
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, entropy
 
 _SHORTEST, _LONGEST = 20, 256
@@ -46,6 +47,7 @@ _NAMED = re.compile(rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})\Z")
 _NAMED_BEFORE = re.compile(
     rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})[\"'\\`]{{0,4}}(?:\s{{0,2}}[:=#]\s{{0,2}}|\s)[\"'\\`]{{0,4}}\Z"
 )
+_PUSHED = re.compile(r"-[L-P][A-Za-z0-9_-]{18}")  # ids that Firebase makes
 _ADDRESS_BEFORE = re.compile(r"(?:://|base64,|@|www\.)[^\s\"'<>]*\Z")
 _BEFORE = 128
 
@@ -85,7 +87,7 @@ def _is_encoded_text(token: str) -> bool:
 
 
 def _random(match: re.Match[str], name: str) -> Find | None:
-    if _NAMED.search(name) or not looks_random(match[0]):
+    if _NAMED.search(name) or not looks_random(match[0]) or _PUSHED.fullmatch(match[0]) or is_other(match, name):
         return None
     before = match.string[max(0, match.start() - _BEFORE) : match.start()]
     if _ADDRESS_BEFORE.search(before) or _NAMED_BEFORE.search(before):

@@ -160,10 +160,10 @@ def fits(kind: str, value: str, *, quoted: bool = False, prose: bool = False) ->
     value = value.strip()
     if kind == PIN:
         return _PIN.fullmatch(value) is not None
+    if kind == COOKIE:
+        return any(len(cookie.partition("=")[2].strip(' "')) >= _SHORT_PASSWORD for cookie in value.split(";"))
     if not _SHORT_PASSWORD <= len(value) <= _LONG or is_placeholder(value):
         return False
-    if kind == COOKIE:
-        return "=" in value and len(value) > _SHORT_SECRET
     if kind == KEY:
         return (
             len(value) >= _KEY_LENGTH

@@ -11,6 +11,7 @@ import ipaddress
 import re
 
 from flywheel.stages.ingest.patterns.hints import DIGITS, WORDS
+from flywheel.stages.ingest.patterns.ids import is_other, is_section
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
 _LOCAL = r"[\w.%+-](?:[\w.%+'-]{0,126}[\w%+-])?"
@@ -90,9 +91,11 @@ _IBAN_LENGTHS = (
 _IBAN_LENGTH = {entry[:2]: int(entry[2:]) for entry in _IBAN_LENGTHS.split()}
 
 
-def _email(match: re.Match[str], _name: str) -> Find:
-    """Return an address in small letters, and without quotes around what is before the @."""
+def _email(match: re.Match[str], _name: str) -> Find | None:
+    """Return an address in small letters, and without quotes around what is before the @; `git@host` is nobody's."""
     local, _, domain = match[0].lower().rpartition("@")
+    if local in _OF_NOBODY:
+        return None
     return whole(match, f"{local.strip(_QUOTES)}@{domain}")
 
 
@@ -102,8 +105,10 @@ def _spoken(match: re.Match[str], _name: str) -> Find:
     return whole(match, "".join(signs.split()))
 
 
-def _card(match: re.Match[str], _name: str) -> Find | None:
+def _card(match: re.Match[str], name: str) -> Find | None:
     digits = digits_of(match[0])
+    if len(digits) == len(match[0]) and is_other(match, name):
+        return None
     known = any(low <= digits[: len(low)] <= high and len(digits) in sizes for low, high, sizes in _ISSUERS)
     return whole(match, digits) if known and len(set(digits)) > 1 and luhn(digits) else None
 
@@ -122,8 +127,10 @@ def _iban(match: re.Match[str], _name: str) -> Find | None:
     return Find(text, match.start(), match.start() + end) if int(number) % 97 == 1 else None
 
 
-def _phone(match: re.Match[str], _name: str) -> Find | None:
+def _phone(match: re.Match[str], name: str) -> Find | None:
     text = match[0]
+    if text[0] not in "+(" and is_other(match, name):
+        return None
     digits = digits_of(text)
     least = _BARE_PHONE if text[1:].isdigit() else _SPACED_PHONE
     fits = least <= len(digits) <= _LONGEST_PHONE and not _DECIMAL.fullmatch(text)
@@ -167,6 +174,8 @@ def _is_version(match: re.Match[str], address: ipaddress.IPv4Address, name: str)
         or _IP_NAME.search(name)
     ):
         return False
+    if address.packed[0] != _PRIVATE_NET and is_section(match, address.packed):
+        return True
     small = max(address.packed) < _SMALL and address.packed[0] != _PRIVATE_NET
     product = 0 in address.packed and _PRODUCT_BEFORE.search(line)
     return small or bool(product or _VERSION_BEFORE.search(line))
@@ -182,6 +191,7 @@ _MAC = r"""
 """
 _SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|arroba)\s+|_at_|\.at\.")
 _SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto)\s+|_dot_")
+_OF_NOBODY = ("git", "hg", "svn")  # the logins of servers for code
 _QUOTES = "\\\"'"
 _PRIVATE_NET, _MULTICAST, _NO_HOSTS, _NETWORK = 10, 224, (0, 127), b"\0\0\0"
 _CARDS = r"[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"

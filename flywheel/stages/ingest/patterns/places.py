@@ -99,7 +99,9 @@ _SERVED = re.compile(r"(?m):[0-9]{2,5}[ \t:]{1,4}[A-Za-z][\w.@+-]{0,63}:(?P<quot
 _PORT = re.compile(r"[0-9]{1,5}(?:[/?#]|\Z)")
 _CREDENTIALS = re.compile(r"""(?:[A-Za-z][\w-]{0,24}[ \t]{1,4})?(?P<bare>[^\s"'`,;<>]{6,4096})""")
 _SEPARATED = re.compile(r"""(?:["'`]\s{0,4},|["'`]?\s{0,4}[:=]{1,2})\s{0,8}["'`\[]{0,3}\s{0,2}["'`]?""")
-_COOKIES = re.compile(r"(?P<bare>[^\s\"'`\\;=,]{1,64}=[^\s\"'`\\;]{4,4096}(?:;[ ]?[^;\r\n\"'`\\]{0,4096}){0,64})")
+_COOKIES = re.compile(
+    r"(?P<bare>[^\s\"'`\\;=,(){}]{1,64}=(?:\"[^\"\n;]{0,4096}\"(?=;)|[^;\r\n\"'`\\]{0,4096})(?:;[ ]?(?:[^\s\"'`\\;=,]{1,64}=\"[^\"\n;]{0,4096}\"(?=;|\s|\Z)|[^;\r\n\"'`\\]{0,4096})){0,64})"
+)
 _CUT = re.compile(r"[&;,](?=\s|\Z|[\w.% -]{1,40}=)|[)\]}]+[,;.:]*\Z|[)\]}]+[,;)\]}.]|\|\s|[,;]+\Z|(?<=[\w])[.:](?=\Z)")
 _CODE_AFTER = re.compile(r"\s{0,4}[(\[]|\.\w")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][\w.]*[\[(]")
@@ -228,7 +230,7 @@ def _header(text: str, end: int, kind: str) -> Find | None:
         return None
     value = match["bare"]
     if kind == COOKIE:
-        return Find(value, *match.span("bare"))
+        return Find(value, *match.span("bare")) if fits(COOKIE, value) else None
     find = _find(value, match.start("bare"))
     if find is not None and (password := basic_password(find.value)):
         return find._replace(value=password)

@@ -1,0 +1,43 @@
+"""Numbers and random texts that the word before them makes something else: an order, a part, a document, a section.
+
+A card's checksum holds for one number in ten, a part has the form of a telephone, a document's id that of a key. So the
+context decides: the noun right before, or the name of a field that holds nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NOUNS = (
+    r"orders?|purchase|po|invoices?|bills?|receipts?|tracking|parcels?|shipments?|packages?|consignment|parts?|sku|upc|ean|gtin|isbn|asin|items?"
+    r"|articles?|products?|models?|serial|s/n|imei|lots?|batch|tickets?|cases?|issues?|incidents?|ref(?:erence)?|booking|reservation|confirmation"
+    r"|transaction|tweets?|posts?|comments?|threads?|documents?|docs?|records?|objects?|nodes?|entit(?:y|ies)|pages?|videos?|files?|folders?|sheets?|boards?"
+    r"|rows?|jobs?|builds?|runs?|tasks?|events?|instances?|releases?|drawing|bestell(?:ung|nr|nummer)|auftrag(?:snummer)?|rechnung(?:snummer)?|artikel(?:nummer)?"
+    r"|teile?(?:nummer)?|sendung(?:snummer)?|commande|facture|colis|pedido|factura|pieza"
+)
+_NUMBER = r"(?:no|nos|nr|num|number|nummer|numéro|número|id|ids|uid|ref|code|key|n°)"
+_BEFORE = re.compile(
+    rf"(?i)(?<![a-z])(?:{_NOUNS})[\W_]{{0,3}}(?:{_NUMBER}\b)?\.?[\"'`]?\s{{0,2}}[:=#]?\s{{0,2}}(?:(?:is|was|ist)\s)?[\"'`#(]{{0,2}}\Z"
+)
+_NAME = re.compile(rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:(?:{_NOUNS})(?:[_ -]?{_NUMBER})?|uid|docid)\Z")
+_FAR = 40
+_SEE = re.compile(r"(?i)\b(?:see|also|cf\.?|per|under|siehe|vgl\.?|voir|véase|ver)\s{1,2}\(?\Z")
+_HEADING = re.compile(r"\.?[ \t]{1,4}[A-Z][a-z]{2,}(?: [a-z]|\s*$)", re.MULTILINE)
+_MOST_OF_A_SECTION, _CHAPTERS = 100, 30
+
+
+def is_other(match: re.Match[str], name: str) -> bool:
+    """Whether a find is the number or the id of something that is no person and no secret."""
+    text = match.string
+    if _BEFORE.search(text, max(0, match.start() - _FAR), match.start()):
+        return True
+    return bool(_NAME.search(name)) and text.strip() == match[0]
+
+
+def is_section(match: re.Match[str], numbers: bytes) -> bool:
+    """Whether four numbers are a section's: small, after "see", or before a heading."""
+    if numbers[0] > _CHAPTERS or max(numbers) >= _MOST_OF_A_SECTION:
+        return False
+    text, start = match.string, match.start()
+    line = text[max(0, start - _FAR) : start].rpartition("\n")[2]
+    return bool(_SEE.search(line) or (not line.strip(" \t#*-") and _HEADING.match(text, match.end())))
