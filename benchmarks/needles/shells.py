@@ -1,4 +1,4 @@
-r"""Families of the fifth and sixth sets: what shells, files and services are told, written before the patterns were seen.
+r"""Families of the fifth and sixth sets: what shells, files and services take, written before the patterns were seen.
 
 `unseen.py` deals them, together with `clients.py`.
 """

@@ -7,27 +7,24 @@ cannot be tested without the key. Redacting twice changes nothing.
 
 from __future__ import annotations
 
-import ast
 import hmac
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
-
-import orjson
-import polars as pl
 
 from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import is_name
 from flywheel.stages.ingest.allowed import Allowed, denied
 from flywheel.stages.ingest.jsontext import dumps, loads
-from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find, Kind, Scan
+from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find
 from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
-from flywheel.stages.ingest.patterns.hints import DIGITS
 from flywheel.stages.ingest.patterns.structure import in_columns, in_field, in_list, in_object, login_in
+from flywheel.stages.ingest.quoted import JSON, values_in, with_escapes, without_escapes
+from flywheel.stages.ingest.screen import Screen, Screened, as_fields
 from flywheel.stages.ingest.users import Users
 
 _HEX = 8
@@ -39,42 +36,6 @@ _DEPTH = 2  # of what is encoded within what is encoded
 _CONTEXT = 64  # characters before a find that may decide on it
 _CARD = "card"  # whose checksum and issuer tell enough of a number under any name
 _ID = "id"  # the field that ids and names given to `text` are taken to be in
-
-
-_ESCAPE = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9A-Fa-f]{4})")  # in JSON inside a text
-_JSON = re.compile(r"(?:^|(?<=[\s:=(]))[\[{](?=\s*[\"'\[{])")
-_MOST_JSON = 8  # values in one text that are looked at by their structure
-_LONGEST_LITERAL, _MOST_BRACKETS = 20_000, 200
-_DECODER = json.JSONDecoder()
-_PRIVATE, _PRIVATE_TOO = 0xF0000, 0x100000
-_HIDDEN = re.compile("[\U000f0000-\U0010ffff]")
-
-
-class _Kind:
-    """A kind, compiled."""
-
-    def __init__(self, kind: Kind | Scan) -> None:
-        self.kind, self.name, self.finds = kind, kind.name, kind.finds
-        self.holds_number = re.compile(kind.numbers).search if kind.numbers else None
-
-    def among(self, texts: pl.Series) -> pl.Series:
-        """Return the places of those payloads that may hold this kind, by its trigger."""
-        triggered = texts.str.contains(self.kind.trigger).arg_true()
-        if not self.kind.tokens:
-            return triggered
-        near = self.kind.near if isinstance(self.kind, Scan) else ""
-        if not near:
-            return self._worthwhile(texts, triggered)
-        return triggered.append(self._worthwhile(texts, texts.str.contains(near).arg_true()))
-
-    def _worthwhile(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
-        """Return those places where a token is worth looking at its surroundings."""
-        if not len(rows):
-            return rows
-        tokens = pl.DataFrame({"row": rows, "token": texts.gather(rows)})
-        tokens = tokens.with_columns(pl.col("token").str.extract_all(self.kind.tokens)).explode("token")
-        worth = [token for token in tokens["token"].drop_nulls().unique() if self.kind.worth(token)]
-        return tokens.filter(pl.col("token").is_in(worth))["row"].unique()
 
 
 class Redactor:
@@ -97,21 +58,21 @@ class Redactor:
         self._key = key
         self.users = Users(key, plus_addressing=cfg.plus_addressing)
         self._allowed = Allowed(cfg)
-        self._coded, self._blobbed = _Kind(CODED), _Kind(BLOBBED)
+        self._coded, self._blobbed = Screened(CODED), Screened(BLOBBED)
         decoded = (self._coded, self._blobbed) if cfg.kinds else ()
-        self._kinds = (*(_Kind(kind) for kind in KINDS if kind.name in cfg.kinds), *decoded)
-        self._together = _together(self._kinds)
+        self._kinds = (*(Screened(kind) for kind in KINDS if kind.name in cfg.kinds), *decoded)
+        self._screen = Screen(self._kinds)
         self._placed = next((kind for kind in self._kinds if kind.kind is PLACED), None)
         self._deny = denied(cfg.deny)
         self._entities = _entities(cfg)
         self._every = bool(self._deny) or self._entities is not None  # which have no trigger
         self._marks: dict[str, str] = {}
         # Of one call: texts redacted, and the kinds of what was replaced, one after the other.
-        self._done: dict[tuple[str, str, tuple[_Kind, ...]], tuple[str, list[str]]] = {}
+        self._done: dict[tuple[str, str, tuple[Screened, ...]], tuple[str, list[str]]] = {}
         self._log: list[str] = []
         self._short: dict[str, str] = {}
         self._harmless: set[str] = set()  # of one call of `expect`
-        self._suspected: dict[str, tuple[_Kind, ...]] = {}  # the same: what others may hold
+        self._suspected: dict[str, tuple[Screened, ...]] = {}  # the same: what others may hold
 
     def payloads(self, texts: Sequence[str]) -> list[str]:
         """Return JSON texts redacted: their strings, and the names of their fields; canonical as they were.
@@ -119,33 +80,17 @@ class Redactor:
         Most payloads hold nothing; polars finds those that may in two passes over all.
         """
         items = list(texts)
-        wanted = self._wanted(texts)
+        wanted = self._screen.wanted(texts)
         self._done.clear()
         self._log.clear()
         for row in range(len(texts)) if self._every else sorted(wanted):
             items[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
         return items
 
-    def _in_order(self, kinds: Container[_Kind]) -> tuple[_Kind, ...]:
+    def _in_order(self, kinds: Container[Screened]) -> tuple[Screened, ...]:
         return tuple(kind for kind in self._kinds if kind in kinds)
 
-    def _wanted(self, texts: Sequence[str]) -> dict[int, list[_Kind]]:
-        """Return the kinds that payloads may hold, by the place of those that may hold any."""
-        series = pl.Series(texts, dtype=pl.String())
-        wanted: dict[int, list[_Kind]] = {}
-        for searched, kinds in self._together:
-            rows = pl.arange(len(texts), eager=True, dtype=pl.UInt32)
-            for pattern in searched:
-                rows = rows.filter(series.gather(rows).str.contains(pattern))
-            if not len(rows):
-                continue
-            some = series.gather(rows)
-            for kind in kinds:
-                for row in rows.gather(kind.among(some)):
-                    wanted.setdefault(row, []).append(kind)
-        return wanted
-
-    def _payload(self, text: str, kinds: tuple[_Kind, ...]) -> str:
+    def _payload(self, text: str, kinds: tuple[Screened, ...]) -> str:
         value = loads(text.encode()).value
         redacted = self._walk(value, kinds)
         return text if redacted == value else dumps(redacted)
@@ -166,10 +111,10 @@ class Redactor:
     def expect(self, texts: Iterable[str]) -> None:
         """Look at many short texts at once; `text` then gives back those in which nothing can be as they are."""
         new = [] if self._every else list({text for text in texts if text not in self._short})
-        wanted = self._wanted(as_fields(_ID, new))
+        wanted = self._screen.wanted(as_fields(_ID, new))
         self._harmless = {text for row, text in enumerate(new) if row not in wanted}
         rest = [_split(new[row])[1] for row in wanted]
-        kinds = self._wanted(as_fields(_ID, rest))
+        kinds = self._screen.wanted(as_fields(_ID, rest))
         self._suspected = {text: self._in_order(kinds.get(row, ())) for row, text in enumerate(rest)}
 
     def name(self, name: str) -> str:
@@ -188,7 +133,7 @@ class Redactor:
         """Return the pseudonym of a user: always one, whatever the name looks like."""
         return self.users.pseudonym(user)
 
-    def _walk(self, value: Any, kinds: tuple[_Kind, ...], name: str = "") -> Any:
+    def _walk(self, value: Any, kinds: tuple[Screened, ...], name: str = "") -> Any:
         """Redact a field's value; what is a secret by its place in the structure is replaced first."""
         if isinstance(value, str):
             return self._field(value, kinds, name)
@@ -201,7 +146,7 @@ class Redactor:
             return [self._walk(item, kinds, name) for item in items]
         return self._number(value, kinds, name) if isinstance(value, int) and value > _LEAST_NUMBER else value
 
-    def _field(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+    def _field(self, text: str, kinds: tuple[Screened, ...], name: str) -> str:
         if name and self._placed in kinds and (find := in_field(name, text)) is not None:
             text = self._replaced(text, "secret", find)
         return self._string(text, kinds, name) if len(text) >= _SHORTEST or self._deny else text
@@ -235,11 +180,11 @@ class Redactor:
             return text
         return text[: find.start] + self._mark(kind, find.value) + text[find.end :]
 
-    def _name(self, key: str, kinds: tuple[_Kind, ...]) -> str:
+    def _name(self, key: str, kinds: tuple[Screened, ...]) -> str:
         harmless = key.isidentifier() and len(key) < _NAME_SHORTEST
         return key if harmless and not self._deny else self._replace(key, kinds)
 
-    def _string(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+    def _string(self, text: str, kinds: tuple[Screened, ...], name: str) -> str:
         """Redact a text; a conversation's messages come again and again, so most are known."""
         known = self._done.get(key := (text, name, kinds))
         if known is None:
@@ -250,16 +195,16 @@ class Redactor:
             self.counts.update(known[1])
         return known[0]
 
-    def _number(self, value: int, kinds: tuple[_Kind, ...], name: str) -> int | str:
+    def _number(self, value: int, kinds: tuple[Screened, ...], name: str) -> int | str:
         """Redact a number as if it were a text, if its field has the name of such a number."""
         some = tuple(kind for kind in kinds if kind.name == _CARD or (kind.holds_number and kind.holds_number(name)))
         text = str(value)
         redacted = self._replace(text, some, name) if some else text
         return value if redacted == text else redacted
 
-    def _long(self, text: str, kinds: tuple[_Kind, ...], name: str) -> str:
+    def _long(self, text: str, kinds: tuple[Screened, ...], name: str) -> str:
         """Replace what the kinds find, then what Presidio finds, until nothing is found."""
-        if self._placed in kinds and _JSON.search(text):
+        if self._placed in kinds and JSON.search(text):
             text = self._within(text)
         before, text = None, self._replace(text, kinds, name)
         while self._entities is not None and text != before:
@@ -269,7 +214,7 @@ class Redactor:
     def _within(self, text: str) -> str:
         """Redact JSON in a text by its structure; everything else of the text stays as it is written."""
         changes: dict[str, str] = {}
-        for value in _values_in(text):
+        for value in values_in(text):
             self._changes(value, "", changes)
         for before, after in changes.items():
             for write in (_as_json, json.dumps, repr):
@@ -300,7 +245,7 @@ class Redactor:
         """Return a text of a value without what is a secret by its place: its name's, in JSON within it, in itself."""
         if name and (find := in_field(name, text)) is not None:
             return self._replaced(text, "secret", find)
-        if _JSON.match(text):
+        if JSON.match(text):
             return self._within(text)
         return self._without(text, self._placed, name) if self._placed is not None else text
 
@@ -314,7 +259,7 @@ class Redactor:
             end = find.end
         return "".join([*parts, text[end:]])
 
-    def _replace(self, text: str, kinds: tuple[_Kind, ...], name: str = "") -> str:
+    def _replace(self, text: str, kinds: tuple[Screened, ...], name: str = "") -> str:
         """Replace until nothing is found: a replacement may uncover what was next to it, of any kind."""
         before = None
         while text != before:
@@ -337,7 +282,7 @@ class Redactor:
                 kinds = self._kinds
         return text
 
-    def _without(self, text: str, kind: _Kind, name: str) -> str:
+    def _without(self, text: str, kind: Screened, name: str) -> str:
         """Replace what a kind finds."""
         parts, end = [], 0
         for find in kind.finds(text, name):
@@ -399,42 +344,7 @@ def _split(name: str) -> tuple[str, str]:
     return kind + colon, rest
 
 
-def _together(kinds: Iterable[_Kind]) -> list[tuple[list[str], list[_Kind]]]:
-    """Return what is searched in all payloads, one after the other in what is left, each with the kinds it is for."""
-    groups: dict[str, list[_Kind]] = {}
-    for kind in kinds:
-        groups.setdefault(kind.kind.hint, []).append(kind)
-    any_of = {hint: "|".join(f"(?:{kind.kind.trigger})" for kind in group) for hint, group in groups.items()}
-    return [
-        ([DIGITS, any_of[hint]] if hint == DIGITS else [hint or any_of[hint]], group) for hint, group in groups.items()
-    ]
-
-
 _as_json = partial(json.dumps, ensure_ascii=False)
-
-
-def _literal(text: str) -> Any:
-    """Return what a Python literal that is all of a text means; None if it is none, too deep or too long."""
-    if len(text) > _LONGEST_LITERAL or text.count("{") + text.count("[") > _MOST_BRACKETS or text[-1:] not in "}]":
-        return None
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
-
-
-def _values_in(text: str) -> Iterator[Any]:
-    """Yield the JSON values in a text, the outermost ones."""
-    end = 0
-    for count, match in enumerate(_JSON.finditer(text)):
-        if count == _MOST_JSON:
-            return
-        if match.start() >= end:
-            try:
-                value, end = _DECODER.raw_decode(text, match.start())
-            except (json.JSONDecodeError, RecursionError):
-                value, end = _literal(text) if match.start() == 0 else None, match.end()
-            yield value
 
 
 def _without_pseudonyms(name: str) -> str:
@@ -449,40 +359,3 @@ def _entities(cfg: RedactConfig) -> Any:
     from flywheel.stages.ingest.entities import Entities
 
     return Entities(cfg)
-
-
-def as_fields(name: str, texts: list[str]) -> list[str]:
-    """Return each text as a JSON object that has nothing else, under a name."""
-    try:
-        written = orjson.dumps(texts).decode()
-    except TypeError:  # half an emoji
-        return as_fields(name, [text.encode("utf-8", "replace").decode() for text in texts])
-    if "\\" in written:
-        return [orjson.dumps({name: text}).decode() for text in texts]
-    return [f'{{"{name}":"{text}"}}' for text in texts]
-
-
-def without_escapes(text: str) -> tuple[str, dict[str, str]]:
-    r"""Return a text with one private character for the letters of each JSON escape, and the letters of each.
-
-    A text may hold JSON: in `"say\n+49 30 ..."` the n belongs to the escape, not to what follows.
-    """
-    escapes: dict[str, str] = {}
-    if "\\" not in text or _HIDDEN.search(text):
-        return text, escapes
-
-    def hidden(match: re.Match[str]) -> str:
-        letters = match[0]
-        char = chr(_PRIVATE + int(letters[1:], 16)) if letters[0] == "u" else chr(_PRIVATE_TOO + ord(letters))
-        return char if escapes.setdefault(char, letters) == letters else letters
-
-    return _ESCAPE.sub(hidden, text), escapes
-
-
-def with_escapes(text: str, escapes: Mapping[str, str]) -> str:
-    """Return a text of `without_escapes` with its escapes again."""
-    return _HIDDEN.sub(partial(_escape, escapes), text) if escapes else text
-
-
-def _escape(escapes: Mapping[str, str], match: re.Match[str]) -> str:
-    return escapes[match[0]]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 # Words that announce, in small letters: parts of names, and whole words. A login is followed by a user, then a password.
 PARTS = {
-    "password": r"passw|passphrase|passcode|passkey|storepass|keypass|[a-z]pwd|kennwort|contraseñ|contrasen|mots? de passe|senha|wachtwoord"
+    "password": r"passw|passphrase|passcode|passkey|storepass|keypass|kennwort|contraseñ|contrasen|mots? de passe|senha|wachtwoord"
     r"|hasł|haslo|lösenord|парол|密码|密碼|パスワード|비밀번호|securestring|decrypt|encrypt|unprotect|tacacs|snmp",
     "login": r"credential|zugangsdaten|anmeld|getconnection|createuser|database\(",
     "key": r"secret|token|(?:api|access|private|auth)[ _-]?key|jwt|hmac|bearer|authoriz|clave|schlüssel|schluessel|freischalt|lizenz",
 }
 WHOLE = {
-    "password": r"pwd|pw|pass|psk|mdp|rp|kdf|crypt|xauth|radius|community|wlan|wi-?fi",
+    "password": r"pw|pass|psk|mdp|rp|kdf|crypt|xauth|radius|community|wlan|wi-?fi",
     "login": r"log[ _-]?[io]n|sign[ _-]?in|auth|authenticate|creds|connect|create_user",
     "key": r"key|pat|clé",
 }

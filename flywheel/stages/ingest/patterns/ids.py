@@ -27,7 +27,7 @@ _MOST_OF_A_SECTION, _CHAPTERS = 100, 30
 
 
 def is_other(match: re.Match[str], name: str) -> bool:
-    """Whether a find is the number or the id of something that is no person and no secret."""
+    """Whether a find is the number or the id of something that belongs to none and opens nothing."""
     text = match.string
     if _BEFORE.search(text, max(0, match.start() - _FAR), match.start()):
         return True

@@ -51,6 +51,7 @@ _PLAIN = re.compile(
     r"|[A-Z]{2,6}-?\d{1,6}|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[#@]?[A-Za-z_][\w.]*[\[(].*|[A-Za-z]{1,3}\d{1,3}(?:[_-]\w{1,4})?"
 )
 _TYPED = re.compile(r"sha[0-9]{3}[-:]\S+|(?!(?:[a-z]{4,}-){3})[a-z]{2,12}[_-][A-Za-z0-9_-]{10,}|[A-Za-z_]\w*_\w*")
+_BRACKETS = re.compile(r"[(\[{].*[)\]}]")  # code, or an expression
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9]+")
 _HUMAN = re.compile(
     r"(?=.{8})[A-Za-z]{4,20}[0-9]{3,6}|[A-Za-z]{4,20}[._-]?[0-9]{2,6}[!?*#$%&]{1,3}|(?:[A-Z][a-z]{2,}){1,3}[0-9]{1,6}[!?*#$%&@]{1,3}"
@@ -92,6 +93,7 @@ def _is_plain(value: str) -> bool:
         or value.count("/") > 1
         or value.startswith(("/", "./", "~", "$", "-", "\\"))
         or not any(map(str.isalpha, value))
+        or _BRACKETS.search(value)
         or _URL.match(value)
         or _PLAIN.fullmatch(value)
         or _UUID.fullmatch(value)
@@ -166,11 +168,11 @@ def _of(text: str, word: re.Match[str]) -> Iterator[Find]:
 
 
 class _Seen(NamedTuple):
-    """A value after a word: how many are between, how many ends of lines, whether it stands for itself, behind a user, in markup."""
+    """A value after a word: how many are between, how many ends of lines, whether it is set off, behind a user, in markup."""
 
     value: str
     quoted: bool
-    count: int
+    between: int
     lines: int
     set_off: bool
     split: bool
@@ -208,23 +210,23 @@ def _password(seen: _Seen) -> bool:
         return False
     if value == WEAK and _HEX.fullmatch(seen.value) and len(seen.value) >= _LONG_HEX:
         return (seen.set_off and not seen.split) or seen.quoted
-    return value == STRONG or (value == FAIR and (seen.quoted or seen.set_off or seen.split or seen.count <= _NEXT))
+    return value == STRONG or (value == FAIR and (seen.quoted or seen.set_off or seen.split or seen.between <= _NEXT))
 
 
 def _key(seen: _Seen) -> bool:
     if len(seen.value) < _KEY or (seen.lines and not (seen.quoted or (seen.set_off and not seen.split))):
         return False
     if _HEX.fullmatch(seen.value) and len(seen.value) >= _LONG_HEX:
-        return (seen.set_off and not seen.split) or seen.count == 0 or (seen.quoted and seen.count <= _NEXT)
-    return worth(seen.value) == STRONG and (seen.quoted or seen.set_off or seen.count <= _NEXT)
+        return (seen.set_off and not seen.split) or seen.between == 0 or (seen.quoted and seen.between <= _NEXT)
+    return worth(seen.value) == STRONG and (seen.quoted or seen.set_off or seen.between <= _NEXT)
 
 
 def _login(seen: _Seen) -> bool:
     value = worth(seen.value)
     if seen.lines:
         return False
-    return (value >= FAIR and (seen.quoted or seen.split or 0 < seen.count <= _NEXT)) or (
-        value == STRONG and seen.count <= _NEXT
+    return (value >= FAIR and (seen.quoted or seen.split or 0 < seen.between <= _NEXT)) or (
+        value == STRONG and seen.between <= _NEXT
     )
 
 
@@ -232,7 +234,7 @@ _ANNOUNCED = {"password": _password, "key": _key, "login": _login}
 
 
 def _is_nameless(text: str, start: int, begin: int) -> bool:
-    """Whether a value has no name of its own behind the word, or one that is a secret's or says nothing."""
+    """Whether a value has no name of its own behind the word, or one that is a secret's or a mere "value"."""
     own = _OWN.search(text, max(begin, start - 60), start)
     if own is None or _VALUED.fullmatch(own["name"]) or kind_of_name(own["name"]):
         return True

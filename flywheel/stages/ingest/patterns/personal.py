@@ -92,7 +92,7 @@ _IBAN_LENGTH = {entry[:2]: int(entry[2:]) for entry in _IBAN_LENGTHS.split()}
 
 
 def _email(match: re.Match[str], _name: str) -> Find | None:
-    """Return an address in small letters, and without quotes around what is before the @; `git@host` is nobody's."""
+    """Return an address in small letters, and without quotes around what is before the @; of `git@host` there is no person."""
     local, _, domain = match[0].lower().rpartition("@")
     if local in _OF_NOBODY:
         return None

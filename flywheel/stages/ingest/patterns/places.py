@@ -288,6 +288,8 @@ def _pair(text: str, start: int, end: int, kind: str) -> Find | None:
     if not quoted:
         cut = _CUT.search(value)
         value = value[: cut.start()] if cut else value
+    if not quoted and _SUBSCRIPT.match(value):
+        return None
     return _find(value, match.start(group)) if fits(_lax(kind), value, quoted=quoted) else None
 
 
