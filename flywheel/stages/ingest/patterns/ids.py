@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import re
 
-_NOUNS = (
+_GOODS = (
     r"orders?|purchase|po|invoices?|bills?|receipts?|tracking|parcels?|shipments?|packages?|consignment|parts?|sku|upc|ean|gtin|isbn|asin|items?"
-    r"|articles?|products?|models?|serial|s/n|imei|lots?|batch|tickets?|cases?|issues?|incidents?|ref(?:erence)?|booking|reservation|confirmation"
-    r"|transaction|tweets?|posts?|comments?|threads?|documents?|docs?|records?|objects?|nodes?|entit(?:y|ies)|pages?|videos?|files?|folders?|sheets?|boards?"
-    r"|rows?|jobs?|builds?|runs?|tasks?|events?|instances?|releases?|drawing|bestell(?:ung|nr|nummer)|auftrag(?:snummer)?|rechnung(?:snummer)?|artikel(?:nummer)?"
+    r"|articles?|products?|model(?=[ _-])|serial|s/n|imei|lots?|booking|reservation|tweets?|tweet[ _]id"
+    r"|bestell(?:ung|nr|nummer)|auftrag(?:snummer)?|rechnung(?:snummer)?|artikel(?:nummer)?"
     r"|teile?(?:nummer)?|sendung(?:snummer)?|commande|facture|colis|pedido|factura|pieza"
 )
-_NUMBER = r"(?:no|nos|nr|num|number|nummer|numéro|número|id|ids|uid|ref|code|key|n°)"
-_BEFORE = re.compile(
-    rf"(?i)(?<![a-z])(?:{_NOUNS})[\W_]{{0,3}}(?:{_NUMBER}\b)?\.?[\"'`]?\s{{0,2}}[:=#]?\s{{0,2}}(?:(?:is|was|ist)\s)?[\"'`#(]{{0,2}}\Z"
+_THINGS = (
+    r"tickets?|cases?|issues?|incidents?|ref(?:erence)?|posts?|comments?|threads?|documents?|docs?|records?|objects?|nodes?|entit(?:y|ies)|pages?"
+    r"|videos?|files?|folders?|sheets?|boards?|rows?|jobs?|builds?|runs?|tasks?|events?|instances?|releases?|drawing"
 )
-_NAME = re.compile(rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:(?:{_NOUNS})(?:[_ -]?{_NUMBER})?|uid|docid)\Z")
+_NUMBER = r"(?:no|nos|nr|num|number|nummer|numéro|número|id|ids|uid|ref|code|key|n°)"
+
+
+_OF_NUMBERS = (
+    re.compile(rf"(?i)(?<![a-z])(?:{_GOODS})[ _#-]{{0,3}}(?:{_NUMBER}\b)?\.?\s?[:=#]?\s?(?:(?:is|was|ist)\s)?#?\Z"),
+    re.compile(rf"(?i)(?:.*[^a-z])?(?:(?:{_GOODS})[_ -]?{_NUMBER}|sku|upc|ean|gtin|isbn|asin)\Z"),
+)
+_OF_TEXTS = (
+    re.compile(
+        rf"(?i)(?<![a-z])(?:{_GOODS}|{_THINGS})[\W_]{{0,3}}(?:{_NUMBER}\b)?\.?[\"'`]?\s{{0,2}}[:=#]?\s{{0,2}}(?:(?:is|was|ist)\s)?[\"'`#(]{{0,2}}\Z"
+    ),
+    re.compile(rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:(?:{_GOODS}|{_THINGS})(?:[_ -]?{_NUMBER})?|uid|docid)\Z"),
+)
 _FAR = 40
 _SEE = re.compile(r"(?i)\b(?:see|also|cf\.?|per|under|siehe|vgl\.?|voir|véase|ver)\s{1,2}\(?\Z")
 _HEADING = re.compile(r"\.?[ \t]{1,4}[A-Z][a-z]{2,}(?: [a-z]|\s*$)", re.MULTILINE)
@@ -29,9 +40,10 @@ _MOST_OF_A_SECTION, _CHAPTERS = 100, 30
 def is_other(match: re.Match[str], name: str) -> bool:
     """Whether a find is the number or the id of something that belongs to none and opens nothing."""
     text = match.string
-    if _BEFORE.search(text, max(0, match.start() - _FAR), match.start()):
+    before, named = _OF_NUMBERS if not any(map(str.isalpha, match[0])) else _OF_TEXTS
+    if before.search(text, max(0, match.start() - _FAR), match.start()):
         return True
-    return bool(_NAME.search(name)) and text.strip() == match[0]
+    return bool(named.search(name)) and text.strip() == match[0]
 
 
 def is_section(match: re.Match[str], numbers: bytes) -> bool:
