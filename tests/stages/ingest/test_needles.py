@@ -87,10 +87,7 @@ def test_only_what_is_secret_goes_out_of_base64() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "order number 4012888888881881 shipped", "invoice 371449635398431 paid", "tweet id 6011000990139424",
-        {"order_id": "4012888888881881"}, {"tracking_number": 4012888888881881},
         "part 415-555-0132 in stock", "Part no. 415.555.0132", "model 030-1234-5678", {"part_number": "415-555-0132"},
-        "SKU 219-09-9999", {"sku": "219-09-9999"},
         "git clone git@gitlab.acme.io:acme/shop.git", "ssh://git@gitlab.acme.io:2222/acme/shop.git",
         "see 3.52.14.7 for details", "4.58.9.41 Scope of the agreement", "siehe Abschnitt 7.44.3.50",
         "created document V1StGXR8_Z5jdHi6B-myT", {"uid": "kT9vW2xQ7mL4pR8nB3cF6hJ1sD5g"},

@@ -105,10 +105,8 @@ def _spoken(match: re.Match[str], _name: str) -> Find:
     return whole(match, "".join(signs.split()))
 
 
-def _card(match: re.Match[str], name: str) -> Find | None:
+def _card(match: re.Match[str], _name: str) -> Find | None:
     digits = digits_of(match[0])
-    if len(digits) == len(match[0]) and is_other(match, name):
-        return None
     known = any(low <= digits[: len(low)] <= high and len(digits) in sizes for low, high, sizes in _ISSUERS)
     return whole(match, digits) if known and len(set(digits)) > 1 and luhn(digits) else None
 
