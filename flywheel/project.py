@@ -251,8 +251,8 @@ class Project:
         sources = [Path(p) for p in paths] or ([] if reread else default_sources(config, self.folder))
         with self.locked("ingest") as ctx:
             return ingest_logs(
-                ctx.store, config, self.folder, sources, key=self.key(), reread=reread, dry_run=dry_run, strict=strict,
-                on_read=on_read,
+                ctx.store, config, self.folder, sources, key=self.key(make=not dry_run), reread=reread,
+                dry_run=dry_run, strict=strict, on_read=on_read,
             )  # fmt: skip
 
     def ingest_follow(

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from flywheel.io import files
 from flywheel.io.user_files import read_text
 
 VARIABLE = "FLYWHEEL_TRUST"
+MADE = ".flywheel.made"  # in a project that `init` made
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ def approve(folder: Path, wish: Wish, *, outside: bool = False, made_here: bool 
     """
     path = _record(folder)
     earlier = _approved(folder)
+    if made_here:
+        files.atomic_write(folder / MADE, secrets.token_hex(16) + "\n")
     kept = {
         "folder": str(folder.resolve()),
         "code": wish.code,
@@ -93,11 +98,16 @@ def refuse_unapproved(folder: Path, config: Config) -> None:
     if _everything() or not (wish.code or wish.outside or wish.owner is not None):
         return
     approved = _approved(folder)
-    hint = f"look at what it names, then approve it with `flywheel -C {folder} trust`; in CI set {VARIABLE}=1"
+    hint = (
+        f"look at what it names, then approve it with `flywheel -C {shlex.quote(str(folder))} trust`; approvals are "
+        f"read from `{_record(folder)}`, which follows HOME and XDG_STATE_HOME; in CI set {VARIABLE}=1"
+    )
     if wish.owner is not None and approved.get("owner") != wish.owner:
         raise ConfigError(f"the project `{folder}` belongs to another user (uid {wish.owner})", hint=hint)
     if missing := [name for name, source in wish.code.items() if not _has(approved, folder, name, source)]:
-        raise ConfigError(f"`{CONFIG_FILE}` names code that was not approved here: {', '.join(missing)}", hint=hint)
+        changed = all(name in approved.get("code", {}) for name in missing)
+        state = "has changed since it was approved" if changed else "was not approved here"
+        raise ConfigError(f"`{CONFIG_FILE}` names code that {state}: {', '.join(missing)}", hint=hint)
     if elsewhere := [place for place in wish.outside if place not in approved.get("outside", [])]:
         hint = f"approve it with `flywheel -C {folder} trust --outside`; in CI set {VARIABLE}=1"
         raise ConfigError(f"the store or the rounds are outside of the project: {', '.join(elsewhere)}", hint=hint)
@@ -122,7 +132,7 @@ def _everything() -> bool:
 
 def _has(approved: dict[str, Any], folder: Path, name: str, source: str) -> bool:
     made_here = approved.get("made_here")
-    if made_here is not None and made_here == _identity(folder):
+    if made_here and made_here == _identity(folder):
         return True
     return bool(approved.get("code", {}).get(name) == source)
 
@@ -155,7 +165,7 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
 
 
 def _source(folder: Path, name: str) -> str:
-    """Return the hash of the files of a name's module in the project's folder; '' where it is installed elsewhere."""
+    """Return the hash of the files of a name's module in the project's folder; of none where it is installed."""
     package = folder / name.partition(":")[0].split(".")[0]
     sources = [package.with_suffix(".py"), *sorted(package.rglob("*.py"))] if package.name else []
     digest = hashlib.sha256()
@@ -174,10 +184,12 @@ def _other_owner(folder: Path, config: Config) -> int | None:
     return min(owners - mine, default=None)
 
 
-def _identity(folder: Path) -> list[int]:
-    """Return what a folder of the same name that is put in its place does not have."""
-    stat = folder.stat()
-    return [stat.st_dev, stat.st_ino]
+def _identity(folder: Path) -> str:
+    """Return the token that `init` left, which a folder of the same name that is put in its place does not have."""
+    try:
+        return (folder / MADE).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError):
+        return ""
 
 
 def _record(folder: Path) -> Path:

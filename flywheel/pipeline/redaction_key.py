@@ -57,7 +57,8 @@ def refuse_other(key: bytes | None, store: Store, path: Path) -> None:
     """
     hint = (
         f"restore `{path.name}` from a backup, or set {VARIABLE}. Without the key no user of this store can be "
-        "recognised: to go on with another, move the store's folder away and ingest the logs again"
+        "recognised: to go on with another, move the store's folder away, ingest the logs again, and forget again whom "
+        "`rounds/forgotten.jsonl` counts. If the store took down a wrong key at first use, remove `key` from store.json"
     )
     if key is None and (store.key_fingerprint or store.numbers("ingest")):
         raise StoreError("the redaction key of this store is missing", hint=hint)

@@ -18,7 +18,8 @@ from flywheel.present import the_round
 ALIASES = ("champion", "challenger", "previous")
 HEAD, COMING = "decisions_sha256", "deciding_sha256"
 LOST = (
-    "aliases.json is missing, and with it which decision was the last; restore it from a backup, or decide again: "
+    "aliases.json is missing, or does not say which decision was the last (early versions did not); restore it from a "
+    "backup, or decide again: "
     "`flywheel promote ROUND --force`, or `flywheel rollback --to base`"
 )
 

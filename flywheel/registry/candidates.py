@@ -154,8 +154,8 @@ class CandidateLedger:
         return hash_chain.append(self._path, entry.model_dump(mode="json", exclude={"previous_sha256"}), head=None)
 
     def trained(self, number: int, candidate_sha256: str, protocol_sha256: str, files_sha256: str = "") -> None:
-        """Record what training left and what it will be decided by, once an adapter."""
-        if self.protocol_of(candidate_sha256) is None:
+        """Record what training left and what it will be decided by, unless that is what it left last."""
+        if self.left_by_training(number)[-1:] != [(candidate_sha256, files_sha256)]:
             self.append(
                 LedgerEntry(
                     event="trained",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,12 +99,25 @@ def test_the_store_keeps_no_key_and_an_older_store_takes_the_fingerprint_at_firs
     (project.folder / KEY_FILE).unlink()
     with pytest.raises(StoreError, match="the redaction key of this store is missing"):
         Project(project.folder).forget(USER)
+    (project.folder / KEY_FILE).write_text("another")
+    with pytest.raises(UsageError) as caught:
+        Project(project.folder).forget("nobody@shop.example", dry_run=True)
+    assert "does not know its redaction key yet" in str(caught.value.hint)
     (project.folder / KEY_FILE).write_text(key.decode())
+    Project(project.folder).ingest(dry_run=True)
+    assert "key" not in json.loads(header.read_text()), "a dry run takes nothing down"
     Project(project.folder).ingest()
     assert json.loads(header.read_text())["key"] == redaction_key.fingerprint(key)
 
 
 WRITTEN = ("ann.lee@shop.example", "ANN.LEE@SHOP.EXAMPLE", "ann\u200b.lee@shop.example", "ａｎｎ.lee@shop.example")  # noqa: RUF001
+
+
+def test_a_user_stays_forgotten_in_a_store_that_is_made_anew(project: Project) -> None:
+    project.forget(USER)
+    shutil.rmtree(project.store.root)
+    assert Project(project.folder).ingest().forgotten
+    assert Project(project.folder).store.table("events", "ingest").collect().is_empty()
 
 
 def test_forget_knows_a_user_however_the_log_writes_the_name(tmp_path: Path) -> None:

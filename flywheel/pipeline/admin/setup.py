@@ -16,6 +16,7 @@ from flywheel.results.setup import ConfigAnswer, ConfigValue, InitAnswer, Plugin
 _IGNORED = """# flywheel: the store, the redaction key, and large files of rounds
 .flywheel/
 .flywheel.key
+.flywheel.made
 rounds/*/adapter/
 rounds/*/data/
 rounds/*/work/

@@ -24,7 +24,9 @@ _SMALL_ROWS, _MANY_PARTS = 20_000, 32
 class Intake:
     """Collects deduplicated rows and writes them as parts when enough have come."""
 
-    def __init__(self, store: Store, before: Snapshot | None, replaces: Collection[str] = ()) -> None:
+    def __init__(
+        self, store: Store, before: Snapshot | None, replaces: Collection[str] = (), forgotten: Collection[str] = ()
+    ) -> None:
         self._store = store
         self._before = before
         self._seen: dict[int, Ids] = {}  # by partition
@@ -32,7 +34,7 @@ class Intake:
         self._bytes = 0
         self._bad: list[pl.DataFrame] = []
         self._again: dict[str, int] = {}  # files read now, and behind which line
-        self.forgotten = Forgotten(before.extra.get(FORGOTTEN, ()) if before else ())
+        self.forgotten = Forgotten({*forgotten, *(before.extra.get(FORGOTTEN, ()) if before else ())})
         self.parts: list[Part] = list(before.parts) if before else []
         self.replaced = 0  # events that are not kept, for their files are read again
         if replaces:

@@ -7,7 +7,7 @@ which they are is known only when all was read, so that a run with files that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
 from flywheel.pipeline.ingest.counts import Counts, ReadSoFar
-from flywheel.pipeline.ingest.intake import FORGOTTEN, Intake
+from flywheel.pipeline.ingest.intake import FORGOTTEN, Intake, of_files
 from flywheel.pipeline.ingest.policies import policies_of
 from flywheel.pipeline.ingest.reread import not_replaceable, older_files, older_readers, reader_of, stored_sources
 from flywheel.pipeline.ingest.verdicts import MEMBER, Tally, Verdicts, judge
+from flywheel.registry.registry import Registry
 from flywheel.results.data import IngestAnswer, NotRead, RefusedSource, SetAside
-from flywheel.stages.conversations.policies import acts
+from flywheel.stages.conversations.policies import COLUMNS, acts
 from flywheel.stages.ingest.batches import BAD_FILE, Batch, Reached
 from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
@@ -62,6 +63,7 @@ class _Run:
     found: Discovery
     before: Snapshot | None
     known: Mapping[str, SourceState]
+    forgotten: frozenset[str]  # marks of users, by their certificates
     replaces: frozenset[str]  # files whose events are replaced by what is read of them now
     strict: bool
     on_read: Callable[[ReadSoFar], None]
@@ -131,13 +133,16 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     before, readers = store.current("ingest"), load_readers(config.ingest, project)
     stored = stored_sources(before)
     found = discovery(paths or older_files(stored, readers, project) if reread else paths)
-    run = _Run(store, config.ingest, project, key, readers, found, before, stored, frozenset(), strict, on_read)
+    forgotten = frozenset(c.user_sha256 for c in Registry(project / config.rounds).certificates())
+    run = _Run(
+        store, config.ingest, project, key, readers, found, before, stored, forgotten, frozenset(), strict, on_read
+    )
     kept = not_replaceable(run.files, stored, store, project, config.ingest.max_expand_ratio) if reread else {}
     run = _anew(
         run, stored, frozenset(run.files.keys() & stored.keys() - kept.keys()) if reread else frozenset(), again
     )
     reading, verdicts, empty = _judged(run)
-    if not reading.interrupted and (unread := _unread(run, reading, verdicts, empty)):
+    if not reading.interrupted and (unread := _unread(run, reading, verdicts, empty, stored)):
         kept |= unread
         run = _anew(run, stored, run.replaces - unread.keys(), again)
         reading, verdicts, empty = _judged(run)
@@ -165,11 +170,43 @@ def _anew(run: _Run, stored: Mapping[str, SourceState], replaces: frozenset[str]
     return replace(run, known=known, replaces=replaces)
 
 
-def _unread(run: _Run, reading: _Reading, verdicts: Verdicts, empty: Mapping[str, str]) -> dict[str, str]:
-    """Return the files to be replaced of which nothing would be stored now, with the reason."""
+def _unread(
+    run: _Run,
+    reading: _Reading,
+    verdicts: Verdicts,
+    empty: Mapping[str, str],
+    stored: Mapping[str, SourceState],
+) -> dict[str, str]:
+    """Return the files to be replaced of which nothing, or not all that is stored, would be stored, with the reason."""
     refused = {name: "its source is refused" for name, path in run.sources.items() if verdicts.refuses(path)}
-    whole = {**refused, **reading.tally.whole, **empty, **verdicts.files}
+    doubtful = {name for name in run.replaces if stored[name].overwrote is not False}
+    lacking = dict.fromkeys(_lacking(run, reading, doubtful), "it no longer holds all that was read under its name")
+    whole = {**lacking, **refused, **reading.tally.whole, **empty, **verdicts.files}
     return {name: why for name, why in whole.items() if name in run.replaces}
+
+
+def _lacking(run: _Run, reading: _Reading, names: Collection[str]) -> list[str]:
+    """Return those files of which conversations are stored that they do not hold: a log that was rotated, say."""
+    if not names or not reading.acting:
+        return []
+    import polars as pl
+
+    events = run.store.table("events", "ingest").filter(of_files(names)).select(COLUMNS).collect()
+    held, read = (
+        frame.filter("acts").select(pl.col("source_file").str.split(MEMBER).list.first(), "conversation_id").unique()
+        for frame in (acts(events), pl.concat(reading.acting))
+    )
+    return held.join(read, on=["source_file", "conversation_id"], how="anti")["source_file"].unique().to_list()
+
+
+def _overwrote(state: SourceState, run: _Run) -> bool | None:
+    """Return whether other content was read under this name before."""
+    earlier = run.before.extra["sources"].get(state.path) if run.before is not None else None
+    if earlier is None or state.path in run.replaces:
+        return False
+    if state.from_line or not earlier["records"] or earlier["sha256"] == state.sha256:
+        return SourceState.from_dict(earlier).overwrote
+    return True
 
 
 def _judged(run: _Run) -> tuple[_Reading, Verdicts, dict[str, str]]:
@@ -199,7 +236,9 @@ def _judged(run: _Run) -> tuple[_Reading, Verdicts, dict[str, str]]:
 
 def _read(run: _Run, verdicts: Verdicts) -> _Reading:
     """Read files, without those that are refused."""
-    reading = _Reading(Counts(files=len(run.found.sources)), Intake(run.store, run.before, run.replaces), Tally(), {})
+    reading = _Reading(
+        Counts(files=len(run.found.sources)), Intake(run.store, run.before, run.replaces, run.forgotten), Tally(), {}
+    )
     reading.result.replaced = reading.intake.replaced
     left_out = verdicts.leaves_out() | ({_STDIN_NAME} & verdicts.files.keys())  # which cannot be read again
     files = [file for name, file in run.files.items() if name not in left_out]
@@ -275,7 +314,8 @@ def _finished(state: SourceState, run: _Run, tally: Tally, empty: Mapping[str, s
     earlier = before.bad if before is not None and before.offset_bytes and state.from_line else 0
     reader = run.readers.get(reader_of(state.format))
     now = reader.version if reader is not None else 0
-    state = replace(state, version=before.version if before is not None and state.from_line else now)
+    version = before.version if before is not None and state.from_line else now
+    state = replace(state, version=version, overwrote=_overwrote(state, run))
     aside = tally.whole_of(state.path) | ({state.path: empty[state.path]} if state.path in empty else {})
     if not aside:
         return replace(state, bad=earlier + tally.bad_of(state.path))

@@ -65,10 +65,10 @@ def _nothing(ctx: Context, names: Sequence[str]) -> ForgetAnswer:
     marks = {user_mark(name): name for name in names}
     earlier = [c for c in ctx.registry.certificates() if c.user_sha256 in marks]
     if not earlier:
-        raise UsageError(
-            "the store has no data of this user",
-            hint="pass an id as in the logs, or a pseudonym: flywheel query 'SELECT DISTINCT user FROM episodes'",
-        )
+        hint = "pass an id as in the logs, or a pseudonym: flywheel query 'SELECT DISTINCT user FROM episodes'"
+        if not ctx.store.key_fingerprint:
+            hint = f"this store does not know its redaction key yet: is it the right one? Else {hint}"
+        raise UsageError("the store has no data of this user", hint=hint)
     user = marks[earlier[-1].user_sha256]
     return ForgetAnswer(user=user, dry_run=False, already=True, certificate=earlier[-1])
 

@@ -21,9 +21,10 @@ import polars as pl
 from flywheel.extensions import load_extension
 from flywheel.funnel import Funnel
 from flywheel.io.files import read_rows
-from flywheel.models.load import weights_type
+from flywheel.models.load import base_identity, weights_type
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.evaluate.protocol import code_of
 from flywheel.present import round_name
 from flywheel.records import Split, canonical_json, content_id
 from flywheel.records.methods import PAIRS, Dataset
@@ -127,6 +128,7 @@ def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel
     sha256 = ctx.registry.manifest(champion).adapter_sha256
     settings = [cfg.train.attempts, cfg.train.seed, cfg.train.world, cfg.replay.model_dump(mode="json")]
     settings += [sha256, weights_type(cfg.model), cfg.eval.max_new_tokens, cfg.eval.batch_size]
+    settings += [code_of(ctx, [cfg.train.world]), base_identity(cfg.model).sha256]
     text = f"{round_name(champion)} attempts training tasks"
     for start in range(0, len(tasks), _TOGETHER):
         some = tasks[start : start + _TOGETHER]

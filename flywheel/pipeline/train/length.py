@@ -91,11 +91,13 @@ def within_tokens(fitted: Fitted, train: TrainConfig, method: Method, funnel: Fu
         return fitted
     trained = [sum(sides) for _, *sides in fitted.tokens]
     each = trained if len(trained) == rows else [round(sum(trained) / rows)] * rows
-    kept = max(1, sum(total <= limit for total in accumulate(each)))
+    order = sorted(range(rows), key=lambda i: content_id(fitted.rows[i]))
+    kept = max(1, sum(total <= limit for total in accumulate(each[i] for i in order)))
     funnel.dropped[OVER_BUDGET] += rows - kept
     funnel.kept -= rows - kept
-    tokens = fitted.tokens[:kept] if len(trained) == rows else fitted.tokens
-    return replace(fitted, rows=fitted.rows[:kept], tokens=tokens)
+    places = sorted(order[:kept])
+    tokens = [fitted.tokens[i] for i in places] if len(trained) == rows else fitted.tokens
+    return replace(fitted, rows=[fitted.rows[i] for i in places], tokens=tokens)
 
 
 def _shown(ctx: Context, rows: Sequence[Row], sides: tuple[str, ...], funnel: Funnel) -> list[Row]:

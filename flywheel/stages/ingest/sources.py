@@ -41,7 +41,8 @@ class SourceState:
     versions have none); `from_line` is the line behind which it was read last. `columns` is what the file's place gave
     for its records: the same bytes elsewhere may mean another policy. `bad` counts the refused records. `set_aside`
     holds what was not stored as a whole, as reason: detail by the name of the file or the archive's member; `tried` is
-    the `reading_key` it was tried with; `version` is that of the reader which read its first record, 0 if not known.
+    the `reading_key` it was tried with; `version` is that of the reader which read its first record, 0 if not known;
+    `overwrote` says that other content was read under this name before, None where an earlier version read it.
     """
 
     path: str
@@ -60,6 +61,7 @@ class SourceState:
     tried: str = ""
     offset_records: int | None = None
     version: int = 0
+    overwrote: bool | None = None
 
     @property
     def numbered(self) -> int:

@@ -84,8 +84,10 @@ def _time(base: pl.DataFrame, votes: pl.DataFrame, cutoff: datetime | None) -> I
     A reviewer's answer is not counted: it arrives long after the end of the log. Nor are a few stray times far behind
     the others, which would make every label mature.
     """
-    arrived = votes.filter(pl.col("family") != "audit")["arrived"]
-    end = end_of(pl.concat([base["ended"], base["started"], arrived]), _PAUSE).at
+    arrived = votes.filter(pl.col("family") != "audit").select("episode_id", at="arrived")
+    of_episodes = [base.select("episode_id", at=name) for name in ("ended", "started")]
+    newest = pl.concat([*of_episodes, arrived]).group_by("episode_id").agg(pl.col("at").max())  # one stray, one time
+    end = end_of(newest["at"], _PAUSE).at
     now = cutoff or end
     if now is not None:
         yield {"kind": "time", "value": now.timestamp(), "note": now.isoformat()}

@@ -84,6 +84,8 @@ def action_mix(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
     index = psi(mixes[0], mixes[1])
     certain = index > psi_by_chance(len({*mixes[0], *mixes[1]}), units[0], units[1])
     level = "red" if index > _MIX_RED and certain else "amber" if index > _MIX_AMBER and certain else "green"
+    if level == "red" and _verified_gain(windows, cfg):
+        level = "amber"  # other actions, and by the verifier better ones: what a promoted round is for
     shares = [{kind: n / max(sum(mix.values()), 1) for kind, n in mix.items()} for mix in mixes]
     before, now = ({kind: side.get(kind, 0.0) for kind in sorted({*mixes[0], *mixes[1]})} for side in shares)
     most = max(before, key=lambda kind: abs(now[kind] - before[kind]))
@@ -98,6 +100,22 @@ def action_mix(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
         + percent(now[most], 0)
         + (", on tasks that both sides tried" if shared else ""),
     )
+
+
+def _verified_gain(windows: Windows, cfg: MonitorsConfig) -> bool:
+    """Whether the verifier shows that the window is better, beyond chance, on tasks that both sides tried.
+
+    What it did not see in the window counts as failed: to ask instead of failing is no gain.
+    """
+    rows = _on_shared_tasks(windows, windows.episodes)[0]
+    sides = [
+        rows.filter(now=False).drop_nulls("verified"),
+        rows.filter(now=True).with_columns(pl.col("verified").fill_null(0.0)),
+    ]
+    if min(side.height for side in sides) < cfg.min_episodes:
+        return False
+    before, now = (mean(side["verified"].to_list(), side["task_id"].to_list()) for side in sides)
+    return now.value - before.value > max(_LEAST_CHANGE, _Z_95 * math.hypot(before.error, now.error))
 
 
 def rates(windows: Windows, cfg: MonitorsConfig) -> list[MonitorRow]:

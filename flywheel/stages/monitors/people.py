@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.config import MonitorsConfig
 from flywheel.present import percent
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Windows, unknown
-from flywheel.stats.drift import mean, one_sided
+from flywheel.stats.drift import one_sided
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +26,13 @@ _LEAST_GAIN = 0.02  # floor of the median user's gain: a ratio to nothing means 
 _TOP_SHARE = 0.02  # share of users counted as those who gained most
 _AMBER_RATIO, _RED_RATIO = 2.5, 5.0  # gain of the top users over that of the median user
 _LEAST_LIKE = 0.20  # share of steps whose credit comes from a like history; below, credit is mostly broadcast
+
+
+class _Gain(NamedTuple):
+    """What a user gained in one half of their episodes, and how much of it chance makes."""
+
+    value: float
+    variance: float
 
 
 def users(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
@@ -41,13 +49,13 @@ def users(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
         why = "users unknown: the logs name none" if not known else f"{len(gains):,} users have two labelled episodes"
         return unknown("users", f"{why}, monitors.min_users is {cfg.min_users:,}", n=len(gains))
     n_top = max(2, math.ceil(_TOP_SHARE * len(gains)))
-    top: list[float] = []
+    top: list[_Gain] = []
     for half in (0, 1):
-        ordered = sorted(gains, key=lambda gain: (-gain[half], -gain[1 - half]))
+        ordered = sorted(gains, key=lambda gain: (-gain[half].value, -gain[1 - half].value))
         top += [gain[1 - half] for gain in ordered[:n_top]]
-    every = [gain for both in gains for gain in both]
-    typical, top_gain = max(median(every), _LEAST_GAIN), _mean(top)
-    error = mean(every).error * math.sqrt(len(every) / n_top)
+    every = [gain.value for both in gains for gain in both]
+    typical, top_gain = max(median(every), _LEAST_GAIN), _mean([gain.value for gain in top])
+    error = math.sqrt(sum(gain.variance for gain in top)) / len(top)
     ratio, certain = top_gain / typical, top_gain - typical > _Z_99 * error
     beyond = ratio > _AMBER_RATIO and certain
     return MonitorRow(
@@ -62,27 +70,39 @@ def users(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
     )
 
 
-def _gains(rows: pl.DataFrame) -> list[tuple[float, float]]:
+def _gains(rows: pl.DataFrame) -> list[tuple[_Gain, _Gain]]:
     """Return each user's gains in the two halves of their episodes in the window, in order of the users' names.
 
-    One half is to choose users by, the other to measure on; users without a labelled episode in both are left out.
+    One half is to choose users by, the other to measure on, each with its own half of the past: a past that was bad by
+    chance chooses nobody. Users without a labelled episode in both are left out.
     """
-    past: dict[str, list[float]] = defaultdict(list)
-    halves: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    past: tuple[dict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
+    window: tuple[dict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
     for episode, user, now, value in rows["episode_id", "user", "now", "value"].iter_rows():
-        if now:
-            halves[user][hashlib.sha256(episode.encode()).digest()[0] % 2].append(value)
-        else:
-            past[user].append(value)
-    if not past:
+        half = hashlib.sha256(episode.encode()).digest()[0] % 2
+        (window if now else past)[half][user].append(value)
+    if not all(past):
         return []
-    before = _shrunk(past)
-    usual = _mean([value for values in past.values() for value in values])
-    return [
-        (_mean(a) - before.get(user, usual), _mean(b) - before.get(user, usual))
-        for user, (a, b) in sorted(halves.items())
-        if a and b
-    ]
+    before = [_shrunk(values) for values in past]
+    usual = [_mean([value for values in half.values() for value in values]) for half in past]
+    noise = _within([values for half in (*past, *window) for values in half.values()])
+    a, b = (
+        {
+            user: _Gain(
+                _mean(values) - before[n].get(user, usual[n]),
+                noise * (1 / len(values) + 1 / max(len(past[n].get(user, ())), 1)),
+            )
+            for user, values in half.items()
+        }
+        for n, half in enumerate(window)
+    )
+    return [(a[user], b[user]) for user in sorted(a.keys() & b.keys())]
+
+
+def _within(groups: Sequence[Sequence[float]]) -> float:
+    """Return the variance of values within their groups."""
+    squares = sum((value - _mean(group)) ** 2 for group in groups for value in group)
+    return squares / max(sum(len(group) - 1 for group in groups), 1)
 
 
 def _shrunk(past: dict[str, list[float]]) -> dict[str, float]:
@@ -104,7 +124,7 @@ def _shrunk(past: dict[str, list[float]]) -> dict[str, float]:
     return means
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 

@@ -76,7 +76,9 @@ def select_hints(  # noqa: PLR0913 - what is known of the rows, by name
     known = [hints.get(place) for place in table.select("episode_id", "step").iter_rows()]
     table = table.with_columns(pl.Series("_hint", [hint and hint.text for hint in known], dtype=pl.String))
     table = funnel.drop(table, pl.col("_hint").is_null(), "nothing was learned about it afterwards")
-    table = uncrossed(table, HINTS.sides, texts, funnel)
+    said = [canonical_json([{"role": r, "content": h} for r in ("assistant", "user")]) for h in table["_hint"]]
+    table = table.with_columns(pl.Series("_hinted", said, dtype=pl.String))
+    table = uncrossed(table, (*HINTS.sides, "_hinted"), texts, funnel).drop("_hinted")
     table = with_users(table, "episode_id", users)
     table = cap_users(table, key, known_users(table, funnel), cfg, funnel, before)
     table = take(by_task(table, key, sampling_order(table, key, cfg.seed)), key, cfg, before, funnel)
@@ -109,7 +111,7 @@ def _hints(
     users: Mapping[str, str | None],
 ) -> dict[Step, Hint]:
     """Return the hint of each action that has one: the surest first, what a tool reported before what a user wrote."""
-    after, failed = _afterwards(episodes, steps)
+    after = _afterwards(episodes, steps)
     siblings = _successes(examples)
     edits = {
         (row["episode_id"], row["step"]): _action_text(row["completion"])
@@ -121,7 +123,7 @@ def _hints(
     for row in table.sort("example_id").iter_rows(named=True):
         place, action = (row["episode_id"], row["step"]), _action_text(row["completion"])
         messages, choice = after.get(place, []), (row["state_key"], action)
-        errors = [m for m in messages if m["role"] == "tool" and place in failed]
+        errors = [m for m in messages if m["role"] == "tool" and m.get("status") == ToolStatus.FAILED.value]
         words = [str(m.get("content") or "") for m in messages if m["role"] == "user" and not row["label"]]
         others = sorted(siblings.get(row["state_key"], set()) - {action}) if not row["label"] else []
         if place in edits or words:
@@ -141,19 +143,17 @@ def _hint(kind: Literal["error", "sibling", "edit", "words"], text: str) -> Hint
     return Hint(kind, " ".join(text.split())[:MOST_CHARACTERS])
 
 
-def _afterwards(episodes: pl.DataFrame, steps: pl.DataFrame) -> tuple[dict[Step, list[dict[str, Any]]], set[Step]]:
-    """Return the messages that followed each action, and the actions of which a call failed."""
+def _afterwards(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[Step, list[dict[str, Any]]]:
+    """Return the messages that followed each action."""
     tails = dict(episodes.select("episode_id", "tail").iter_rows())
     after: dict[Step, list[dict[str, Any]]] = {}
-    failed: set[Step] = set()
     for row in steps.sort("episode_id", "index").iter_rows(named=True):
         place = (row["episode_id"], row["index"])
         after[place] = json.loads(tails[row["episode_id"]])
-        if row["index"] and not row["resets_context"]:
-            after[row["episode_id"], row["index"] - 1] = json.loads(row["observation"])
-        if ToolStatus.FAILED.value in row["tool_status"]:
-            failed.add(place)
-    return after, failed
+        if row["index"]:  # what followed an action before a reset is not known
+            seen = [] if row["resets_context"] else json.loads(row["observation"])
+            after[row["episode_id"], row["index"] - 1] = seen
+    return after
 
 
 def _successes(examples: pl.DataFrame) -> dict[str, set[str]]:

@@ -95,6 +95,17 @@ def test_what_turns_red(after: Make, red: set[str]) -> None:
     assert "credit" not in found
 
 
+def test_other_actions_that_the_verifier_finds_better_do_not_block() -> None:
+    def better(talk: Talk, n: int) -> Talk:
+        return talk.use("search", {"n": n % 4}, "ok").act("Here it is.").feedback("export", value=1.0).outcome(1.0)
+
+    def as_good(talk: Talk, n: int) -> Talk:
+        return better(talk, n).outcome(float(n % 3 != 0))
+
+    assert rows(plain, better)["action_mix"].level == "amber"
+    assert rows(plain, as_good)["action_mix"].level == "red"
+
+
 def test_gains_that_the_verifier_does_not_see() -> None:
     def worse(talk: Talk, n: int) -> Talk:
         return talk.use("find", {}, "ok").act("Here it is.").feedback("export", value=1.0).outcome(float(n % 2))

@@ -39,11 +39,14 @@ _MOST_OF_A_SECTION, _CHAPTERS = 100, 30
 
 def is_other(match: re.Match[str], name: str) -> bool:
     """Whether a find is the number or the id of something that belongs to none and opens nothing."""
-    text = match.string
-    before, named = _OF_NUMBERS if not any(map(str.isalpha, match[0])) else _OF_TEXTS
-    if before.search(text, max(0, match.start() - _FAR), match.start()):
-        return True
-    return bool(named.search(name)) and text.strip() == match[0]
+    _, named = _OF_NUMBERS if not any(map(str.isalpha, match[0])) else _OF_TEXTS
+    return follows_another_noun(match) or (bool(named.search(name)) and match.string.strip() == match[0])
+
+
+def follows_another_noun(match: re.Match[str]) -> bool:
+    """Whether the words right before a find say that it is an order, a part, a document."""
+    before, _ = _OF_NUMBERS if not any(map(str.isalpha, match[0])) else _OF_TEXTS
+    return bool(before.search(match.string, max(0, match.start() - _FAR), match.start()))
 
 
 def is_section(match: re.Match[str], numbers: bytes) -> bool:

@@ -31,9 +31,8 @@ def trainer_of(spec: TrainSpec) -> Trainer:
         ConfigError: the project's was not approved on this machine.
     """
     own = spec.config.train.trainer
-    trainer: Trainer = load_extension(
-        "trainers", own or METHODS[spec.method].trainer, search=spec.project_dir if own else None
-    )
+    name = own or METHODS[spec.method].trainer
+    trainer: Trainer = load_extension("trainers", name, search=spec.project_dir if own else None)
     return trainer
 
 

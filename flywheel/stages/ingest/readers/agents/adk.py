@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
 from flywheel.reading.messages import with_origins
 from flywheel.reading.reader import reader
@@ -26,8 +27,11 @@ def _read(record: Any) -> Iterator[Event]:
     events = [event for event in written if as_dict(event.get("content")).get("parts") and not event.get("partial")]
     history, origins = with_origins(events, _turns)
     facts = {position: _facts(event, history[position]["role"]) for position, event in origins.items()}
+    conversation = ident(record.get("id"))
+    if conversation is None:
+        raise BadRecordError("bad_record", "no session id")
     rollout = Rollout(
-        conversation=ident(record.get("id")) or "",
+        conversation=conversation,
         policy=text(first(record, _APP)),
         messages=history,
         facts=facts,
