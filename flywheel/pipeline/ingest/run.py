@@ -22,7 +22,7 @@ from flywheel.pipeline.ingest.reread import not_replaceable, older_files, older_
 from flywheel.pipeline.ingest.verdicts import MEMBER, Tally, Verdicts, judge
 from flywheel.registry.registry import Registry
 from flywheel.results.data import IngestAnswer, NotRead, RefusedSource, SetAside
-from flywheel.stages.conversations.policies import COLUMNS, acts
+from flywheel.stages.conversations.policies import acts
 from flywheel.stages.ingest.batches import BAD_FILE, Batch, Reached
 from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 AUDITS = "audits"  # folder of reviewers' answers, in the project
 _STDIN_NAME = "stdin"
 _SHOWN = 3
+_HELD = ["source_file", "conversation_id"]
 _HINT = "`flywheel readers FILE` shows more; mend the export, name its --format, or raise --max-quarantine"
 
 
@@ -88,6 +89,7 @@ class _Reading:
     tally: Tally
     states: dict[str, SourceState]
     acting: list[pl.DataFrame] = field(default_factory=list)
+    held: list[pl.DataFrame] = field(default_factory=list)  # of files that are read again
     reached: Reached | None = None  # where Ctrl-C ended it
     interrupted: bool = False
 
@@ -187,16 +189,20 @@ def _unread(
 
 def _lacking(run: _Run, reading: _Reading, names: Collection[str]) -> list[str]:
     """Return those files of which conversations are stored that they do not hold: a log that was rotated, say."""
-    if not names or not reading.acting:
+    if not names or not reading.held:
         return []
     import polars as pl
 
-    events = run.store.table("events", "ingest").filter(of_files(names)).select(COLUMNS).collect()
-    held, read = (
-        frame.filter("acts").select(pl.col("source_file").str.split(MEMBER).list.first(), "conversation_id").unique()
-        for frame in (acts(events), pl.concat(reading.acting))
-    )
-    return held.join(read, on=["source_file", "conversation_id"], how="anti")["source_file"].unique().to_list()
+    stored = _held(run.store.table("events", "ingest").filter(of_files(names)).select(_HELD).collect())
+    read = pl.concat(reading.held)
+    return stored.join(read, on=_HELD, how="anti")["source_file"].unique().to_list()
+
+
+def _held(events: pl.DataFrame) -> pl.DataFrame:
+    """Return which conversations each file has."""
+    import polars as pl
+
+    return events.select(pl.col("source_file").str.split(MEMBER).list.first(), "conversation_id").unique()
 
 
 def _overwrote(state: SourceState, run: _Run) -> bool | None:
@@ -253,6 +259,8 @@ def _read(run: _Run, verdicts: Verdicts) -> _Reading:
             reading.intake.add(batch, reading.result)
             reading.tally.add(batch)
             reading.acting.append(acts(batch.events))
+            if run.replaces and batch.events.height:
+                reading.held.append(_held(batch.events))
             for state in batch.states:
                 reading.result.formats["set aside" if state.path in refused else state.format] += 1
                 reading.states[state.path] = state

@@ -80,6 +80,21 @@ def test_events_of_a_file_that_holds_something_else_now_stay(project: Path) -> N
     assert set(events(store)) > set(whole)
 
 
+def test_what_a_file_held_before_it_was_overwritten_stays(project: Path) -> None:
+    """Of an older store it is not known whether that happened, so what is stored is compared with what is read."""
+    log = project / "logs" / "a.jsonl"
+    run(project)
+    log.write_text("".join(line(f"day two {n}", 0, "another question") for n in range(3)))
+    store, _ = run(project)
+    whole = events(store)
+    age(project)
+    store, reread = run(project, paths=[], reread=True)
+    assert [(row.path, row.why) for row in reread.not_read] == [
+        ("logs/a.jsonl", "its events stay: it no longer holds all that was read under its name")
+    ]
+    assert events(store) == whole
+
+
 def test_events_of_a_file_that_cannot_be_read_any_more_stay(project: Path) -> None:
     store, _ = run(project)
     whole = events(store)

@@ -1,0 +1,44 @@
+"""What is known of an action afterwards: what its own calls returned, and what was said right after it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+from flywheel.stages.selection.hints import _afterwards, _hints
+
+EPISODES = pl.DataFrame([{"episode_id": "e", "tail": json.dumps([{"role": "user", "content": "after the last"}])}])
+CALLS = [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]}]
+EXAMPLE = {
+    "example_id": "x", "episode_id": "e", "step": 0, "completion": json.dumps(CALLS), "state_key": "s",
+    "label": False, "source": "outcome", "split": "train",
+}  # fmt: skip
+
+
+def steps(second: list[dict[str, Any]], *, resets: bool = False) -> pl.DataFrame:
+    """Return two steps; the second sees `second`."""
+    observed = [[{"role": "user", "content": "q"}], second]
+    rows = [
+        {"episode_id": "e", "index": n, "resets_context": resets and n == 1, "observation": json.dumps(messages)}
+        for n, messages in enumerate(observed)
+    ]
+    statuses = pl.Series("tool_status", [["ok", "failed"], []], dtype=pl.List(pl.String))
+    return pl.DataFrame(rows).with_columns(statuses)
+
+
+def test_the_call_that_failed_is_quoted_not_the_one_beside_it() -> None:
+    results = [
+        {"role": "tool", "content": "42 found", "tool_call_id": "a", "status": "ok"},
+        {"role": "tool", "content": "Error: no such table", "tool_call_id": "b", "status": "failed"},
+    ]
+    examples = pl.DataFrame([EXAMPLE])
+    (hint,) = _hints(examples, examples, EPISODES, steps(results), 2, {}).values()
+    assert "no such table" in hint.text
+    assert "42 found" not in hint.text
+
+
+def test_what_followed_an_action_before_a_reset_is_not_known() -> None:
+    after = _afterwards(EPISODES, steps([{"role": "user", "content": "a new context"}], resets=True))
+    assert after["e", 0] == []
+    assert after["e", 1][0]["content"] == "after the last"
