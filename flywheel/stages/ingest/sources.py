@@ -42,7 +42,7 @@ class SourceState:
     for its records: the same bytes elsewhere may mean another policy. `bad` counts the refused records. `set_aside`
     holds what was not stored as a whole, as reason: detail by the name of the file or the archive's member; `tried` is
     the `reading_key` it was tried with; `version` is that of the reader which read its first record, 0 if not known;
-    `overwrote` says that other content was read under this name before, None where an earlier version read it.
+    `overwrote`: whether other content was read under this name before, None where an earlier version read it.
     """
 
     path: str

@@ -105,7 +105,7 @@ def action_mix(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
 def _verified_gain(windows: Windows, cfg: MonitorsConfig) -> bool:
     """Whether the verifier shows that the window is better, beyond chance, on tasks that both sides tried.
 
-    What it did not see in the window counts as failed: to ask instead of failing is no gain.
+    What it did not see in the window counts as failed: an agent that asks instead of failing gains nothing.
     """
     rows = _on_shared_tasks(windows, windows.episodes)[0]
     sides = [

@@ -74,7 +74,7 @@ def _gains(rows: pl.DataFrame) -> list[tuple[_Gain, _Gain]]:
     """Return each user's gains in the two halves of their episodes in the window, in order of the users' names.
 
     One half is to choose users by, the other to measure on, each with its own half of the past: a past that was bad by
-    chance chooses nobody. Users without a labelled episode in both are left out.
+    chance chooses no user. Users without a labelled episode in both are left out.
     """
     past: tuple[dict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
     window: tuple[dict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))

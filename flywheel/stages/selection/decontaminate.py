@@ -32,7 +32,7 @@ GRAM = 13  # words: what common practice takes for copied, not coincidence
 TEMPLATE_TASKS, TEMPLATE_SHARE = 5, 0.005  # training tasks that have usual words, at least, and their share
 USUAL = 3  # words in a row that are looked up
 CROSSES = "13 words of an evaluation's text"
-_ACTIONS = ("completion", "chosen", "rejected", "_hinted")  # the last: what a hint says
+_ACTIONS = ("completion", "chosen", "rejected", "_hinted")  # the last: a hint
 _OF_MEMBERS = (
     "completions", "rewards", "advantages", "step_advantages", "policies", "behaviours", "log_probs", "temperatures",
 )  # fmt: skip

@@ -25,6 +25,9 @@ _OF_NUMBERS = (
     re.compile(rf"(?i)(?<![a-z])(?:{_GOODS})[ _#-]{{0,3}}(?:{_NUMBER}\b)?\.?\s?[:=#]?\s?(?:(?:is|was|ist)\s)?#?\Z"),
     re.compile(rf"(?i)(?:.*[^a-z])?(?:(?:{_GOODS})[_ -]?{_NUMBER}|sku|upc|ean|gtin|isbn|asin)\Z"),
 )
+_NUMBERED = re.compile(
+    rf"(?i)(?<![a-z])(?:{_GOODS})[ _-]{{0,2}}(?:{_NUMBER}\b\.?\s?[:=#]?|#)\s?(?:(?:is|was|ist)\s)?\Z"
+)
 _OF_TEXTS = (
     re.compile(
         rf"(?i)(?<![a-z])(?:{_GOODS}|{_THINGS})[\W_]{{0,3}}(?:{_NUMBER}\b)?\.?[\"'`]?\s{{0,2}}[:=#]?\s{{0,2}}(?:(?:is|was|ist)\s)?[\"'`#(]{{0,2}}\Z"
@@ -39,14 +42,19 @@ _MOST_OF_A_SECTION, _CHAPTERS = 100, 30
 
 def is_other(match: re.Match[str], name: str) -> bool:
     """Whether a find is the number or the id of something that belongs to none and opens nothing."""
-    _, named = _OF_NUMBERS if not any(map(str.isalpha, match[0])) else _OF_TEXTS
-    return follows_another_noun(match) or (bool(named.search(name)) and match.string.strip() == match[0])
+    text = match.string
+    before, named = _OF_NUMBERS if not any(map(str.isalpha, match[0])) else _OF_TEXTS
+    if before.search(text, max(0, match.start() - _FAR), match.start()):
+        return True
+    return bool(named.search(name)) and text.strip() == match[0]
 
 
-def follows_another_noun(match: re.Match[str]) -> bool:
-    """Whether the words right before a find say that it is an order, a part, a document."""
-    before, _ = _OF_NUMBERS if not any(map(str.isalpha, match[0])) else _OF_TEXTS
-    return bool(before.search(match.string, max(0, match.start() - _FAR), match.start()))
+def is_numbered(match: re.Match[str]) -> bool:
+    """Whether "order number", "invoice no." or "tracking #" is right before a number with a card's checksum.
+
+    The noun alone is not enough, nor is a field's name: people pay orders by card, and write the card there.
+    """
+    return bool(_NUMBERED.search(match.string, max(0, match.start() - _FAR), match.start()))
 
 
 def is_section(match: re.Match[str], numbers: bytes) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from flywheel.stages.ingest.patterns import checksums as check
 from flywheel.stages.ingest.patterns.hints import DIGITS, WORDS
-from flywheel.stages.ingest.patterns.ids import follows_another_noun
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, whole
 
 _BEFORE, _AFTER = 48, 24  # characters in which a word may name a number
@@ -149,8 +148,6 @@ _GROUPED = (
 def _national(match: re.Match[str], name: str) -> Find | None:
     text = match[0].upper()
     normal = "".join(c for c in text if c.isalnum())
-    if follows_another_noun(match):
-        return None
     around = _around(match, name)
     alone = match.string.strip() == match[0]
     is_id = any(

@@ -11,7 +11,7 @@ import ipaddress
 import re
 
 from flywheel.stages.ingest.patterns.hints import DIGITS, WORDS
-from flywheel.stages.ingest.patterns.ids import follows_another_noun, is_other, is_section
+from flywheel.stages.ingest.patterns.ids import is_numbered, is_other, is_section
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
 _LOCAL = r"[\w.%+-](?:[\w.%+'-]{0,126}[\w%+-])?"
@@ -107,7 +107,7 @@ def _spoken(match: re.Match[str], _name: str) -> Find:
 
 def _card(match: re.Match[str], _name: str) -> Find | None:
     digits = digits_of(match[0])
-    if len(digits) == len(match[0]) and follows_another_noun(match):
+    if len(digits) == len(match[0]) and is_numbered(match):
         return None
     known = any(low <= digits[: len(low)] <= high and len(digits) in sizes for low, high, sizes in _ISSUERS)
     return whole(match, digits) if known and len(set(digits)) > 1 and luhn(digits) else None
