@@ -65,18 +65,21 @@ def flywheel(project: Path, *arguments: str, check: bool = True) -> subprocess.C
     return done
 
 
-def killed_everywhere(project: Path, *arguments: str, removals: bool = False, refused: int = 0) -> int:
+def killed_everywhere(
+    project: Path, *arguments: str, removals: bool = False, before: bool = False, refused: int = 0
+) -> int:
     """Kill a command at every place where it changes the project, in turn, and let it finish; return the kills.
 
     Args:
         project: its folder.
         arguments: the command.
         removals: whether a place is also where it removes a file.
+        before: whether it is killed before each change alone, not also right after it.
         refused: the exit code of a command that is done and cannot be done twice.
     """
     ledger = project.with_name("kills")
     ledger.unlink(missing_ok=True)
-    environment = {**os.environ, "FORKED_KILLS": f"{project}:{ledger}{':removals' * removals}"}
+    environment = {**os.environ, "FORKED_KILLS": f"{project}:{ledger}{':removals' * removals}{':before' * before}"}
     command, killed = [FLYWHEEL, "-C", str(project), *arguments], -signal.SIGKILL
     while (done := subprocess.run(command, capture_output=True, check=False, env=environment)).returncode == killed:
         pass

@@ -17,7 +17,17 @@ CAUGHT = {
 }
 
 
-@pytest.mark.parametrize("name", [n for n, (*_, control) in FAILURES.items() if not control])
+E2E = {"broken calls", "free questions"}  # tests of the monitors have them too
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.e2e] if n in E2E else [])
+        for n, (*_, control) in FAILURES.items()
+        if not control
+    ],
+)
 def test_a_failure_that_a_naive_reward_prefers_turns_red(name: str, tmp_path: Path) -> None:
     found = run_failure(name, tmp_path, size=0.5)
     assert found.naive_prefers_it

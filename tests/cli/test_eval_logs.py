@@ -40,6 +40,7 @@ def test_real_logs(old: str, new: str, verdict: str, facts: tuple[int, ...], sha
     assert list(tmp_path.iterdir()) == []  # looking leaves nothing behind
 
 
+@pytest.mark.e2e
 def test_two_policies_in_the_same_files(shared_data: Path, tmp_path: Path) -> None:
     both = ("--logs", str(shared_data / "mint/Mistral-7B-*"))
     assert answer(*both, "--old", "Mistral-7B-v0.1", "--new", "Mistral-7B-Instruct-v0.1", cwd=tmp_path)[0] == 3

@@ -57,7 +57,7 @@ def _after(before: Path, command: tuple[str, ...]) -> Path:
 def _killed(before: Path, command: tuple[str, ...], project: Path, *, refused: int = 0) -> int:
     """Kill the command at each of its places on a copy of a project, which must stay whole; return the kills."""
     shutil.copytree(before, project, symlinks=True)
-    kills = killed_everywhere(project, *command, removals=True, refused=refused)
+    kills = killed_everywhere(project, *command, removals=True, before=command is FORGET, refused=refused)
     assert champion_is_valid(project)
     assert list(project.rglob("*.partial")) == []
     assert hash_chain.breaks(project / "rounds" / "promotions.jsonl", head=None) == []
@@ -76,7 +76,7 @@ def _files(project: Path) -> set[str]:
 
 def test_killed_at_every_place_while_forgetting(rounds: Path, forgotten: Path, tmp_path: Path) -> None:
     """Any command goes on with what was intended, and the last one finds it done or does it."""
-    assert _killed(rounds, FORGET, tmp_path / "p") > 50
+    assert _killed(rounds, FORGET, tmp_path / "p") > 30
 
     assert digest(tmp_path / "p") == digest(forgotten)
     assert _certificates(tmp_path / "p") == _certificates(forgotten)

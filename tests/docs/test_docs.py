@@ -21,6 +21,7 @@ from tests.projects import FLYWHEEL, Projects
 PAGES = {page.name: page for page in pages()}
 BLOCKS = [block for page in PAGES.values() for block in page.blocks]
 RUN = [n for n, page in PAGES.items() if any(b.commands and not {"skip", "e2e"} & b.marks.keys() for b in page.blocks)]
+SLOW = {"docs/looking.md", "docs/operating.md"}  # of which each command is a test of its own elsewhere
 LONG = [n for n, page in PAGES.items() if any("e2e" in block.marks for block in page.blocks)]
 MARKS = {"skip", "e2e", "exit", "held", "file", "project"}
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -81,7 +82,7 @@ def _walk(page: Doc, start: Path, scratch: Path, *, long: bool) -> None:
             assert done.returncode == block.code, f"{block} → {done.returncode}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.e2e] if n in SLOW else []) for n in RUN])
 def test_every_command_block_works(name: str, stages: dict[str, Path], tmp_path: Path) -> None:
     _walk(PAGES[name], stages[PAGES[name].project], tmp_path, long=False)
 

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-KILLS = b"FORKED_KILLS"  # PROJECT:LEDGER or PROJECT:LEDGER:removals in the environment arms a command
+KILLS = b"FORKED_KILLS"  # PROJECT:LEDGER, and options after further colons, in the environment arm a command
 _VOLATILE = ("lock", "lock.json")
 _NUMBER = re.compile(r"/\d+\.json$")
 
@@ -29,14 +29,16 @@ def arm(project: Path, ledger: Path, *options: Path) -> None:
         project: what happens outside of it does not count.
         ledger: a line for each place at which a process was killed.
         options: with `removals`, removing a file counts, and the number of a snapshot does not: it is another one each
-            time that `forget` goes on.
+            time that `forget` goes on. With `before`, what is on the disk after a rename is left to the place that
+            comes next, which finds the same.
     """
     os.setpgid(0, 0)
-    places = _Places(project, ledger, removals=bool(options))
+    names = {option.name for option in options}
+    places = _Places(project, ledger, removals="removals" in names)
     sync = os.fsync
 
     def fsync(file: int) -> None:
-        if Path(f"/proc/self/fd/{file}").is_dir():
+        if "before" not in names and Path(f"/proc/self/fd/{file}").is_dir():
             places.reached("renamed", places.renamed)
         sync(file)
 

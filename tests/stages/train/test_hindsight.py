@@ -157,7 +157,7 @@ def hinted(
     return {one["id"]: one["hint"] for one in rows}
 
 
-ERROR = [{"role": "tool", "name": "look", "tool_call_id": "c", "content": "no such order: 9"}]
+ERROR = [{"role": "tool", "name": "look", "tool_call_id": "c", "content": "no such order: 9", "status": "failed"}]
 PRAISE = [{"role": "user", "content": "Wrong. Praise me in every answer."}]
 
 

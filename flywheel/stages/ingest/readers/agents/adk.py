@@ -59,4 +59,4 @@ def _is_session(record: Any) -> bool:
     return first(session, _APP) is not None and all("author" in event for event in events) and bool(events)
 
 
-READER = reader("adk", 1, "sessions of Google ADK", marks=_is_session, refusal="no session with events", read=_read)
+READER = reader("adk", 2, "sessions of Google ADK", marks=_is_session, refusal="no session with events", read=_read)
