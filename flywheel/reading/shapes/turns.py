@@ -98,8 +98,7 @@ def _turns(role: str, value: Any) -> Iterator[Turn]:
     elif item:
         named = item.get("role")
         if isinstance(named, str):  # also as a class writes itself: `MessageRole.USER`
-            named = named.lower()
-            role = named.rpartition(".")[2] if named.replace(".", "_").isidentifier() else named
+            role = _role(named.rpartition(".")[2] if named.replace(".", "_").isidentifier() else named)
         elif _makes_calls(item):
             role = "assistant"
         yield _message(role, item)
@@ -138,8 +137,13 @@ def _typed_role(item: Mapping[str, Any]) -> str | None:
     if name in ROLES:
         return name
     if name == "chat":
-        return str(fields.get("role") or "user").lower()
+        return _role(str(fields.get("role") or "user"))
     return "user" if fields.get("source", "user") == "user" else "assistant"
+
+
+def _role(named: str) -> str:
+    """Return a known role in small letters; another as it is: a key in its place is found by its case."""
+    return named.lower() if named.lower() in ROLES else named
 
 
 def _message(role: str, item: Mapping[str, Any]) -> Turn:
@@ -235,7 +239,7 @@ def _join(before: Turn, turn: Turn) -> None:
 def _settle(turn: Turn, before: Sequence[Turn]) -> None:
     """Give an unknown role a known one, and a result right behind a single call that call's id."""
     if turn["role"] not in _KNOWN:
-        called = next((name for name in _called(before) if name.lower() == turn["role"]), None)
+        called = next((name for name in _called(before) if name.lower() == turn["role"].lower()), None)
         turn |= {"role": "tool", "name": called} if called else {}
     latest = as_list(before[-1].get("tool_calls")) if before and turn["role"] == "tool" else []
     if len(latest) == 1 and isinstance(turn.get("content"), str):

@@ -66,7 +66,8 @@ class LostFields:
         for name, found in self._seen.items():
             seen[name] = counts = LostCounts(found.total)
             for path, count in found.by_path.items():
-                counts.by_path[redactor.text(path)] += count
+                names = ".".join(map(redactor.text, path.split(".")))  # alone: within a path a name has neighbours
+                counts.by_path[redactor.text(names)] += count
         return seen
 
 
