@@ -17,6 +17,7 @@ from flywheel.reading.shapes import (
     schemas,
     transcript,
 )
+from flywheel.reading.shapes.items import item_messages
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
@@ -482,3 +483,27 @@ def test_a_librarys_own_response_tells_of_its_call() -> None:
 def test_a_tools_output_as_text_is_read() -> None:
     told = fields_of_repr(MADE["tool_outputs"]["langchain str"])
     assert (told["content"], told["tool_call_id"], told["name"]) == ("shipped", "c1", "get_order")
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"type": "function_call", "call_id": "c1", "arguments": ARGS},
+    {"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "*** Begin"},
+    {"type": "function_call_output", "call_id": "c1", "output": "shipped"},
+    {"type": "custom_tool_call_output", "call_id": "c2", "output": "Error: no such file"},
+    {"type": "mcp_call", "id": "m", "name": "get", "arguments": '{"a": 1}', "output": "x", "error": None},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+]
+
+
+def test_items_of_a_response_are_the_same_in_a_tracers_history_and_in_the_apis_own_log() -> None:
+    """A call whose name was lost stays without one, a free text is the field `input`, a result of the API is kept."""
+    turns = item_messages(["where is order 7?", *ITEMS])
+
+    assert transcript(["where is order 7?", *ITEMS]) == turns
+    assert [(c["name"], c["arguments"]) for m in turns for c in m.get("tool_calls", ())] == [
+        ("", {"id": 7}),
+        ("patch", {"input": "*** Begin"}),
+        ("get", {"a": 1}),
+    ]
+    assert [m["status"] for m in turns if m["role"] == "tool"] == ["unknown", "failed", "ok"]
+    assert turns[-1] == {"role": "assistant", "reasoning": "Hm."}

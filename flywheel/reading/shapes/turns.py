@@ -12,6 +12,7 @@ from typing import Any
 
 from flywheel.reading.memo import cached_by_content
 from flywheel.reading.messages import ROLES, flat_text
+from flywheel.reading.shapes.items import IDS, TOOLS, messages_of_item, thoughts_of
 from flywheel.reading.shapes.reprs import fields_of_repr
 from flywheel.reading.status import FAILED, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text
@@ -21,14 +22,12 @@ Turn = dict[str, Any]
 _SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # fields that may hold a message's text
 _KNOWN = set(ROLES.values())
 _SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
-CALL_KINDS = ("tool_use", "tool_call", "tool-call", "function_call", "custom_tool_call", "mcp_call")
-RESULT_KINDS = (
-    "tool_result", "tool-result", "tool_call_response", "function_result", "function_call_output",
-    "custom_tool_call_output",
-)  # fmt: skip
+_OTHER_CALLS = ("tool_use", "tool_call", "tool-call")
+_OTHER_RESULTS = ("tool_result", "tool-result", "tool_call_response", "function_result")
+CALL_KINDS = (*_OTHER_CALLS, "function_call", "custom_tool_call", "mcp_call")
+RESULT_KINDS = (*_OTHER_RESULTS, "function_call_output", "custom_tool_call_output")
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 _SDK_KINDS = ("text", "json", "content", "error-text", "error-json", "execution-denied")
-_IDS = ("call_id", "callId", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "id")
 _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an untyped part is called by
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult")
@@ -92,7 +91,7 @@ def _turns(role: str, value: Any) -> Iterator[Turn]:
     if _is_pydantic_ai(item):
         yield from _pydantic_ai(item)
     elif item.get("type") in ITEM_KINDS and "role" not in item:
-        yield _item(item)
+        yield from _item(item)
     elif (typed := _typed_role(item)) is not None:
         yield _message(typed, _fields(item))
     elif item:
@@ -170,7 +169,7 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
     return (
         turn
         | present(
-            reasoning_content=text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
+            reasoning=text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
             tool_call_id=ident(first(beside, ("tool_call_id", "toolCallId", "tool_use_id", "call_id"))),
             name=text(first(beside, ("name", "tool_name", "toolName"))) if turn["role"] != "assistant" else None,
             function_call=item.get("function_call") or _numbered_call(item),
@@ -205,16 +204,16 @@ def _calls(item: Mapping[str, Any]) -> list[Any]:
     return bad or ([legacy] if isinstance(legacy, dict) else [])
 
 
-def _item(item: Mapping[str, Any]) -> Turn:
-    """Return an item of the Responses API that has no role."""
+def _item(item: Mapping[str, Any]) -> list[Turn]:
+    """Return the messages of an item that has no role: of the Responses API, or a framework's call or result."""
     kind = item["type"]
-    if kind in CALL_KINDS:
-        return {"role": "assistant", "content": None, "tool_calls": [call_of(item)]}
-    if kind in RESULT_KINDS:
-        return {"role": "tool", "content": [result_of(item)]}
     if kind == "message":
-        return _message("assistant", item)
-    return {"role": "assistant", "content": None, "reasoning_content": thoughts_of(item)}
+        return [_message("assistant", item)]
+    if kind in _OTHER_CALLS:
+        return [{"role": "assistant", "content": None, "tool_calls": [call_of(item)]}]
+    if kind in _OTHER_RESULTS:
+        return [{"role": "tool", "content": [result_of(item)]}]
+    return messages_of_item(item)
 
 
 def _continues(item: Any, turn: Turn, items: Sequence[Turn]) -> bool:
@@ -228,9 +227,9 @@ def _continues(item: Any, turn: Turn, items: Sequence[Turn]) -> bool:
 def _join(before: Turn, turn: Turn) -> None:
     texts = [t for t in (flat_text(before.get("content")), flat_text(turn.get("content"))) if t]
     before["content"] = "\n".join(texts) if texts else None
-    thoughts = [t for t in (before.get("reasoning_content"), turn.get("reasoning_content")) if t]
+    thoughts = [t for t in (before.get("reasoning"), turn.get("reasoning")) if t]
     if thoughts:
-        before["reasoning_content"] = "\n".join(thoughts)
+        before["reasoning"] = "\n".join(thoughts)
     calls = [*before.get("tool_calls", ()), *turn.get("tool_calls", ())]
     if calls:
         before["tool_calls"] = calls
@@ -336,14 +335,6 @@ def _plain(part: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**fields, "type": _CLASSES.get(name, name)}
 
 
-def thoughts_of(item: Mapping[str, Any]) -> str:
-    """Return the text of a reasoning item, whose parts have types of their own; what is encrypted has none."""
-    value = first(item, ("summary", "content", "text"))
-    value = value.get("text") if isinstance(value, dict) else value
-    texts = (text(as_dict(part).get("text")) for part in value) if isinstance(value, list) else [flat_text(value)]
-    return "\n".join(t for t in texts if t)
-
-
 def _untyped(part: Mapping[str, Any], value: Any) -> Any:
     """Return a part of Gemini or Bedrock, or a call or result of AutoGen: they are known by their fields."""
     thoughts = as_dict(part.get("reasoningContent")).get("reasoningText")
@@ -387,7 +378,7 @@ def call_of(value: Any) -> Any:
 
 def _call_id(item: Mapping[str, Any]) -> Any:
     """Return a call's id; Microsoft's framework writes a path whose last part it is."""
-    value = first(item, _IDS)
+    value = first(item, IDS)
     return value[-1] if isinstance(value, list) and value else value
 
 
@@ -408,7 +399,7 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
         present(
             type="tool_result",
             tool_call_id=_call_id(item),
-            name=first(item, ("toolName", "tool_name", "name")),
+            name=first(item, TOOLS),
             content=parts_of(value) if isinstance(value, list) and _are_parts(value) else value,
         )
         | flags

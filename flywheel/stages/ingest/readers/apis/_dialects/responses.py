@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import Message, flat_text, tool_schemas
+from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.streams import stream_events
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, text
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
-from flywheel.stages.ingest.readers.apis._dialects.items import item_messages
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _KEPT = ("conversation", "previous_response_id")

@@ -1,7 +1,8 @@
 """Items of OpenAI's Responses API as messages: one turn of the agent is several items.
 
-In: a list of items, as input or output. Out: messages in normal form: items of the agent in a row are one assistant
-message, and a tool that the API itself ran gives its call, its result and then the next message.
+In: a list of items, as input or output, or one item among a framework's messages. Out: messages in normal form: items
+of the agent in a row are one assistant message, and a tool that the API itself ran gives its call, its result and then
+the next message.
 """
 
 from __future__ import annotations
@@ -24,8 +25,20 @@ _RESULTS = ("output", "outputs", "results", "result")
 _GIVEN = ("action", "operation")
 _FIELDS = ("code", "queries", "query", "prompt", "input")
 _RUN_ELSEWHERE = ("function_call", "custom_tool_call")  # their results come as items of the next input
+_NAMED = (*_RUN_ELSEWHERE, "mcp_call")  # of other calls, the kind is the tool
 _CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
 _STATES = {"completed": OK, "failed": FAILED}
+
+
+IDS = ("call_id", "callId", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "id")
+TOOLS = ("toolName", "tool_name", "name")
+
+
+def messages_of_item(item: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of one item: none for an item that is not part of a conversation."""
+    turns = _Turns()
+    turns.take(item)
+    return turns.turns
 
 
 def item_messages(items: Any) -> list[Message]:
@@ -69,17 +82,15 @@ class _Turns:
             self.turns += turns
 
     def _thought(self, item: Mapping[str, Any]) -> None:
-        """Keep the summary, or the thoughts themselves where a server shows them."""
-        parts = as_list(item.get("content")) or as_list(item.get("summary"))
-        thought = "\n".join(t for part in parts if (t := text(as_dict(part).get("text"))))
+        thought = thoughts_of(item)
         message = self._open()
         if thought:
             before = message.get("reasoning")
             message["reasoning"] = f"{before}\n{thought}" if before else thought
 
     def _called(self, kind: str, item: Mapping[str, Any]) -> None:
-        call_id = ident(first(item, ("call_id", "id"))) or ""
-        name = text(item.get("name")) or kind.removesuffix("_call")
+        call_id = ident(first(item, IDS)) or ""
+        name = text(first(item, TOOLS)) or ("" if kind in _NAMED else kind.removesuffix("_call"))
         self._open().setdefault("tool_calls", []).append({"id": call_id, "name": name, **_arguments(kind, item)})
         if kind in _RUN_ELSEWHERE or kind in _CLIENT_RUN:
             return
@@ -99,6 +110,14 @@ class _Turns:
         return self.turns[-1]
 
 
+def thoughts_of(item: Mapping[str, Any]) -> str:
+    """Return the summary, or the thoughts themselves where a server shows them; what is encrypted has none."""
+    value = next((item[name] for name in ("content", "summary", "text") if item.get(name)), None)
+    value = value.get("text") if isinstance(value, dict) else value
+    texts = (text(as_dict(part).get("text")) for part in value) if isinstance(value, list) else [flat_text(value)]
+    return "\n".join(t for t in texts if t)
+
+
 def _arguments(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call's arguments; a custom tool is given a text, other built-in tools have fields of their own."""
     if kind == "custom_tool_call":
@@ -114,7 +133,7 @@ def _result(output: Any, item: Mapping[str, Any]) -> Message:
     content = flat_text(output)
     outcomes = [as_dict(as_dict(part).get("outcome")) for part in as_list(output)]
     codes = [outcome.get("exit_code") for outcome in outcomes if outcome]
-    fields = picked(item, ("call_id", "id", "name", "error", "is_error"))
+    fields = present(call_id=first(item, IDS), name=first(item, TOOLS)) | picked(item, ("error", "is_error", "isError"))
     if codes:
         return result_message(content, fields, status=OK if all(code == 0 for code in codes) else FAILED)
     status = FAILED if item.get("status") == "failed" else tool_status(content, fields)
