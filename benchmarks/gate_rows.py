@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from flywheel.config import GateConfig
+from flywheel.extensions import load_extensions
 from flywheel.records import EvalReport, GateEvidence, MetricRow, RoundManifest
-from flywheel.stages.gate import no_deterioration, non_inferior, slices, superiority, validity
 from flywheel.stages.gate.evidence import BOLD, REUSED, STARTS, over_starts
 from flywheel.stats.betting import log_e, transcript_bits
 from flywheel.stats.paired import mcnemar_better
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from flywheel.extensions import GateRule
 
 CFG = GateConfig()
-RULES: dict[str, GateRule] = {
-    "validity": validity,
-    "superiority": superiority,
-    "non_inferior": non_inferior,
-    "slices": slices,
-    "no_deterioration": no_deterioration,
-}
+RULES: dict[str, GateRule] = load_extensions("gates", CFG.rules)
 EMPTY = EvalReport(
     round=1, baseline="base", candidate_adapter_sha256="", baseline_adapter_sha256="", cases_sha256="", n_cases=0,
     n_tasks=0, leaked_tasks=0, metrics=[], coverage={},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
@@ -26,15 +26,8 @@ PROBES = (
 TOLERANCE = {"float32": 2e-3, "bfloat16": 0.5}  # of the largest logit's size: what rounding alone does
 
 
-class Merged(NamedTuple):
-    """How far the merged model is from the adapted one."""
-
-    largest_difference: float
-    largest_logit: float
-
-
-def merge(cfg: ModelConfig, adapter: Path, folder: Path) -> Merged:
-    """Write the merged model into an empty folder.
+def merge(cfg: ModelConfig, adapter: Path, folder: Path) -> float:
+    """Write the merged model into an empty folder; return how far its logits are from the adapted one's, at most.
 
     Args:
         cfg: the base model.
@@ -71,7 +64,7 @@ def _logits(model: Any, probes: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return [model(input_ids=ids.to(model.device)).logits.float().cpu() for ids in probes]
 
 
-def _checked(dtype: str, adapted: Sequence[torch.Tensor], merged: Sequence[torch.Tensor]) -> Merged:
+def _checked(dtype: str, adapted: Sequence[torch.Tensor], merged: Sequence[torch.Tensor]) -> float:
     difference = max(float((a - b).abs().max()) for a, b in zip(adapted, merged, strict=True))
     size = max(float(a.abs().max()) for a in adapted)
     if not difference <= TOLERANCE[dtype] * max(size, 1.0):  # also where a number is none
@@ -79,4 +72,4 @@ def _checked(dtype: str, adapted: Sequence[torch.Tensor], merged: Sequence[torch
             f"the merged model is not the adapted one: a logit differs by {difference:.3g}, the largest is {size:.3g}",
             hint="serve the adapter next to its base (flywheel deploy vllm); [model] dtype float32 merges exactly",
         )
-    return Merged(difference, size)
+    return difference

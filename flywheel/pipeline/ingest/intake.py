@@ -70,7 +70,7 @@ class Intake:
         fresh = []
         for number in sorted(set(where.values())):
             known = self._known(number)
-            rows = dedup(events.filter(partition == number), known).frame
+            rows = dedup(events.filter(partition == number), known)
             known.add(rows["event_id"])
             self._waiting.setdefault(number, []).append(rows)
             self._bytes += int(rows.estimated_size())

@@ -51,7 +51,7 @@ def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = 
     if base_identity(base).sha256 != manifest.base_model_sha256:
         raise FlywheelError(f"round {number} was trained on another base model", hint="set [model] base to that model")
     with files.atomic_folder(folder) as partial:
-        merged = merge(base, ctx.registry.folder(number) / "adapter", partial)
+        difference = merge(base, ctx.registry.folder(number) / "adapter", partial)
         weights = sorted(partial.glob("*.safetensors"))
         if converter is not None:
             _convert(converter, partial, partial / "model.gguf")
@@ -63,7 +63,7 @@ def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = 
             adapter_sha256=manifest.adapter_sha256,
             weights_sha256=files.hash_text("".join(files.hash_file(path) for path in weights)),
             size_bytes=sum(path.stat().st_size for path in weights),
-            largest_difference=merged.largest_difference,
+            largest_difference=difference,
             gguf=str(folder / "model.gguf") if gguf else "",
         )
         files.write_json(partial / ABOUT, answer.model_dump(mode="json", exclude={"folder", "gguf"}))

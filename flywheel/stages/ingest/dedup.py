@@ -6,8 +6,6 @@ one with the smallest place in the sources stays, so that the order in which fil
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -70,16 +68,8 @@ def _merged(one: Halves, other: Halves) -> Halves:
     return _sorted(np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]]))
 
 
-class Deduplicated(NamedTuple):
-    """New events, and how many were dropped."""
-
-    frame: pl.DataFrame
-    n_duplicates: int
-
-
-def dedup(frame: pl.DataFrame, known: Ids) -> Deduplicated:
+def dedup(frame: pl.DataFrame, known: Ids) -> pl.DataFrame:
     """Return the events that are not known, each once; sorted by their place in the sources."""
     order = ["source_file", "source_line", "seq", "event_id"]
     single = frame.sort(order).unique("event_id", keep="first", maintain_order=True)
-    fresh = single.filter(~pl.Series(known.known(single["event_id"]), dtype=pl.Boolean))
-    return Deduplicated(fresh, frame.height - fresh.height)
+    return single.filter(~pl.Series(known.known(single["event_id"]), dtype=pl.Boolean))

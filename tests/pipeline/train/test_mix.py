@@ -78,7 +78,7 @@ def mixed(planned: PlannedRound) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    make_tiny_model(tmp_path / "model", sharpness=20)
+    make_tiny_model(tmp_path / "model", sharpness=20, tokens=4096)
     folder = tmp_path / "project"
     (folder / "golden").mkdir(parents=True)
     (folder / "golden" / "rules.jsonl").write_text(json.dumps(GOLDEN) + "\n", encoding="utf-8")

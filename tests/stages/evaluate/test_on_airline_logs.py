@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from flywheel.config import EvalConfig, GateConfig
-from flywheel.extensions import Holdout
+from flywheel.extensions import Holdout, load_extensions
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.project import Project
 from flywheel.records import Split, Verdict, canonical_json
 from flywheel.stages.evaluate.cases import state_cases
 from flywheel.stages.evaluate.compare import build_report
 from flywheel.stages.evaluate.suites.next_action import next_action
-from flywheel.stages.gate import decide, no_deterioration, non_inferior, superiority, validity
+from flywheel.stages.gate import decide
 from tests.policies import LogReplay
 from tests.reports import given_input
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from flywheel.extensions import GateRule
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +58,9 @@ def test_thirty_won_cases_of_seven_tasks_are_seven_wins(holdout: Holdout) -> Non
         cases_sha256="c",
         trained_tasks=(),
     )
-    rules: Mapping[str, GateRule] = {
-        "validity": validity,
-        "superiority": superiority,
-        "non_inferior": non_inferior,
-        "no_deterioration": no_deterioration,
-    }
-
     head = report.metrics[0]
-    decision = decide(given_input(report), rules, GateConfig())
+    gate = GateConfig()
+    decision = decide(given_input(report), load_extensions("gates", gate.rules), gate)
 
     assert (head.metric, head.n, head.n_tasks, head.wins, head.losses) == ("next_action_good", 30, 7, 30, 0)
     assert head.p_better == 2.0**-7

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from flywheel.config import GateConfig
+from flywheel.extensions import load_extensions
 from flywheel.records import EvalReport, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate import (
     MANDATORY,
     Decision,
     decide,
-    no_deterioration,
-    non_inferior,
     off_policy,
     rule_names,
-    slices,
-    superiority,
-    validity,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,15 +23,8 @@ from tests.reports import entry, estimate, evidence_of, given_input, guard, repo
 if TYPE_CHECKING:
     from flywheel.extensions import GateInput, GateRule
 
-RULES: dict[str, GateRule] = {
-    "validity": validity,
-    "superiority": superiority,
-    "non_inferior": non_inferior,
-    "slices": slices,
-    "no_deterioration": no_deterioration,
-    "off_policy": off_policy,
-}
 CFG = GateConfig()
+RULES: dict[str, GateRule] = load_extensions("gates", CFG.rules)
 
 
 def judge(evaluation: EvalReport, **rest: Any) -> Decision:

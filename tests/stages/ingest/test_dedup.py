@@ -31,16 +31,15 @@ def test_order_does_not_matter_and_nothing_is_lost(
     shuffled = list(rows)
     getattr(rng, "shuffle")(shuffled)  # noqa: B009 - hypothesis types it as Random only at run time
     one, other = (dedup(pl.DataFrame(r, schema=SCHEMA), ids) for r in (rows, shuffled))
-    assert one.frame.equals(other.frame)
-    assert one.frame["event_id"].n_unique() == one.frame.height
-    assert set(one.frame["event_id"]) == {r["event_id"] for r in rows} - set(known)
-    assert one.n_duplicates == len(rows) - one.frame.height
+    assert one.equals(other)
+    assert one["event_id"].n_unique() == one.height
+    assert set(one["event_id"]) == {r["event_id"] for r in rows} - set(known)
 
 
 def test_the_smallest_place_stays() -> None:
     one = IDS[0]
     frame = pl.DataFrame([(one, "y", 1, 0), (one, "x", 2, 0), (one, "x", 2, 1)], schema=SCHEMA, orient="row")
-    assert dedup(frame, Ids()).frame.rows() == [(one, "x", 2, 0)]
+    assert dedup(frame, Ids()).rows() == [(one, "x", 2, 0)]
 
 
 HALVES = st.sampled_from(["0" * 16, "f" * 16, "8" * 16, "0123456789abcdef"])

@@ -30,7 +30,7 @@ WHERE = ["source_file", "source_line"]
 
 def facts(events: pl.DataFrame) -> pl.DataFrame:
     """Events without where they were found."""
-    return dedup(events, NONE).frame.drop(WHERE).sort("event_id")
+    return dedup(events, NONE).drop(WHERE).sort("event_id")
 
 
 def test_every_layout_and_packing_gives_the_same_events(tmp_path: Path, take: Take, pairs: Callable[..., Any]) -> None:
@@ -72,7 +72,7 @@ def test_reading_twice_is_reading_once(write: Callable[..., Path], take: Take, p
     again = take()
     known = Ids()
     known.add(first.events["event_id"])
-    assert dedup(again.events, known).frame.height == 0
+    assert dedup(again.events, known).height == 0
 
 
 def test_the_order_of_files_does_not_matter(
@@ -85,8 +85,8 @@ def test_the_order_of_files_does_not_matter(
     for order in (files, files[::-1]):
         batches = list(ingest(order, root=tmp_path, known={}, cfg=IngestConfig(), key=b"k", readers=readers))
         frames.append(dedup(pl.concat([b.events for b in batches]), NONE))
-    assert frames[0].frame.equals(frames[1].frame)
-    assert (frames[0].frame.height, frames[0].n_duplicates) == (6, 4)
+    assert frames[0].equals(frames[1])
+    assert frames[0].height == 6
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -145,7 +145,7 @@ def test_a_log_that_grows_by_any_bytes_is_the_whole(
         seen.append(taken.events)
     path.write_bytes(content)
     frames = [e for e in seen if e.height]
-    assert dedup(pl.concat(frames), NONE).frame.equals(dedup(take(path).events, NONE).frame)
+    assert dedup(pl.concat(frames), NONE).equals(dedup(take(path).events, NONE))
 
 
 def test_growth_is_read_from_where_it_began(write: Callable[..., Path], take: Take, pairs: Callable[..., Any]) -> None:
