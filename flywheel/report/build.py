@@ -110,17 +110,17 @@ def _island(data: ReportData) -> dict[str, Any]:
 def _figures(data: ReportData) -> dict[str, str]:
     rows, slices = (views.metric_rows(data, slices=s) for s in (False, True))
     return {
-        "metrics": plots.forest(rows, name="metrics", binary=True),
-        "metrics_plain": plots.forest(rows, name="metrics-plain", binary=False),
-        "slices": plots.forest(slices, name="slices", binary=True),
-        "slices_plain": plots.forest(slices, name="slices-plain", binary=False),
-        "funnel": plots.funnel(views.funnels_of(data), name="funnel"),
-        "signals": plots.signal_scores(data.signals, name="signals"),
-        "distributions": plots.signal_spread(data.signals, name="spread"),
-        "agreements": plots.agreements(data.agreements, name="agreements"),
-        "returns": plots.return_histogram(data.returns, name="returns"),
-        "training": plots.training_curves(data.training, name="training"),
-        "drift": plots.drift(data.history, name="drift", current=data.round),
+        "metrics": plots.forest(rows, binary=True),
+        "metrics_plain": plots.forest(rows, binary=False),
+        "slices": plots.forest(slices, binary=True),
+        "slices_plain": plots.forest(slices, binary=False),
+        "funnel": plots.funnel(views.funnels_of(data)),
+        "signals": plots.signal_scores(data.signals),
+        "distributions": plots.signal_spread(data.signals),
+        "agreements": plots.agreements(data.agreements),
+        "returns": plots.return_histogram(data.returns),
+        "training": plots.training_curves(data.training),
+        "drift": plots.drift(data.history, current=data.round),
     }
 
 

@@ -16,7 +16,7 @@ def home_page(data: HomeData) -> str:
     from markupsafe import Markup
 
     figures = {
-        name: Markup(success_over_time(data.lines, data.marks, span=data.span, name=name, wide=name == "wide"))  # noqa: S704 - serialised XML
+        name: Markup(success_over_time(data.lines, data.marks, span=data.span, wide=name == "wide"))  # noqa: S704 - serialised XML
         for name in ("wide", "narrow")
     }
     end = drawn_until(data.lines, data.span)

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from flywheel.report.svg import ACCENT, FOURTH, INK, LINE, SECOND, SOFT, THIRD, drawing, to_svg
+from flywheel.report.svg import ACCENT, BROKEN, FOURTH, INK, SECOND, SOFT, THIRD, Drawing, Panel
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from flywheel.report.home_data import Mark, PolicyLine
 
 COLOURS = (ACCENT, SECOND, THIRD, FOURTH, INK, SOFT)
@@ -23,66 +21,48 @@ SHAPES = ("o", "s", "^", "D", "v", "P")
 SIGNS = ("●", "■", "▲", "◆", "▼", "✚")  # of the shapes, in the page
 NAMES = ("accent", "second", "third", "fourth", "ink", "soft")  # of the colours, as classes of the page
 _SPANS = {"day": timedelta(days=1), "week": timedelta(weeks=1), "month": timedelta(days=30)}
-_WIDE, _NARROW = (9.0, 3.1), (3.9, 3.0)  # inches
+_WIDE, _NARROW = (648.0, 223.0), (281.0, 216.0)  # pixels
+_PERCENT = [(0.0, "0"), (25.0, "25"), (50.0, "50"), (75.0, "75"), (100.0, "100%")]
 _MOST_MARKS = 8
 _EDGE = 0.75  # share of the width from which a label would leave the picture, were it centred
 _A_YEAR = 330  # days from which a date needs its year
 
 
-def success_over_time(lines: Sequence[PolicyLine], marks: Sequence[Mark], *, span: str, name: str, wide: bool) -> str:
+def success_over_time(lines: Sequence[PolicyLine], marks: Sequence[Mark], *, span: str, wide: bool) -> str:
     """Return the picture; '' where no policy has a known outcome at a known time."""
-    drawn = [line for line in lines[: len(COLOURS)] if any(p.success.rate is not None for p in line.points)]
+    shown = lines[: len(COLOURS)]
+    drawn = [line for line in shown if any(p.success.rate is not None for p in line.points)]
     if not drawn:
-        return _without_times(lines[: len(COLOURS)], name=name, wide=wide)
-    from matplotlib.figure import Figure
-
+        return _without_times(shown, wide=wide)
     width, height = _WIDE if wide else _NARROW
-    with drawing():
-        figure = Figure(figsize=(width, height))
-        left, bottom, right, top = 0.5, 0.35, 0.15, 0.35
-        ax = figure.add_axes(
-            (left / width, bottom / height, (width - left - right) / width, (height - bottom - top) / height)
-        )
-        times = [point.at for line in drawn for point in line.points]
-        first, last = min(times), max(times) + _SPANS[span]
-        for place, line in enumerate(lines[: len(COLOURS)]):
-            if line in drawn:
-                _line(ax, line, place, _SPANS[span] / 2)
-        ax.set_xlim(_day(first) - 0.01 * _day_span(first, last), _day(last) + 0.01 * _day_span(first, last))
-        labels = _marks(ax, [m for m in marks if first <= m.at <= last], wide=wide)
-        ax.set_ylim(-3, 103)
-        ax.set_yticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100%"])
-        ax.grid(axis="y", color=LINE, linewidth=0.5, alpha=0.4)
-        _dates(ax, first, last, most=7 if wide else 3)
-        title = "Success of episodes by policy over time, with 95% intervals"
-        return to_svg(figure, name=name, title=title, labels=labels)
+    drawing = Drawing(width, height, "Success of episodes by policy over time, with 95% intervals")
+    times = [point.at for line in drawn for point in line.points]
+    first, last = min(times), max(times) + _SPANS[span]
+    room = 0.01 * _day_span(first, last)
+    panel = Panel(drawing, 36, 25, width - 54, height - 50, (_day(first) - room, _day(last) + room), (-3, 103))
+    panel.axis_left(_PERCENT, grid=True)
+    panel.axis_below(_dates(first, last, most=7 if wide else 3))
+    _marks(panel, [m for m in marks if first <= m.at <= last], wide=wide)
+    for place, line in enumerate(shown):
+        if line in drawn:
+            _line(panel, line, place, _SPANS[span] / 2)
+    return drawing.svg()
 
 
-def _without_times(lines: Sequence[PolicyLine], *, name: str, wide: bool) -> str:
+def _without_times(lines: Sequence[PolicyLine], *, wide: bool) -> str:
     """Return each policy's success as a point with its interval; '' where no outcome is known."""
     known = [(place, line) for place, line in enumerate(lines) if line.success.rate is not None]
     if not known:
         return ""
-    from matplotlib.figure import Figure
-
-    width, height = (_WIDE if wide else _NARROW)[0], 0.5 + 0.3 * len(known)
-    with drawing():
-        figure = Figure(figsize=(width, height))
-        left, bottom = 0.35, 0.35
-        ax = figure.add_axes(
-            (left / width, bottom / height, (width - left - 0.25) / width, (height - bottom - 0.1) / height)
-        )
-        for y, (place, line) in enumerate(known):
-            ends = [100 * _known(line.success.low), 100 * _known(line.success.high)]
-            ax.plot(ends, [y, y], color=COLOURS[place], linewidth=2, solid_capstyle="butt")
-            ax.plot([100 * _known(line.success.rate)], [y], marker=SHAPES[place], markersize=7, color=COLOURS[place])
-        ax.set_ylim(len(known) - 0.5, -0.5)
-        ax.set_yticks([])
-        ax.spines["left"].set_visible(False)
-        ax.set_xlim(-1, 101)
-        ax.set_xticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100%"])
-        ax.grid(axis="x", color=LINE, linewidth=0.5, alpha=0.4)
-        return to_svg(figure, name=name, title="Success of episodes by policy, with 95% intervals")
+    width, height = (_WIDE if wide else _NARROW)[0], 36 + 21.6 * len(known)
+    drawing = Drawing(width, height, "Success of episodes by policy, with 95% intervals")
+    panel = Panel(drawing, 25, 7, width - 43, height - 32, (-1, 101), (len(known) - 0.5, -0.5))
+    panel.axis_below(_PERCENT, grid=True)
+    for y, (place, line) in enumerate(known):
+        ends = [(100 * _known(end), float(y)) for end in (line.success.low, line.success.high)]
+        panel.line(ends, COLOURS[place], 2)
+        panel.marker((100 * _known(line.success.rate), y), SHAPES[place], 7, COLOURS[place])
+    return drawing.svg()
 
 
 def drawn_until(lines: Sequence[PolicyLine], span: str) -> datetime | None:
@@ -91,44 +71,40 @@ def drawn_until(lines: Sequence[PolicyLine], span: str) -> datetime | None:
     return max(times) + _SPANS[span] if times else None
 
 
-def _line(ax: Axes, line: PolicyLine, place: int, middle: timedelta) -> None:
+def _line(panel: Panel, line: PolicyLine, place: int, middle: timedelta) -> None:
     """Draw a policy: its points with their intervals, joined where no span is missing between them."""
     colour, points = COLOURS[place], [p for p in line.points if p.success.rate is not None]
     xs = [_day(point.at + middle) for point in points]
-    ys = [100 * (point.success.rate or 0.0) for point in points]
-    lows, highs = ([100 * _known(getattr(p.success, end)) for p in points] for end in ("low", "high"))
+    rates, lows, highs = (
+        [(x, 100 * _known(getattr(p.success, name))) for x, p in zip(xs, points, strict=True)]
+        for name in ("rate", "low", "high")
+    )
     if len(points) > 1:
-        ax.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0)
-        ax.plot(xs, ys, color=colour, linewidth=1.8)
+        panel.band(lows, highs, colour, opacity=0.14)
+        panel.line(rates, colour, 1.8)
     else:
-        ax.plot([xs[0]] * 2, [lows[0], highs[0]], color=colour, linewidth=1.6, solid_capstyle="butt")
-    ax.plot(xs, ys, marker=SHAPES[place], markersize=5.5, color=colour, linestyle="none")
+        panel.line([lows[0], highs[0]], colour, 1.6)
+    for at in rates:
+        panel.marker(at, SHAPES[place], 5.5, colour)
 
 
 def _known(value: float | None) -> float:
     return value if value is not None else math.nan
 
 
-def _marks(ax: Axes, marks: Sequence[Mark], *, wide: bool) -> dict[str, str]:
+def _marks(panel: Panel, marks: Sequence[Mark], *, wide: bool) -> None:
     """Draw each decision as a broken line with its name above; a narrow page has room for the last name only."""
-    labels = {}
-    left, right = ax.get_xlim()
     for place, mark in enumerate(marks[-_MOST_MARKS:]):
-        x = _day(mark.at)
-        ax.axvline(x, color=INK, linewidth=1, linestyle=(0, (3, 3)))
+        panel.upright(_day(mark.at), INK, dash=BROKEN)
         if wide or place == len(marks[-_MOST_MARKS:]) - 1:
-            labels[f"@mark{place}"] = mark.label
-            at = (x - left) / (right - left)
-            side = "right" if at > _EDGE else "left" if at < 1 - _EDGE else "center"
-            ax.annotate(
-                f"@mark{place}", (x, 1), (0, 5), xycoords=("data", "axes fraction"), textcoords="offset points",
-                ha=side, va="bottom", color=INK, fontsize=9,
-            )  # fmt: skip
-    return labels
+            x = panel.x(_day(mark.at))
+            at = (x - panel.left) / panel.width
+            anchor = "end" if at > _EDGE else "start" if at < 1 - _EDGE else "middle"
+            panel.drawing.text((x, panel.top - 10), mark.label, anchor=anchor)
 
 
 def _day(at: datetime) -> float:
-    """Return a time in days, on an axis of our own: matplotlib's dates depend on its settings."""
+    """Return a time in days."""
     return at.timestamp() / 86400
 
 
@@ -136,10 +112,12 @@ def _day_span(first: datetime, last: datetime) -> float:
     return max(_day(last) - _day(first), 1.0)
 
 
-def _dates(ax: Axes, first: datetime, last: datetime, *, most: int) -> None:
-    """Write some dates under the axis: whole days, evenly apart."""
+def _dates(first: datetime, last: datetime, *, most: int) -> list[tuple[float, str]]:
+    """Return some dates of an axis: whole days, evenly apart."""
     days = max(1, round(_day_span(first, last)))
     stride = max(1, math.ceil(days / most))
     start = first.replace(hour=0, minute=0, second=0, microsecond=0)
     ticks = [start + timedelta(days=n) for n in range(0, days + 1, stride)]
-    ax.set_xticks([_day(t) for t in ticks], [f"{t.day} {t:%b}" + (f" {t:%y}" if days > _A_YEAR else "") for t in ticks])
+    return [
+        (_day(t), f"{t.day} {t:%b}" + (f" {t:%y}" if days > _A_YEAR else "")) for t in ticks if _day(t) >= _day(first)
+    ]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 _LIBRARIES = {
     "light": ("polars", "numpy", "pyarrow.parquet", "pyarrow.dataset", "duckdb", "scipy.stats", "jsonschema", "jinja2"),
-    "heavy": ("torch", "transformers", "peft", "trl", "accelerate", "datasets", "matplotlib.pyplot"),
+    "heavy": ("torch", "transformers", "peft", "trl", "accelerate", "datasets"),
 }
 # Lazy packages load a name when it is asked for.
 _NAMES = (

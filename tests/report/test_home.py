@@ -39,7 +39,7 @@ def test_a_manager_sees_success_verdict_night_and_what_waits() -> None:
 def test_the_picture_marks_what_moved_the_champion_and_names_what_came_later() -> None:
     data = full_home()
     for wide, labels in ((True, ["round 1 promoted", "round 2 promoted"]), (False, ["round 2 promoted"])):
-        svg = parse_svg(success_over_time(data.lines, data.marks, span="week", name="x", wide=wide))
+        svg = parse_svg(success_over_time(data.lines, data.marks, span="week", wide=wide))
         texts = [element.text for element in svg.iter() if element.text]
         assert [text for text in texts if "promoted" in text] == labels
     late = replace(data, marks=[replace(data.marks[0], at=datetime(2026, 11, 22, tzinfo=UTC))])

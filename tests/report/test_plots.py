@@ -16,9 +16,9 @@ from tests.report.sample import full_data, hostile_data, parse_svg
 def _all(data: ReportData) -> dict[str, str]:
     rows = metric_rows(data, slices=False)
     return {
-        "metrics": plots.forest(rows, name="metrics", binary=True),
-        "plain": plots.forest(rows, name="plain", binary=False),
-        "slices": plots.forest(metric_rows(data, slices=True), name="slices", binary=True),
+        "metrics": plots.forest(rows, binary=True),
+        "plain": plots.forest(rows, binary=False),
+        "slices": plots.forest(metric_rows(data, slices=True), binary=True),
         "funnel": plots.funnel(funnels_of(data)),
         "signals": plots.signal_scores(data.signals),
         "returns": plots.return_histogram(data.returns),
@@ -54,7 +54,7 @@ def test_a_row_is_coloured_only_if_its_interval_excludes_zero() -> None:
         return MetricRow(suite="s", metric="m", n=9, delta=(low + high) / 2, low=low, high=high)
 
     def colours(low: float, high: float) -> set[str]:
-        svg = plots.forest([row(low, high)], name="x", binary=True)
+        svg = plots.forest([row(low, high)], binary=True)
         return set(re.findall(r"s-(good|bad|ink)", svg))
 
     assert colours(0.1, 0.2) == {"good"}
@@ -76,8 +76,8 @@ def test_the_funnel_writes_counts() -> None:
 @pytest.mark.parametrize(
     "svg",
     [
-        plots.forest([], name="x", binary=True),
-        plots.forest([MetricRow(suite="s", metric="m", n=0)], name="x", binary=True),
+        plots.forest([], binary=True),
+        plots.forest([MetricRow(suite="s", metric="m", n=0)], binary=True),
         plots.funnel({}),
         plots.funnel({"stage": {"considered": 0, "kept": 0}}),
         plots.signal_scores([SignalRow("s", "f", "implicit", 0, None, None)]),
