@@ -132,15 +132,15 @@ class Panel:
     up: Point
 
     def x(self, value: float) -> float:
-        """Return where a value is drawn; one beyond the box at its edge."""
+        """Return the place of a value; of one beyond the box, its edge."""
         return self.left + self.width * _share(value, *self.across)
 
     def y(self, value: float) -> float:
-        """Return where a value is drawn; one beyond the box at its edge."""
+        """Return the place of a value; of one beyond the box, its edge."""
         return self.top + self.height * (1 - _share(value, *self.up))
 
     def line(self, points: Iterable[Point], colour: str, width: float, *, dash: str = "") -> None:
-        """Draw a line through values; a value that is no number leaves a gap."""
+        """Draw a line through values; a missing value leaves a gap."""
         for run in _runs(points):
             if len(run) > 1:
                 self.drawing.line([(self.x(x), self.y(y)) for x, y in run], colour, width, dash=dash)
@@ -163,7 +163,7 @@ class Panel:
         self.drawing.area([(left, low), (right, low), (right, high), (left, high)], colour, opacity=opacity)
 
     def marker(self, at: Point, shape: str, size: float, colour: str, *, face: str = "") -> None:
-        """Draw a value as a point; none where it is no number."""
+        """Draw a value as a point; none where it is missing."""
         if all(map(math.isfinite, at)):
             self.drawing.marker((self.x(at[0]), self.y(at[1])), shape, size, colour, face=face)
 

@@ -54,7 +54,7 @@ def test_labels_are_text_and_nothing_else() -> None:
 
 
 def test_values_are_drawn_where_they_belong() -> None:
-    """A value that is no number leaves a gap, and one beyond the box is at its edge."""
+    """A missing value leaves a gap, and one beyond the box is at its edge."""
     line, marker = _paths(ACCENT)
     assert line == "M 100 45 L 140 10"
     assert marker == "M 180 5.5 L 184.5 10 L 180 14.5 L 175.5 10 z"
