@@ -17,9 +17,11 @@ from flywheel.records import FRESH, EvalReport, MetricRow, Promotion, RoundManif
 
 MISSING = "-"
 NAMED = 3  # names that a sentence holds; -v prints the others
+_SLOW = 0.5  # a second, below which the time of one is shown instead of a rate
 _SMALL, _LARGE = 1e-3, 1e5  # beyond these a plain number is written with an exponent
 _WIDE = 0.1  # shares; an interval as wide carries no decimals of a percentage
 _SHOWN_AS_ZERO = 0.005  # shares below this, written without decimals
+_MINUTE_S = 60
 _HOUR_S = 3600
 _KILO = 1000
 
@@ -78,10 +80,21 @@ def size(n_bytes: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a span of time: '81.4 s', '1.5 h'."""
+    """Return a span of time: '81.4 s', '9.5 min', '1.5 h'."""
     if not _known(seconds):
         return MISSING
+    if 2 * _MINUTE_S <= seconds < _HOUR_S:
+        return f"{seconds / _MINUTE_S:.1f} min"
     return f"{seconds / _HOUR_S:,.1f} h" if seconds >= _HOUR_S else f"{seconds:,.1f} s"
+
+
+def speed(done: int, seconds: float, unit: str = "") -> str:
+    """Return how fast counted work goes: '3.2 cases/s', or '35.0 s each' where one takes long; '' before the first."""
+    if done <= 0 or seconds <= 0:
+        return ""
+    if done / seconds < _SLOW:
+        return f"{duration(seconds / done)} each"
+    return f"{done / seconds:.1f}{f' {unit}' if unit else ''}/s"
 
 
 # --- rates, differences, intervals -----------------------------------------------------------------------------------
@@ -159,6 +172,13 @@ def looks_needed(looks: Mapping[str, int]) -> str:
     return ", ".join(
         [f"an improvement of {first[0]} points in about {count(first[1], 'look')}", *(f"{p} in {n:,}" for p, n in rest)]
     )
+
+
+def attempt_outcome(recorded: float | None, p_success: float | None, *, known: bool) -> str:
+    """Return how an attempt ended: by its recorded outcome, which is a fact, else by an estimate."""
+    if recorded is not None:
+        return {0.0: "failed, recorded", 1.0: "succeeded, recorded"}.get(recorded, f"score {recorded:.2f}, recorded")
+    return f"P(success) {p_success:.2f}" if known and _known(p_success) else "outcome unknown"
 
 
 # --- rounds and metrics ----------------------------------------------------------------------------------------------

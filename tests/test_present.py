@@ -54,9 +54,22 @@ def test_a_missing_number_is_a_dash(missing: float | None) -> None:
         assert bracket(missing, 0.1) == bracket(0.1, missing) == "-"
 
 
+def test_slow_work_says_how_long_one_takes() -> None:
+    assert present.speed(64, 20.0, "cases") == "3.2 cases/s"
+    assert present.speed(10, 350.0, "cases") == "35.0 s each"
+    assert present.speed(0, 350.0, "cases") == ""
+
+
+def test_a_recorded_outcome_is_no_probability() -> None:
+    assert present.attempt_outcome(1.0, 0.97, known=True) == "succeeded, recorded"
+    assert present.attempt_outcome(0.5, 0.5, known=True) == "score 0.50, recorded"
+    assert present.attempt_outcome(None, 0.83, known=True) == "P(success) 0.83"
+    assert present.attempt_outcome(None, None, known=False) == "outcome unknown"
+
+
 def test_sizes_and_durations() -> None:
     assert [present.size(n) for n in (512, 9_437_184, 3e12)] == ["512 B", "9.4 MB", "3.0 TB"]
-    assert [present.duration(s) for s in (0, 81.44, 5_400)] == ["0.0 s", "81.4 s", "1.5 h"]
+    assert [present.duration(s) for s in (0, 81.44, 570, 5_400)] == ["0.0 s", "81.4 s", "9.5 min", "1.5 h"]
 
 
 def test_rounds_and_baselines_have_names() -> None:

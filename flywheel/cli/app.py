@@ -75,7 +75,9 @@ def _globals(  # noqa: PLR0913 - one parameter a global option
     config: Annotated[Path | None, typer.Option("--config", help="Configuration file.", metavar="FILE")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also print funnels and timings.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, also of an error.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document, also of an error.", envvar="FLYWHEEL_JSON")
+    ] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
@@ -141,7 +143,11 @@ def _of_the_command_line(error: Exception) -> FlywheelError | None:
         return None
     mistyped = CommandLineError if code == ExitCode.USAGE else FlywheelError
     context = getattr(error, "ctx", None)
-    return mistyped(str(words()), hint=f"{context.command_path} --help" if context is not None else "flywheel --help")
+    asked_nothing = type(error).__name__ == "NoArgsIsHelpError"  # a group's name alone: its words are the whole help
+    return mistyped(
+        "Missing command." if asked_nothing else str(words()),
+        hint=f"{context.command_path} --help" if context is not None else "flywheel --help",
+    )
 
 
 def _exit(error: FlywheelError, *, as_json: bool) -> NoReturn:

@@ -84,8 +84,7 @@ def counted(out: Output, text: str, unit: str = "") -> Iterator[Show]:
             began[what] = time.monotonic(), done
             bar.reset(task, description=what, total=of, completed=done, rate="")
         at, first = began[what]
-        seconds = time.monotonic() - at
-        rate = f"{(done - first) / seconds:.1f}{f' {unit}' if unit else ''}/s" if done > first and seconds > 0 else unit
+        rate = present.speed(done - first, time.monotonic() - at, unit) or unit
         bar.update(task, description=what + note, completed=done, total=of, rate=rate)
 
     with _shown(bar):
@@ -96,7 +95,7 @@ class _Lines:
     """Prints how far counted work is, at most every half minute."""
 
     def __init__(self, out: Output, unit: str) -> None:
-        self._out, self._unit, self._what, self._first = out, f" {unit}" if unit else "", "", 0
+        self._out, self._unit, self._what, self._first = out, unit, "", 0
         self._began = self._printed = time.monotonic()
 
     def __call__(self, what: str, done: int, of: int, note: str = "") -> None:
@@ -106,10 +105,11 @@ class _Lines:
         if now - self._printed < _EVERY_S or done >= of:
             return
         self._printed = now
-        seconds = now - self._began
-        speed = (done - self._first) / seconds if seconds > 0 else 0.0
-        left = f", {present.duration((of - done) / speed)} left" if speed else ""
-        self._out.say(f"{what}{note}: {done:,} of {of:,}{self._unit}, {speed:.1f}{self._unit}/s{left}")
+        seconds, since = now - self._began, done - self._first
+        left = f"{present.duration((of - done) * seconds / since)} left" if since > 0 else ""
+        far = f"{done:,} of {of:,}{f' {self._unit}' if self._unit else ''}"
+        parts = [far, present.speed(since, seconds, self._unit), left]
+        self._out.say(f"{what}{note}: {', '.join(part for part in parts if part)}")
 
 
 @contextmanager

@@ -157,6 +157,7 @@ def test_json_answers_fit_their_published_schema(command: str, tmp_path: Path, r
         (["--json", "ingets"], 2, "No such command 'ingets'"),
         (["--json", "plan", "--round", "x"], 2, "Invalid value for '--round'"),
         (["explain", "--json"], 2, "Missing argument 'SUBJECT'"),
+        (["--json", "deploy"], 2, "Missing command."),
         (["rollback", "--json"], 2, "move the champion back to @previous?"),
     ],
 )
@@ -176,6 +177,8 @@ def test_with_json_an_error_is_a_document_too(
 def test_the_environment_may_ask_for_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYWHEEL_JSON", "1")
     assert json.loads(flywheel("explain", "nothing", cwd=tmp_path).stdout)["error"]["exit_code"] == 1
+    assert json.loads(flywheel("status", cwd=tmp_path).stdout)["next_round"] == 1
+    assert "FLYWHEEL_JSON" in flywheel("--help", cwd=tmp_path).stdout
 
 
 def test_the_package_runs_as_a_module(tmp_path: Path) -> None:

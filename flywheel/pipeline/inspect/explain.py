@@ -17,7 +17,8 @@ from flywheel.pipeline.build.registry import STAGES, stage_of
 from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.show import show
-from flywheel.present import metric_change, outcome, percent, rule_mark, the_round, training_end
+from flywheel.pipeline.rewards.outcomes import recorded
+from flywheel.present import attempt_outcome, count, metric_change, outcome, percent, rule_mark, the_round, training_end
 from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Contribution, Posterior, Vote, scope_of
@@ -56,8 +57,10 @@ def _lines(ctx: Context, subject: str) -> list[str]:
         return _round(ctx, int(answer.record["round"]))
     if answer.kind == "episode":
         return _episode(ctx, answer.record)
+    if answer.kind == "example":
+        return _example(ctx, answer.record)
     told = {
-        "pair": _pair, "example": _example, "group": _group, "fixture": _fixture, "scenario": _scenario, "step": _step,
+        "pair": _pair, "group": _group, "fixture": _fixture, "scenario": _scenario, "step": _step,
         "task": _task, "case": _case, "event": _event,
     }  # fmt: skip
     return told[answer.kind](answer.record)
@@ -137,10 +140,12 @@ def _pair(record: Record) -> list[str]:
     ]
 
 
-def _example(record: Record) -> list[str]:
+def _example(ctx: Context, record: Record) -> list[str]:
     kind = "desirable" if record["label"] else "undesirable"
+    outcomes = recorded(ctx.store).filter(pl.col("episode_id") == record["episode_id"]).collect()["outcome"].to_list()
+    ended = attempt_outcome(next(iter(outcomes), None), record["p_success"], known=True)
     reason = {
-        "outcome": f"its episode succeeded with probability {record['p_success']:.2f}",
+        "outcome": f"of its episode's outcome ({ended})",
         "correction": "a user corrected the step, and this is the correction",
     }[record["source"]]
     return [
@@ -207,28 +212,39 @@ def _task(record: Record) -> list[str]:
     """Return the attempts at a task, by policy, and what is known of them."""
     attempts = record["attempts"]
     named = f", in the log {', '.join(record['names'])}" if record["names"] else ""
-    lines = [f"task {record['task_id']}{named}: {len(attempts):,} attempts, split {', '.join(record['split'])}."]
+    lines = [f"task {record['task_id']}{named}: {count(len(attempts), 'attempt')}, split {', '.join(record['split'])}."]
     for policy in sorted({a["policy"] for a in attempts}):
         of = [a for a in attempts if a["policy"] == policy]
-        known = [a["p_success"] for a in of if a["known"]]
-        mean = f", mean P(success) {math.fsum(known) / len(known):.2f}" if known else ""
-        lines.append(f"  {policy}: {len(of):,} attempts, {len(known):,} with a known outcome{mean}")
+        lines.append(f"  {policy}: {count(len(of), 'attempt')}{_outcomes(of)}")
     for one in attempts[:_MOST_ATTEMPTS]:
-        outcome = f"P(success) {one['p_success']:.2f} by {one['basis']}" if one["known"] else "outcome unknown"
-        lines.append(f"  episode {one['episode_id'][:12]} by {one['policy']}: {outcome}")
+        ended = attempt_outcome(one["outcome"], one["p_success"], known=bool(one["known"]))
+        lines.append(f"  episode {one['episode_id'][:12]} by {one['policy']}: {ended}")
     more = len(attempts) - _MOST_ATTEMPTS
     return [*lines, f"  and {more:,} more"] if more > 0 else lines
+
+
+def _outcomes(attempts: Sequence[Record]) -> str:
+    """Return what is known of attempts: recorded outcomes counted, estimates averaged, never both in one number."""
+    outcomes = [a["outcome"] for a in attempts if a["outcome"] is not None]
+    estimates = [a["p_success"] for a in attempts if a["known"] and a["outcome"] is None]
+    graded = any(0 < outcome < 1 for outcome in outcomes)
+    mean = f"mean score {math.fsum(outcomes) / len(outcomes):.2f}, recorded" if graded else ""
+    counted = f"{sum(o == 1 for o in outcomes):,} of {len(outcomes):,} succeeded, recorded" if outcomes else ""
+    likely = f"{len(estimates):,} with mean P(success) {math.fsum(estimates) / len(estimates):.2f}" if estimates else ""
+    return "".join(f", {words}" for words in (mean or counted, likely) if words) or ", outcome unknown"
 
 
 def _case(record: Record) -> list[str]:
     """Return what a case is made of, and which rounds won or lost it."""
     if "actions" in record:
         actions = record["actions"]
-        lines = [f"case {record['case_id']}: a state of task {record['task_id'][:12]}, logged {len(actions):,} times."]
+        lines = [
+            f"case {record['case_id']}: a state of task {record['task_id'][:12]}, logged {count(len(actions), 'time')}."
+        ]
         for one in actions[:_MOST_ATTEMPTS]:
             calls = ", ".join(str(c.get("name")) for c in one["action"].get("tool_calls") or ()) or "words"
-            outcome = f"P(success) {one['p_success']:.2f}" if one["known"] else "outcome unknown"
-            lines.append(f"  step {one['episode_id'][:12]}:{one['index']}: {calls}, {outcome}")
+            ended = attempt_outcome(one["outcome"], one["p_success"], known=bool(one["known"]))
+            lines.append(f"  step {one['episode_id'][:12]}:{one['index']}: {calls}; its episode: {ended}")
     else:
         lines = [f"case {record['case_id']}: one of the project's own, in {record['file']}.jsonl."]
     lines += [f"Round {number}: {kinds}." for number, kinds in record["rounds"].items()]

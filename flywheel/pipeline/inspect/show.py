@@ -11,6 +11,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.find import TRAINED_KINDS, Subject, find, round_named
 from flywheel.pipeline.inspect.preview import preview
+from flywheel.pipeline.rewards.outcomes import recorded
 from flywheel.records import TRAINED_TABLES
 from flywheel.results.inspect import ShowAnswer
 from flywheel.stages.evaluate.suites.own_cases import read_cases
@@ -87,8 +88,12 @@ def _alike(ctx: Context, task: str) -> list[str]:
 
 def _attempts(ctx: Context, episodes: pl.LazyFrame) -> list[Record]:
     outcomes = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
-    columns = ("episode_id", "policy", "started", "n_steps", "p_success", "known", "basis")
-    attempts = episodes.join(outcomes.drop("task_id"), on="episode_id", how="left").select(columns)
+    columns = ("episode_id", "policy", "started", "n_steps", "p_success", "known", "basis", "outcome")
+    attempts = (
+        episodes.join(outcomes.drop("task_id"), on="episode_id", how="left")
+        .join(recorded(ctx.store), on="episode_id", how="left")
+        .select(columns)
+    )
     return attempts.sort("episode_id").collect().to_dicts()
 
 
@@ -101,8 +106,10 @@ def _case(ctx: Context, subject: Subject) -> Record:
     else:
         steps = read_table(ctx.store, "steps").filter(pl.col("state_key") == subject.id)
         outcomes = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
-        rows = steps.join(outcomes.select("episode_id", "p_success", "known"), on="episode_id", how="left")
-        columns = ("episode_id", "index", "action", "tool_status", "p_success", "known")
+        rows = steps.join(outcomes.select("episode_id", "p_success", "known"), on="episode_id", how="left").join(
+            recorded(ctx.store), on="episode_id", how="left"
+        )
+        columns = ("episode_id", "index", "action", "tool_status", "p_success", "known", "outcome")
         actions = rows.sort("episode_id", "index").collect()
         record |= {
             "task_id": actions["task_id"][0],

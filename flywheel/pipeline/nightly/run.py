@@ -102,7 +102,7 @@ class _Run:
             return f"waiting: {' and '.join(map(str, self.missing))}"
         manifest = train_round(self.ctx, number)
         self.round = number
-        return f"round {number}: {manifest.method}, {sum(1 for _ in manifest.outputs)} files"
+        return f"round {number}: {manifest.method} on {count(manifest.counts.get('kept'), 'row')}"
 
     def _lacks(self, number: int) -> list[Need]:
         due = rebuild_is_due(self.ctx, number)

@@ -42,3 +42,8 @@ def success(store: Store) -> pl.LazyFrame:
             graded=graded.fill_null(value=False),
         )
     )
+
+
+def recorded(store: Store) -> pl.LazyFrame:
+    """Return episode_id and `outcome`, in [0, 1], of every episode whose P(success) rests on a recorded outcome."""
+    return success(store).filter(pl.col("basis").is_in(_RECORDED)).select("episode_id", outcome="success")

@@ -16,7 +16,7 @@ from flywheel.models.scoring import Watch
 from flywheel.stages.evaluate.checks.calls import same_calls
 from flywheel.stages.evaluate.window import Ask, fits
 
-FIRST = 4  # a quarter of the prompts is tried first: a policy that cannot call at all is known by then
+PARTS = 8  # the prompts are tried in so many parts: after each the decision may be certain
 
 
 def well_formed(
@@ -27,8 +27,8 @@ def well_formed(
 ) -> tuple[int, int]:
     """Return after how many prompts the policy's greedy action is a well-formed tool call, and how many were tried.
 
-    The first quarter is tried, and then the rest, unless it is certain by then on which side of
-    `train.cold_start_below` the rate over all prompts lies: whatever the others give, the decision is the same.
+    They are tried in parts until it is certain on which side of `train.cold_start_below` the rate over all prompts
+    lies: whatever the others give, the decision is the same.
 
     Args:
         config: the model, evaluation and training sections.
@@ -38,10 +38,11 @@ def well_formed(
     """
     owner = PolicySet(config.model, config.eval)
     policy, tried, good = owner.policy(adapter, "probe"), 0, 0
-    for end in (max(1, len(prompts) // FIRST), len(prompts)):
-        part = prompts[tried:end]
-        if not part or certain(good, tried, len(prompts), config.train.cold_start_below):
+    parts = min(PARTS, len(prompts))
+    for end in (len(prompts) * number // parts for number in range(1, parts + 1)):
+        if certain(good, tried, len(prompts), config.train.cold_start_below):
             break
+        part = prompts[tried:end]
         owner.batches.watch = partial(_further, watch, tried, len(prompts))
         generated = policy.generate(
             [p for p, _ in part], [t for _, t in part], max_new_tokens=config.eval.max_new_tokens

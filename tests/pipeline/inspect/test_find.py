@@ -53,6 +53,32 @@ def test_each_kind_of_id_resolves_whole_and_by_its_beginning(project: Project, k
         assert Path(project.view(known[0]).page).is_file()
 
 
+def test_a_recorded_outcome_is_explained_as_a_fact_and_not_as_a_probability(tmp_path: Path) -> None:
+    events = [
+        {"conversation_id": f"c{n}", "policy": "p", "seq": seq, "task_key": "airline/4", **event}
+        for n in range(4)
+        for seq, event in enumerate(
+            [
+                {"kind": "request", "payload": {"messages": [{"role": "user", "content": "Change flight 4."}]}},
+                {"kind": "model_call", "payload": {"message": {"role": "assistant", "content": f"Done {n}."}}},
+                {"kind": "outcome", "payload": {"name": "check", "value": float(n > 0)}},
+            ]
+        )
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "log.jsonl"])
+    project.build()
+    task = project.explain("airline/4").lines
+    assert task[1] == "  p: 4 attempts, 3 of 4 succeeded, recorded"
+    assert sorted(line.partition(": ")[2] for line in task[2:]) == ["failed, recorded", *["succeeded, recorded"] * 3]
+    example = project.explain(ids(project, "example")[0]).lines[0]
+    assert example.endswith("recorded).")
+    state = project.store.table("steps", "episodes").select("state_key").collect()["state_key"][0]
+    assert "recorded" in project.explain(state).lines[1]
+    assert not any("0.97" in line for line in (*task, example))
+
+
 def test_a_step_is_its_episode_and_its_place(project: Project) -> None:
     episode = ids(project, "episode")[0]
     for name in (f"{episode[:12]}:0", f"{episode}/0", f"{episode[:8]}#0"):
