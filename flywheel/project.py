@@ -360,18 +360,20 @@ class Project:
 
         return query(self.context, sql, seconds=seconds, gigabytes=gigabytes)
 
-    def export(self, folder: Path | str, *, forms: Sequence[str] = (), split: str = "train") -> ExportAnswer:
-        """Write the mined rows as datasets in TRL's forms; stale tables are built first.
+    def export(
+        self, folder: Path | str, *, forms: Sequence[str] = (), split: str = "train", to: str = ""
+    ) -> ExportAnswer:
+        """Write the mined rows as datasets in TRL's forms, or `to` another system; stale tables are built first.
 
         Raises:
-            UsageError: an unknown form or split, or a folder that flywheel did not write.
+            UsageError: an unknown form, split or system, or a folder that flywheel did not write.
         """
         from flywheel.pipeline.serve.export import check_forms, export
 
-        check_forms(forms, split)
+        check_forms(forms, split, to)
         with self.locked("export") as ctx:
             build(ctx.store, ctx.config, self.folder)
-            return export(ctx, Path(folder).resolve(), forms, split)
+            return export(ctx, Path(folder).resolve(), forms, split, to)
 
     # --- rewards ------------------------------------------------------------------------------------------------------
 

@@ -425,15 +425,25 @@ def export(
         list[str] | None, typer.Option("--form", help="preference, unpaired, sft or groups; default: all.")
     ] = None,
     split: Annotated[str, typer.Option("--split", help="train or holdout.")] = "train",
+    to: Annotated[
+        str,
+        typer.Option(
+            help="System whose files to write: trl, verl, swift, art, agent-lightning, skyrl, areal, agentfly, "
+            "openrlhf, rllib, tianshou or jsonl; default: TRL's dataset forms."
+        ),
+    ] = "",
 ) -> None:
     """Write the mined rows as datasets for other trainers.
 
-    JSON lines in TRL's forms, with a card and hashes; `datasets.load_dataset` opens the folder.
+    JSON lines in TRL's forms, with a card and hashes; `datasets.load_dataset` opens the folder. With --to, the files of
+    one system, its launch files, and a README with the command. What the system has no place for is listed.
     """
     current = session(ctx)
     with working(current.out, "exporting"):
-        answer = current.project().export(folder, forms=form or [], split=split)
+        answer = current.project().export(folder, forms=form or [], split=split, to=to)
     lines = columns([[f"{file.rows:,}", file.path, file.trainers] for file in answer.files], right=(0,))
     if current.out.verbose:
         lines = [x for f, line in zip(answer.files, lines, strict=True) for x in (line, *funnel_lines(f.counts))]
-    current.out.result([*lines, f"in    {answer.folder}"], answer)
+    lost = columns([["lost", loss.field, f"{loss.rows:,} rows", loss.why] for loss in answer.lost], right=(2,))
+    runs = [f"next  cd {answer.folder} && {command}" for command in answer.command[:1]]
+    current.out.result([*lines, *lost, f"in    {answer.folder}", *runs], answer)

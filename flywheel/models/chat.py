@@ -265,6 +265,10 @@ class ChatFormat:
         """Return the text before an action, ending where the model begins to write."""
         return self._render(messages, tools, generation_prompt=True)
 
+    def text_messages(self, messages: Messages, tools: Tools) -> list[dict[str, str]]:
+        """Return messages of text alone in flywheel's own rendering, tools in the system message, calls as text."""
+        return _plain_chat(_defused(list(messages), self._control), _defused(tools, self._control))
+
     def conversation(self, messages: Messages, tools: Tools) -> str:
         """Return the text of a conversation that ends with its last message."""
         return self._render(messages, tools, generation_prompt=False)

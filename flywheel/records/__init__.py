@@ -64,6 +64,7 @@ from flywheel.records.rounds import (
     RuleResult,
     Verdict,
 )
+from flywheel.records.token_rows import TokenRow
 
 __all__ = [
     "FRESH",
@@ -129,6 +130,7 @@ __all__ = [
     "StopReason",
     "TaintedRound",
     "Task",
+    "TokenRow",
     "ToolCall",
     "ToolStatus",
     "Verdict",

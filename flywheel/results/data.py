@@ -205,6 +205,14 @@ class ExportFile(Record):
     counts: dict[str, int] = Field(description="Funnel: considered, kept, dropped by reason.")
 
 
+class ExportLoss(Record):
+    """Something that a system has no place for."""
+
+    field: str = Field(description="Of the mined rows.")
+    rows: int = Field(description="Mined rows that have it.")
+    why: str
+
+
 class ExportAnswer(Document):
     """`flywheel export`."""
 
@@ -212,5 +220,9 @@ class ExportAnswer(Document):
 
     folder: str = Field(description="Where the dataset is.")
     split: str = Field(description="train or holdout.")
+    to: str = Field(default="", description="The system whose files these are; none: TRL's dataset forms.")
     files: list[ExportFile]
+    launch: list[str] = Field(default=[], description="Launch files and scripts of the system.")
+    command: list[str] = Field(default=[], description="What to run in the folder, a line each.")
+    lost: list[ExportLoss] = Field(default=[], description="What the system has no place for.")
     inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")

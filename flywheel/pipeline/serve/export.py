@@ -12,16 +12,13 @@ from pathlib import Path
 from flywheel.errors import UsageError
 from flywheel.funnel import Funnel
 from flywheel.io import files
-from flywheel.pipeline.build.registry import stage_of
-from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
-from flywheel.pipeline.evaluate.holdout import evaluation_texts
+from flywheel.pipeline.serve.targets.export import export_to
+from flywheel.pipeline.serve.targets.mined import inputs_of, rows_of
+from flywheel.pipeline.serve.targets.table import target_of
 from flywheel.records import Split, canonical_json
-from flywheel.records.methods import ACTIONS
 from flywheel.results.data import ExportAnswer, ExportFile
-from flywheel.stages.datasets.export import FORMS, export_rows
-from flywheel.stages.datasets.unpaired import unpaired, weighed
-from flywheel.stages.selection.decontaminate import clear
+from flywheel.stages.datasets.export import FORMS, trl_row
 
 MANIFEST = "dataset.json"
 
@@ -50,42 +47,45 @@ window the longest ones itself (the longest has {longest:,} characters).
 """
 
 
-def check_forms(forms: Sequence[str], split: str) -> None:
-    """Refuse an unknown form or split, before any table is built.
+def check_forms(forms: Sequence[str], split: str, to: str = "") -> None:
+    """Refuse an unknown form, split or target, before any table is built.
 
     Raises:
-        UsageError: there is no such form or split.
+        UsageError: there is no such form, split or target, or the target has no place for the form.
     """
     if unknown := sorted(set(forms) - FORMS.keys()):
         raise UsageError(f"unknown form `{unknown[0]}`", hint=f"forms: {', '.join(FORMS)}")
     if split not in tuple(Split):
         raise UsageError(f"unknown split `{split}`", hint=f"splits: {', '.join(Split)}")
+    if to:
+        target_of(to, forms)
 
 
-def export(ctx: Context, folder: Path, forms: Sequence[str], split: str) -> ExportAnswer:
-    """Write the named forms, or all of them where none is named.
+def export(ctx: Context, folder: Path, forms: Sequence[str], split: str, to: str = "") -> ExportAnswer:
+    """Write the named forms, or all of them where none is named; `to`: as the files of that system.
 
     Raises:
         UsageError: a folder that flywheel did not write.
+        FlywheelError: a target needs tokens, and the base model has no tokenizer or no chat template.
     """
     if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
         raise UsageError(f"`{folder}` was not written by `flywheel export`", hint="choose a new or empty folder")
     with files.atomic_folder(folder) as partial:
-        datasets = [_write(ctx, partial, form, Split(split)) for form in FORMS if form in forms or not forms]
-        answer = ExportAnswer(folder=str(folder), split=split, files=datasets, inputs=_inputs(ctx, datasets))
+        if to:
+            answer = export_to(ctx, folder, partial, target_of(to, forms), forms, Split(split))
+        else:
+            datasets = [_write(ctx, partial, form, Split(split)) for form in FORMS if form in forms or not forms]
+            answer = ExportAnswer(
+                folder=str(folder), split=split, files=datasets, inputs=inputs_of(ctx, forms or FORMS)
+            )
+            files.atomic_write(partial / "README.md", _card(ctx, answer))
         files.write_json(partial / MANIFEST, answer.model_dump(mode="json", exclude={"folder"}))
-        files.atomic_write(partial / "README.md", _card(ctx, answer))
     return answer
 
 
 def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
     form, funnel = FORMS[kind], Funnel()
-    table = read_table(ctx.store, form.dataset.table.name).collect()
-    if form.dataset is ACTIONS:  # as a KTO round reads it
-        table = weighed(unpaired(table, read_table(ctx.store, "pairs").collect(), funnel, split))
-    rows = export_rows(table, form, split, funnel)
-    if split == Split.TRAIN:
-        rows = clear(rows, evaluation_texts(ctx), funnel)
+    rows = [trl_row(row, form) for row in rows_of(ctx, kind, split, funnel)]
     text = "".join(canonical_json(row) + "\n" for row in rows)
     files.atomic_write(folder / f"{kind}.jsonl", text)
     return ExportFile(
@@ -97,15 +97,6 @@ def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:
         sha256=files.hash_text(text),
         counts=funnel.as_dict(),
     )
-
-
-def _inputs(ctx: Context, datasets: list[ExportFile]) -> dict[str, str]:
-    stages = {stage_of(FORMS[file.form].dataset.table.name) for file in datasets}
-    stages |= (
-        {"pairs"} if any(FORMS[file.form].dataset is ACTIONS for file in datasets) else set()
-    )  # paired actions are left out
-    snapshots = ((stage, ctx.store.current(stage)) for stage in sorted(stages))
-    return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
 
 
 def _card(ctx: Context, answer: ExportAnswer) -> str:

@@ -1,15 +1,16 @@
 """Datasets in the forms that trainers read, so that rows mined here can be trained on anywhere.
 
-In: the tables pairs, examples and groups. Out: rows of plain JSON in TRL's forms (preference, unpaired, prompt with
-groups, prompt and completion): https://huggingface.co/docs/trl/dataset_formats. Messages are those of chat templates:
-arguments are objects, a tool's result carries its tool's name, and content is a text, never null. Tool schemas are a
-JSON text, which TRL reads as well as a list: as a list, Arrow would give every schema the fields of every other.
+In: the tables pairs, examples and groups. Out: mined rows with their messages as recorded, and the same as plain JSON
+in TRL's forms (preference, unpaired, prompt with groups, prompt and completion):
+https://huggingface.co/docs/trl/dataset_formats. Messages are those of chat templates: arguments are objects, a tool's
+result carries its tool's name, and content is a text, never null. Tool schemas are a JSON text, which TRL reads as well
+as a list: as a list, Arrow would give every schema the fields of every other.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,67 +21,40 @@ from flywheel.models.chat import native_message
 from flywheel.records import Split, canonical_json
 from flywheel.records.methods import ACTIONS, EXAMPLES, GROUPS, PAIRS, Dataset
 
+Row = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Form:
-    """One form of dataset: what it is made of, and how a row is converted."""
+    """One form of dataset: what it is made of, and what of a row it shows besides messages and tools."""
 
     dataset: Dataset
     trainers: str
-    row: Callable[[Mapping[str, Any]], dict[str, Any]]
+    facts: tuple[str, ...]
     wanted: str = ""  # a boolean column that must hold
 
-
-def _messages(text: str) -> list[dict[str, Any]]:
-    return [native_message(message) for message in json.loads(text)]
-
-
-def _tools(text: str | None) -> str | None:
-    return canonical_json(json.loads(text)) if text is not None else None
-
-
-def _shared(row: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
-    return {
-        "prompt": _messages(row["prompt"]),
-        "tools": _tools(row["tools"]),
-        "id": row[dataset.table.key],
-        "task_id": row["task_id"],
-    }
-
-
-def _preference(row: Mapping[str, Any]) -> dict[str, Any]:
-    sides = {side: _messages(row[side]) for side in PAIRS.sides}
-    facts = {name: row[name] for name in ("margin", "p_better", "weight", "builder")}
-    return {**_shared(row, PAIRS), **sides, **facts}
-
-
-def _unpaired(row: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {name: row[name] for name in ("label", "p_success", "weight")}
-    return {**_shared(row, EXAMPLES), "completion": _messages(row["completion"]), **facts}
-
-
-def _demonstration(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in _unpaired(row).items() if name != "label"}
-
-
-def _group(row: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {name.removesuffix("_G"): row[name] for name in ("rewards_G", "advantages_G", "policies_G", "episodes_G")}
-    return {**_shared(row, GROUPS), "completions": [_messages(text) for text in row["completions_G"]], **facts}
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The fields of a mined row with messages after the prompt."""
+        return self.dataset.sides or ("completions",)
 
 
 FORMS: dict[str, Form] = {
     form.dataset.exported: form
     for form in (
-        Form(PAIRS, "DPO, reward models", _preference),
-        Form(ACTIONS, "KTO", _unpaired),
-        Form(EXAMPLES, "SFT", _demonstration, wanted="label"),
-        Form(GROUPS, "GRPO on logged attempts", _group),
+        Form(PAIRS, "DPO, reward models", ("margin", "p_better", "weight", "builder")),
+        Form(ACTIONS, "KTO", ("label", "p_success", "weight")),
+        Form(EXAMPLES, "SFT", ("p_success", "weight"), wanted="label"),
+        Form(GROUPS, "GRPO on logged attempts", ("rewards", "advantages", "policies", "episodes")),
     )
 }
+_LOG_PROBS = "log_probs"
 
 
-def export_rows(table: pl.DataFrame, form: Form, split: Split, funnel: Funnel) -> list[dict[str, Any]]:
-    """Return the rows of one form, in the order of their ids; counts what is left out.
+def mined_rows(table: pl.DataFrame, form: Form, split: Split, funnel: Funnel) -> list[Row]:
+    """Return the rows of one form with parsed messages, in the order of their ids; counts what is left out.
+
+    Columns of groups have their names without `_G`.
 
     Args:
         table: the form's table.
@@ -96,4 +70,35 @@ def export_rows(table: pl.DataFrame, form: Form, split: Split, funnel: Funnel) -
     if form.wanted:
         table = funnel.drop(table, ~pl.col(form.wanted), "undesirable")
     funnel.kept += table.height
-    return sorted((form.row(row) for row in table.iter_rows(named=True)), key=lambda row: str(row["id"]))
+    return sorted((_mined(row, form) for row in table.iter_rows(named=True)), key=lambda row: str(row["id"]))
+
+
+def _mined(row: Mapping[str, Any], form: Form) -> Row:
+    plain = {name.removesuffix("_G"): value for name, value in row.items()}
+    plain |= {"id": row[form.dataset.table.key], "prompt": json.loads(row["prompt"])}
+    plain["tools"] = json.loads(row["tools"]) if row["tools"] is not None else None
+    for name in (*form.messages, _LOG_PROBS):
+        value = plain.get(name)
+        if isinstance(value, list):
+            plain[name] = [json.loads(text) if text is not None else None for text in value]
+        elif value is not None:
+            plain[name] = json.loads(value)
+    return plain
+
+
+def trl_row(row: Mapping[str, Any], form: Form) -> Row:
+    """Return a mined row in TRL's form."""
+    return {
+        "prompt": native(row["prompt"]),
+        "tools": canonical_json(row["tools"]) if row["tools"] is not None else None,
+        "id": row["id"],
+        "task_id": row["task_id"],
+        **{name: native(row[name]) for name in form.dataset.sides},
+        **({} if form.dataset.sides else {"completions": [native(messages) for messages in row["completions"]]}),
+        **{name: row[name] for name in form.facts},
+    }
+
+
+def native(messages: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return messages in the form that chat templates take."""
+    return [native_message(message) for message in messages]

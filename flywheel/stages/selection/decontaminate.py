@@ -35,6 +35,7 @@ CROSSES = "13 words of an evaluation's text"
 _ACTIONS = ("completion", "chosen", "rejected", "_hinted")  # the last: a hint
 _OF_MEMBERS = (
     "completions", "rewards", "advantages", "step_advantages", "policies", "behaviours", "log_probs", "temperatures",
+    "episodes", "prompts", "behaviour",
 )  # fmt: skip
 
 Row = dict[str, Any]

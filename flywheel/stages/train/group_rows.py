@@ -10,6 +10,7 @@ from typing import Any
 from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.models.chat import ChatFormat
+from flywheel.models.token_rows import Rendered, attempt_rows, logged
 from flywheel.stages.train.sharing.tree import Row
 
 SHIFT = 0.1  # by which a group's baseline is lowered: AsymRE's safe side (Arnal et al. 2025, arXiv 2506.20520)
@@ -38,29 +39,7 @@ def member_rows(
     messages: Sequence[dict[str, Any]], prompt: list[dict[str, Any]], tools: Any, chat: ChatFormat
 ) -> list[Row]:
     """Return a conversation's actions as rows; steps that continue one another are one row with several windows."""
-    rows: list[Row] = []
-    before = list(prompt)
-    for message in messages:
-        if message["role"] == "assistant":
-            start = chat.ids(chat.prompt(before, tools))
-            ids = (*start, *chat.ids(chat.completion(before, tools, message)))
-            row = Row(ids, ((len(start), len(ids)),))
-            if rows and ids[: len(rows[-1].ids)] == rows[-1].ids:
-                row = Row(ids, (*rows.pop().windows, *row.windows))
-            rows.append(row)
-        before.append(message)
-    return rows
-
-
-def _logged(log_probs: Sequence[dict[str, Any]] | None, rows: Sequence[Row]) -> tuple[float, ...] | None:
-    """Return logged log-probabilities if they are of exactly the tokens that are trained."""
-    windows = [row.ids[a:b] for row in rows for a, b in row.windows]
-    if log_probs is None or len(log_probs) != len(windows):
-        return None
-    fits = all(
-        list(w) == list(t["ids"]) and len(t["log_probs"]) == len(w) for w, t in zip(windows, log_probs, strict=True)
-    )
-    return tuple(float(x) for t in log_probs for x in t["log_probs"]) if fits else None
+    return [Row(*part) for part in attempt_rows(messages, prompt, tools, chat)]
 
 
 def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, tuple[float, ...] | None, float]:
@@ -71,7 +50,9 @@ def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, t
     temperature = row["temperatures"][i] if row.get("temperatures") else 1.0
     log_probs = row["log_probs"][i] if row.get("log_probs") else None
     name = str(row["policies"][i] or "") if temperature is not None else ""
-    return name, _logged(log_probs, rows), 1.0 if temperature is None else float(temperature)
+    by_action = logged(log_probs, [Rendered(row.ids, row.windows) for row in rows])
+    known = None if by_action is None else tuple(x for action in by_action for x in action)
+    return name, known, 1.0 if temperature is None else float(temperature)
 
 
 def _actions(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[float, ...]:

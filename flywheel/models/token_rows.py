@@ -1,0 +1,126 @@
+"""From mined rows to rows of tokens: every action a window, everything else context.
+
+In: rows of a dataset with their messages, and the base model's chat format. Out: `TokenRow`s, the one form from which
+trainers here and elsewhere are given tokens. Masks are made here, so nothing but actions is ever trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flywheel.models.chat import ChatFormat
+from flywheel.records.methods import ACTIONS, EXAMPLES, GROUPS, PAIRS
+from flywheel.records.token_rows import TokenRow
+
+Row = Mapping[str, Any]
+_EPISODES = {  # of each side: the column with its episode
+    PAIRS.exported: {"chosen": "chosen_episode", "rejected": "rejected_episode"},
+    ACTIONS.exported: {"completion": "episode_id"},
+    EXAMPLES.exported: {"completion": "episode_id"},
+}
+
+
+class Rendered(NamedTuple):
+    """Tokens of a sequence and the windows [start, end) of its actions."""
+
+    ids: tuple[int, ...]
+    windows: tuple[tuple[int, int], ...]
+
+
+def attempt_rows(
+    messages: Sequence[Mapping[str, Any]], prompt: Sequence[Mapping[str, Any]], tools: Any, chat: ChatFormat
+) -> list[Rendered]:
+    """Return a conversation's actions as sequences; steps that continue one another are one with several windows.
+
+    Raises:
+        TemplateError: the template raises, or rewrites what precedes an action.
+    """
+    rows: list[Rendered] = []
+    before = list(prompt)
+    for message in messages:
+        if message["role"] == "assistant":
+            start = chat.ids(chat.prompt(before, tools))
+            ids = (*start, *chat.ids(chat.completion(before, tools, message)))
+            row = Rendered(ids, ((len(start), len(ids)),))
+            if rows and ids[: len(rows[-1].ids)] == rows[-1].ids:
+                row = Rendered(ids, (*rows.pop().windows, *row.windows))
+            rows.append(row)
+        before.append(message)
+    return rows
+
+
+def logged(log_probs: Sequence[Mapping[str, Any]] | None, rows: Sequence[Rendered]) -> list[list[float]] | None:
+    """Return each action's logged log-probabilities, if they are of exactly the tokens that are trained.
+
+    Args:
+        log_probs: {ids, log_probs} of each action, as logged; None where they were not.
+        rows: of the attempt.
+    """
+    windows = [row.ids[a:b] for row in rows for a, b in row.windows]
+    if log_probs is None or len(log_probs) != len(windows):
+        return None
+    fits = all(
+        list(w) == list(t["ids"]) and len(t["log_probs"]) == len(w) for w, t in zip(windows, log_probs, strict=True)
+    )
+    return [[float(x) for x in t["log_probs"]] for t in log_probs] if fits else None
+
+
+def token_rows(form: str, row: Row, chat: ChatFormat, policies: Mapping[str, str | None]) -> list[TokenRow]:
+    """Return the token rows of one mined row, side by side, or member by member.
+
+    Args:
+        form: of `flywheel export`: preference, unpaired, sft or groups.
+        row: as `flywheel.stages.datasets.export.mined_rows` returns it.
+        chat: how the base model reads and writes.
+        policies: what acted in each episode; groups know it themselves.
+
+    Raises:
+        TemplateError: the template cannot render it.
+    """
+    if form == GROUPS.exported:
+        return [part for member in range(len(row["completions"])) for part in _member(row, member, chat)]
+    return [part for side in _EPISODES[form] for part in _action(form, row, side, chat, policies)]
+
+
+def _action(form: str, row: Row, side: str, chat: ChatFormat, policies: Mapping[str, str | None]) -> Iterator[TokenRow]:
+    episode = row[_EPISODES[form][side]]
+    facts = {name: row[name] for name in ("label", "margin", "weight") if name in row}
+    rendered = attempt_rows(row[side], row["prompt"], row["tools"], chat)
+    yield from _parts(form, row, side, rendered, episode=episode, policy=policies.get(episode), **facts)
+
+
+def _member(row: Row, i: int, chat: ChatFormat) -> Iterator[TokenRow]:
+    rendered = attempt_rows(row["completions"][i], row["prompt"], row["tools"], chat)
+    known = logged(row["log_probs"][i] if row["log_probs"] else None, rendered)
+    steps = row["step_advantages"][i] if row["step_advantages"] else []
+    actions, at = sum(len(part.windows) for part in rendered), 0
+    facts = {
+        "episode": row["episodes"][i],
+        "policy": row["policies"][i],
+        "temperature": row["temperatures"][i] if row["temperatures"] else None,
+        "reward": row["rewards"][i],
+        "advantage": row["advantages"][i],
+    }
+    for part in _parts(GROUPS.exported, row, str(i), rendered, **facts):
+        here = slice(at, at := at + len(part.windows))
+        by_action = [x for action in known[here] for x in action] if known else None
+        by_step = list(steps[here]) if len(steps) == actions else None
+        yield part.model_copy(update={"log_probs": by_action, "step_advantages": by_step})
+
+
+def _parts(form: str, row: Row, side: str, rendered: Sequence[Rendered], **facts: Any) -> Iterator[TokenRow]:
+    for part, (ids, windows) in enumerate(rendered):
+        start = windows[0][0]
+        yield TokenRow(
+            id=f"{row['id']}/{side}/{part}",
+            form=form,
+            row=row["id"],
+            side=side,
+            part=part,
+            task_id=row["task_id"],
+            prompt_ids=list(ids[:start]),
+            completion_ids=list(ids[start:]),
+            windows=[(a - start, b - start) for a, b in windows],
+            **facts,
+        )

@@ -1,0 +1,135 @@
+"""`flywheel export --to`: the files of one system, its launch files, and a README with the commands.
+
+In: mined rows with their tokens. Out: the folder's files; what the system has no place for is listed with its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flywheel.funnel import Funnel
+from flywheel.io import files
+from flywheel.models.lint import rendering
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.serve.targets.mined import inputs_of, mined
+from flywheel.pipeline.serve.targets.target import DataFile, Mined, Target
+from flywheel.records import Split
+from flywheel.results.data import ExportAnswer, ExportFile, ExportLoss
+from flywheel.stages.datasets.export import FORMS
+
+_USUAL = {"weight": 1.0, "part": 0}  # what a row has where there is nothing to lose
+_OF_MESSAGES = {"tools", "completions"}
+_README = """# {name}
+
+Mined from production logs by flywheel, for {title}. Split: {split}.
+
+```sh
+{command}
+```
+
+| file | for | rows | sha256 |
+|---|---|---|---|
+{files}
+
+Launch files: {launch}.
+
+## What is lost
+
+{lost}
+
+## What to know
+
+- Tokens and texts are those of `{model}`, {rendering}. Train that model: the masks are for its tokens.
+- Nothing is cut: the longest row has {longest:,} tokens, and the launch files allow as many.
+{notes}- Personal data were replaced by pseudonyms before anything was stored; what no pattern knows may still be there.
+
+Made from {inputs}.
+"""
+
+
+def export_to(
+    ctx: Context, folder: Path, partial: Path, target: Target, forms: Sequence[str], split: Split
+) -> ExportAnswer:
+    """Write the files of a target into a partial folder.
+
+    Raises:
+        FlywheelError: the base model has no tokenizer, or no chat template.
+    """
+    funnels = dict[str, Funnel]()
+    contents = mined(ctx, [form for form in target.forms if form in forms or not forms], split, funnels)
+    data, launch = write_files(target, contents, partial)
+    written = [
+        ExportFile(
+            path=file.path,
+            form=file.form,
+            trainers=FORMS[file.form].trainers,
+            rows=file.rows,
+            sha256=files.hash_file(partial / file.path),
+            counts=funnels[file.form].as_dict(),
+        )
+        for file in data
+    ]
+    answer = ExportAnswer(
+        folder=str(folder),
+        split=split,
+        to=target.name,
+        files=written,
+        launch=launch,
+        command=list(target.command),
+        lost=_lost(target, contents),
+        inputs=inputs_of(ctx, contents.rows),
+    )
+    files.atomic_write(partial / "README.md", _readme(target, contents, answer))
+    return answer
+
+
+def write_files(target: Target, contents: Mined, folder: Path) -> tuple[list[DataFile], list[str]]:
+    """Write a target's files of rows and its launch files; return the former and the names of the latter."""
+    data = list(target.data(contents))
+    for file in data:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+    launch = dict(target.launch_files(contents))
+    for name, text in launch.items():
+        files.atomic_write(folder / name, text)
+    return data, sorted(launch)
+
+
+def _lost(target: Target, contents: Mined) -> list[ExportLoss]:
+    """Return what the system has no place for, as far as rows have it."""
+    losses = []
+    for lost in target.lost:
+        with_it = {row.row for form in lost.forms for row in contents.tokens.get(form, ()) if _has(row, lost.field)} | {
+            row["id"]
+            for form in lost.forms
+            for row in contents.rows.get(form, ())
+            if lost.field in _OF_MESSAGES and row.get(lost.field)
+        }
+        if with_it:
+            losses.append(ExportLoss(field=lost.field, rows=len(with_it), why=lost.why))
+    return losses
+
+
+def _has(row: object, field: str) -> bool:
+    return getattr(row, field, None) not in (None, _USUAL.get(field))
+
+
+def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
+    rows = [f"| `{f.path}` | {f.trainers} | {f.rows:,} | `{f.sha256[:16]}` |" for f in answer.files]
+    lost = [f"- `{loss.field}` of {loss.rows:,} rows: {loss.why}." for loss in answer.lost]
+    return _README.format(
+        name=contents.name or "flywheel dataset",
+        title=target.title,
+        split=answer.split,
+        command="\n".join(target.command),
+        files="\n".join(rows),
+        launch=", ".join(f"`{name}`" for name in answer.launch) or "none",
+        lost="\n".join(lost) or "Nothing.",
+        model=contents.model,
+        rendering=rendering(contents.chat),
+        longest=contents.longest,
+        notes="".join(f"- {note}\n" for note in target.notes),
+        inputs=", ".join(f"{table} `{sha256[:16]}`" for table, sha256 in answer.inputs.items()) or "empty tables",
+    )

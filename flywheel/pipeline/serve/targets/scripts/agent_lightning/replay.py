@@ -1,0 +1,41 @@
+"""An agent that plays back a logged attempt through agent-lightning's events: `runner_type=local`."""
+
+import json
+import os
+
+
+def attempt(file, instance_id, member):
+    """Return a member of a group; a group with fewer members repeats them."""
+    with open(file, encoding="utf-8") as lines:
+        members = [row for row in map(json.loads, lines) if row["instance_id"] == instance_id]
+    return members[member % len(members)]
+
+
+def events(row):
+    """Return the events of a logged attempt: each call as the gateway would have recorded it, then the reward."""
+    calls = [
+        {
+            "event_type": "model_request",
+            "data": {
+                "model": call["request"]["model"],
+                "request": call["request"],
+                "response": call["response"],
+                "finish_reason": call["response"]["choices"][0]["finish_reason"],
+            },
+        }
+        for call in row["calls"]
+    ]
+    return [*calls, {"event_type": "reward", "data": {"value": row["reward"], "source": "flywheel"}}]
+
+
+class Replay:
+    def run(self):
+        import httpx
+
+        row = attempt(os.environ["FLY_FILE"], os.environ["FLY_INSTANCE"], int(os.environ.get("FLY_MEMBER", "0")))
+        rollout, attempt_id = os.environ["AGL_ROLLOUT_ID"], os.environ["AGL_ATTEMPT_ID"]
+        path = f"/api/rollouts/{rollout}/attempt/{attempt_id}/events"
+        key = {"Authorization": f"Bearer {os.environ['AGL_KEY']}"}
+        with httpx.Client(base_url=os.environ["AGL_SERVER_URL"], headers=key) as server:
+            for event in events(row):
+                server.post(path, json=event).raise_for_status()

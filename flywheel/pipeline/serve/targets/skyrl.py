@@ -1,0 +1,51 @@
+"""SkyRL: tokens with masks for SFT, and prompts whose logged attempts a generator plays back, step credit by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flywheel.pipeline.serve.targets.target import DataFile, Lost, Mined, Target, longest_parts, parquet
+from flywheel.records import canonical_json
+
+
+def _data(mined: Mined) -> Iterator[DataFile]:
+    if "groups" in mined.rows:
+        rows = [
+            {
+                "prompt": mined.text_messages(row),
+                "env_class": "flywheel",
+                "data_source": "flywheel",
+                "group_id": row["id"],
+                "task_id": row["task_id"],
+                "members": canonical_json(longest_parts(members)),
+            }
+            for row, members in mined.attempts()
+        ]
+        yield parquet("prompts.parquet", "groups", rows)
+    if "sft" in mined.tokens:
+        rows = [{"input_ids": r.ids, "loss_mask": [0] * len(r.prompt_ids) + r.mask} for r in mined.tokens["sft"]]
+        yield parquet("sft.parquet", "sft", rows)
+
+
+SKYRL = Target(
+    "skyrl",
+    "SkyRL 0.4.0",
+    ("groups", "sft"),
+    _data,
+    (
+        "python replay.py",
+        "python -m skyrl.train.main_sft $(cat sft.args)",
+    ),
+    lost=(
+        Lost("weight", ("sft",), "its SFT weighs all rows alike"),
+        Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed"),
+    ),
+    notes=(
+        "It has no DPO and no KTO, so pairs and single actions are not written.",
+        (
+            "Rewards go in by token: with `STEPS = True` in `replay.py` each step's credit is at its last token; "
+            "its GRPO adds them up, estimators by token use them one by one."
+        ),
+        "It needs a GPU.",
+    ),
+)

@@ -1,0 +1,238 @@
+"""What a target is, what it is made of, and the formats that targets share.
+
+In: mined rows by form, with their messages and their tokens. Out: the files of one system. A target is a thin map from
+either; templates of launch files and scripts lie in `scripts/`, in a folder a target.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flywheel.models.chat import ChatFormat
+from flywheel.records import canonical_json
+from flywheel.records.token_rows import TokenRow
+from flywheel.stages.datasets.export import native
+
+_SCRIPTS = Path(__file__).parent / "scripts"
+
+Row = dict[str, Any]
+
+
+class Lost(NamedTuple):
+    """Something that a system has no place for."""
+
+    field: str
+    forms: tuple[str, ...]  # of the rows that have it
+    why: str
+
+
+class DataFile(NamedTuple):
+    """One file of rows."""
+
+    path: str
+    form: str
+    rows: int
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Mined:
+    """What is exported: rows by form, their tokens, and the model whose tokens they are."""
+
+    rows: Mapping[str, list[Row]]
+    tokens: Mapping[str, list[TokenRow]]
+    chat: ChatFormat
+    model: str
+    name: str
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest row, at least 2: no launch file allows fewer, so nothing is cut."""
+        return max((len(row.ids) for rows in self.tokens.values() for row in rows), default=2)
+
+    def of(self, form: str) -> Iterator[tuple[Row, list[TokenRow]]]:
+        """Yield each mined row of a form that has tokens, with them."""
+        by_row: dict[str, list[TokenRow]] = {}
+        for row in self.tokens.get(form, ()):
+            by_row.setdefault(row.row, []).append(row)
+        for mined in self.rows.get(form, ()):
+            if mined["id"] in by_row:
+                yield mined, by_row[mined["id"]]
+
+    def attempts(self) -> Iterator[tuple[Row, list[list[TokenRow]]]]:
+        """Yield each group with the token rows of each of its members, in their order."""
+        for row, parts in self.of("groups"):
+            yield row, [[p for p in parts if p.side == str(n)] for n in range(len(row["completions"]))]
+
+    def prompt_text(self, row: Row) -> str:
+        """Return the rendered text before the action, tools included."""
+        return self.chat.prompt(row["prompt"], row["tools"])
+
+    def action_text(self, row: Row, side: str) -> str:
+        """Return the rendered text of an action, ending with the end of its turn."""
+        return self.chat.completion(row["prompt"], row["tools"], row[side][0])
+
+    def text_messages(self, row: Row) -> list[dict[str, str]]:
+        """Return the prompt as messages of text alone, for systems that know neither tools nor calls."""
+        return self.chat.text_messages(row["prompt"], row["tools"])
+
+    def values(self) -> dict[str, Any]:
+        """Return what templates of launch files name."""
+        every = [row for rows in self.tokens.values() for row in rows]
+        groups = self.rows.get("groups", ())
+        return {
+            "model": self.model,
+            "longest": self.longest,
+            "longest_and_two": self.longest + 2,
+            "longest_twice": 2 * self.longest,
+            "longest_prompt": max((len(row.prompt_ids) for row in every), default=1),
+            "longest_completion": max((len(row.completion_ids) for row in every), default=1),
+            "members": max((len(row["completions"]) for row in groups), default=1),
+            "groups": len(groups),
+        }
+
+
+@dataclass(frozen=True)
+class Target:
+    """One system.
+
+    Attributes:
+        name: as in `--to`.
+        title: of the system, with the version that this was written for.
+        forms: what of the mined rows it takes.
+        data: makes its files of rows.
+        command: what to run in the folder, a line each.
+        lost: what it has no place for.
+        notes: what its user must know.
+    """
+
+    name: str
+    title: str
+    forms: tuple[str, ...]
+    data: Callable[[Mined], Iterator[DataFile]]
+    command: tuple[str, ...]
+    lost: tuple[Lost, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def launch_files(self, mined: Mined) -> Iterator[tuple[str, str]]:
+        """Yield its launch files and scripts with the values of this export; `$$` is a dollar."""
+        folder = _SCRIPTS / self.name.replace("-", "_")
+        values = mined.values()
+        for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+            if path.is_file():
+                text = path.read_text(encoding="utf-8")
+                yield path.name, text if path.suffix == ".py" else Template(text).substitute(values)
+
+
+def json_lines(path: str, form: str, rows: Sequence[Mapping[str, Any]]) -> DataFile:
+    """Return rows as a JSON Lines file."""
+    text = "".join(canonical_json(row) + "\n" for row in rows)
+    return DataFile(path, form, len(rows), text.encode("utf-8", "surrogatepass"))
+
+
+def parquet(path: str, form: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None = None) -> DataFile:
+    """Return rows as a Parquet file; what has not the same fields in every row goes in as JSON text."""
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), sink, compression="zstd")
+    return DataFile(path, form, len(rows), sink.getvalue())
+
+
+def openai_messages(messages: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return messages as OpenAI's API has them: arguments are a JSON text."""
+    return [
+        {**message, "tool_calls": [_as_text(call) for call in message["tool_calls"]]}
+        if message.get("tool_calls")
+        else message
+        for message in native(messages)
+    ]
+
+
+def _as_text(call: Mapping[str, Any]) -> Row:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": canonical_json(function["arguments"])}}
+
+
+def rollout(row: TokenRow) -> Row:
+    """Return what a replay gives a trainer for one attempt: one number a token of the completion."""
+    steps = [0.0] * len(row.completion_ids)
+    for (_, end), advantage in zip(row.windows, row.step_advantages or [], strict=False):
+        steps[end - 1] = advantage  # a step's credit at its last token
+    return {
+        "episode": row.episode,
+        "policy": row.policy,
+        "prompt_ids": row.prompt_ids,
+        "completion_ids": row.completion_ids,
+        "mask": row.mask,
+        "log_probs": None if row.log_probs is None else row.spread(row.log_probs),
+        "reward": row.reward,
+        "advantage": row.advantage,
+        "step_advantages": steps if row.step_advantages is not None else None,
+    }
+
+
+def longest_parts(members: Sequence[Sequence[TokenRow]]) -> list[Row]:
+    """Return each member as one rollout: of an attempt that the template renders in several, the longest."""
+    return [rollout(max(parts, key=lambda part: len(part.ids))) for parts in members if parts]
+
+
+def calls(row: Row, member: int, parts: Sequence[TokenRow]) -> Iterator[tuple[list[Row], Row, TokenRow, slice]]:
+    """Yield each model call of an attempt: the messages before, the answer, and where its tokens are.
+
+    The slice is the action's place in all tokens of the row; what is before it is the call's prompt.
+    """
+    windows = [(part, window) for part in parts for window in part.windows]
+    before = list(row["prompt"])
+    for message in row["completions"][member]:
+        if message["role"] == "assistant":
+            part, (start, end) = windows.pop(0)
+            offset = len(part.prompt_ids)
+            yield list(before), message, part, slice(offset + start, offset + end)
+        before.append(message)
+
+
+def call_log_probs(part: TokenRow, action: slice) -> list[float] | None:
+    """Return the logged log-probabilities of one call's tokens."""
+    if part.log_probs is None:
+        return None
+    offset = len(part.prompt_ids)
+    return part.spread(part.log_probs)[action.start - offset : action.stop - offset]
+
+
+def chat_exchange(mined: Mined, row: Row, member: int, parts: Sequence[TokenRow]) -> Iterator[tuple[Row, Row]]:
+    """Yield request and response of each call of an attempt, as OpenAI's API has them, with vLLM's token ids."""
+    for before, message, part, action in calls(row, member, parts):
+        ids, known = part.ids[action], call_log_probs(part, action)
+        answer = openai_messages([message])[0]
+        model = part.policy or mined.model
+        choice: Row = {"index": 0, "message": answer, "token_ids": ids}
+        choice["finish_reason"] = "tool_calls" if answer.get("tool_calls") else "stop"
+        if known is not None:
+            tokens = mined.chat.tokenizer.convert_ids_to_tokens(ids)
+            shown: list[Row] = [
+                {"token": str(t), "logprob": x, "bytes": None, "top_logprobs": []}
+                for t, x in zip(tokens, known, strict=True)
+            ]
+            choice["logprobs"] = {"content": shown, "refusal": None}
+        request = {"model": model, "messages": openai_messages(before)}
+        if row["tools"]:
+            request["tools"] = [t if "function" in t else {"type": "function", "function": t} for t in row["tools"]]
+        yield (
+            request,
+            {
+                "id": f"{part.episode}-{action.start}",
+                "object": "chat.completion",
+                "created": 0,
+                "model": model,
+                "prompt_token_ids": part.ids[: action.start],
+                "choices": [choice],
+            },
+        )
