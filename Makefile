@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Compiled once, not by each process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest checks test-fast format schemas sample_logs bench e2e airflow clean
+.PHONY: demo test pytest checks test-fast format schemas sample_logs bench e2e airflow interop clean
 
 $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
@@ -111,5 +111,10 @@ $(AIRFLOW)/.installed:
 airflow: $(VENV)/.installed $(AIRFLOW)/.installed
 	@PYTHONPATH=. $(BIN)/python benchmarks/airflow.py $(AIRFLOW)
 
+# Other systems' own code on what is exported for them, each in an environment of its own; SYSTEM=verl for one.
+SYSTEM ?=
+interop: $(VENV)/.tested
+	@$(BIN)/python -m tests.interop.environments $(SYSTEM)
+
 clean:
-	rm -rf $(VENV) $(AIRFLOW) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(AIRFLOW) .interop demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

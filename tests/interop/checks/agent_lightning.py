@@ -1,0 +1,30 @@
+"""agent-lightning: its types take the events of the replay, and its own code makes triplets of them."""
+
+import os
+import sys
+
+from _common import FOLDER, ids, mask, run, same, tokens
+
+os.chdir(FOLDER)
+sys.path.insert(0, str(FOLDER))
+
+
+def replayed():
+    from agentlightning.schemas import EventCreate, RolloutCreate
+    from replay import attempt, events
+
+    count = 0
+    for own in tokens("groups"):
+        row = attempt("attempts.jsonl", own["row"], int(own["side"]))
+        made = [EventCreate(**event) for event in events(row)]
+        RolloutCreate(input={"instance_id": own["row"]}, is_train=True)
+        response = made[-2].data["response"]
+        same(response["prompt_token_ids"] + response["choices"][0]["token_ids"], ids(own), "tokens")
+        same(made[-1].data["value"], own["reward"], "reward")
+        sampled = sum(len(event.data["response"]["choices"][0]["token_ids"]) for event in made[:-1])
+        same(sampled, sum(mask(own)), "sampled tokens")
+        count += 1
+    return f"EventCreate takes the events of {count} logged attempts with ids and rewards (its server was not started)"
+
+
+run(read=replayed)

@@ -1,0 +1,43 @@
+"""ART: its Parquet reader takes the trajectories and finds our tokens as sampled; its SFT reader takes the rest."""
+
+import os
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+from _common import FOLDER, ids, lines, mask, run, same, tokens
+
+os.chdir(FOLDER)
+
+
+def read():
+    import art
+    from art.utils.sft import iterate_file
+    from art.utils.trajectory_logging import read_trajectory_groups_parquet
+
+    groups = read_trajectory_groups_parquet("trajectories.parquet")
+    written = {(row["row"], int(row["side"])): row for row in tokens("groups")}
+    played = [(g.metadata["group_id"], n, t) for g in groups for n, t in enumerate(g.trajectories)]
+    same(len(played), len(written), "trajectories")
+    for group, member, trajectory in played:
+        same(trajectory.reward, written[group, member]["reward"], "reward")
+    demonstrations = list(iterate_file("sft.jsonl", epochs=1))
+    same(len(demonstrations), len(lines(FOLDER / "sft.jsonl")), "demonstrations")
+    return f"read_trajectory_groups_parquet: {len(played)} trajectories with their rewards; iterate_file: all demonstrations"
+
+
+def tokenized():
+    from art.utils.trajectory_logging import read_trajectory_groups_parquet
+
+    written = {(row["row"], int(row["side"])): row for row in tokens("groups")}
+    count = 0
+    for group in read_trajectory_groups_parquet("trajectories.parquet"):
+        for n, trajectory in enumerate(group.trajectories):
+            own = written[group.metadata["group_id"], n]
+            result = trajectory.tokenize(model=own["policy"])
+            rows = list(result) if isinstance(result, (list, tuple)) else [result]
+            read = max(rows, key=lambda row: len(row.token_ids))
+            same(list(read.token_ids), ids(own), "tokens")
+            count += sum(mask(own))
+    return f"Trajectory.tokenize gives the same ids; {count} sampled"
+
+
+run(read=read, replayed=tokenized)

@@ -1,0 +1,88 @@
+"""SkyRL: its loaders read the files, its configurations take the arguments, its validator takes the replay."""
+
+import asyncio
+import os
+import sys
+import typing
+
+import typing_extensions
+
+typing.TypedDict = typing_extensions.TypedDict  # declared for Python 3.12
+
+from _common import FOLDER, MODEL, ids, mask, run, same, spread, tokens
+
+os.chdir(FOLDER)
+sys.path.insert(0, str(FOLDER))
+
+
+def prompts():
+    from skyrl.train.dataset import PromptDataset
+    from transformers import AutoTokenizer
+
+    return PromptDataset("prompts.parquet", AutoTokenizer.from_pretrained(MODEL), 8192, num_workers=1)
+
+
+def read():
+    from skyrl.train.dataset.pretokenized import load_from_pretokenized
+
+    groups = {row["row"] for row in tokens("groups")}
+    same(len(prompts()), len(groups), "prompts")
+    rows = load_from_pretokenized("sft.parquet")
+    same(len(rows), len(tokens("sft")), "rows")
+    for n, written in enumerate(tokens("sft")):
+        same(list(rows[n]["input_ids"]), ids(written), "sft")
+        same(sum(rows[n]["loss_mask"]), sum(mask(written)), "mask")
+    return (
+        f"PromptDataset keeps {len(groups)} of {len(groups)} groups; load_from_pretokenized gives every token and mask"
+    )
+
+
+def config():
+    from skyrl.train.config import SkyRLTrainConfig
+    from skyrl.train.config.sft_config import SFTConfig, validate_sft_cfg
+
+    arguments = {name: (FOLDER / f"{name}.args").read_text().split() for name in ("rl", "sft")}
+    SkyRLTrainConfig.from_cli_overrides(arguments["rl"])
+    validate_sft_cfg(SFTConfig.from_cli_overrides(arguments["sft"]))
+    try:
+        SkyRLTrainConfig.from_cli_overrides(["trainer.no_such_key=1"])
+    except Exception:
+        return "SkyRLTrainConfig takes rl.args and refuses an unknown key; validate_sft_cfg passes sft.args"
+    raise AssertionError("an unknown key was taken")
+
+
+def replay():
+    import replay as played
+    from skyrl.train.generators.base import TrajectoryID
+    from skyrl.train.utils.trainer_utils import validate_generator_output
+
+    written = {(row["row"], int(row["side"])): row for row in tokens("groups")}
+    data = prompts()
+    extras = {data[n][2]["group_id"]: data[n] for n in range(len(data))}
+    wanted = sorted(written)
+    batch = {
+        "prompts": [extras[group][0] for group, _ in wanted],
+        "env_classes": ["flywheel"] * len(wanted),
+        "env_extras": [extras[group][2] for group, _ in wanted],
+        "trajectory_ids": [TrajectoryID(group, member) for group, member in wanted],
+        "sampling_params": None,
+        "batch_metadata": None,
+    }
+    for steps in (False, True):
+        played.STEPS = steps
+        output = asyncio.run(played.Replay().generate(batch))
+        validate_generator_output(len(wanted), output)
+        for n, key in enumerate(wanted):
+            own = written[key]
+            same(output["prompt_token_ids"][n] + output["response_ids"][n], ids(own), "tokens")
+            same([0] * len(own["prompt_ids"]) + output["loss_masks"][n], mask(own), "mask")
+            credit = sum(own["step_advantages"]) if steps else own["reward"]
+            same(round(sum(output["rewards"][n]), 6), round(credit, 6), "reward")
+    one = {**batch, **{k: batch[k][:1] for k in ("prompts", "env_classes", "env_extras", "trajectory_ids")}}
+    known = asyncio.run(played.Replay().generate(one))["rollout_logprobs"]
+    own = written[wanted[0]]
+    same([0.0] * len(own["prompt_ids"]) + known[0], spread(own), "log-probabilities")
+    return f"validate_generator_output takes {len(wanted)} logged attempts, with returns and with step credit by token"
+
+
+run(read=read, config=config, replayed=replay)

@@ -1,0 +1,87 @@
+"""TRL: its own parser reads the launch files, its trainers read the files, and each trains a step."""
+
+import os
+
+from _common import FOLDER, MODEL, ids, mask, run, same, tokens
+
+os.chdir(FOLDER)
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+CPU = ["--max_steps", "1", "--use_cpu", "true", "--bf16", "false", "--logging_steps", "1", "--save_strategy", "no"]
+
+
+def parsed(name, config):
+    from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser
+
+    parser = TrlParser((ScriptArguments, config, ModelConfig, DatasetMixtureConfig))
+    return parser.parse_args_and_config(args=["--config", f"{name}.yaml", *CPU])
+
+
+def trainer_of(name, config, trainer):
+    from trl import get_dataset, get_peft_config
+
+    _, arguments, model, data = parsed(name, config)
+    return trainer(
+        model=str(MODEL), args=arguments, train_dataset=get_dataset(data)["train"], peft_config=get_peft_config(model)
+    )
+
+
+def config():
+    from trl import DPOConfig, KTOConfig, SFTConfig
+
+    for name, one in (("dpo", DPOConfig), ("kto", KTOConfig), ("sft", SFTConfig)):
+        parsed(name, one)
+    return "TrlParser takes dpo.yaml, kto.yaml and sft.yaml"
+
+
+def pairs():
+    from trl import DPOConfig, DPOTrainer
+
+    trainer = trainer_of("dpo", DPOConfig, DPOTrainer)
+    (row,), (chosen, rejected) = list(trainer.train_dataset), tokens("preference")
+    same(list(row["prompt_ids"]), chosen["prompt_ids"], "prompt")
+    same(list(row["chosen_ids"]), chosen["completion_ids"], "chosen")
+    same(list(row["rejected_ids"]), rejected["completion_ids"], "rejected")
+    trainer.train()
+    return trainer.state.log_history[0]["loss"]
+
+
+def single():
+    from trl import KTOConfig, KTOTrainer
+
+    trainer = trainer_of("kto", KTOConfig, KTOTrainer)
+    for row, written in zip(trainer.train_dataset, tokens("unpaired"), strict=True):
+        same(list(row["prompt_ids"]) + list(row["completion_ids"]), ids(written), "unpaired")
+    trainer.train()
+    return trainer.state.log_history[0]["loss"]
+
+
+def demonstrations():
+    from trl import SFTConfig, SFTTrainer
+
+    trainer = trainer_of("sft", SFTConfig, SFTTrainer)
+    for row, written in zip(trainer.train_dataset, tokens("sft"), strict=True):
+        same(list(row["input_ids"]), ids(written), "sft")
+        same([int(label != -100) for label in row["labels"]], mask(written), "mask")
+    trainer.train()
+    return trainer.state.log_history[0]["loss"]
+
+
+def read():
+    losses = [round(one(), 4) for one in (pairs, single, demonstrations)]
+    same(losses[:2], [0.6931, 0.5], "losses at step 0")
+    return f"every token and mask; losses at step 0: DPO {losses[0]}, KTO {losses[1]}, SFT {losses[2]}"
+
+
+def replay():
+    import grpo
+
+    trainer = grpo.main(str(MODEL), max_steps=1, save_strategy="no", logging_steps=1, use_cpu=True, bf16=False)
+    reward = trainer.state.log_history[0]["reward"]
+    return f"GRPOTrainer trains a step on logged attempts; mean reward {reward:.4f}"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.path.insert(0, str(FOLDER))
+    run(config=config, read=read, trained=replay)

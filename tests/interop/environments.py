@@ -1,0 +1,67 @@
+"""`make interop`: one environment a system under `.interop/`, then its tests, then the table in docs/interop.md.
+
+An environment that is complete is not built again. Packages come from the configured index with uv, which is found on
+the PATH or put into `.interop/uv`; UV_FIND_LINKS may name a folder with a CPU build of torch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / ".interop"
+SYSTEMS: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "systems.toml").read_text(encoding="utf-8"))
+
+
+def python_of(name: str) -> Path:
+    """Return the interpreter in which a system is installed."""
+    return HOME / name / "bin" / "python" if SYSTEMS[name]["python"] else Path(sys.executable)
+
+
+def build(name: str) -> None:
+    """Build a system's environment unless it is complete.
+
+    Raises:
+        CalledProcessError: a package cannot be installed.
+    """
+    done, system = HOME / name / ".complete", SYSTEMS[name]
+    if done.is_file() or not system["python"]:
+        return
+    uv = which("uv") or str(HOME / "uv" / "bin" / "uv")
+    if not Path(uv).is_file():
+        subprocess.run([sys.executable, "-m", "venv", HOME / "uv"], check=True)
+        subprocess.run([HOME / "uv" / "bin" / "pip", "install", "--quiet", "uv"], check=True)
+    environment = {**os.environ, "UV_CACHE_DIR": str(HOME / "cache")}
+    install = [uv, "pip", "install", "--quiet", "--python", str(python_of(name))]
+    print(f"make: building .interop/{name}", flush=True)  # noqa: T201
+    venv = [uv, "venv", "--quiet", "--clear", "--python", system["python"], str(HOME / name)]
+    without = [*install, "--no-deps", "--python-version", "3.12", *system.get("without", [])]
+    for call in (venv, [*install, *system["packages"]], *([without] if "without" in system else [])):
+        subprocess.run(call, check=True, env=environment)
+    done.touch()
+
+
+def main(names: list[str]) -> int:
+    """Build the named systems' environments, or all; run their tests, and write the table."""
+    names = names or list(SYSTEMS)
+    failed = []
+    for name in names:
+        try:
+            build(name)
+        except subprocess.CalledProcessError:
+            failed.append(name)
+    tests = [sys.executable, "-m", "pytest", "-q", "-m", "interop", "tests/interop"]
+    environment = {**os.environ, "SYSTEM": " ".join(name for name in names if name not in failed)}
+    code = subprocess.run(tests, cwd=ROOT, env=environment, check=False).returncode
+    subprocess.run([sys.executable, "-m", "tests.interop.table"], cwd=ROOT, check=True)
+    return code or len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
