@@ -90,8 +90,9 @@ class HomeData:
         project: the project's name.
         until: the newest event's time; None for logs without times.
         span: what a point of a line sums up: 'day', 'week' or 'month'.
-        lines: policies, the one with most episodes first.
+        lines: policies, those with times first, and the one with most episodes first.
         left_out: policies that are not among them.
+        without_time: episodes without a time.
         marks: promotions and rollbacks, oldest first.
         week: success in the last seven days of the logs; None without times.
         week_before: in the seven days before these.
@@ -101,6 +102,7 @@ class HomeData:
         champion: the champion's name.
         waiting: what waits, the most urgent first.
         night: the last night.
+        tables: names of its stages that only bring tables up to date.
         verdict: of the newest round.
         rounds: newest first.
         links: name and address of other pages.
@@ -111,6 +113,7 @@ class HomeData:
     span: str = "week"
     lines: Sequence[PolicyLine] = ()
     left_out: int = 0
+    without_time: int = 0
     marks: Sequence[Mark] = ()
     week: Rate | None = None
     week_before: Rate | None = None
@@ -120,6 +123,7 @@ class HomeData:
     champion: str = "base model"
     waiting: Sequence[Waiting] = ()
     night: Night | None = None
+    tables: Sequence[str] = ()
     verdict: Verdict | None = None
     rounds: Sequence[RoundRow] = ()
     links: Sequence[tuple[str, str]] = field(default_factory=tuple)

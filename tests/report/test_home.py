@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from flywheel.records import Night
+from flywheel.records import Night, NightStage
 from flywheel.report import HomeData, PolicyLine, Rate, home_page
 from tests.report.sample import full_home, parse_svg
 from tests.report.test_build import HOSTILE, Page
@@ -24,7 +24,7 @@ def test_a_manager_sees_success_verdict_night_and_what_waits() -> None:
         "Success, last 7 days of the logs 74.2% +2.2 pp against the 7 days before",
         "Champion Round 1",
         "round-2 (canary)",
-        "2 policies with fewer episodes are left out",
+        "2 other policies are left out",
         "Inconclusive Round 2 is held (INCONCLUSIVE); round 1 stays champion",
         "Collect about 41 more cases of new held-out tasks",
         "Held 2026-03-14 02:30 It waits for more evidence: 13 of 24 held-out tasks",
@@ -53,6 +53,26 @@ def test_logs_without_times_still_make_a_picture() -> None:
     assert len(page.of("svg")) == 2
     assert "the logs have no times" in words(data)
     assert "80.0% of 10 episodes with a known outcome" in words(data)
+
+
+def test_episodes_without_a_time_are_said_not_to_be_in_the_picture() -> None:
+    shown = words(replace(full_home(), without_time=30, episodes=400))
+    assert "30 of 400 episodes have no time: they are in the table only." in shown
+    assert "have no time" not in words(full_home())
+
+
+def test_the_last_night_folds_the_tables_that_were_built() -> None:
+    built = [NightStage(stage=name, state="done", outcome="built") for name in ("links", "pairs")]
+    data = full_home()
+    assert data.night is not None
+    night = data.night.model_copy(update={"stages": [*built, *data.night.stages]})
+    shown = words(replace(data, night=night, tables=["links", "pairs"]))
+    assert "✓ ingest 412 records" in shown.partition("2 tables up to date")[0]
+    assert "✓ links built ✓ pairs built" in shown.partition("2 tables up to date")[2]
+    broken = NightStage(stage="links", state="failed", outcome="no space")
+    assert "tables up to date" not in words(
+        replace(data, night=data.night.model_copy(update={"stages": [broken]}), tables=["links"])
+    )
 
 
 def test_an_empty_project_says_what_to_do_first() -> None:

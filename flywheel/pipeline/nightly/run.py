@@ -132,8 +132,9 @@ class _Run:
         return f"{self.promotion.decision}: {self.promotion.verdict}"
 
     def _report(self) -> str:
-        self.page = str(write_page(self.ctx, self._night_round()))
-        return self.page
+        page = write_page(self.ctx, self._night_round())
+        self.page = str(page)
+        return page.relative_to(self.ctx.project).as_posix() if page.is_relative_to(self.ctx.project) else self.page
 
     def _decision(self, number: int) -> Promotion | None:
         """Return the gate's decision on a round that is not waiting for one."""

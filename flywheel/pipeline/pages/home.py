@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from flywheel import present
+from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.ingest.quarantine import quarantined_rows
 from flywheel.pipeline.inspect.status import last_night, status
 from flywheel.pipeline.rewards.outcomes import success
@@ -50,8 +51,9 @@ def home(ctx: Context, pages: Mapping[int, str], links: list[tuple[str, str]]) -
         project=ctx.config.name or ctx.project.name,
         until=end,
         span=span,
-        lines=lines[:_MOST_POLICIES],
-        left_out=max(0, len(lines) - _MOST_POLICIES),
+        lines=(shown := _shown(ctx, lines)),
+        left_out=len(lines) - len(shown),
+        without_time=episodes["at"].null_count(),
         marks=[_mark(p) for p in ctx.registry.promotions() if p.champion_after != p.champion_before],
         week=_rate(week) if week is not None else None,
         week_before=_rate(before) if before is not None else None,
@@ -61,6 +63,7 @@ def home(ctx: Context, pages: Mapping[int, str], links: list[tuple[str, str]]) -
         champion=present.round_name(ctx.registry.champion),
         waiting=list(_waiting(ctx, episodes.height)),
         night=last_night(ctx),
+        tables=[stage.name for stage in STAGES],
         verdict=_verdict(ctx, pages),
         rounds=list(_rounds(ctx, pages)),
         links=links,
@@ -107,6 +110,16 @@ def _lines(episodes: pl.DataFrame) -> tuple[str, list[PolicyLine]]:
         ]
         lines.append(PolicyLine(str(policy), of.height, _rate(of), sorted(points, key=lambda point: point.at)))
     return span, lines
+
+
+def _shown(ctx: Context, lines: list[PolicyLine]) -> list[PolicyLine]:
+    """Return the lines that have room, those with times first; the champion's and the newest in any case."""
+    ranked = sorted(lines, key=lambda line: not line.points)
+    newest = max((line for line in lines if line.points), key=lambda line: line.points[-1].at, default=None)
+    serving = served_name(ctx, ctx.registry.champion)
+    chosen = [line for line in ranked if line is newest or line.policy == serving]
+    chosen += [line for line in ranked if line not in chosen][: _MOST_POLICIES - len(chosen)]
+    return [line for line in ranked if line in chosen]
 
 
 def _mark(promotion: Promotion) -> Mark:
