@@ -37,7 +37,7 @@ INTENTS, DECISIONS, ACTIONS = 40, 4, 4
 WRONG = 0.55
 ROWS = 400  # gradients of a round, for every method
 STEPS = 4
-BELIEVED, LIKELIER = 0.8, 0.01  # as pairs.min_p_better, and as examples are dropped
+BELIEVED, LIKELIER = 0.8, 0.001  # as pairs.min_p_better, and as examples are dropped
 RATES = (0.5, 1.5, 5.0)
 
 

@@ -276,7 +276,7 @@ class ActionValue(Row):
 
     By kind:
     - cell: sums of a state and action over all partitions, in which a user counts once.
-    - noise: `x` holds the variance of one attempt's outcome within a state, by level, and outcomes' mean square.
+    - noise: `x` holds the mean square of attempts' outcomes, the largest variance that a state's can have.
     - relation: how a level is related to the level below: `x` is [slope, variance], of level 1 with the mean square of
       true differences; see `stages/values/model.py`.
     - prior: `x` how likely each hypothesis is, `y` under each in turn the shares of sizes of true differences.

@@ -39,6 +39,7 @@ class Differences(NamedTuple):
     x: Floats  # (N,)
     variance: Floats  # of their noise where there is no difference, (N,); infinite where nothing was observed
     apart: Floats  # (N,): a true difference was observed elsewhere, and its variance from here is this part of d^2
+    explained: Floats  # (N,): of the noise, a true difference takes off this part of d^2: it is not chance
 
 
 class Prior(NamedTuple):
@@ -46,7 +47,6 @@ class Prior(NamedTuple):
 
     weights: Floats = np.ones(1)  # the hypotheses' probabilities, (H,)
     shares: Floats = np.eye(1, len(SIZES))  # of each of `SIZES`, (H, K)
-    outcomes: float = math.inf  # variance of the outcomes that are compared; infinite where it is not known
 
     @property
     def none(self) -> float:
@@ -63,17 +63,23 @@ class Posterior(NamedTuple):
     below: Floats  # P(difference < 0); the rest is P(no difference)
 
 
-def _sides(seen: Differences, outcomes: float) -> tuple[Floats, Floats]:
+def _sides(seen: Differences) -> tuple[Floats, Floats]:
     """Return half the density of each observation at plus and at minus each size, up to a factor of its own, (N, K).
 
-    Outcomes vary by the difference too: by its square over four, where both actions are taken equally often. What it
-    explains is taken off the noise, so that a large difference shows itself more exactly than none.
+    Outcomes vary by the difference too. What it explains is taken off the noise, so that a large difference shows
+    itself more exactly than none.
     """
-    noise = np.maximum(1 - SIZES**2 / 4 / outcomes, _UNEXPLAINED) + (seen.apart / seen.variance)[:, None] * SIZES**2
+    explained, apart = ((part / seen.variance)[:, None] * SIZES**2 for part in (seen.explained, seen.apart))
+    noise = np.maximum(1 - explained, _UNEXPLAINED) + apart
     spread = seen.variance[:, None] * noise
     plus, minus = (-0.5 * ((seen.x[:, None] - sign * SIZES) ** 2 / spread + np.log(noise)) for sign in (1, -1))
     most = np.maximum(plus, minus).max(axis=1, keepdims=True)
     return np.exp(plus - most) / 2, np.exp(minus - most) / 2
+
+
+def densities(seen: Differences) -> Floats:
+    """Return the density of each observation under each size, up to a factor of its own, (N, K)."""
+    return np.add(*_sides(seen))
 
 
 def _hypotheses() -> tuple[Floats, Floats]:
@@ -88,28 +94,26 @@ def _hypotheses() -> tuple[Floats, Floats]:
     return np.concatenate([atoms[:1], *mixed]), np.concatenate([[NOTHING_DIFFERS], each])
 
 
-def fit_prior(seen: Differences, weight: Floats | None = None, outcomes: float = math.inf) -> Prior:
+def fit_prior(seen: Differences, weight: Floats | None = None) -> Prior:
     """Return how true differences are spread.
 
     Args:
         seen: observed differences, of finite variance.
         weight: how many differences each counts as, (N,); one, if not given.
-        outcomes: variance of the outcomes that are compared.
     """
     weight = np.ones(len(seen.x)) if weight is None else weight
-    densities = np.add(*_sides(seen, outcomes))
     hypotheses, before = _hypotheses()
-    explained = weight @ np.log(np.maximum(densities @ hypotheses.T, _TINY))
+    explained = weight @ np.log(np.maximum(densities(seen) @ hypotheses.T, _TINY))
     after = before * np.exp(explained - explained.max())
     left = after > _UNLIKELY * after.sum()
-    return Prior(after[left] / after[left].sum(), hypotheses[left], outcomes)
+    return Prior(after[left] / after[left].sum(), hypotheses[left])
 
 
 def posterior(seen: Differences, prior: Prior) -> Posterior:
     """Return each true difference's posterior."""
     blind = ~np.isfinite(seen.variance)
-    finite = (np.where(blind, other, values) for values, other in zip(seen, (0.0, 1.0, 0.0), strict=True))
-    plus, minus = (np.where(blind[:, None], 0.5, side) for side in _sides(Differences(*finite), prior.outcomes))
+    finite = (np.where(blind, other, values) for values, other in zip(seen, (0.0, 1.0, 0.0, 0.0), strict=True))
+    plus, minus = (np.where(blind[:, None], 0.5, side) for side in _sides(Differences(*finite)))
     weights = prior.weights / np.maximum((plus + minus) @ prior.shares.T, _TINY)
     plus, minus = (side * (weights @ prior.shares) for side in (plus, minus))
     mean = (plus - minus) @ SIZES

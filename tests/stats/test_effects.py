@@ -12,7 +12,7 @@ ANY = Prior(shares=np.full((1, len(SIZES)), 1 / len(SIZES)))
 
 
 def seen(x: Floats, variance: float) -> Differences:
-    return Differences(np.asarray(x, dtype=np.float64), np.full(len(x), variance), np.zeros(len(x)))
+    return Differences(np.asarray(x, dtype=np.float64), np.full(len(x), variance), np.zeros(len(x)), np.zeros(len(x)))
 
 
 def observed(true: Floats, noise: float, seed: int = 0) -> Differences:
@@ -97,7 +97,7 @@ def test_what_a_difference_explains_is_no_noise() -> None:
     """With outcomes of -1 and 1, half of them with each action, .97 explains a quarter of their variance."""
     one = seen(np.array([0.95]), 0.2)
     some = fit_prior(seen(np.tile([0.95, -0.95], 40), 0.2))
-    narrow, wide = posterior(one, some._replace(outcomes=1.0)), posterior(one, some)
+    narrow, wide = posterior(one._replace(explained=np.array([0.05])), some), posterior(one, some)
     assert narrow.below[0] < wide.below[0]
     assert narrow.sd[0] < wide.sd[0]
 

@@ -23,7 +23,7 @@ from flywheel.stages.datasets.grounding import ungrounded
 
 DESIRABLE = 0.7
 UNDESIRABLE = 0.3
-LIKELIER = 0.01  # by which the opposite of its episode is likelier of a step that does not follow it
+LIKELIER = 0.001  # by which the opposite of its episode is likelier of a step that does not follow it
 CORRECTED = 0.95  # probability that a user's edit is right
 
 

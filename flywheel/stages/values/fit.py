@@ -1,7 +1,7 @@
 """What the whole log shows about actions: the sums of all partitions, and what is learned from them.
 
-In: the table `evidence`. Out: the table `values`: cells of levels 1 and 2, the noise of an outcome at each level, how
-far levels tell of one another, and how true differences between actions are spread. Everything is learned from
+In: the table `evidence`. Out: the table `values`: cells of levels 1 and 2, how large outcomes are, how far levels tell
+of one another, and how true differences between actions are spread. Everything is learned from
 differences between an action and what else was done in its state.
 """
 
@@ -20,6 +20,7 @@ from flywheel.stages.values.model import (
     UNLIKE,
     WIDEST,
     Floats,
+    Ints,
     Model,
     Sides,
     against_rest,
@@ -29,7 +30,8 @@ from flywheel.stages.values.model import (
 from flywheel.stats.effects import Differences, fit_prior
 
 _COMPARED = 2  # attempts that met a state, below which there is no other to learn from it
-_ENOUGH = 30  # differences from which levels are compared
+_ENOUGH = 30  # differences, in as many as a third of it coarse states, from which levels are compared
+_SURE = 3  # standard errors by which a level has to predict another
 _STATES = 20_000  # exact states, and as many of level 1, that the model is fitted on
 _LEAST_BETWEEN = 0.02  # of the variance between actions: tasks of an intent are never quite alike
 _VAGUE = 0.5  # standard deviation of what is assumed of it before
@@ -53,11 +55,10 @@ def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     lonely = pl.col("count").sum().over("level", "state") < _COMPARED
     shared = funnel.drop(shared, lonely, "no other attempt met the state")
     funnel.kept += shared.height
-    noise = tuple(_noise(cells.filter(pl.col("level") == level)) for level in LEVELS)
     single = evidence.filter(pl.col("level") == LEVELS[-1])  # a user's mean would make outcomes look alike
     squares, attempts = (float(single[name].to_numpy().sum()) for name in ("squares", "weight"))
     widest = (squares + WIDEST) / (attempts + 1)
-    model = Model(noise=(noise[0], noise[1], noise[2]), widest=widest)
+    model = Model(widest=widest)
     by_level = {level: cells_of(shared, level) for level in (1, 2)}
     exact, coarse = _exact(cells, by_level), _coarse(by_level)
     model, told = _related(model, exact, coarse)
@@ -70,7 +71,7 @@ def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
 def _merged(evidence: pl.DataFrame) -> pl.DataFrame:
     """Return sorted sums of all partitions by level, state and action; a user of several counts once, by the mean."""
     by = ["level", "state", "action"]
-    numbers = [pl.col(name).sum() for name in ("count", "weight", "total", "squares")]
+    numbers = [pl.col(name).sum() for name in ("count", "weight", "total")]
     first = [pl.col(name).first() for name in ("parent_state", "parent_action", "sample_episode", "sample_step")]
     voters = evidence.group_by(*by, "voter", maintain_order=True).agg(*numbers, *first)
     named = pl.col("voter").is_not_null()
@@ -79,18 +80,8 @@ def _merged(evidence: pl.DataFrame) -> pl.DataFrame:
         count=pl.when(named).then(1).otherwise("count"),
         weight=pl.when(named).then("_weight").otherwise("weight"),
         total=pl.when(named).then(pl.col("_weight") * pl.col("_mean")).otherwise("total"),
-        squares=pl.when(named).then(pl.col("_weight") * pl.col("_mean") ** 2).otherwise("squares"),
     )
     return voters.group_by(*by, maintain_order=True).agg(*numbers, *first)
-
-
-def _noise(cells: pl.DataFrame) -> float:
-    """Return the variance of one attempt's outcome within a state, pooled over a level; the widest if unknown."""
-    numbers = [pl.col(name).sum() for name in ("count", "weight", "total", "squares")]
-    states = cells.group_by("state", maintain_order=True).agg(*numbers).filter(pl.col("count") > 1)
-    within = float((states["squares"] - states["total"] ** 2 / states["weight"]).sum())
-    free = float((states["weight"] * (states["count"] - 1) / states["count"]).sum())
-    return (max(within, 0.0) + WIDEST) / (free + 1)
 
 
 def _exact(cells: pl.DataFrame, by_level: dict[int, pl.DataFrame]) -> _Observed:
@@ -132,12 +123,13 @@ def _alone(rows: pl.DataFrame, state: str) -> Floats:
 
 def _related(model: Model, exact: _Observed, coarse: _Observed) -> tuple[Model, tuple[int, int]]:
     """Return the model with how level 2 is related to level 1, and level 1 to level 0, and on how many differences."""
-    one, two = (model.observed(coarse.sides[level], level) for level in (1, 2))
+    one, two = (model.observed(coarse.sides[level]) for level in (1, 2))
     both = np.isfinite(one.variance) & np.isfinite(two.variance)
-    if both.sum() >= _ENOUGH:
-        slope, scatter = _line(_only(one, both), _only(two, both), coarse.weight[both])
+    inside = coarse.states["state_2"].rank("dense").to_numpy()[both].astype(np.int64)
+    if both.sum() >= _ENOUGH and len(np.unique(inside)) >= _ENOUGH / 3:
+        slope, scatter = _line(_only(one, both), _only(two, both), coarse.weight[both], inside)
         model = model._replace(slope=slope, scatter=scatter)
-    fine, near = model.observed(exact.sides[0], 0), model.observed(exact.sides[1], 1)
+    fine, near = model.observed(exact.sides[0]), model.observed(exact.sides[1])
     met = np.isfinite(fine.variance) & np.isfinite(near.variance)
     seen = np.isfinite(one.variance)
     spread = _spread(_only(one, seen), coarse.weight[seen]) if seen.any() else 0.0
@@ -156,19 +148,20 @@ def _spread(difference: Differences, weight: Floats) -> float:
     return float((trust * (difference.x**2 - difference.variance)).sum() / trust.sum())
 
 
-def _line(fine: Differences, coarse: Differences, weight: Floats) -> tuple[float, float]:
+def _line(fine: Differences, coarse: Differences, weight: Floats, inside: Ints) -> tuple[float, float]:
     """Return (slope, scatter) of coarse = slope * fine + rest, from moments of true differences.
 
-    The slope is 0, and the level shows nothing, unless both go together by more than twice its standard error.
+    The slope is 0, and the level shows nothing, unless both are sure to go together. What is `inside` one coarse state
+    shares its attempts, and so its chance: a state is one observation.
     """
     trust = weight / (fine.variance + coarse.variance + _ROOM) ** 2
     products = fine.x * coarse.x
     together = float((trust * products).sum() / trust.sum())
-    error = float(np.sqrt((trust**2 * (products - together) ** 2).sum()) / trust.sum())
+    error = float(np.sqrt((np.bincount(inside, trust * (products - together)) ** 2).sum()) / trust.sum())
     own, other = max(_spread(fine, weight), 1e-4), max(_spread(coarse, weight), 1e-4)
-    if together <= 2 * error:
+    if together <= _SURE * error:
         return 0.0, 0.0
-    slope = together / own
+    slope = min(together / own, 1.0)  # other intents cannot show more of a difference than there is
     return slope, max(other - slope**2 * own, _LEAST_BETWEEN * other)
 
 
@@ -195,7 +188,7 @@ def _with_prior(model: Model, exact: _Observed, coarse: _Observed) -> tuple[Mode
     every = Differences(*(np.concatenate([one, other[inside]]) for one, other in zip(fine, near, strict=True)))
     weight = np.concatenate([weights[0], weights[1][inside]])
     known = np.isfinite(every.variance)
-    prior = fit_prior(_only(every, known), weight[known], model.noise[1])
+    prior = fit_prior(_only(every, known), weight[known])
     return model._replace(prior=prior), int(known.sum())
 
 
@@ -203,7 +196,7 @@ def _own_share(model: Model, observed: _Observed) -> Floats:
     """Return how many observations each difference is: its precision, with a share of what its siblings share."""
     parts = np.zeros((2, len(observed.weight)))
     for level, sides in observed.sides.items():
-        precision = model.precision(model.translated(model.observed(sides, level), level))
+        precision = model.precision(model.translated(model.observed(sides), level))
         siblings = observed.states.select(pl.col("state_0").n_unique().over(f"state_{level}"))
         parts += np.stack([precision / siblings.to_series().to_numpy(), precision])
     return np.asarray(observed.weight * parts[0] / np.where(parts[1] > 0, parts[1], 1.0), dtype=np.float64)
@@ -212,7 +205,7 @@ def _own_share(model: Model, observed: _Observed) -> Floats:
 def _table(cells: pl.DataFrame, model: Model, told: tuple[int, int], fitted: int) -> pl.DataFrame:
     blank = {"state": "", "action": "", "weight": 0.0, "total": 0.0}
     facts = [
-        {"kind": "noise", "level": 0, "count": 0, "x": [*model.noise, model.widest], "y": []},
+        {"kind": "noise", "level": 0, "count": 0, "x": [model.widest], "y": []},
         {"kind": "relation", "level": 1, "count": told[0], "x": [1.0, model.between, model.spread], "y": []},
         {"kind": "relation", "level": 2, "count": told[1], "x": [model.slope, model.scatter], "y": []},
         {

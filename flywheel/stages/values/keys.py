@@ -145,7 +145,7 @@ def _position(rows: pl.DataFrame) -> pl.DataFrame:
         "last",
         "asked",
         place=pl.concat_str("done", "last", "turns", "asked", separator=" "),
-        far=(pl.col("calls") + 1).log(2).floor().cast(pl.Int64),
+        far=pl.concat_str("calls", "turns", separator=" "),
     )
 
 

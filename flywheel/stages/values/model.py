@@ -7,9 +7,10 @@ posterior of their difference. Each level counts attempts that the level below i
     d_1 = d + other tasks + noise       attempts at other tasks of the intent, in the same position
     d_2 = slope (d + ...) + noise       attempts at other intents, by the name of the action
 
-`noise` has the variance of single outcomes within a state, pooled over the log: what a difference varies by where there
-is none, so that a few decisions that matter do not make chance look smaller in all others. It holds whatever the
-attempts' other decisions, the user and chance do. How far other tasks and intents tell of this one is learned where
+`noise` has the variance of single outcomes around the mean of both sides together: what their difference varies by
+where there is none, so that a few decisions that matter do not make chance look smaller in all others, and a task that
+always ends alike does not make it look smaller in one that may end either way. It holds whatever the attempts' other
+decisions, the user and chance do. How far other tasks and intents tell of this one is learned where
 both are known: tasks of an intent differ by a share of what there is, so that where nothing differs they are alike. The
 three are weighed by their precision; the prior is `stats.effects`.
 """
@@ -27,9 +28,10 @@ from flywheel.stages.values.keys import LEVELS, action_column, state_column
 from flywheel.stats.effects import Differences, Posterior, Prior, posterior
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 WIDEST = 1.0  # mean square of outcomes that are -1 or 1
-CAUTION = 4.0  # attempts with that variance that are added to each side: one failure of one attempt shows little
+CAUTION = 4.0  # attempts with that variance that are added: one failure of one attempt shows little
 UNLIKE = 0.1  # before anything is known: variance between tasks of an intent, as a share of that between actions
 _NOTHING = 1e-9  # attempts; below it there are none, only the rounding of differences of sums
 
@@ -46,22 +48,23 @@ class Sides(NamedTuple):
 class Model(NamedTuple):
     """What was learned from the whole log."""
 
-    noise: tuple[float, float, float] = (WIDEST, WIDEST, WIDEST)  # variance of one outcome, by level
-    widest: float = WIDEST  # mean square of all outcomes, the largest variance that an action's can have
+    widest: float = WIDEST  # mean square of all outcomes, the largest variance that a state's can have
     spread: float = 0.1  # mean square of true differences
     between: float = UNLIKE * 0.1  # variance of an action's lead between tasks of an intent
     slope: float = 0.0  # of level 2: 0 where the name of an action is not known to tell anything
     scatter: float = 0.0  # variance of level 2 around its line
     prior: Prior = Prior()  # of differences
 
-    def observed(self, sides: Sides, level: int) -> Differences:
+    def observed(self, sides: Sides) -> Differences:
         """Return the differences at one level, as they are there."""
         seen = (sides.n > _NOTHING) & (sides.other_n > _NOTHING)
         n, other = np.where(seen, sides.n, 1.0), np.where(seen, sides.other_n, 1.0)
         x = np.where(seen, sides.total / n - sides.other_total / other, 0.0)
-        noise = self.noise[level]
-        variance = sum((noise * k + self.widest * CAUTION) / (k + CAUTION) / k for k in (n, other))
-        return Differences(x, np.where(seen, variance, np.inf), np.zeros_like(x))
+        # Both sides together vary around their mean; of a difference d that is d^2 n m / (n + m).
+        around = self.widest * (n + other) - (sides.total + sides.other_total) ** 2 / (n + other)
+        free = n + other - 1 + CAUTION
+        noise = (np.maximum(around, 0) + self.widest * CAUTION) / free * (1 / n + 1 / other)
+        return Differences(x, np.where(seen, noise, np.inf), np.zeros_like(x), 1 / free)
 
     def translated(self, seen: Differences, level: int) -> Differences:
         """Return the differences of a level as ones of level 0."""
@@ -71,16 +74,16 @@ class Model(NamedTuple):
         if level == 1:
             return seen._replace(apart=apart)
         if self.slope <= 0:
-            return Differences(np.zeros_like(seen.x), np.full_like(seen.variance, np.inf), apart)
-        return Differences(seen.x / self.slope, (seen.variance + self.scatter) / self.slope**2, apart)
+            return Differences(np.zeros_like(seen.x), np.full_like(seen.variance, np.inf), apart, seen.explained)
+        return Differences(seen.x / self.slope, (seen.variance + self.scatter) / self.slope**2, apart, seen.explained)
 
     def precision(self, seen: Differences) -> Floats:
         """Return how much differences show of a true one of the usual size, (N,)."""
         return np.asarray(1 / (seen.variance + seen.apart * self.spread), dtype=np.float64)
 
-    def combined(self, levels: Mapping[int, Sides]) -> tuple[Differences, npt.NDArray[np.int64]]:
+    def combined(self, levels: Mapping[int, Sides]) -> tuple[Differences, Ints]:
         """Return all levels' evidence as one difference, and the level with most of it; -1 where there is none."""
-        parts = [self.translated(self.observed(sides, level), level) for level, sides in sorted(levels.items())]
+        parts = [self.translated(self.observed(sides), level) for level, sides in sorted(levels.items())]
         precision = np.stack([self.precision(part) for part in parts])
         total = precision.sum(axis=0)
         share = precision / np.where(total > 0, total, 1.0)
@@ -91,6 +94,7 @@ class Model(NamedTuple):
             (share * np.stack([part.x for part in parts])).sum(axis=0),
             np.where(total > 0, (share**2 * np.stack(noise)).sum(axis=0), np.inf),
             elsewhere**2 * self.between / self.spread,
+            (share**2 * np.stack([part.explained for part in parts])).sum(axis=0),
         )
         best = np.array(sorted(levels), dtype=np.int64)[precision.argmax(axis=0)]
         return difference, np.where(total > 0, best, -1)
@@ -115,10 +119,8 @@ class Values(NamedTuple):
         if shares is not None:
             weights = np.array(rows["prior", 0])
             one, two = rows["relation", 1], rows["relation", 2]
-            noise = rows["noise", 0]
-            model = Model((noise[0], noise[1], noise[2]), noise[3], one[2], one[1], two[0], two[1])
-            prior = Prior(weights, np.array(shares).reshape(len(weights), -1), model.noise[1])
-            model = model._replace(prior=prior)
+            prior = Prior(weights, np.array(shares).reshape(len(weights), -1))
+            model = Model(rows["noise", 0][0], one[2], one[1], two[0], two[1], prior)
         cells = table.filter(pl.col("kind") == "cell")
         return cls(model, {level: cells_of(cells, level) for level in LEVELS[1:]})
 

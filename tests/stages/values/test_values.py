@@ -16,7 +16,7 @@ from flywheel.stages.values.alternatives import build_alternatives, transplanted
 from flywheel.stages.values.evidence import build_evidence
 from flywheel.stages.values.fit import build_values
 from flywheel.stages.values.keys import keyed
-from flywheel.stages.values.model import Values
+from flywheel.stages.values.model import Sides, Values
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
@@ -90,14 +90,59 @@ def test_a_user_counts_once_in_an_action_however_many_tasks(frames: Make) -> Non
 
 
 def test_noise_is_of_single_outcomes_within_a_state(frames: Make) -> None:
-    """Neither a user's mean nor what an action explains makes chance look smaller: outcomes are -.9 and .9.
-
-    In half of the states, those after the first call, all outcomes are alike.
-    """
+    """Neither a user's mean nor what an action explains makes chance look smaller: outcomes are -.9 and .9."""
     for rows in (crowd(60), crowd(60, user="ann")):
         model = valued(frames(rows)).model
         assert model.widest == pytest.approx(0.81, abs=0.02)
-        assert model.noise[1] > 0.4
+    thirty, mixed, alike = np.array([30.0]), np.array([0.0]), np.array([27.0])
+    chance = model.observed(Sides(thirty, mixed, thirty, mixed)).variance
+    assert chance == pytest.approx(0.81 * 2 / 30, rel=0.05)
+    assert model.observed(Sides(thirty, alike, thirty, -alike)).variance == pytest.approx(chance)
+    assert model.observed(Sides(thirty, alike, thirty, alike)).variance < chance / 4, "this state always ends alike"
+
+
+def test_tasks_that_always_end_alike_do_not_make_one_attempt_against_one_certain(frames: Make) -> None:
+    """As of a deterministic agent: 60 tasks with two attempts that end alike, one with a success and a failure."""
+    rows = [
+        attempt(f"e{i:03d}", "ask" if i % 2 else "act", 0.03 if i // 2 % 3 else 0.97, task=f"t{i // 2}",
+                user_says=f"Please see to matter {chr(97 + i // 52)}{chr(97 + i // 2 % 26)}")
+        for i in range(120)
+    ]  # fmt: skip
+    rows += [
+        attempt(name, name, p, task="t", user_says="Cancel my order") for name, p in (("think", 0.97), ("count", 0.03))
+    ]
+    model = valued(frames(rows)).model
+    one = Sides(*(np.array([x]) for x in (1.0, 0.94, 1.0, -0.94)))
+    assert model.posterior(model.combined({0: one})[0]).above[0] < 0.6
+
+
+def test_what_holds_in_other_intents_counts_as_much_as_what_holds_here_at_the_most(frames: Make) -> None:
+    """A hundred intents, two attempts each: a single one shows little, all together that one tool is better."""
+    rng = np.random.default_rng(2)
+    rows = []
+    for i in range(200):
+        tools = rng.choice(["ask", "act"], 12)
+        said: list[dict[str, Any]] = [{"call": (tool, {})} for tool in tools]
+        said[0]["user"] = f"Please see to matter {chr(97 + i // 52)}{chr(97 + i // 2 % 26)}"
+        rows.append({"id": f"e{i:03d}", "task": f"t{i // 2}", "p": 0.97 if (tools == "ask").mean() > 0.5 else 0.03,
+                     "steps": [*said, {"say": "done"}]})  # fmt: skip
+    model = valued(frames(rows)).model
+    assert 0 < model.slope <= 1
+    one = Sides(*(np.array([x]) for x in (1.0, 0.94, 1.0, -0.94)))
+    elsewhere = Sides(*(np.array([x]) for x in (120.0, 60.0, 120.0, -60.0)))
+    alone, together = (
+        model.posterior(model.combined(sides)[0]).above[0] for sides in ({0: one}, {0: one, 2: elsewhere})
+    )
+    assert together > alone
+
+
+def test_few_coarse_states_show_nothing_about_other_intents(frames: Make) -> None:
+    rows = [
+        attempt(f"e{i:03d}", "ask" if i % 2 else "act", 0.97 if i % 2 else 0.03, task=f"t{i // 2}",
+                user_says=f"Please see to matter {chr(97 + i // 52)}{chr(97 + i // 2 % 26)}")
+        for i in range(160)
+    ]  # fmt: skip
+    assert valued(frames(rows)).model.slope == 0
 
 
 def test_a_step_is_judged_without_its_own_attempt(frames: Make) -> None:
