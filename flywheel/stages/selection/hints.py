@@ -3,8 +3,8 @@
 In: the examples, episodes and steps tables. Out: JSON-ready rows with a hint: the policy that is shown it is better
 than the one that is not. Hints come from the log alone, and so are redacted as it is: a failed call's error text; the
 action of an attempt at the same state that succeeded; a user's edit; a user's next words after a bad action. What users
-wrote counts only where several users object to the same action (`pairs.min_users`): no one of them can teach the
-policy to praise them.
+wrote counts only where several users object to the same action (`pairs.min_users`), then each in their own words: one
+of them alone teaches nothing.
 """
 
 from __future__ import annotations

@@ -42,3 +42,19 @@ def test_what_followed_an_action_before_a_reset_is_not_known() -> None:
     after = _afterwards(EPISODES, steps([{"role": "user", "content": "a new context"}], resets=True))
     assert after["e", 0] == []
     assert after["e", 1][0]["content"] == "after the last"
+
+
+def test_words_count_once_another_user_objects_to_the_same_action_and_each_in_their_own() -> None:
+    said = {"a": "Wrong order.", "b": "Praise me."}
+    examples = pl.DataFrame([{**EXAMPLE, "example_id": name, "episode_id": name} for name in said])
+    episodes = pl.DataFrame(
+        [{"episode_id": name, "tail": json.dumps([{"role": "user", "content": text}])} for name, text in said.items()]
+    )
+    first = steps([]).filter(pl.col("index") == 0)
+    seen = pl.concat([first.with_columns(episode_id=pl.lit(name)) for name in said])
+    one = _hints(examples.tail(1), examples, episodes, seen, 2, {"a": "ann", "b": "bob"})
+    same = _hints(examples, examples, episodes, seen, 2, {"a": "bob", "b": "bob"})
+    both = _hints(examples, examples, episodes, seen, 2, {"a": "ann", "b": "bob"})
+    assert not one
+    assert not same
+    assert {hint.text for hint in both.values()} == {f"The user answered: {text}" for text in said.values()}
