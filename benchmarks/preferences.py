@@ -4,8 +4,7 @@
 attempts a task, the pairs that training may see, on how many facts (an intent and a decision) they rest, what they
 claim (mean p_better), how many are right, about actions without a difference, or wrong; the same of the pairs that
 claim .85 or more; the bias of step credit, its rank correlation with true skill, and how many wrong steps of successes
-are demonstrated to training. `--half PROJECT`: the direction of actions on real logs, learned from half of the attempts
-and tested on the other half.
+are demonstrated to training. What could be known at all: `benchmarks/bounds.py`. On real logs: `benchmarks/halves.py`.
 
 An attempt answers five questions, each with one of two choices, even chances. The chance of success is .95 times a
 factor for each wrong choice: .8 for all five (`all`), .3 for the third alone (`one`), 1 (`none`); `bandit` has one
@@ -21,15 +20,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from flywheel import Project
-from flywheel.funnel import Funnel
-from flywheel.stages.values.evidence import build_evidence, outcomes
-from flywheel.stages.values.fit import build_values
-from flywheel.stages.values.model import Values, against
 
 TOOL = {
     "type": "function",
@@ -70,23 +65,34 @@ def request(task: int, intents: int) -> str:
     return f"Please take care of the {word} for my {thing}, the order is number {10_000 + task}."
 
 
+class Attempts(NamedTuple):
+    """N attempts of a world."""
+
+    wrong: np.ndarray[Any, Any]  # (N, decisions)
+    user: np.ndarray[Any, Any]
+    mood: np.ndarray[Any, Any]  # factor of the user's
+    recorded: np.ndarray[Any, Any]  # success, as the log has it
+
+
+def drawn(world: World, n: int, seed: int) -> Attempts:
+    """Return n attempts."""
+    rng = np.random.default_rng(seed)
+    wrong = rng.random((n, len(world.factors))) < 0.5  # noqa: PLR2004 - even chances
+    user = rng.integers(0, max(n // 3, 10), n)
+    mood = np.where(user % 2 == 0, 1.0, 0.6) if world.moods else np.ones(n)
+    success = rng.random(n) < world.best * np.where(wrong, world.factors, 1.0).prod(axis=1) * mood
+    return Attempts(wrong, user, mood, success ^ (rng.random(n) < world.mislabelled))
+
+
 def simulated(
     world: World, tasks: int, attempts: int, *, intents: int, seed: int
 ) -> tuple[list[dict[str, Any]], np.ndarray[Any, Any]]:
     """Return the events of a world's attempts, and which choices were wrong (attempts, decisions)."""
-    rng = np.random.default_rng(seed)
-    n = tasks * attempts
-    wrong = rng.random((n, len(world.factors))) < 0.5  # noqa: PLR2004 - even chances
-    chance = world.best * np.where(wrong, world.factors, 1.0).prod(axis=1)
-    user = rng.integers(0, max(n // 3, 10), n)
-    if world.moods:
-        chance = chance * np.where(user % 2 == 0, 1.0, 0.6)
-    success = rng.random(n) < chance
-    recorded = success ^ (rng.random(n) < world.mislabelled)
+    wrong, user, _, recorded = drawn(world, tasks * attempts, seed)
     # Which of both choices is the wrong one differs from decision to decision and from intent to intent.
     flips = np.random.default_rng(7).random((intents, len(world.factors))) < 0.5  # noqa: PLR2004 - even chances
     events = []
-    for i in range(n):
+    for i in range(len(wrong)):
         task = i // attempts
         choices = np.where(wrong[i] ^ flips[task % intents], "left", "right").tolist()
         events += _episode(i, f"task-{task}", request(task, intents), f"u{user[i]}", choices, float(recorded[i]))
@@ -221,68 +227,6 @@ def _credit(
     }
 
 
-def halves(project: Project, least: float, splits: int = 20) -> tuple[int, float, float]:
-    """Return how many directions are believed in from half of a log's attempts, what they claim, and what holds.
-
-    Both are of the attempts of the other half, one with either action, exactly one of which is right: how often that is
-    the one with the action that is believed to be better. The claim is the posterior's: with chances of success q and
-    r, q (1 - r) / (q (1 - r) + r (1 - q)), r being the mean of the state less half of the difference.
-    """
-    episodes, steps, labels = (read(project, name) for name in ("episodes", "steps", "labels"))
-    right = dict(labels.filter("known").select("episode_id", "p_success").iter_rows())
-    cfg = project.config.rewards
-    claimed, held = list[float](), list[float]()
-    for split in range(splits):
-        rng = np.random.default_rng(split)
-        first = episodes.with_columns(_half=pl.Series(rng.random(episodes.height) < 0.5))  # noqa: PLR2004
-        parts = [first.filter(pl.col("_half") == half).drop("_half") for half in (True, False)]
-        one, other = ((part, labels.join(part, on="episode_id", how="semi")) for part in parts)
-        values = Values.read(build_values(build_evidence(one[0], steps, one[1], cfg), Funnel()))
-        here, there = (outcomes(half[0], steps, half[1], cfg)[1] for half in (one, other))
-        for row in _directions(here, values, least):
-            tested = there.filter(pl.col("state_0") == row["state"])
-            better, worse = (
-                np.array([right[e] > 0.5 for e in tested.filter(pl.col("action_0") == row[side])["episode_id"]])  # noqa: PLR2004
-                for side in ("better", "worse")
-            )
-            better, worse = better.astype(bool), worse.astype(bool)  # also where there are none
-            ahead, behind = float(better.sum() * (~worse).sum()), float((~better).sum() * worse.sum())
-            if ahead + behind:
-                held.append(ahead / (ahead + behind))
-                claimed.append(row["claim"])
-    n = len(held)
-    return n, float(np.mean(claimed)) if n else 0.0, float(np.mean(held)) if n else 0.0
-
-
-def _directions(seen: pl.DataFrame, values: Values, least: float) -> list[dict[str, Any]]:
-    """Return the pairs of actions of exact states that are believed with `least` or more."""
-    once = seen.unique(["state_0", "action_0", "episode_id"], keep="first", maintain_order=True)
-    own = once.with_columns(n=pl.col("weight"), total=pl.col("weight") * pl.col("outcome"))
-    keys = ["state_0", "action_0", "state_1", "action_1", "state_2", "action_2"]
-    cells = own.group_by(keys, maintain_order=True).agg(pl.col("n").sum(), pl.col("total").sum())
-    both = cells.join(cells, on="state_0", suffix="_b").filter(pl.col("action_0") < pl.col("action_0_b"))
-    if both.is_empty():
-        return []
-    sides = {0: against(both.select("n", "total"), both.select(n="n_b", total="total_b"), both["n"] < 0)}
-    swapped = both.select("state_0", *(pl.col(f"{name}_b").alias(name) for name in keys[1:]))
-    beside = values.beside(both, own), values.beside(swapped, own)
-    for level in (1, 2):
-        same = both[f"action_{level}"] == both[f"action_{level}_b"]
-        sides[level] = against(beside[0][level][0], beside[1][level][0], same)
-    found = values.model.posterior(values.model.combined(sides)[0])
-    mean = ((both["total"] + both["total_b"]) / (both["n"] + both["n_b"])).to_numpy()
-    rows = []
-    for i, (state, a, b) in enumerate(both.select("state_0", "action_0", "action_0_b").iter_rows()):
-        if max(found.above[i], found.below[i]) < least:
-            continue
-        lead = abs(found.mean[i])
-        q, r = (float(np.clip((1 + mean[i] + sign * lead / 2) / 2, 0.02, 0.98)) for sign in (1, -1))
-        claim = q * (1 - r) / (q * (1 - r) + r * (1 - q))
-        better, worse = (a, b) if found.above[i] > found.below[i] else (b, a)
-        rows.append({"state": state, "better": better, "worse": worse, "claim": claim})
-    return rows
-
-
 def _pooled(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return the means over seeds; of shares of pairs over all pairs, so that a seed without any counts for none."""
     of_pairs = {"claimed": "pairs", "right": "pairs", "equal": "pairs", "wrong": "pairs"}
@@ -301,13 +245,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--attempts", nargs="*", type=int, default=[1, 4, 8, 32])
     parser.add_argument("--intents", nargs="*", type=int, default=[])
-    parser.add_argument("--half", nargs="*", type=Path, default=[], help="folders of projects that are built")
     arguments = parser.parse_args()
-    for folder in arguments.half:
-        for least in (0.8, 0.5, 0.2):
-            n, claimed, held = halves(Project(folder), least)
-            print(f"{folder.name:22} from {least}: {n} directions, claimed {claimed:.2f}, held {held:.2f}", flush=True)
-    for name in arguments.worlds if not arguments.half else ():
+    for name in arguments.worlds:
         for attempts in arguments.attempts:
             tasks = 800 if attempts == 1 else 40
             for intents in arguments.intents or [40 if attempts == 1 else 4]:
