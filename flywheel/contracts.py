@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from flywheel.errors import ContractError
@@ -114,8 +115,9 @@ def arrow_schema(row: type[Row]) -> pa.Schema:
     return pa.schema(fields, metadata=metadata)
 
 
+@cache
 def polars_schema(row: type[Row]) -> pl.Schema:
-    """Return the polars schema of a table row, in the record's field order."""
+    """Return the polars schema of a table row, in the record's field order; all callers get the same object."""
     import polars as pl
 
     def dtype(annotation: Any) -> pl.DataType:

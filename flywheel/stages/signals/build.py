@@ -81,6 +81,8 @@ def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
         rows = conform(frame, Reward).collect()
     except ContractError as error:
         raise ExtensionError(f"signal `{name}`: {error.message}", hint=hint) from error
+    if rows.is_empty():
+        return rows
     required = [column for column in rows.columns if column not in {"step", "arrived", "inclusion"}]
     if rows.select(pl.any_horizontal(pl.col(required).is_null().any())).item():
         raise ExtensionError(f"signal `{name}`: a null in a column that must not have one", hint=hint)
